@@ -54,12 +54,12 @@ def analyzers() -> tuple[Analyzer, ...]:
 
 def _faults() -> dict[str, FaultKind]:
     """Every fault by its name. Raises ValueError when two have one name."""
-    found = {fault.name: fault for fault in FAULTS_OF_SERVICES}
+    faults = {fault.name: fault for fault in FAULTS_OF_SERVICES}
     for kind in declared().values():
         for fault in kind.faults:
-            if found.setdefault(fault.name, fault) != fault:
+            if faults.setdefault(fault.name, fault) != fault:
                 raise ValueError(f"two kinds of faults are called {fault.name!r}")
-    return found
+    return faults
 
 
 _BUILT_IN_KINDS = frozenset(declared())

@@ -66,14 +66,21 @@ def established(case: Case) -> Established:
     calls = read_topology(case)
     facts = tied_to_calls(facts, calls, case)
     topology = with_objects(with_ranks(calls, facts, case.alert), facts)
-    seen = observe(case, topology, facts)
-    facts = with_agreement([*facts, *calls_into(case, seen), *place_contrasts(case, seen)], seen)
-    facts += part_contrasts([*seen.own, *seen.parts], case.evidence_ids("metrics"))
+    observed_observe = observe(case, topology, facts)
+    facts = with_agreement(
+        [*facts, *calls_into(case, observed_observe), *place_contrasts(case, observed_observe)],
+        observed_observe,
+    )
+    facts += part_contrasts(
+        [*observed_observe.own, *observed_observe.parts], case.evidence_ids("metrics")
+    )
     facts = citing_own_rows(facts, case)
-    alert = case.alert.model_copy(update={"service": seen.alerting})
+    alert = case.alert.model_copy(update={"service": observed_observe.alerting})
     known = measured(case)
-    suspects = rank_suspects(weigh_suspects(facts, seen.graph, alert, known), seen, facts)
-    return Established(facts, suspects, seen, alert, known)
+    suspects = rank_suspects(
+        weigh_suspects(facts, observed_observe.graph, alert, known), observed_observe, facts
+    )
+    return Established(facts, suspects, observed_observe, alert, known)
 
 
 def diagnose(case: Case) -> Diagnosis:
@@ -135,9 +142,9 @@ def _kept(
     findings: Sequence[Finding], causes: Sequence[Cause], impact: Impact
 ) -> tuple[Finding, ...]:
     cited = {i for c in causes for i in (*c.findings, *c.contradicting)} | set(impact.findings)
-    kept = []
+    remaining_findings = []
     for place, finding in enumerate(findings):
         always = finding.id in cited or finding_kind(finding.kind).always_kept
         if place < MAX_FINDINGS or always:
-            kept.append(finding)
-    return tuple(kept)
+            remaining_findings.append(finding)
+    return tuple(remaining_findings)

@@ -31,12 +31,12 @@ EXTERNAL_REPORT = FindingKind(
 
 def external_reports(case: Case) -> list[Finding]:
     """One finding for each result, in the order of the evidence, at most twenty."""
-    found = []
+    findings = []
     for item in case.evidence:
         text = item.details.get(RESULT, "").strip()
         if item.kind == KIND and text:
-            found.append(_finding(item, text))
-    return found[:MOST]
+            findings.append(_finding(item, text))
+    return findings[:MOST]
 
 
 def _finding(item: Evidence, text: str) -> Finding:

@@ -127,10 +127,10 @@ class Alert(Frozen):
     def fingerprint(self) -> str:
         """Stable identity of what is alerting (16 hex digits), equal for each repeat of the same
         alert."""
-        given = self.labels.get("fingerprint") or self.labels.get("incident_key")
+        fingerprint = self.labels.get("fingerprint") or self.labels.get("incident_key")
         parts = (
-            [self.source, given]
-            if given
+            [self.source, fingerprint]
+            if fingerprint
             else [self.source, self.title, self.service or "", self.signal or ""]
         )
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
@@ -187,8 +187,8 @@ class JobIdentity(Frozen):
         """The rank on a host's GPU, one process per GPU in their order."""
         if not self.ranks_per_host or not 0 <= gpu < self.ranks_per_host:
             return None
-        found = (number for number, name in enumerate(self.hosts) if same_host(name, host))
-        return next((number * self.ranks_per_host + gpu for number in found), None)
+        numbers = (number for number, name in enumerate(self.hosts) if same_host(name, host))
+        return next((number * self.ranks_per_host + gpu for number in numbers), None)
 
 
 class AddedQuery(Frozen):
@@ -242,7 +242,7 @@ class Scope(Frozen):
 
     def queries_of(self, connector: str) -> tuple[AddedQuery, ...]:
         """The queries that runbooks add for this connector."""
-        return tuple(one for one in self.queries if one.connector == connector)
+        return tuple(query for query in self.queries if query.connector == connector)
 
 
 class Evidence(Frozen):
@@ -317,11 +317,11 @@ class Finding(Frozen):
         """Details as JSON has them become those of the finding's kind."""
         if not isinstance(value, Mapping):
             return value
-        given = value.get("details", {})
-        if not isinstance(given, Mapping):
+        details = value.get("details", {})
+        if not isinstance(details, Mapping):
             return value
         model = details_model(str(value.get("kind")))
-        return {**value, "details": model.read(given)}
+        return {**value, "details": model.read(details)}
 
 
 class Verdict(StrEnum):
@@ -388,7 +388,7 @@ class Diagnosis(Frozen):
     @property
     def first_cause(self) -> Cause | None:
         """The cause that ranks first; None where there is none."""
-        return min(self.causes, key=lambda one: one.rank, default=None)
+        return min(self.causes, key=lambda cause: cause.rank, default=None)
 
 
 class Section(StrEnum):

@@ -121,11 +121,11 @@ def measure_worlds(run: MeasuringRun) -> None:
 
 def _part(run: MeasuringRun, step: str, folders: Sequence[Path]) -> Sequence[Grade]:
     """Some of the cases of a long step, kept by themselves."""
-    known = run.result(step)
-    if known is not None and known.code == run.code:
-        same = [grade.case for grade in known.grades] == [folder.name for folder in folders]
+    result = run.result(step)
+    if result is not None and result.code == run.code:
+        same = [grade.case for grade in result.grades] == [folder.name for folder in folders]
         if same:
-            return known.grades
+            return result.grades
     grades = evaluate_folders(folders, GradingOptions(baselines=True), workers=run.workers)
     run.keep(step, grades)
     return grades
@@ -191,8 +191,8 @@ def measure(run: MeasuringRun, steps: Sequence[str]) -> None:
     """The steps that today's code has not been measured by, one after the other."""
     run.results.mkdir(parents=True, exist_ok=True)
     for step in steps:
-        known = run.result(step)
-        if known is not None and known.code == run.code:
+        result = run.result(step)
+        if result is not None and result.code == run.code:
             print(f"{step}: measured already", flush=True)
             continue
         began = time.perf_counter()
@@ -232,21 +232,21 @@ TABLES = ("headline", *FROM_ONE, "ablation")
 
 def tables(run: MeasuringRun) -> Iterator[tuple[str, str, str]]:
     """(name, text, hash) of every table that can be written."""
-    found = {step: result for step in STEPS if (result := run.result(step))}
+    results = {step: result for step in STEPS if (result := run.result(step))}
     for name, (step, text) in FROM_ONE.items():
-        if step in found:
-            yield name, text(found[step].grades), found[step].code
-    parts = [found[step].grades if step in found else () for step in HEADLINE]
-    codes = {found[step].code for step in HEADLINE if step in found}
+        if step in results:
+            yield name, text(results[step].grades), results[step].code
+    parts = [results[step].grades if step in results else () for step in HEADLINE]
+    codes = {results[step].code for step in HEADLINE if step in results}
     if len(codes) == 1:
         yield "headline", headline(*parts), codes.pop()
-    if "ablation" in found:
+    if "ablation" in results:
         without = {}
         for hidden in HIDDEN:
             part = run.result(_hidden_step(hidden))
             if part is not None:
                 without[" and ".join(hidden)] = part.grades
-        ablation = found["ablation"]
+        ablation = results["ablation"]
         yield "ablation", page_tables.ablation(ablation.grades, without), ablation.code
 
 

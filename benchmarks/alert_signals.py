@@ -64,9 +64,9 @@ def graded_rules() -> Iterator[GradedRule]:
     """Every labelled rule with its grade."""
     labels = json.loads(LABELS.read_text())
     for line in RULES.read_bytes().splitlines():
-        wanted = labels.get(hashlib.sha256(line).hexdigest()[:16])
-        if wanted is not None:
-            yield _graded(json.loads(line), wanted)
+        label = labels.get(hashlib.sha256(line).hexdigest()[:16])
+        if label is not None:
+            yield _graded(json.loads(line), label)
 
 
 def _graded(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> GradedRule:
@@ -137,7 +137,10 @@ def _cloudwatch(given: Mapping[str, Any]) -> AlertQuery:
         if "MetricStat" in query:
             own = {**query["MetricStat"]["Metric"], "Statistic": query["MetricStat"]["Stat"]}
             break
-    dimensions = {str(one["Name"]): json.dumps(one["Value"]) for one in own.get("Dimensions", [])}
+    dimensions = {
+        str(dimension["Name"]): json.dumps(dimension["Value"])
+        for dimension in own.get("Dimensions", [])
+    }
     return AlertQuery(
         language="metric",
         text=own["MetricName"],
@@ -153,8 +156,8 @@ def _azure(given: Mapping[str, Any]) -> AlertQuery | None:
     if "metricName" not in given:
         return None
     dimensions = {}
-    for one in given.get("dimensions", []):
-        dimensions[one["name"]] = " ".join(one["values"])
+    for dimension in given.get("dimensions", []):
+        dimensions[dimension["name"]] = " ".join(dimension["values"])
     return AlertQuery(
         language="metric",
         text=given["metricName"],
@@ -230,10 +233,10 @@ def main() -> None:
     """Print the shares, and the errors of a half where they are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--errors", choices=("dev", "test"))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     rules = list(graded_rules())
     for half in ("dev", "test"):
-        of_half = [one for one in rules if one.half == half]
+        of_half = [rule for rule in rules if rule.half == half]
         print(f"{half}: right, with Wilson's 95 % interval")
         print(_line("signal", [one.signal for one in of_half]))
         print(_line("signal, first label", [one.first for one in of_half]))
@@ -248,10 +251,12 @@ def main() -> None:
             services = [one.service for one in some if one.service is not None]
             if services:
                 print(_line(f"{source}: service", services))
-    for one in rules:
-        if one.half == asked.errors and not (one.signal and one.service is not False):
-            got = f"{one.watched.signal_class.value} {naming(one.watched)} ({one.watched.source})"
-            print(f"{one.source}: {one.title}: {got}; wanted {one.wanted}")
+    for rule in rules:
+        if rule.half == args.errors and not (rule.signal and rule.service is not False):
+            got = (
+                f"{rule.watched.signal_class.value} {naming(rule.watched)} ({rule.watched.source})"
+            )
+            print(f"{rule.source}: {rule.title}: {got}; wanted {rule.wanted}")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def print_folder(folder: Path) -> None:
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
-    for name, size in sorted(taken.items(), key=lambda one: -one[1]):
+    for name, size in sorted(taken.items(), key=lambda item: -item[1]):
         print(f"  {size:>10,} {name}")
     print(f"case folder: {sum(taken.values()):,} bytes on disk (target {TARGET_BYTES:,})")
 

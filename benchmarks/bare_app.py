@@ -43,19 +43,19 @@ def bare_app(secret: str, address: str, directory: Path) -> Starlette:
     server."""
     connect, insert, threads = _database(address, directory / "bare.sqlite")
     connect().execute(TABLE)
-    own = threading.local()
+    local = threading.local()
     pool = ThreadPoolExecutor(threads)
 
     def write(delivery: str, body: str) -> None:
-        if not hasattr(own, "connection"):
-            own.connection = connect()
-        own.connection.execute(insert, (delivery, body))
+        if not hasattr(local, "connection"):
+            local.connection = connect()
+        local.connection.execute(insert, (delivery, body))
 
     async def webhook(request: Request) -> Response:
         body = await request.body()
         expected = "v1=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-        given = request.headers.get("x-pagerduty-signature", "")
-        if not hmac.compare_digest(expected, given):
+        x_pagerduty_signature = request.headers.get("x-pagerduty-signature", "")
+        if not hmac.compare_digest(expected, x_pagerduty_signature):
             return JSONResponse({"error": "signature"}, 401)
         loop, delivery = asyncio.get_running_loop(), request.headers["x-webhook-id"]
         await loop.run_in_executor(pool, write, delivery, body.decode())

@@ -36,12 +36,10 @@ durations."""
 def _without_package_imports(package: str) -> None:
     """On Python 3.11 the package RCAEval.e2e imports every method's dependencies; the methods used
     here need none."""
-    found = importlib.util.find_spec(package.partition(".")[0])
-    if found is not None and found.submodule_search_locations:
+    spec = importlib.util.find_spec(package.partition(".")[0])
+    if spec is not None and spec.submodule_search_locations:
         stand_in = types.ModuleType(package)
-        stand_in.__path__ = [
-            str(Path(found.submodule_search_locations[0], *package.split(".")[1:]))
-        ]
+        stand_in.__path__ = [str(Path(spec.submodule_search_locations[0], *package.split(".")[1:]))]
         sys.modules[package] = stand_in
 
 
@@ -62,8 +60,8 @@ def metric_method(module: str, name: str) -> Callable[[Path, str], list[str]] | 
         table.insert(0, "time", np.arange(len(table)))
         # RCAEval's leaves the column of times in unless a data set is named; fse-baro ignores the
         # name
-        found = method(table, inject_time=int(packed["baseline"]), dataset="cases")["ranks"]
-        return [services[int(series[1:])] for series in found]
+        ranks = method(table, inject_time=int(packed["baseline"]), dataset="cases")["ranks"]
+        return [services[int(series[1:])] for series in ranks]
 
     return ranked
 
@@ -95,8 +93,8 @@ def span_method(module: str, name: str) -> Callable[[Path, str], list[str]] | No
         )
         both = table["serviceName"] + "_" + table["methodName"]
         table = table[both.isin(both[table["startTime"] < 0])].copy()
-        found = method(table, inject_time=0)["ranks"]
-        return [names[operation.split("_", 1)[0]] for operation in found]
+        ranks = method(table, inject_time=0)["ranks"]
+        return [names[operation.split("_", 1)[0]] for operation in ranks]
 
     return ranked
 

@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
     parser.add_argument("--series", type=int, default=200)
     parser.add_argument("--layout", choices=sorted(LAYOUTS), default="live")
-    given = parser.parse_args()
+    args = parser.parse_args()
     methods: dict[str, Method] = {"comparison with the baseline": by_comparison}
     if importlib.util.find_spec("ruptures"):
         methods["ruptures KernelCPD linear"] = by_ruptures(
@@ -154,11 +154,11 @@ def main() -> None:
             lambda r: r.KernelCPD(kernel="rbf", min_size=3)
         )
     for name, method in methods.items():
-        table = measured(method, LAYOUTS[given.layout], given.series)
+        table = measured(method, LAYOUTS[args.layout], args.series)
         mean = tuple(float(v) for v in np.mean(list(table.values()), axis=0))
         for kind, (alarms, five, ten, speed) in (table | {"mean": mean}).items():
-            found = f"alarms {alarms:.2f}  5 sigmas {five:.2f}  10 sigmas {ten:.2f}"
-            print(f"{name:30} {kind:15} {found}  {speed:12,.0f}/s", flush=True)
+            phrase = f"alarms {alarms:.2f}  5 sigmas {five:.2f}  10 sigmas {ten:.2f}"
+            print(f"{name:30} {kind:15} {phrase}  {speed:12,.0f}/s", flush=True)
 
 
 if __name__ == "__main__":

@@ -127,8 +127,8 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
             hands.append(threading.Thread(target=breaker.run, args=(stop,), daemon=True))
         if plan.black_holes:
             holes = Breaker(black_holes(world, happened), happened, f"{seed} black holes")
-            given = (stop, plan.black_holes)
-            hands.append(threading.Thread(target=holes.run, args=given, daemon=True))
+            args = (stop, plan.black_holes)
+            hands.append(threading.Thread(target=holes.run, args=args, daemon=True))
         watch = LostWatch(world)
         hands.append(threading.Thread(target=watch.run, args=(stop,), daemon=True))
         ends_by_itself = [hands[0], *hands[-2:-1]] if plan.black_holes else hands[:1]
@@ -157,7 +157,7 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
             books.say("stuck", f"alerts are still in {left}")
         for one in books.concerned:
             books.concerned[one] = story(one, senders.sent, world.store, happened.story)
-        unmet = [one.name for one in breakages if not happened.counts[one.name]]
+        unmet = [breakage.name for breakage in breakages if not happened.counts[breakage.name]]
         return Ran(
             plan.engine,
             plan.seed,
@@ -176,7 +176,7 @@ def lives_of(world: World, watch: LostWatch) -> Lives:
     if world.network.why_not:
         return Lives()
     posted = [one for line in world.lines.values() for one in line.posted]
-    processes = {one.address: list(one.lives) for one in world.fleet.members.values()}
+    processes = {member.address: list(member.lives) for member in world.fleet.members.values()}
     return Lives(posted, processes, watch.lost_at)
 
 
@@ -188,18 +188,18 @@ def spooled(world: World) -> list[str]:
 def breakages_of(world: World, happened: Happened, seed: str) -> list[Breakage]:
     """All that can be broken on this machine; what cannot is noted with the reason."""
     dice = random.Random(f"{seed} clocks")
-    found = sick_vendors(list(world.lines.values()), USUAL_SICKNESSES)
+    breakages = sick_vendors(list(world.lines.values()), USUAL_SICKNESSES)
     for name, fault in world.database.faults().items():
-        found += [Breakage(name, _for_seconds(fault))] * 3
+        breakages += [Breakage(name, _for_seconds(fault))] * 3
     happened.skipped |= world.database.why_not()
     if world.clocks.why_not:
         happened.skipped["clocks jump"] = world.clocks.why_not
-    found += jumping_clocks(world.clocks, list(world.fleet.members), dice) * 2
+    breakages += jumping_clocks(world.clocks, list(world.fleet.members), dice) * 2
     if world.disk.why_not:
         happened.skipped["disk full"] = world.disk.why_not
     else:
-        found += [Breakage("disk full", lambda seconds, stop: _full(world, seconds, stop))] * 3
-    return found
+        breakages += [Breakage("disk full", lambda seconds, stop: _full(world, seconds, stop))] * 3
+    return breakages
 
 
 def _for_seconds(fault: Fault) -> Callable[[float, threading.Event], None]:

@@ -65,15 +65,15 @@ class Vendor:
         self._pipe.send("counts")
         arrivals, self.most_inside = self._pipe.recv()
         limits = [limiter.limits for limiter in rate_limiters_of(self.name)]
-        rate = sum(one.requests_per_s for one in limits) * TOLERANCE
-        burst = sum(max(1, round(one.requests_per_s)) for one in limits) * TOLERANCE
+        rate = sum(limit.requests_per_s for limit in limits) * TOLERANCE
+        burst = sum(max(1, round(limit.requests_per_s)) for limit in limits) * TOLERANCE
         self.requests = len(arrivals)
         tokens, before = burst, arrivals[0] if arrivals else 0.0
         for at in arrivals:
             tokens = min(burst, tokens + (at - before) * rate) - 1
             before = at
             self.exceeded += tokens < -1
-        self.exceeded += max(0, self.most_inside - sum(one.concurrency for one in limits))
+        self.exceeded += max(0, self.most_inside - sum(limit.concurrency for limit in limits))
 
     def ideal_s(self) -> float:
         """The shortest time in which this many requests can be made within the limits: that of the
@@ -159,28 +159,28 @@ def main() -> None:
     options.add_argument("--investigations", type=int, default=200)
     options.add_argument("--latency-ms", type=float, default=300)
     options.add_argument("--only", default="")
-    given = options.parse_args()
+    args = options.parse_args()
     set_start_method("spawn")
     os.environ |= {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
-    names = given.only.split(",") if given.only else [n for n in CONNECTORS if n != "recorded"]
-    vendors = [Vendor(name, given.latency_ms / 1000) for name in names]
+    names = args.only.split(",") if args.only else [n for n in CONNECTORS if n != "recorded"]
+    vendors = [Vendor(name, args.latency_ms / 1000) for name in names]
     tables: dict[str, dict[str, object]] = {}
     for vendor in vendors:
         for table, values in vendor.settings.items():
-            own = tables.setdefault(table, {})
+            values_by_key = tables.setdefault(table, {})
             for key, value in values.items():
-                known = own.get(key)
-                own[key] = known | value if isinstance(known, dict) else value
+                known = values_by_key.get(key)
+                values_by_key[key] = known | value if isinstance(known, dict) else value
     settings = Settings.model_validate(tables)
     Deadline.within = classmethod(lambda _, limits: Deadline.after(PATIENCE_S))  # type: ignore[assignment]
     connectors = [c for name in names if (c := CONNECTORS[name].configured(settings)) is not None]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.monotonic()
-    items, gaps = asyncio.run(ask(connectors, given.investigations))
+    items, gaps = asyncio.run(ask(connectors, args.investigations))
     wall = time.monotonic() - began
     print(f"{'vendor':<14} {'requests':>8} {'at once':>8} {'exceeded':>8} {'ideal s':>8}")
     for vendor in vendors:
@@ -190,7 +190,7 @@ def main() -> None:
     ideal = max(vendor.ideal_s() for vendor in vendors)
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
-        f"{given.investigations} investigations: {items} items, {gaps} gaps; memory "
+        f"{args.investigations} investigations: {items} items, {gaps} gaps; memory "
         f"{before >> 10} -> {after >> 10} MiB"
     )
     exceeded = sum(vendor.exceeded for vendor in vendors)

@@ -151,8 +151,8 @@ def others(cases: Path, grades: Sequence[Grade]) -> dict[str, list[Grade]]:
             except FaultlineError as error:
                 print(f"{name}: {error}", file=sys.stderr)
         side = [baselines_python(), str(ROOT / "benchmarks" / "baselines_side.py"), room]
-        one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        with subprocess.Popen(side, stdout=subprocess.PIPE, text=True, env=one_thread) as process:
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        with subprocess.Popen(side, stdout=subprocess.PIPE, text=True, env=env) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 row = json.loads(line)
@@ -205,9 +205,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="systems, separated by commas")
     parser.add_argument("--workers", type=int, default=None)
     options = parser.parse_args()
-    wanted = {name for name in options.only.split(",") if name}
+    parts = {name for name in options.only.split(",") if name}
     grades = [g for g in evaluate(options.cases, workers=options.workers) if g.subject]
-    grades = [g for g in grades if not wanted or g.system in wanted]
+    grades = [g for g in grades if not parts or g.system in parts]
     methods: dict[str, Iterable[Grade]] = {OURS: grades, **others(options.cases, grades)}
     for system in by_system(grades):
         found = {

@@ -99,14 +99,14 @@ def main() -> None:
     """Print both for each layout."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
     parser.add_argument("--cases", type=int, default=100)
-    given = parser.parse_args()
+    args = parser.parse_args()
     for name, layout in LAYOUTS.items():
         print(
             f"{name}: {layout.before} + {layout.during} points, one in {layout.step_s} s",
             flush=True,
         )
-        alarms(layout, given.cases)
-        detection(layout, given.cases)
+        alarms(layout, args.cases)
+        detection(layout, args.cases)
 
 
 if __name__ == "__main__":

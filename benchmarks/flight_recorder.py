@@ -64,17 +64,15 @@ class Answer:
 
 def dump_sets(data: Path) -> list[DumpSet]:
     """Every set of pickles with a known culprit below the folder of traces."""
-    found = []
+    sets = []
     for log in sorted(data.glob("nvrx_flight_recorder/*/fault_injection.log")):
         ranks = re.search(r"Fault ranks: \[([\d, ]*)\]", log.read_text())
-        found.append(DumpSet(log.parent.name, log.parent, _ranks(ranks[1] if ranks else "")))
+        sets.append(DumpSet(log.parent.name, log.parent, _ranks(ranks[1] if ranks else "")))
     for label in sorted(data.glob("generated/hang_*/label.json")):
         truth = frozenset(json.loads(label.read_text())["culprit_ranks"] or ())
         folders = sorted(p for p in label.parent.iterdir() if p.name.startswith("fr"))
-        found += [
-            DumpSet(f"{label.parent.name}/{folder.name}", folder, truth) for folder in folders
-        ]
-    return found
+        sets += [DumpSet(f"{label.parent.name}/{folder.name}", folder, truth) for folder in folders]
+    return sets
 
 
 def ours(dumps: DumpSet) -> Answer:
@@ -111,8 +109,8 @@ def fr_trace(python: str, dumps: DumpSet, *, repaired: bool) -> Answer:
 def _states(output: str) -> str:
     if "Not all ranks joining" in output:
         return "not all ranks join"
-    found = re.search(r"(\w+_MISMATCH|FULLY_MATCHED|UNDECIDED)", output)
-    return found[1] if found else "nothing"
+    match = re.search(r"(\w+_MISMATCH|FULLY_MATCHED|UNDECIDED)", output)
+    return match[1] if match else "nothing"
 
 
 def _repair(folder: Path) -> None:

@@ -58,11 +58,11 @@ def gitleaks_mask(file: Path) -> Callable[[str], str]:
 
     def shown(text: str) -> str:
         low = text.lower()
-        found: set[str] = set()
+        secrets: set[str] = set()
         for rule in rules:
             if not rule.keywords or any(word in low for word in rule.keywords):
-                found.update(_secrets(rule, text, everywhere))
-        for secret in sorted(found, key=len, reverse=True):
+                secrets.update(_secrets(rule, text, everywhere))
+        for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "[SECRET]")
         return text
 
@@ -104,7 +104,7 @@ def _allow_lists(rows: Iterable[dict[str, Any]]) -> tuple[AllowList, ...]:
     return tuple(
         AllowList(
             row.get("regexTarget", "secret"),
-            tuple(re2.compile(one) for one in row.get("regexes", ())),
+            tuple(re2.compile(regex) for regex in row.get("regexes", ())),
             tuple(word.lower() for word in row.get("stopwords", ())),
             row.get("condition", "OR").upper() == "AND",
         )

@@ -115,7 +115,9 @@ def multiplied(factors: Factors) -> Iterator[None]:
             undo.append(lambda table=value, key=known, old=value[known]: table.update({key: old}))
             value[known] = _times(value[known], factor)
             continue
-        for holder in [m for n, m in list(sys.modules.items()) if n.startswith("faultline.analysis.")]:
+        for holder in [
+            m for n, m in list(sys.modules.items()) if n.startswith("faultline.analysis.")
+        ]:
             if getattr(holder, name, None) is value:
                 undo.append(lambda holder=holder, name=name, old=value: setattr(holder, name, old))
                 setattr(holder, name, _times(value, factor))
@@ -168,23 +170,23 @@ def _times(value: float, factor: float) -> float:
 
 def modules_of(rooms: Sequence[str]) -> list[str]:
     """Modules of these rooms by their names below `analysis`."""
-    found = []
+    modules = []
     for room in rooms:
         package = importlib.import_module(f"faultline.analysis.{room}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"faultline.analysis.{room}.{module.name}")
-            found.append(f"{room}.{module.name}")
-    return found
+            modules.append(f"{room}.{module.name}")
+    return modules
 
 
 @contextmanager
 def names_read(into: set[tuple[str, str]]) -> Iterator[None]:
     """Adds (module, name) for every name in the code of the analysis that runs meanwhile."""
-    seen = set()
+    f_codes = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code not in seen:
-            seen.add(frame.f_code)
+        if event == "call" and frame.f_code not in f_codes:
+            f_codes.add(frame.f_code)
             module = frame.f_globals.get("__name__", "")
             if module.startswith("faultline.analysis."):
                 into.update((module, name) for name in frame.f_code.co_names)

@@ -167,13 +167,13 @@ def idle_between(
 ) -> dict[int, Idle]:
     """By process; one that began within the window counts from nothing."""
     nothing = Usage("", 0.0, 0.0, 0)
-    found = {}
+    idles_by_pid = {}
     for pid, now in after.items():
         was = before.get(pid, nothing)
         spent = now.cpu_s + now.waited_for_s - was.cpu_s - was.waited_for_s
         wakeups = max(0, now.switches - was.switches)
-        found[pid] = Idle(now.name, spent / seconds, wakeups / seconds)
-    return found
+        idles_by_pid[pid] = Idle(now.name, spent / seconds, wakeups / seconds)
+    return idles_by_pid
 
 
 @dataclass
@@ -359,16 +359,27 @@ def watch(
     time.sleep(seconds)
     after, took = usages(everything), time.monotonic() - began
     shares = idle_between(before, after, took)
-    own = {pid: shares[pid] for root in roots.values() for pid in tree(root) if pid in shares}
+    matching_shares = {
+        pid: shares[pid] for root in roots.values() for pid in tree(root) if pid in shares
+    }
     print(f"  idle CPU over {took:.0f} s (share of one core, wakeups/s)")
-    for one in own.values():
-        print(f"    {one.name:<16}{one.cpu:7.2%} {one.wakeups:7.1f}")
-    bot = sum(one.cpu for one in own.values())
-    print(f"    {'whole bot':<16}{bot:7.2%} {sum(one.wakeups for one in own.values()):7.1f}")
+    for matching_share in matching_shares.values():
+        print(
+            f"    {matching_share.name:<16}{matching_share.cpu:7.2%} {matching_share.wakeups:7.1f}"
+        )
+    bot = sum(matching_share.cpu for matching_share in matching_shares.values())
+    print(
+        f"    {'whole bot':<16}{bot:7.2%} "
+        f"{sum(matching_share.wakeups for matching_share in matching_shares.values()):7.1f}"
+    )
     for name, pid in beside.items():
-        one = shares[pid]
-        print(f"    {name:<16}{one.cpu:7.2%} {one.wakeups:7.1f}  (reference)")
-    worker = sum(one.cpu for one in own.values() if one.name in ("worker", WORKER_NAME))
+        share = shares[pid]
+        print(f"    {name:<16}{share.cpu:7.2%} {share.wakeups:7.1f}  (reference)")
+    worker = sum(
+        matching_share.cpu
+        for matching_share in matching_shares.values()
+        if matching_share.name in ("worker", WORKER_NAME)
+    )
     alone = shares[beside["DBOS alone"]].cpu
     ratio = f"{worker / alone:.1f} x DBOS alone" if alone else "DBOS alone cost nothing"
     print(f"    worker: {worker:.2%} (target {TARGET_WORKER:.0%}), {ratio}")
@@ -378,7 +389,7 @@ def watch(
         print(
             f"    PostgreSQL itself, both databases: {server:.2%}; bot: {rate:.1f} transactions/s"
         )
-    return own
+    return matching_shares
 
 
 def work(running: Running, answers: int) -> None:

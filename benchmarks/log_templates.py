@@ -66,15 +66,15 @@ def main() -> None:
     arguments.add_argument("--labelled", type=Path)
     arguments.add_argument("--lines", type=int, default=100_000)
     arguments.add_argument("--million", type=int, default=1_000_000)
-    given = arguments.parse_args()
+    args = arguments.parse_args()
     python = drain3_python()
-    long, what = long_lines(given.cases, given.lines)
-    short, labels = labelled_lines(given.lines)
+    long, what = long_lines(args.cases, args.lines)
+    short, labels = labelled_lines(args.lines)
     compare_speed(python, f"long lines, {what}", long)
     compare_speed(python, "short lines, made", short)
     compare_grouping(python, "made, many formats", short[:20_000], labels[:20_000])
-    if given.labelled:
-        for file in sorted(given.labelled.rglob("*_structured*.csv")):
+    if args.labelled:
+        for file in sorted(args.labelled.rglob("*_structured*.csv")):
             rows = pl.read_csv(file, infer_schema=False).select("Content", "EventId").fill_null("")
             compare_grouping(
                 python,
@@ -82,7 +82,7 @@ def main() -> None:
                 rows["Content"].to_list(),
                 rows["EventId"].to_list(),
             )
-    measure_memory(short, given.million)
+    measure_memory(short, args.million)
 
 
 def drain3_python() -> Path:
@@ -183,10 +183,10 @@ def measure_memory(short: Sequence[str], count: int) -> None:
     for name, different in (("usual lines", False), ("lines that are all different", True)):
         before = reset_peak()
         began = time.process_time()
-        found = count_chunks(streamed(short, count, different), WINDOWS)
+        chunks = count_chunks(streamed(short, count, different), WINDOWS)
         seconds = time.process_time() - began
         cut = int(
-            found.filter(pl.col("masked") == OTHER)
+            chunks.filter(pl.col("masked") == OTHER)
             .select(pl.col("n", "n_before").sum())
             .sum_horizontal()
             .sum()
@@ -194,7 +194,7 @@ def measure_memory(short: Sequence[str], count: int) -> None:
         print(
             f"{count:,} {name} in chunks of {CHUNK:,}: memory grows by {peak() - before:.0f} MiB, "
             f"{seconds:.1f} CPU s;"
-            f" {found.height:,} different masked lines are kept, {cut:,} lines only counted"
+            f" {chunks.height:,} different masked lines are kept, {cut:,} lines only counted"
         )
 
 

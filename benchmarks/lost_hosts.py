@@ -204,8 +204,8 @@ def waited(one: Sent) -> float:
 def working(world: World, pid: int | None) -> set[str]:
     """The investigations that this worker has under way."""
     with world.store.engine.connect() as session:
-        found = session.execute(WORKING, {"executor": f"worker-{pid}-%"}).scalars()
-        return {str(one).partition(":")[0] for one in found}
+        execute = session.execute(WORKING, {"executor": f"worker-{pid}-%"}).scalars()
+        return {str(one).partition(":")[0] for one in execute}
 
 
 def is_stopped(world: World, name: str) -> bool:
@@ -243,7 +243,7 @@ def main() -> None:
     print(f"{os.cpu_count()} cores; {how}\n")
     print("| | measured | target | ratio |\n|---|---|---|---|")
     print("\n".join(map(str, figures)))
-    sys.exit(0 if all(one.fine for one in figures) else 1)
+    sys.exit(0 if all(figure.fine for figure in figures) else 1)
 
 
 if __name__ == "__main__":

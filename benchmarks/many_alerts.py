@@ -1,16 +1,16 @@
 """A thousand alerts in ten seconds: are all answered, each once, how soon is the first message, how
 soon the answer?
 
-    python benchmarks/many_alerts.py [--alerts 1000] [--seconds 10] [--workers 1,2,4] [--mode apart|storm|urgent]
+    python benchmarks/many_alerts.py [--alerts 1000] [--seconds 10] [--workers 1,2,4] [--mode
+    apart|storm|urgent]
                                      [--slack-limit]
 
 The real web process and worker processes on a separate PostgreSQL server; Slack and the sender
 of the signed webhooks are separate processes. The alerts are of 40 services of four teams,
-answered in 20 channels; each is investigated on a small recorded case. `apart`: each alert is its own
-incident. `storm`: all are of one service, with storm control on. `urgent`: as `apart`,
-with one P1 among them. `--slack-limit`: Slack takes one message a second in each channel and
-answers 429 to more, as the real one may. Figures depend on the machine: compare runs on one.
-"""  # noqa: E501
+answered in 20 channels; each is investigated on a small recorded case. `apart`: each alert is its
+own incident. `storm`: all are of one service, with storm control on. `urgent`: as `apart`, with one
+P1 among them. `--slack-limit`: Slack takes one message a second in each channel and answers 429 to
+more, as the real one may. Figures depend on the machine: compare runs on one."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ class TimedSlack(LoopbackSlack):
         if self._limited and now - self._last.get(channel, 0.0) < 1.0:
             raise SlackRefusal("ratelimited")
         self._last[channel] = now
-        told = super()._post(arguments, base_url)
+        post = super()._post(arguments, base_url)
         self._seen(self.messages[-1], now)
-        return told
+        return post
 
     def _update(self, arguments: Mapping[str, Any], base_url: str) -> dict[str, Any]:
         told = super()._update(arguments, base_url)
@@ -165,7 +165,7 @@ async def _load(port: int, count: int, seconds: float, mode: str) -> Sent:
 
 
 def _requests(count: int, mode: str) -> list[tuple[str, bytes]]:
-    found = []
+    requests = []
     names = list(SERVICES)
     for number in range(count):
         urgent = mode == "urgent" and number == count // 2
@@ -185,8 +185,8 @@ def _requests(count: int, mode: str) -> list[tuple[str, bytes]]:
             for name, value in {**headers, "content-length": str(len(body))}.items()
         ]
         head = "\r\n".join(["POST /webhooks/pagerduty HTTP/1.1", "host: 127.0.0.1", *lines])
-        found.append((incident, head.encode() + b"\r\n\r\n" + body))
-    return found
+        requests.append((incident, head.encode() + b"\r\n\r\n" + body))
+    return requests
 
 
 def settings_file(directory: Path) -> Path:
@@ -219,14 +219,14 @@ def run(options: argparse.Namespace, workers: int) -> None:
             "FAULTLINE_WORKER__NICENESS": str(options.niceness),
         }
         bot = opened.enter_context(BotProcess(scratch, environ, serve=("--no-worker",)))
-        own = [opened.enter_context(worker(bot, scratch)) for _ in range(workers)]
+        context = [opened.enter_context(worker(bot, scratch)) for _ in range(workers)]
         engine = connect(address)
         opened.callback(engine.dispose)
         store = Store(engine)
         time.sleep(5)  # the workers start
         with process(_send, bot.port, options.alerts, options.seconds, options.mode) as sender:
-            seen, watched = settle(store, slack, sender, own)
-        report(options, workers, store, seen, watched)
+            recv, watched = settle(store, slack, sender, context)
+        report(options, workers, store, recv, watched)
         slack.send(False)
 
 
@@ -244,7 +244,7 @@ def settle(
     store: Store, slack: Connection, sender: Connection, own: list[subprocess.Popen[bytes]]
 ) -> tuple[Seen, Watched]:
     """Until every accepted investigation is answered in Slack."""
-    watched, seen, sent_all = Watched(peak_mb=[0.0] * len(own)), Seen(), False
+    watched, recv, sent_all = Watched(peak_mb=[0.0] * len(own)), Seen(), False
     deadline = time.monotonic() + SETTLES_WITHIN_S
     while time.monotonic() < deadline:
         time.sleep(1)
@@ -259,23 +259,23 @@ def settle(
             max(peak, memory_mb(p.pid)) for peak, p in zip(watched.peak_mb, own, strict=True)
         ]
         slack.send(True)
-        seen = slack.recv()
+        recv = slack.recv()
         if (
             sent_all
-            and len(seen.answered) >= store.count()
+            and len(recv.answered) >= store.count()
             and not state.waiting
             and not state.running
         ):
             break
-    return seen, watched
+    return recv, watched
 
 
 def report(
     options: argparse.Namespace, workers: int, store: Store, seen: Seen, watched: Watched
 ) -> None:
     """Print the figures."""
-    sent, kept = watched.sent, store.latest(10_000)
-    begun = {one.id: sent.at[one.reply_to.pagerduty_incident or ""] for one in kept}
+    sent, latest = watched.sent, store.latest(10_000)
+    begun = {one.id: sent.at[one.reply_to.pagerduty_incident or ""] for one in latest}
     first = {i: seen.first[i] - at for i, at in begun.items() if i in seen.first}
     answer = {i: seen.answered[i] - at for i, at in begun.items() if i in seen.answered}
     doubled = sum(count - 1 for count in seen.posted.values())
@@ -286,10 +286,11 @@ def report(
     )
     print(f", {sent.refused} refused and sent again")
     print(
-        f"  investigations {len(kept)}, done {store.count('done')}, failed {store.count('failed')}"
+        f"  investigations {len(latest)}, done {store.count('done')}, failed "
+        f"{store.count('failed')}"
     )
     print(
-        f"  answered in Slack {len(answer)}, lost {len(kept) - len(answer)}, doubled {doubled}",
+        f"  answered in Slack {len(answer)}, lost {len(latest) - len(answer)}, doubled {doubled}",
         end="",
     )
     print(f"; Slack answered 429 to {seen.refused}")
@@ -304,7 +305,7 @@ def report(
         f"  memory of each worker with its pool, peak: "
         f"{', '.join(f'{mb:.0f} MB' for mb in watched.peak_mb)}"
     )
-    urgent = next((one.id for one in kept if one.reply_to.pagerduty_incident == URGENT), None)
+    urgent = next((one.id for one in latest if one.reply_to.pagerduty_incident == URGENT), None)
     if urgent is not None:
         print(
             f"  the urgent one: first message after {first[urgent]:.1f} s, answer after "
@@ -325,9 +326,9 @@ def memory_mb(pid: int) -> float:
     """Resident memory of a process and its children, in MB; pages that they share count for
     each."""
     total = 0.0
-    for one in (pid, *children(pid)):
+    for child in (pid, *children(pid)):
         try:
-            status = Path(f"/proc/{one}/status").read_text()
+            status = Path(f"/proc/{child}/status").read_text()
         except OSError:
             continue
         total += next(
@@ -344,14 +345,14 @@ def memory_mb(pid: int) -> float:
 def children(pid: int) -> list[int]:
     """Its children and theirs."""
     try:
-        found = [
+        parts = [
             int(c)
             for task in Path(f"/proc/{pid}/task").iterdir()
             for c in (task / "children").read_text().split()
         ]
     except OSError:
         return []
-    return [one for child in found for one in (child, *children(child))]
+    return [one for child in parts for one in (child, *children(child))]
 
 
 @contextmanager

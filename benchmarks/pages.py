@@ -245,9 +245,12 @@ def main() -> None:
             return folder if folder.is_dir() else None
 
         app = Starlette(routes=page_routes(Settings(), store, case_path))
-        one = f"/investigations/{accepted}"
-        pages = LISTS | {"deep page": f"/?after={old}", "investigation": one}
-        pages |= {"finding: lines": f"{one}/findings/F1", "finding: spans": f"{one}/findings/F2"}
+        investigation = f"/investigations/{accepted}"
+        pages = LISTS | {"deep page": f"/?after={old}", "investigation": investigation}
+        pages |= {
+            "finding: lines": f"{investigation}/findings/F1",
+            "finding: spans": f"{investigation}/findings/F2",
+        }
         print(
             f"{INVESTIGATIONS:,} investigations; {FINDINGS} findings, {LOG_LINES:,} lines, "
             f"{SPANS:,} spans"

@@ -187,9 +187,9 @@ def pieces() -> list[str]:
     try."""
     sources = [pattern.pattern for _, pattern in (*SECRETS, *COMMANDS)]
     sources += [one.pattern for one in vars(named_values).values() if isinstance(one, re.Pattern)]
-    found = {word for source in sources for word in re.findall(r"[A-Za-z][\w/\-]{2,20}", source)}
-    found |= {sign * times for sign in " =:\"'`<>()[]{}\\/|,;-.&%$@~?!\n\t" for times in (1, 3)}
-    found |= {
+    matches = {word for source in sources for word in re.findall(r"[A-Za-z][\w/\-]{2,20}", source)}
+    matches |= {sign * times for sign in " =:\"'`<>()[]{}\\/|,;-.&%$@~?!\n\t" for times in (1, 3)}
+    matches |= {
         "aA1",
         "password=",
         "--password ",
@@ -198,7 +198,7 @@ def pieces() -> list[str]:
         "/reset/aA1",
         "? token\n: ",
     }
-    return sorted(found)
+    return sorted(matches)
 
 
 def slowest_pairs(chosen: Iterable[tuple[str, str]], length: int) -> list[tuple[float, str, str]]:
@@ -237,30 +237,30 @@ def main() -> None:
     parser.add_argument("--missed", action="store_true", help="print each miss and each loss")
     parser.add_argument("--time", action="store_true", help="print the CPU time per line")
     parser.add_argument("--pairs", action="store_true", help="look for slow texts, minutes")
-    given = parser.parse_args()
-    if given.pairs:
+    args = parser.parse_args()
+    if args.pairs:
         report_pairs()
         return
-    forms = read_forms(given.forms)
-    logs = list(texts_below(given.logs)) if given.logs else []
+    forms = read_forms(args.forms)
+    logs = list(texts_below(args.logs)) if args.logs else []
     masks = {
         "faultline": masked,
         "detect-secrets": detect_secrets(),
-        "gitleaks": gitleaks_mask(given.gitleaks) if given.gitleaks else None,
+        "gitleaks": gitleaks_mask(args.gitleaks) if args.gitleaks else None,
     }
     for name, mask in masks.items():
         if mask is None:
             print(f"{name}: not compared (see the head of this file)")
             continue
-        missed = given.missed and mask is masked
+        missed = args.missed and mask is masked
         report_forms(name, forms, mask, missed=missed)
         report_honest(f"{name}, hard cases", honest_lines(), mask, missed=missed)
         if logs and mask is masked:
-            report_honest(f"{name}, {given.logs.name}", logs, mask, missed=missed)
+            report_honest(f"{name}, {args.logs.name}", logs, mask, missed=missed)
         if logs:
             few = logs[:: max(1, len(logs) // LINES_COMPARED)]
             report_honest(f"{name}, {len(few)} of these texts", few, mask, missed=False)
-    if given.time:
+    if args.time:
         report_time(logs or honest_lines())
 
 

@@ -38,37 +38,37 @@ MODULES = (alert_sources, parsers, places, pages)
 
 def main() -> int:
     """Print the table."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--inputs", type=int, default=INPUTS, help="in all, about")
-    asked.add_argument("--seed", type=int, default=8)
-    asked.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
-    asked.add_argument("--only", default="", help="targets whose names hold this")
-    asked.add_argument(
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=INPUTS, help="in all, about")
+    parser.add_argument("--seed", type=int, default=8)
+    parser.add_argument("--processes", type=int, default=min(4, os.cpu_count() or 1))
+    parser.add_argument("--only", default="", help="targets whose names hold this")
+    parser.add_argument(
         "--schemathesis",
         default="",
         help="its program, such as .tools/schemathesis/bin/schemathesis",
     )
-    given = asked.parse_args()
-    targets = [t for module in MODULES for t in module.targets() if given.only in t.name]
+    args = parser.parse_args()
+    targets = [t for module in MODULES for t in module.targets() if args.only in t.name]
     began = time.monotonic()
-    each = given.inputs / sum(t.share for t in targets)
-    work = [(t.name, max(1, round(each * t.share)), given.seed) for t in targets]
+    each = args.inputs / sum(t.share for t in targets)
+    work = [(t.name, max(1, round(each * t.share)), args.seed) for t in targets]
     tallies = []
     context = get_context("spawn")
     # not a multiprocessing.Pool: its daemons may have no children, and some pages start
     # processes
-    with ProcessPoolExecutor(given.processes, context, initializer=_quiet) as pool:
+    with ProcessPoolExecutor(args.processes, context, initializer=_quiet) as pool:
         for done in as_completed([pool.submit(_one, one) for one in work]):
             tally = done.result()
-            said = (
+            phrase = (
                 f"{tally.inputs:,} inputs, {tally.crashes} crashes, {tally.wrong_accepts} "
                 f"wrong accepts"
             )
-            print(f"{tally.target}: {said}", file=sys.stderr, flush=True)
+            print(f"{tally.target}: {phrase}", file=sys.stderr, flush=True)
             tallies.append(tally)
-    if given.schemathesis:
-        tallies.append(_schemathesis(given.schemathesis, given.seed))
-    _print(tallies, time.monotonic() - began, given.seed)
+    if args.schemathesis:
+        tallies.append(_schemathesis(args.schemathesis, args.seed))
+    _print(tallies, time.monotonic() - began, args.seed)
     return 1 if any(tally.crashes or tally.wrong_accepts for tally in tallies) else 0
 
 
@@ -157,15 +157,15 @@ def _print(tallies: Sequence[Tally], seconds: float, seed: int) -> None:
         f"{'target':<30} {head[0]:>7} {head[1]:>9} {head[2]:>8} {head[3]:>8} {head[4]:>14} "
         f"{head[5]:>9}"
     )
-    for one in sorted(tallies, key=lambda tally: tally.target):
-        taken, refused = one.answers["accepted"], one.answers["refused"]
+    for tally in sorted(tallies, key=lambda tally: tally.target):
+        taken, refused = tally.answers["accepted"], tally.answers["refused"]
         print(
-            f"{one.target:<30} {one.inputs:>7,} {taken:>9,} {refused:>8,} {one.crashes:>8} "
-            f"{one.wrong_accepts:>14}"
-            f" {one.slowest_s:>7.2f} s"
+            f"{tally.target:<30} {tally.inputs:>7,} {taken:>9,} {refused:>8,} {tally.crashes:>8} "
+            f"{tally.wrong_accepts:>14}"
+            f" {tally.slowest_s:>7.2f} s"
         )
     total = [
-        sum(one.inputs for one in tallies),
+        sum(tally.inputs for tally in tallies),
         sum(t.crashes for t in tallies),
         sum(t.wrong_accepts for t in tallies),
     ]
@@ -173,8 +173,8 @@ def _print(tallies: Sequence[Tally], seconds: float, seed: int) -> None:
         f"{total[0]:,} inputs, {total[1]} crashes, {total[2]} wrong accepts; seed {seed}, "
         f"{seconds:.0f} s"
     )
-    for one in tallies:
-        for failure in one.failures:
+    for tally in tallies:
+        for failure in tally.failures:
             print(failure, file=sys.stderr)
 
 

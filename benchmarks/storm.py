@@ -86,13 +86,13 @@ class Sent:
 
 def alerts_of(count: int, incidents: int, pages: int) -> list[Alert]:
     """The storm in its order: every service in turn, every page of it in turn, the P1 halfway."""
-    found: list[Alert] = []
+    alerts: list[Alert] = []
     for number in range(count - 1):
         incident, page = number % incidents, number // incidents % pages
         name = f"P{incident:02d}X{page:03d}"
-        found.append(Alert(name, number // (incidents * pages), f"service-{incident:02d}"))
-    found.insert(count // 2, Alert(P1, 0, P1_SERVICE))
-    return found
+        alerts.append(Alert(name, number // (incidents * pages), f"service-{incident:02d}"))
+    alerts.insert(count // 2, Alert(P1, 0, P1_SERVICE))
+    return alerts
 
 
 def request_of(alert: Alert, began: datetime) -> bytes:
@@ -191,12 +191,12 @@ def pagerduty(pipe: Connection, incidents: Sequence[str]) -> None:
     """A process: says where it listens, then answers each question with how many notes each
     incident has, and how many requests were too many."""
     account = LoopbackPagerDuty(per_minute=NOTES_A_MINUTE)
-    for one in incidents:
-        account.open_incident(one, "p99 latency is high", "service")
+    for incident in incidents:
+        account.open_incident(incident, "p99 latency is high", "service")
     url, stop = serve_in_thread(account.app)
     pipe.send(url)
     while pipe.recv():
-        notes = {name: len(one.notes) for name, one in account.incidents.items()}
+        notes = {name: len(incident.notes) for name, incident in account.incidents.items()}
         pipe.send((notes, account.refused))
     stop()
 
@@ -232,11 +232,11 @@ class Result:
 def storm(options: argparse.Namespace, address: str, scratch: Path) -> Result:
     """Run it once."""
     alerts = alerts_of(options.alerts, options.incidents, options.pages)
-    names = sorted({one.incident for one in alerts})
+    names = sorted({alert.incident for alert in alerts})
     with ExitStack() as opened:
         slack = opened.enter_context(process(slack_process, False))
         vendor = opened.enter_context(process(pagerduty, names))
-        services = sorted({one.service for one in alerts})
+        services = sorted({alert.service for alert in alerts})
         config = scratch / "faultline.toml"
         config.write_text(
             "".join(f'[services."{name}"]\nslack_channel = "{CHANNEL}"\n' for name in services)
@@ -280,34 +280,34 @@ def settled(
     deadline = time.monotonic() + options.settles_s
     while True:
         slack.send(True)
-        seen: Seen = slack.recv()
+        recv: Seen = slack.recv()
         vendor.send(True)
         notes, too_many = vendor.recv()
-        kept = store.latest(10_000)
-        known: set[str] = set()
-        for one in kept:
-            known |= {one.alert.id, *(member.alert.id for member in one.related)}
-        lost = len(sent.acknowledged - known)
-        urgent = next((one.id for one in kept if one.alert.id == P1), "")
+        latest = store.latest(10_000)
+        ids: set[str] = set()
+        for one in latest:
+            ids |= {one.alert.id, *(member.alert.id for member in one.related)}
+        lost = len(sent.acknowledged - ids)
+        urgent = next((one.id for one in latest if one.alert.id == P1), "")
         noted = all(notes[name] for name in sent.acknowledged)
-        finished = noted and not lost and len(seen.answered) >= len(kept)
+        finished = noted and not lost and len(recv.answered) >= len(latest)
         if finished or time.monotonic() > deadline:
             break
         time.sleep(1)
     began = sent.at[P1]
-    posted = Counter(seen.posted)
+    posted = Counter(recv.posted)
     worker = bot.worker_pid()
     return Result(
         sent=sent,
-        seen=seen,
+        seen=recv,
         lost=lost,
-        investigations=len(kept),
+        investigations=len(latest),
         done=store.count("done"),
         doubled_messages=sum(count - 1 for count in posted.values()),
         notes=notes,
         too_many=too_many,
-        p1_first_s=seen.first[urgent] - began if urgent in seen.first else None,
-        p1_answer_s=seen.answered[urgent] - began if urgent in seen.answered else None,
+        p1_first_s=recv.first[urgent] - began if urgent in recv.first else None,
+        p1_answer_s=recv.answered[urgent] - began if urgent in recv.answered else None,
         cpu_s=(cpu_s(bot.pid), sum(map(cpu_s, [worker, *children(worker)])) if worker else 0.0),
     )
 

@@ -122,7 +122,7 @@ def main() -> None:
     )
     parser.add_argument("--incidents", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=5)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     print(
         "second begins after | alerts | investigations each | in the largest | second hidden | ms "
         "per alert"
@@ -136,17 +136,17 @@ def main() -> None:
             services = {
                 name: ServiceSettings(depends_on=callees) for name, callees in calls.items()
             }
-            rules = AlertSettings(group_minutes=asked.minutes)
+            rules = AlertSettings(group_minutes=args.minutes)
             engine = connect(f"sqlite:///{directory}/store.sqlite")
             migrate(engine)
             event.listen(engine, "connect", _without_fsync)
             engine.dispose()
             store = Store(engine, policy=Policy.of(Settings(services=services, alerts=rules)))
-            for number in range(asked.incidents):
+            for number in range(args.incidents):
                 begin = START + number * timedelta(hours=6)
-                one = dice.choice(list(calls))
-                other = dice.choice([name for name in calls if apart(one, name, calls)])
-                storm = alerts_of(f"{number}a", one, calls, begin, dice)
+                choice = dice.choice(list(calls))
+                other = dice.choice([name for name in calls if apart(choice, name, calls)])
+                storm = alerts_of(f"{number}a", choice, calls, begin, dice)
                 storm += alerts_of(
                     f"{number}b", other, calls, begin + timedelta(minutes=offset), dice
                 )
@@ -158,10 +158,10 @@ def main() -> None:
                 hidden += set(second) <= set(first)
             engine.dispose()
         ms = (time.perf_counter() - began) * 1000 / max(1, 4 * alerts)
-        each, share = investigations / asked.incidents, largest / alerts
+        each, share = investigations / args.incidents, largest / alerts
         print(
             f"{offset:16} min | {alerts:6} | {each:19.2f} | {share:14.0%} | "
-            f"{hidden / asked.incidents:13.0%} | {ms:.1f}"
+            f"{hidden / args.incidents:13.0%} | {ms:.1f}"
         )
 
 

@@ -123,8 +123,8 @@ def left_out(cases: Sequence[Labelled], simulated: str) -> list[Answer]:
         weights = fit([case for case in recorded if case.system != system] + worlds)
         answers += [_answer(case, weights) for case in recorded if case.system == system]
     for fold in range(FOLDS if worlds else 0):
-        others = [case for n, case in enumerate(worlds) if n % FOLDS != fold]
-        weights = fit(others + recorded)
+        other_cases = [case for n, case in enumerate(worlds) if n % FOLDS != fold]
+        weights = fit(other_cases + recorded)
         answers += [_answer(case, weights) for n, case in enumerate(worlds) if n % FOLDS == fold]
     return answers
 
@@ -184,10 +184,10 @@ def fitted_without(cases: Sequence[Labelled], simulated: str) -> dict[str, objec
     """
     found: dict[str, object] = {}
     for system in sorted({case.system for case in cases} - {simulated}):
-        others = [case for case in cases if case.system != system]
-        answers = [answer for answer in left_out(others, simulated) if answer.has_subject]
+        other_cases = [case for case in cases if case.system != system]
+        answers = [answer for answer in left_out(other_cases, simulated) if answer.has_subject]
         temperature, not_seen = calibrated(answers)
-        weights = dict(zip(NAMES, fit(others).tolist(), strict=True))
+        weights = dict(zip(NAMES, fit(other_cases).tolist(), strict=True))
         constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NOT_SEEN": not_seen}
         found[system] = {"faultline.analysis.suspects.ranking_weights": constants}
     return found
@@ -211,15 +211,15 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--features", type=Path, help="keep the features here, and read them back")
     parser.add_argument("--left-out", type=Path, help="write each system's left-out numbers here")
     parser.add_argument("--print", action="store_true", dest="printed")
-    given = parser.parse_args(arguments)
-    cases = _cases(given.recorded, given.worlds, given.features, given.workers)
-    simulated = system_of(case_folders(given.worlds)[0].name)
+    args = parser.parse_args(arguments)
+    cases = _cases(args.recorded, args.worlds, args.features, args.workers)
+    simulated = system_of(case_folders(args.worlds)[0].name)
     answers = left_out(cases, simulated)
     temperature, not_seen = calibrated([a for a in answers if a.has_subject])
     report(answers, temperature, not_seen)
-    if given.left_out is not None:
-        given.left_out.write_text(json.dumps(fitted_without(cases, simulated), indent=1) + "\n")
-    if given.printed:
+    if args.left_out is not None:
+        args.left_out.write_text(json.dumps(fitted_without(cases, simulated), indent=1) + "\n")
+    if args.printed:
         print("WEIGHTS: Mapping[str, float] = {")
         for name, weight in zip(NAMES, fit(cases), strict=True):
             print(f'    "{name}": {weight:.2f},')

@@ -116,11 +116,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--alerts", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     found: dict[bool, list[float]] = {False: [], True: []}
-    for number in range(given.rounds):
+    for number in range(args.rounds):
         for on in (False, True) if number % 2 == 0 else (True, False):
-            found[on].append(run(given.alerts, on=on))
+            found[on].append(run(args.alerts, on=on))
             print(
                 f"{'watched' if on else 'not watched':12} {1000 * found[on][-1]:7.0f} ms CPU per "
                 f"investigation",

@@ -182,11 +182,11 @@ def _accepted(store: Store, traces: Path, cases: Path, title: str) -> str:
 
 
 def _times(store: Store, investigation: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for line in store.progress(investigation):
-        begun = line.stage == "traces" and line.stage not in found and "traces: begun" not in found
-        found["traces: begun" if begun else line.stage] = line.at.timestamp()
-    return found
+        begun = line.stage == "traces" and line.stage not in times and "traces: begun" not in times
+        times["traces: begun" if begun else line.stage] = line.at.timestamp()
+    return times
 
 
 def written(folder: Path, sources: list[Path], ranks: int, megabytes: int) -> Path:

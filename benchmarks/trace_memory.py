@@ -99,9 +99,9 @@ def measured(folder: Path, jobs: int, *, as_json: bool) -> tuple[float, float, f
 
 def _watch(pid: int, peaks: list[float], ended: threading.Event) -> None:
     while not ended.wait(EVERY_S):
-        own = _pss([pid])
-        peaks[0] = max(peaks[0], own + _pss(_children(pid)))
-        peaks[1] = max(peaks[1], own)
+        pss = _pss([pid])
+        peaks[0] = max(peaks[0], pss + _pss(_children(pid)))
+        peaks[1] = max(peaks[1], pss)
 
 
 def _children(pid: int) -> list[int]:

@@ -80,8 +80,8 @@ async def open_page(page: Path) -> list[float]:
             await opened.until("performance.getEntriesByName('curves drawn').length > 0")
             metrics = (await opened.call("Performance.getMetrics"))["metrics"]
             seconds = {metric["name"]: metric["value"] for metric in metrics}
-            found: list[float] = await opened.value(MEASURE)
-            return found + [1000 * seconds[name] for name in CPU]
+            values: list[float] = await opened.value(MEASURE)
+            return values + [1000 * seconds[name] for name in CPU]
 
 
 if __name__ == "__main__":

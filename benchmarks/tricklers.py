@@ -73,12 +73,12 @@ class Tricklers:
                 group.create_task(self._trickle(number))
 
     async def _trickle(self, number: int) -> None:
-        own = f"127.0.0.{number % self._addresses + 1}"
+        phrase = f"127.0.0.{number % self._addresses + 1}"
         while True:
             with contextlib.suppress(OSError):
                 async with self._gate:
                     reader, writer = await asyncio.open_connection(
-                        "127.0.0.1", self._port, local_addr=(own, 0)
+                        "127.0.0.1", self._port, local_addr=(phrase, 0)
                     )
                 self.open += 1
                 self.opened += 1
@@ -112,21 +112,21 @@ def allow_connections(count: int) -> None:
 
 
 async def _beside(port: int, count: int, seconds: float, *, one_address: bool) -> Seen:
-    seen, tricklers = Seen(), Tricklers(port, count, one_address=one_address)
+    beside, tricklers = Seen(), Tricklers(port, count, one_address=one_address)
     running = asyncio.create_task(tricklers.run())
     until = time.monotonic() + 30
     while tricklers.opened < count and time.monotonic() < until:
         await asyncio.sleep(0.1)
     sending = []
     for number in range(int(seconds)):
-        sending.append(asyncio.create_task(_webhook(port, number, seen)))
+        sending.append(asyncio.create_task(_webhook(port, number, beside)))
         await asyncio.sleep(1)
     await asyncio.gather(*sending)
-    seen.open, seen.opened = tricklers.open, tricklers.opened
+    beside.open, beside.opened = tricklers.open, tricklers.opened
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    return seen
+    return beside
 
 
 async def _webhook(port: int, number: int, seen: Seen) -> None:
@@ -163,8 +163,8 @@ def on_the_bare_app(options: argparse.Namespace, scratch: Path) -> Seen:
 def _sent(port: int, options: argparse.Namespace) -> Seen:
     given = (port, options.tricklers, options.seconds, options.one_address)
     with process(trickle, *given) as running:
-        seen: Seen = running.recv()
-    return seen
+        recv: Seen = running.recv()
+    return recv
 
 
 def report(name: str, seen: Seen) -> None:

@@ -284,8 +284,8 @@ def table(cases: int, seed: int) -> Iterator[str]:
         found = [diagnosed(kind.make(rng)) for _ in range(cases)]
         right = [d.verdict in kind.right for d in found]
         by_truth.setdefault(kind.name.split(",")[0], []).extend(right)
-        given = Counter(d.verdict for d in found)
-        counts = " ".join(f"{given[v]:5d}" for v in COLUMNS)
+        verdicts = Counter(d.verdict for d in found)
+        counts = " ".join(f"{verdicts[v]:5d}" for v in COLUMNS)
         yield (
             f"{kind.name:32} {np.mean(right):6.0%}  {counts}  "
             f"{np.mean([d.confidence for d in found]):.2f}"
@@ -301,8 +301,8 @@ def main() -> None:
     )
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    for row in table(given.cases, given.seed):
+    args = parser.parse_args()
+    for row in table(args.cases, args.seed):
         print(row, flush=True)
 
 

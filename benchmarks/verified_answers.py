@@ -65,8 +65,8 @@ class Recording:
             if item.source != self.name or item.kind not in SCHEMAS:
                 continue
             recorded: pl.DataFrame = getattr(self.case, item.kind)
-            known = [name for name in recorded.columns if name != ORIGIN]
-            tables[item.kind] = self.rows(item.kind, recorded.select(known), request)
+            columns = [name for name in recorded.columns if name != ORIGIN]
+            tables[item.kind] = self.rows(item.kind, recorded.select(columns), request)
             asked = {"services": item.services, "signals": item.signals, "changes": item.changes}
             items.append(Item(item.kind, item.query, item.window, rows=item.rows, **asked))
         return Collected(tables, tuple(items))
@@ -136,11 +136,11 @@ def counted(folder: Path) -> Counter[str]:
     case = read_case(folder)
     findings = answered(case)
     found: Counter[str] = Counter()
-    for one in verified(case, findings, same_rows(case)):
-        found["asked again"] += one.then != "not_asked"
-        found["confirmed"] += one.then == "confirmed"
-        found["measured now"] += one.now in MEASURED
-        found["over"] += one.now == "over"
+    for finding in verified(case, findings, same_rows(case)):
+        found["asked again"] += finding.then != "not_asked"
+        found["confirmed"] += finding.then == "confirmed"
+        found["measured now"] += finding.now in MEASURED
+        found["over"] += finding.now == "over"
     # Without a baseline nobody recorded what it was like before.
     calm = verified(case, findings, calm_rows(case)) if case.scope.baseline else []
     for one in calm:

@@ -90,8 +90,8 @@ def outcome_of(
     series = [one for one in judged_series(seen.metrics, service) if one.parts is None]
     start, end = (at + WARM_UP).timestamp(), (at + wait).timestamp()
     rules = (
-        any(_three_sigmas(one, at.timestamp(), start, end) for one in series),
-        any(_mann_whitney(one, at.timestamp(), start, end) for one in series),
+        any(_three_sigmas(series, at.timestamp(), start, end) for series in series),
+        any(_mann_whitney(series, at.timestamp(), start, end) for series in series),
     )
     minutes = (verdict.judged_until - at).total_seconds() / 60
     return Outcome(world, bad, verdict.decision, minutes, bool(verdict.missing), rules)
@@ -169,7 +169,12 @@ def _quiet_span(world: World) -> tuple[tuple[float, float], list[float]]:
     """The time before the fault, and when other troubles began or ended in it."""
     last = world.fault.begins if world.fault is not None else world.window[1]
     begin, end = world.clock.at(0), world.clock.at(last) - WAIT.total_seconds()
-    moved = [step for one in world.bystanders for step in (one.begins, one.ends) if step]
+    moved = [
+        step
+        for bystander in world.bystanders
+        for step in (bystander.begins, bystander.ends)
+        if step
+    ]
     return (begin, end), [world.clock.at(step) for step in moved]
 
 
@@ -231,10 +236,10 @@ def _canaries_of(world: World, case: Case) -> Iterator[Outcome]:
         return
     at = datetime.fromtimestamp(drawn, UTC)
     old = (pl.col("service") == service) & (named == pod) & (pl.col("time") < at)
-    seen = replace(case)
-    seen.__dict__["metrics"] = case.metrics.filter(~old.fill_null(value=False))
-    seen.__dict__["logs"] = case.logs
-    yield replace(outcome_of(seen, service, at, WAIT, world.seed.text, ""), canary=True)
+    observed_case = replace(case)
+    observed_case.__dict__["metrics"] = case.metrics.filter(~old.fill_null(value=False))
+    observed_case.__dict__["logs"] = case.logs
+    yield replace(outcome_of(observed_case, service, at, WAIT, world.seed.text, ""), canary=True)
 
 
 def of_recording(path: Path) -> list[Outcome]:
@@ -250,12 +255,12 @@ def of_recording(path: Path) -> list[Outcome]:
 
 def interval(outcomes: Sequence[Outcome], says_no: Callable[[Outcome], bool]) -> str:
     """The share and its interval, with worlds drawn again."""
-    worlds = sorted({one.world for one in outcomes})
+    worlds = sorted({outcome.world for outcome in outcomes})
     place = {world: n for n, world in enumerate(worlds)}
     totals, hits = np.zeros(len(worlds)), np.zeros(len(worlds))
-    for one in outcomes:
-        totals[place[one.world]] += 1
-        hits[place[one.world]] += says_no(one)
+    for outcome in outcomes:
+        totals[place[outcome.world]] += 1
+        hits[place[outcome.world]] += says_no(outcome)
     rng = np.random.default_rng(1)
     drawn = rng.integers(len(worlds), size=(2000, len(worlds)))
     shares = hits[drawn].sum(axis=1) / totals[drawn].sum(axis=1)
@@ -278,29 +283,34 @@ def report(title: str, outcomes: Sequence[Outcome]) -> None:
     """Print one table."""
     if not outcomes:
         return
-    print(f"{title}: {len(outcomes)} deploys, {len({one.world for one in outcomes})} systems")
-    judged = [one for one in outcomes if not one.missing]
-    for name, kept in (("all", outcomes), ("with enough data", judged)):
-        if not kept:
+    print(
+        f"{title}: {len(outcomes)} deploys, {len({outcome.world for outcome in outcomes})} systems"
+    )
+    judged = [outcome for outcome in outcomes if not outcome.missing]
+    for name, remaining_outcomes in (("all", outcomes), ("with enough data", judged)):
+        if not remaining_outcomes:
             continue
         print(f"  {name}")
-        rolls = interval(kept, partial(_decided, decision=Decision.ROLL_BACK))
+        rolls = interval(remaining_outcomes, partial(_decided, decision=Decision.ROLL_BACK))
         print(f"    {'faultline: roll back':28}{rolls}")
         for decision in (Decision.HOLD, Decision.GO):
-            share = interval(kept, partial(_decided, decision=decision))
+            share = interval(remaining_outcomes, partial(_decided, decision=decision))
             print(f"    {'faultline: ' + decision.value:28}{share}")
         for place, rule in enumerate(RULES):
-            print(f"    {rule + ': no':28}{interval(kept, partial(_refused, rule=place))}")
+            print(
+                "    "
+                f"{rule + ': no':28}{interval(remaining_outcomes, partial(_refused, rule=place))}"
+            )
 
 
 def by_fault(outcomes: Sequence[Outcome]) -> None:
     """Print detection by kind of fault."""
-    every = Counter(one.bad for one in outcomes)
-    found = Counter(one.bad for one in outcomes if one.decision is Decision.ROLL_BACK)
-    held = Counter(one.bad for one in outcomes if one.decision is Decision.HOLD)
+    every = Counter(outcome.bad for outcome in outcomes)
+    found = Counter(outcome.bad for outcome in outcomes if outcome.decision is Decision.ROLL_BACK)
+    held = Counter(outcome.bad for outcome in outcomes if outcome.decision is Decision.HOLD)
     for kind, count in every.most_common():
         print(f"    {kind:28}{found[kind]} rolled back, {held[kind]} held, of {count}")
-    minutes = [one.minutes for one in outcomes if one.decision is Decision.ROLL_BACK]
+    minutes = [outcome.minutes for outcome in outcomes if outcome.decision is Decision.ROLL_BACK]
     if minutes:
         print(f"    decided after {np.median(minutes):.1f} min (median)")
 
@@ -312,22 +322,22 @@ def main() -> None:
     parser.add_argument("--stream", choices=("train", "test"), default="test")
     parser.add_argument("--cases", type=Path, help="recordings, for their quiet time")
     parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    first, last = (int(part) for part in given.worlds.split(":"))
+    args = parser.parse_args()
+    first, last = (int(part) for part in args.worlds.split(":"))
     outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(given.workers) as pool:
-        work = partial(of_world, test=given.stream == "test")
+    with ProcessPoolExecutor(args.workers) as pool:
+        work = partial(of_world, test=args.stream == "test")
         for found in pool.map(work, range(first, last)):
             outcomes += found
-        canaries = [one for one in outcomes if one.canary]
-        report(f"healthy canaries, {given.stream} worlds {given.worlds}", canaries)
-        healthy = [one for one in outcomes if not one.bad and not one.canary]
-        report(f"healthy deploys, {given.stream} worlds {given.worlds}", healthy)
-        bad = [one for one in outcomes if one.bad]
-        report(f"bad deploys, {given.stream} worlds {given.worlds}", bad)
+        canaries = [outcome for outcome in outcomes if outcome.canary]
+        report(f"healthy canaries, {args.stream} worlds {args.worlds}", canaries)
+        healthy = [outcome for outcome in outcomes if not outcome.bad and not outcome.canary]
+        report(f"healthy deploys, {args.stream} worlds {args.worlds}", healthy)
+        bad = [outcome for outcome in outcomes if outcome.bad]
+        report(f"bad deploys, {args.stream} worlds {args.worlds}", bad)
         by_fault(bad)
-        if given.cases is not None:
-            folders = sorted(path for path in given.cases.iterdir() if path.is_dir())
+        if args.cases is not None:
+            folders = sorted(path for path in args.cases.iterdir() if path.is_dir())
             quiet = [one for found in pool.map(of_recording, folders) for one in found]
             report("healthy deploys, quiet time of recordings", quiet)
 

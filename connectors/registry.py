@@ -100,8 +100,8 @@ else:
         __base__=SharedSettings,
         __module__=__name__,
         **{
-            name: (Annotated[one.settings, BuiltByNeed()], unset(one.settings))
-            for name, one in CONNECTORS.items()
+            name: (Annotated[connector.settings, BuiltByNeed()], unset(connector.settings))
+            for name, connector in CONNECTORS.items()
         },
     )
 
@@ -109,8 +109,8 @@ else:
 def build_connectors(settings: SharedSettings) -> tuple[Connector, ...]:
     """The configured connectors, Faultline's own first. Raises SettingsError naming the key."""
     built: list[Connector] = []
-    for one in (*CONNECTORS.values(), *settings.plugins.values()):
-        built += one.all_configured(settings)
+    for connector in (*CONNECTORS.values(), *settings.plugins.values()):
+        built += connector.all_configured(settings)
     return tuple(built)
 
 
@@ -120,12 +120,12 @@ def plugin_connectors(sections: Iterable[str]) -> Mapping[str, ConnectorType[Any
     A section that nobody brings is left out. Raises SettingsError for a plug-in that cannot be
     used.
     """
-    wanted = sorted(set(sections))
+    requested_sections = sorted(set(sections))
     # Without such a section no package's metadata is read, so that the start is not delayed.
-    if not wanted:
+    if not requested_sections:
         return {}
     plugins = installed(GROUP)
-    return {name: load_connector(plugins[name]) for name in wanted if name in plugins}
+    return {name: load_connector(plugins[name]) for name in requested_sections if name in plugins}
 
 
 def load_connector(plugin: Plugin) -> ConnectorType[Any]:

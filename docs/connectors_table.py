@@ -39,17 +39,17 @@ def page() -> str:
 
 
 def _rows() -> Iterator[str]:
-    for name, one in CONNECTORS.items():
-        if one.listing is None:
+    for name, connector in CONNECTORS.items():
+        if connector.listing is None:
             continue
         cells = (
-            f"[{one.listing.title}]({one.docs})",
-            _reads(one),
+            f"[{connector.listing.title}]({connector.docs})",
+            _reads(connector),
             "✓" if ALERTS_OF.get(name, name) in BUILT_IN else "",
-            one.listing.login,
-            one.listing.places,
-            one.listing.permissions,
-            one.listing.tested_against,
+            connector.listing.login,
+            connector.listing.places,
+            connector.listing.permissions,
+            connector.listing.tested_against,
         )
         yield f"| {' | '.join(cells)} |\n"
 

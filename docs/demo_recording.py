@@ -118,12 +118,17 @@ def main() -> None:
         pictures = [photographed(frame, Path(scratch)) for frame in frames]
     # The last picture has all colours; one palette for all keeps what stands still the same.
     palette = pictures[-1].quantize(COLOURS)
-    first, *others = [
+    first, *append_images = [
         picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
     ]
     durations = [int(frame.seconds * 1000) for frame in frames]
     first.save(
-        PICTURE, save_all=True, append_images=others, duration=durations, loop=0, optimize=True
+        PICTURE,
+        save_all=True,
+        append_images=append_images,
+        duration=durations,
+        loop=0,
+        optimize=True,
     )
     size = PICTURE.stat().st_size
     if size > MAX_BYTES:

@@ -72,9 +72,9 @@ def page(drawn: Sequence[str], width: int, *, dark: bool) -> str:
     if dark:
         style = style.replace("@media (prefers-color-scheme: dark)", "@media all")
     cards = "".join(f'<div class="pic-card">{one}</div>' for one in drawn)
-    own = f"body{{margin:8px;width:{width + 34}px;background:var(--pic-card)}}"
-    own += ".pic-card{margin-bottom:8px}"
-    return f'<!doctype html><meta charset="utf-8"><style>{style}{own}</style>{cards}'
+    phrase = f"body{{margin:8px;width:{width + 34}px;background:var(--pic-card)}}"
+    phrase += ".pic-card{margin-bottom:8px}"
+    return f'<!doctype html><meta charset="utf-8"><style>{style}{phrase}</style>{cards}'
 
 
 def photograph(html: str, name: str, width: int) -> None:

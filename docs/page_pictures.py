@@ -61,8 +61,8 @@ def fill(site: Site) -> str:
         }
         id_ = site.store.accept(ALERT.model_copy(update=about), now=at).investigation_id or ""
         verdict, confidence = rnd.choice(VERDICTS), round(min(0.97, rnd.gauss(0.75, 0.15)), 2)
-        told = headline if verdict == "cause_found" else f"{service}: {verdict.replace('_', ' ')}"
-        site.store.finish(id_, "done", verdict=verdict, confidence=confidence, headline=told)
+        phrase = headline if verdict == "cause_found" else f"{service}: {verdict.replace('_', ' ')}"
+        site.store.finish(id_, "done", verdict=verdict, confidence=confidence, headline=phrase)
         if n % 3:
             right = rnd.random() < confidence
             labels.write(

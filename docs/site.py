@@ -79,11 +79,11 @@ def stage(folder: Path) -> None:
 def pages_in(nav: object) -> set[str]:
     if isinstance(nav, str):
         return {nav}
-    found: set[str] = set()
+    pages: set[str] = set()
     entries = nav.values() if isinstance(nav, dict) else nav
     for entry in entries:
-        found |= pages_in(entry)
-    return found
+        pages |= pages_in(entry)
+    return pages
 
 
 def not_in_navigation(docs: Path) -> list[str]:
@@ -135,9 +135,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=HOME / "dist" / "docs")
     parser.add_argument("--release", action="store_true")
-    wanted = parser.parse_args()
-    (release if wanted.release else build)(wanted.folder)
-    print(f"the site is in {wanted.folder}")  # noqa: T201
+    args = parser.parse_args()
+    (release if args.release else build)(args.folder)
+    print(f"the site is in {args.folder}")  # noqa: T201
 
 
 if __name__ == "__main__":

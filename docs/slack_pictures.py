@@ -156,7 +156,7 @@ def a_home(replayed: Replayed) -> Home:
         earlier(230, "disk of db-2 above 90 %", verdict="no_active_incident", confidence=0.64),
         earlier(410, "search 5xx above 1 %", verdict="insufficient_evidence", confidence=0.31),
     ]
-    said = AnswerLabel(NAME, True, "", "ann (U0ANN)", AT)
+    answer_label = AnswerLabel(NAME, True, "", "ann (U0ANN)", AT)
     mute = Mute(
         "f" * 16,
         "disk of db-2 above 90 %",
@@ -173,7 +173,7 @@ def a_home(replayed: Replayed) -> Home:
     ]
     record = [RecordLevel(level=8, right=17, of=19), RecordLevel(level=6, right=7, of=10)]
     now = AT + timedelta(minutes=4)
-    return Home(now, latest, {NAME: said}, 0, 1, checks, record, [mute], HOST)
+    return Home(now, latest, {NAME: answer_label}, 0, 1, checks, record, [mute], HOST)
 
 
 def main() -> None:

@@ -60,8 +60,8 @@ def _methods(owner: type, called: str) -> Iterator[str]:
 
 def _entry(name: str, function: Callable[..., object]) -> str:
     signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.name != "self"]
-    shown = str(signature.replace(parameters=own))
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
+    shown = str(signature.replace(parameters=parameters))
     # Annotations are text, because modules import them from the future.
     shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", shown)
     return f"### {name}\n\n`{name.rpartition('.')[2]}{shown}`\n\n{_text(function)}\n\n"

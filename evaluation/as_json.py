@@ -103,7 +103,7 @@ def _baseline(grades: Sequence[Grade], method: str) -> dict[str, Any]:
     found = figures(answered)
     names = ("n", "ac1", "ac3", "ac5", "avg5")
     accuracy = {name: _plain(getattr(found, name)) for name in names}
-    ends = {name: _plain(one) for name, one in found.intervals.items() if name in names}
+    ends = {name: _plain(interval) for name, interval in found.intervals.items() if name in names}
     return {**accuracy, "intervals": ends, "ours_less_its": _plain(beside_baseline(grades, method))}
 
 

@@ -81,18 +81,18 @@ def _calls(hops: int) -> str:
 
 
 def _conditions(truth: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    told = truth.get("telemetry")
-    if not isinstance(told, Mapping):
+    telemetry = truth.get("telemetry")
+    if not isinstance(telemetry, Mapping):
         return ()
-    coarsest = max(told.get("interval_s") or [0])
+    coarsest = max(telemetry.get("interval_s") or [0])
     found = {
         "size": _size(int(truth.get("units", 0))),
         "step": f"up to {COARSE_S} s" if coarsest <= COARSE_S else f"over {COARSE_S} s",
-        "topology": str(told.get("topology")),
-        "logs": "yes" if told.get("logs") else "no",
-        "spans": "yes" if told.get("spans") else "no",
-        "seams in metrics": "yes" if told.get("seams") else "no",
-        "late tail": "yes" if told.get("lag_steps") else "no",
+        "topology": str(telemetry.get("topology")),
+        "logs": "yes" if telemetry.get("logs") else "no",
+        "spans": "yes" if telemetry.get("spans") else "no",
+        "seams in metrics": "yes" if telemetry.get("seams") else "no",
+        "late tail": "yes" if telemetry.get("lag_steps") else "no",
         "bystanders": "yes" if truth.get("bystanders") else "no",
     }
     cause = truth.get("cause")

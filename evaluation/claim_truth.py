@@ -27,8 +27,8 @@ def is_true(
     said: Assertion, findings: dict[str, Finding], case: Case, label: CaseLabel | None
 ) -> bool | None:
     """Whether the tables bear the assertion out; None where they do not tell."""
-    known = [findings[one] for one in said.findings if one in findings]
-    if len(known) != len([one for one in said.findings if one != "alert"]):
+    known = [findings[finding] for finding in said.findings if finding in findings]
+    if len(known) != len([finding for finding in said.findings if finding != "alert"]):
         return False
     match said.relation:
         case "rose" | "fell" if known and known[0].signal:
@@ -42,7 +42,7 @@ def is_true(
         case "unchanged":
             return not set(said.subjects) & set(case.changes["service"].to_list())
         case "unaffected" if said.subjects:
-            return all(_is_calm(one, case) for one in said.subjects)
+            return all(_is_calm(subject, case) for subject in said.subjects)
         case "began_before":
             return _before(said, findings, case)
         case "explained_by" if label is not None and label.subject and len(known) == 2:
@@ -86,8 +86,8 @@ def _plain(text: str) -> str:
 
 
 def _calls(pair: tuple[str, ...], case: Case) -> bool | None:
-    told = case.topology.filter(pl.col("caller") == pair[0], pl.col("callee") == pair[1])
-    if told.height:
+    topology = case.topology.filter(pl.col("caller") == pair[0], pl.col("callee") == pair[1])
+    if topology.height:
         return True
     if not case.spans.height:
         return None
@@ -118,7 +118,7 @@ def _is_calm(service: str, case: Case) -> bool:
 
 
 def _before(said: Assertion, findings: dict[str, Finding], case: Case) -> bool | None:
-    times = [_first(one, findings, case) for one in said.findings]
+    times = [_first(finding, findings, case) for finding in said.findings]
     if len(times) != 2 or times[0] is None or times[1] is None:
         return None
     return times[0] < times[1]

@@ -27,11 +27,11 @@ def code_hash() -> str:
 
 def hash_of(root: Path) -> str:
     """The first 12 hex digits of the hash of a package."""
-    found = hashlib.sha256()
+    what_decides = hashlib.sha256()
     for path in sorted(_files(root), key=lambda path: path.relative_to(root).as_posix()):
-        found.update(path.relative_to(root).as_posix().encode())
-        found.update(_what_decides(path))
-    return found.hexdigest()[:DIGITS]
+        what_decides.update(path.relative_to(root).as_posix().encode())
+        what_decides.update(_what_decides(path))
+    return what_decides.hexdigest()[:DIGITS]
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -48,7 +48,7 @@ def _what_decides(path: Path) -> bytes:
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.body = [one for one in node.body if not _is_text(one)]
+            node.body = [node for node in node.body if not _is_text(node)]
     # Written again from its tree, code has no comments and one layout.
     return ast.unparse(tree).encode()
 

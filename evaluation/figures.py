@@ -182,15 +182,15 @@ def is_quiet(grade: Grade) -> bool:
 def _intervals(
     shares: Mapping[str, CountedGrades], grades: Sequence[Grade], located: Sequence[Grade]
 ) -> dict[str, ConfidenceInterval]:
-    found = {name: wilson(counted.hits, counted.of) for name, counted in shares.items()}
+    wilsons = {name: wilson(counted.hits, counted.of) for name, counted in shares.items()}
     means = [sum(g.hit(k) for k in range(1, 6)) / 5 for g in located]
-    found["avg5"] = mean_interval(means, [g.cluster for g in located])
-    found["cpu_s"] = mean_interval([g.cpu_s for g in grades], [g.cluster for g in grades])
+    wilsons["avg5"] = mean_interval(means, [g.cluster for g in located])
+    wilsons["cpu_s"] = mean_interval([g.cpu_s for g in grades], [g.cluster for g in grades])
     stated = [g for g in grades if g.confidence is not None and g.right is not None]
-    found["ece"] = _ece_interval(answer_pairs(stated), stated)
+    wilsons["ece"] = _ece_interval(answer_pairs(stated), stated)
     named = [g for g in grades if g.confidence is not None and g.culprit]
-    found["ece_change"] = _ece_interval(change_pairs(named), named)
-    return {name: one for name, one in found.items() if one is not None}
+    wilsons["ece_change"] = _ece_interval(change_pairs(named), named)
+    return {name: one for name, one in wilsons.items() if one is not None}
 
 
 def _ece_interval(
@@ -205,10 +205,10 @@ def macro_ac1(grades: Sequence[Grade]) -> MacroMean | None:
     """The mean of the systems' AC@1, each system counting alike; None without a case."""
     located = [g for g in grades if g.subject]
     hits = [float(g.hit(1)) for g in located]
-    found = mean_over_groups(hits, [g.system for g in located], [g.cluster for g in located])
-    if found is None:
+    mean = mean_over_groups(hits, [g.system for g in located], [g.cluster for g in located])
+    if mean is None:
         return None
-    return MacroMean(len({g.system for g in located}), found[0], found[1])
+    return MacroMean(len({g.system for g in located}), mean[0], mean[1])
 
 
 def methods_of(grades: Iterable[Grade]) -> list[str]:
@@ -324,8 +324,8 @@ def _calibrated_error(confidences: Sequence[float]) -> float | None:
 
 def _grouped(grades: Iterable[Grade], key: Callable[[Grade], str]) -> dict[str, list[Grade]]:
     groups: dict[str, list[Grade]] = {}
-    for one in grades:
-        groups.setdefault(key(one), []).append(one)
+    for grade in grades:
+        groups.setdefault(key(grade), []).append(grade)
     return {name: groups[name] for name in sorted(groups)}
 
 

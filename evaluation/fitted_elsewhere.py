@@ -61,8 +61,8 @@ def fitted_without(system: str, left_out: Mapping[str, Constants]) -> Iterator[N
 
 def _holders(name: str, value: Any) -> list[ModuleType]:
     """The modules that hold this very value: the one that defines it, and those that import it."""
-    found = []
+    modules = []
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith("faultline.analysis.") and getattr(module, name, None) is value:
-            found.append(module)
-    return found
+            modules.append(module)
+    return modules

@@ -140,5 +140,5 @@ def _for_the_truth(subject: str, diagnosis: Diagnosis, causes: Sequence[Cause]) 
     for cause in causes:
         if cause.subject == subject:
             return plain(cause.summary, MAX_WHY)
-    found = [finding.sentence for finding in diagnosis.findings if finding.subject == subject]
-    return plain(" ".join(found[:3]), MAX_WHY) if found else "nothing was found about it"
+    sentences = [finding.sentence for finding in diagnosis.findings if finding.subject == subject]
+    return plain(" ".join(sentences[:3]), MAX_WHY) if sentences else "nothing was found about it"

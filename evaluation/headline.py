@@ -44,9 +44,9 @@ def _of_recorded(grades: Sequence[Grade]) -> Iterator[Row]:
     mean = macro_ac1(grades)
     if mean is None:
         return
-    told = f"recorded systems, each left out: AC@1, mean of {mean.systems}"
+    phrase = f"recorded systems, each left out: AC@1, mean of {mean.systems}"
     n = str(sum(bool(g.subject) for g in grades))
-    yield [f"**{told}**", n, f"**{shown(mean.value)}**", shown_interval(mean.interval)]
+    yield [f"**{phrase}**", n, f"**{shown(mean.value)}**", shown_interval(mean.interval)]
     systems = {name: figures(part) for name, part in by_system(grades).items()}
     located = {name: f for name, f in systems.items() if f.ac1 is not None}
     least = min(located, key=lambda name: (located[name].ac1 or 0.0, name))

@@ -63,5 +63,5 @@ def read_label(folder: Path) -> CaseLabel | None:
 def system_of(name: str) -> str:
     """The folder's name up to its number: "train-ticket-07" is of "train-ticket"; all of it without
     a number."""
-    found = _SYSTEM.match(name)
-    return found[1] if found else name
+    match = _SYSTEM.match(name)
+    return match[1] if match else name

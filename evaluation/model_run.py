@@ -144,7 +144,7 @@ def _graded(
 def _is_first(truth: str | None, diagnosis: Diagnosis) -> bool | None:
     if truth is None:
         return None
-    first = min(diagnosis.causes, key=lambda one: one.rank, default=None)
+    first = min(diagnosis.causes, key=lambda cause: cause.rank, default=None)
     return first is not None and first.subject == truth
 
 
@@ -160,41 +160,41 @@ def _why_not_graded(label: CaseLabel | None) -> str | None:
 
 def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
     """Sums over all cases, and each case."""
-    graded = [one for one in runs if one.right_before is not None]
+    graded = [run for run in runs if run.right_before is not None]
     opinions = [one for one in graded if one.opinion is not None]
     agreeing = [one for one in graded if one.opinion is None and one.by_model]
-    costs = [one.cost_usd for one in runs if one.cost_usd is not None]
-    tokens = [one.tokens for one in runs if one.tokens is not None]
+    costs = [run.cost_usd for run in runs if run.cost_usd is not None]
+    tokens = [run.tokens for run in runs if run.tokens is not None]
     return {
         "graded": len(graded),
         "first_right_before": sum(bool(one.right_before) for one in graded),
         "first_right_after": sum(bool(one.right_after) for one in graded),
         "second_opinions": len(opinions),
-        "second_opinions_right": sum(bool(one.opinion_right) for one in opinions),
-        "first_right_where_it_dissents": sum(bool(one.right_after) for one in opinions),
+        "second_opinions_right": sum(bool(opinion.opinion_right) for opinion in opinions),
+        "first_right_where_it_dissents": sum(bool(opinion.right_after) for opinion in opinions),
         "agrees": len(agreeing),
         "first_right_where_it_agrees": sum(bool(one.right_after) for one in agreeing),
-        "claims": sum(one.claims for one in runs),
-        "inferences": sum(one.inferences for one in runs),
-        "refused": sum(len(one.refused) for one in runs),
-        "refused_although_true": sum(one.refused_true for one in runs),
-        "accepted_although_false": sum(one.accepted_false for one in runs),
-        "by_model": sum(one.by_model for one in runs),
-        "tool_calls": sum(one.tool_calls for one in runs),
+        "claims": sum(run.claims for run in runs),
+        "inferences": sum(run.inferences for run in runs),
+        "refused": sum(len(run.refused) for run in runs),
+        "refused_although_true": sum(run.refused_true for run in runs),
+        "accepted_although_false": sum(run.accepted_false for run in runs),
+        "by_model": sum(run.by_model for run in runs),
+        "tool_calls": sum(run.tool_calls for run in runs),
         "tokens": sum(tokens) if tokens else None,
         "cost_usd": round(sum(costs), 6) if costs else None,
-        "seconds_median": round(statistics.median([one.seconds for one in runs]), 2)
+        "seconds_median": round(statistics.median([run.seconds for run in runs]), 2)
         if runs
         else None,
-        "cases": [asdict(one) for one in runs],
+        "cases": [asdict(run) for run in runs],
     }
 
 
 def _print(runs: Sequence[ModelRun], name: str) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    for one in runs:
-        for told in _case_lines(one):
-            console.print(told)
+    for run in runs:
+        for case_line in _case_lines(run):
+            console.print(case_line)
     f = figures(runs)
     cost = "not known" if f["cost_usd"] is None else f"${f['cost_usd']:.4f}"
     tokens = "not counted" if f["tokens"] is None else f"{f['tokens']:,}"

@@ -41,11 +41,11 @@ def with_empty_places_told(page: str) -> str:
 
 def measured_with(page: str) -> dict[str, str]:
     """By table the hash of the code it was measured with; empty where it does not say."""
-    found = {}
+    matches_by_name = {}
     for _, name, text, _ in _PLACE.findall(page):
-        said = _MEASURED.findall(text)
-        found[name] = said[-1] if said else ""
-    return found
+        matches = _MEASURED.findall(text)
+        matches_by_name[name] = matches[-1] if matches else ""
+    return matches_by_name
 
 
 def older_than(page: str, code: str) -> list[str]:

@@ -165,11 +165,11 @@ def failures(grades: Grades) -> str:
         if g.right is False:
             lines += _wrong_answer(g)
         if g.culprit and not g.change_hit(1):
-            said = _text(g.change or "-", 12)
+            text = _text(g.change or "-", 12)
             if g.decoy_first:
-                said += " (a decoy)"
+                text += " (a decoy)"
             true = _text(g.culprit, 12)
-            lines.append(f"- **{_text(g.case)}**, change: {said} instead of {true}.")
+            lines.append(f"- **{_text(g.case)}**, change: {text} instead of {true}.")
         if g.problem and g.subject:
             lines.append(f"- **{_text(g.case)}**: no answer, {_text(g.problem)}")
     return "\n".join(lines or ["None."]) + "\n"

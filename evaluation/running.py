@@ -65,8 +65,8 @@ def evaluate(
     """Grade every case folder in each of `cases`, which may be such a folder itself. Raises
     EvidenceError if there is none."""
     folders: list[Path] = []
-    for one in [cases] if isinstance(cases, Path) else cases:
-        folders += case_folders(one)
+    for case in [cases] if isinstance(cases, Path) else cases:
+        folders += case_folders(case)
     return evaluate_folders(folders, options, workers=workers)
 
 

@@ -123,16 +123,16 @@ def _figures_row(name: str, f: AccuracyFigures, indent: str = "") -> list[str | 
     accuracy = (shown(f.ac1), shown_interval(f.intervals.get("ac1")), shown(f.ac3), shown(f.avg5))
     blame = (shown(f.change1), shown(f.decoy_share), shown(f.accused))
     rest = (f.verdict_right, f.path, f.answers_right, f.ece, f.ece_floor, f.ece_change)
-    found = (shown(value) for value in rest)
-    return [indent + plain(name, 34), str(f.n), *accuracy, *blame, *found, shown(f.cpu_s), cost]
+    showns = (shown(value) for value in rest)
+    return [indent + plain(name, 34), str(f.n), *accuracy, *blame, *showns, shown(f.cpu_s), cost]
 
 
 def _macro(grades: Sequence[Grade]) -> list[RenderableType]:
     mean = macro_ac1(grades)
     if mean is None or mean.systems < 2:
         return []
-    told = f"AC@1, mean over {mean.systems} systems: {shown(mean.value)}"
-    return [Text(f"{told} ({shown_interval(mean.interval)})"), Text()]
+    phrase = f"AC@1, mean over {mean.systems} systems: {shown(mean.value)}"
+    return [Text(f"{phrase} ({shown_interval(mean.interval)})"), Text()]
 
 
 def _baselines(grades: Sequence[Grade]) -> Table:
@@ -163,13 +163,22 @@ def signed_interval(one: ConfidenceInterval) -> str:
 def _compared(differences: Sequence[PairedDifference]) -> list[RenderableType]:
     table = _table("", "cases", "old", "new", "new less old", "95 %", "won", "lost", "p")
     named: list[RenderableType] = []
-    for one in differences:
-        change = (signed(one.difference), signed_interval(one.interval))
-        counts = (str(len(one.won)), str(len(one.lost)), f"{one.p:.3f}")
-        table.add_row(one.question, str(one.n), shown(one.old), shown(one.new), *change, *counts)
-        for what, cases in (("won", one.won), ("lost", one.lost)):
+    for difference in differences:
+        change = (signed(difference.difference), signed_interval(difference.interval))
+        counts = (str(len(difference.won)), str(len(difference.lost)), f"{difference.p:.3f}")
+        table.add_row(
+            difference.question,
+            str(difference.n),
+            shown(difference.old),
+            shown(difference.new),
+            *change,
+            *counts,
+        )
+        for what, cases in (("won", difference.won), ("lost", difference.lost)):
             if cases:
-                named.append(Text(f"  {one.question}, {what}: {plain(', '.join(cases), 2000)}"))
+                named.append(
+                    Text(f"  {difference.question}, {what}: {plain(', '.join(cases), 2000)}")
+                )
     return [table, *named, Text()]
 
 

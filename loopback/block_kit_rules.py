@@ -141,8 +141,8 @@ def _section(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
         yield from _any_text(block.get("text"), MAX_TEXT, f"{at}/text")
     if "fields" in block:
         yield from _between(block["fields"], MAX_FIELDS, f"{at}/fields")
-        for number, one in enumerate(block["fields"]):
-            yield from _any_text(one, MAX_FIELD, f"{at}/fields/{number}")
+        for number, field in enumerate(block["fields"]):
+            yield from _any_text(field, MAX_FIELD, f"{at}/fields/{number}")
     if "accessory" in block:
         yield from _element(block["accessory"], f"{at}/accessory")
 

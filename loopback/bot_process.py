@@ -31,12 +31,12 @@ START_TIMEOUT_S = 300.0
 
 def child_pids(pid: int) -> list[int]:
     """The children of a process, whichever of its threads started them."""
-    found: list[int] = []
+    parts: list[int] = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         # A process, or one of its threads, may end while it is read.
         with contextlib.suppress(OSError):
-            found += [int(child) for child in thread.read_text().split()]
-    return found
+            parts += [int(child) for child in thread.read_text().split()]
+    return parts
 
 
 def worker_of(server_pid: int) -> int | None:

@@ -94,15 +94,15 @@ class LoopbackJaeger:
 
     def _found(self, asked: Mapping[str, str]) -> JSONResponse:
         most = int(asked.get("limit", "20"))
-        found: list[dict[str, Any]] = []
+        jaegers: list[dict[str, Any]] = []
         with self._lock:
             # Jaeger gives the latest first.
             for trace_id, trace in reversed(self._traces.items()):
-                if len(found) >= most:
+                if len(jaegers) >= most:
                     break
                 if trace.is_asked_for(asked):
-                    found.append(_as_jaeger(trace_id, trace))
-        return JSONResponse({"data": found, "errors": None})
+                    jaegers.append(_as_jaeger(trace_id, trace))
+        return JSONResponse({"data": jaegers, "errors": None})
 
     async def _one(self, request: Request) -> JSONResponse:
         trace_id = request.path_params["trace_id"]
@@ -151,18 +151,20 @@ def _kept(span: Mapping[str, Any], process: Mapping[str, str]) -> KeptSpan:
 
 
 def _values(attributes: list[dict[str, Any]]) -> dict[str, str]:
-    return {one["key"]: str(one["value"].get("stringValue", "")) for one in attributes}
+    return {
+        attribute["key"]: str(attribute["value"].get("stringValue", "")) for attribute in attributes
+    }
 
 
 def _calls(trace: KeptTrace) -> set[tuple[str, str]]:
     """Who called whom: a span in another service than its parent."""
     owners = {span.span_id: span.service for span in trace.spans}
-    found = set()
+    calls = set()
     for span in trace.spans:
         caller = owners.get(span.parent_id, span.service)
         if caller != span.service:
-            found.add((caller, span.service))
-    return found
+            calls.add((caller, span.service))
+    return calls
 
 
 def _as_jaeger(trace_id: str, trace: KeptTrace) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class LoopbackLoki:
         # The last line may still be on its way.
         whole = text[: text.rfind(b"\n") + 1]
         self._read[file] = self._read.get(file, 0) + len(whole)
-        return [_line(one) for one in whole.splitlines()]
+        return [_line(line) for line in whole.splitlines()]
 
     async def _labels(self, _: Request) -> JSONResponse:
         return _success(["cluster", "pod", "service_name"])
@@ -126,11 +126,11 @@ def _is_selected(line: LoggedLine, query: str) -> bool:
     if selector is None:
         return False
     for label, operator, text in _MATCHER.findall(selector[1]):
-        wanted = text.replace("\\\\", "\\")
+        requested_text = text.replace("\\\\", "\\")
         value = line.service if label == "service_name" else dict(line.labels).get(label, "")
-        if operator == "=" and value != wanted:
+        if operator == "=" and value != requested_text:
             return False
-        if operator == "=~" and not re.fullmatch(wanted, value):
+        if operator == "=~" and not re.fullmatch(requested_text, value):
             return False
     levels, words = _LEVELS.search(query), _WORDS.search(query)
     if levels and not re.fullmatch(levels[1].replace("\\\\", "\\"), line.level):

@@ -200,8 +200,8 @@ class LoopbackPagerDuty:
 
     def service_id(self, name: str) -> str:
         """The id of the service of that name; PSERVICE where the account does not list it."""
-        for service_id, known in self.services.items():
-            if known == name:
+        for service_id, service in self.services.items():
+            if service == name:
                 return service_id
         return "PSERVICE"
 
@@ -291,9 +291,11 @@ class LoopbackPagerDuty:
         return 200, {"related_incidents": []}
 
     def _service_changes(self, request: Request, _: Json) -> tuple[int, Json]:
-        wanted = request.path_params["service_id"]
-        found = [one for one in self.changes if wanted in {s["id"] for s in one["services"]}]
-        return 200, _paged("change_events", _since(found, request), request)
+        service_id = request.path_params["service_id"]
+        changes = [
+            change for change in self.changes if service_id in {s["id"] for s in change["services"]}
+        ]
+        return 200, _paged("change_events", _since(changes, request), request)
 
     def _all_changes(self, request: Request, _: Json) -> tuple[int, Json]:
         return 200, _paged("change_events", _since(self.changes, request), request)
@@ -329,8 +331,12 @@ class LoopbackPagerDuty:
 
     def _set_fields(self, request: Request, body: Json) -> tuple[int, Json]:
         """Fields that the account does not have are refused, and then none is set."""
-        incident, given = self._find(request), body.get("custom_fields")
-        values = {f["name"]: f["value"] for f in given} if isinstance(given, list) else {}
+        incident, custom_fields = self._find(request), body.get("custom_fields")
+        values = (
+            {f["name"]: f["value"] for f in custom_fields}
+            if isinstance(custom_fields, list)
+            else {}
+        )
         if not values or not self.fields.issuperset(values):
             raise PagerDutyRefusal(
                 400, 2001, "Invalid Input Provided", "Custom field does not exist"
@@ -375,7 +381,9 @@ def _since(events: Sequence[Json], request: Request) -> list[Json]:
     since = request.query_params.get("since", "")
     until = request.query_params.get("until", "9")
     # Both are UTC in ISO 8601, so their order as text is their order in time.
-    return [one for one in reversed(events) if since[:19] <= one["timestamp"][:19] <= until[:19]]
+    return [
+        event for event in reversed(events) if since[:19] <= event["timestamp"][:19] <= until[:19]
+    ]
 
 
 def _paged(name: str, items: Sequence[Json], request: Request) -> dict[str, Any]:

@@ -140,8 +140,8 @@ class _Life:
         os.environ.clear()
         os.environ.update(self.environ)
         os.chdir(self.directory)
-        paths = [one for one in self.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-        sys.path[:0] = [one for one in paths if one not in sys.path]
+        paths = [part for part in self.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        sys.path[:0] = [path for path in paths if path not in sys.path]
         for stream, path in ((sys.stdout, self.out), (sys.stderr, self.log)):
             if path is not None:
                 file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

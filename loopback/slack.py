@@ -53,23 +53,23 @@ class SlackedMessage:
 
     def as_json(self, *, with_metadata: bool) -> dict[str, Any]:
         """As Slack's methods give it."""
-        told: dict[str, Any] = {
+        bot_ids: dict[str, Any] = {
             "type": "message",
             "ts": self.ts,
             "text": self.text,
             "user": self.user,
         }
         if self.user == BOT_USER:
-            told["bot_id"] = BOT_ID
+            bot_ids["bot_id"] = BOT_ID
         if self.blocks:
-            told["blocks"] = self.blocks
+            bot_ids["blocks"] = self.blocks
         if self.thread_ts:
-            told["thread_ts"] = self.thread_ts
+            bot_ids["thread_ts"] = self.thread_ts
         if self.files:
-            told["files"] = list(self.files)
+            bot_ids["files"] = list(self.files)
         if with_metadata and self.metadata:
-            told["metadata"] = self.metadata
-        return told
+            bot_ids["metadata"] = self.metadata
+        return bot_ids
 
 
 @dataclass
@@ -176,12 +176,12 @@ class LoopbackSlack:
         }
 
     def _authorise(self, request: Request, arguments: Arguments) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ") or arguments.get(
-            "token", ""
-        )
-        if not given:
+        authorization = request.headers.get("authorization", "").removeprefix(
+            "Bearer "
+        ) or arguments.get("token", "")
+        if not authorization:
             raise SlackRefusal("not_authed")
-        if self.token is not None and given != self.token:
+        if self.token is not None and authorization != self.token:
             raise SlackRefusal("invalid_auth")
 
     def _auth_test(self, _: Arguments, base_url: str) -> dict[str, Any]:
@@ -278,8 +278,10 @@ class LoopbackSlack:
 
     def _history(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments)
-        own = [m for m in self.messages if m.channel == channel and m.thread_ts in (None, m.ts)]
-        return self._page(reversed(own), arguments)
+        messages = [
+            m for m in self.messages if m.channel == channel and m.thread_ts in (None, m.ts)
+        ]
+        return self._page(reversed(messages), arguments)
 
     def _replies(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel, parent = self._channel(arguments), arguments.get("ts")
@@ -294,13 +296,13 @@ class LoopbackSlack:
         self, messages: Iterable[SlackedMessage], arguments: Arguments, parent: str | None = None
     ) -> dict[str, Any]:
         oldest = float(arguments.get("oldest") or 0)
-        kept = [m for m in messages if float(m.ts) > oldest or m.ts == parent]
+        remaining_messages = [m for m in messages if float(m.ts) > oldest or m.ts == parent]
         start = int(arguments.get("cursor") or 0)
         end = start + int(arguments.get("limit") or PAGE)
         wanted = str(arguments.get("include_all_metadata", "")).lower() in {"1", "true"}
-        more = end < len(kept)
+        more = end < len(remaining_messages)
         return {
-            "messages": [m.as_json(with_metadata=wanted) for m in kept[start:end]],
+            "messages": [m.as_json(with_metadata=wanted) for m in remaining_messages[start:end]],
             "has_more": more,
             "response_metadata": {"next_cursor": str(end) if more else ""},
         }
@@ -330,7 +332,7 @@ class LoopbackSlack:
         return PlainTextResponse(f"OK - {len(content)}")
 
     def _complete_upload(self, arguments: Arguments, _: str) -> dict[str, Any]:
-        told = []
+        files = []
         for entry in _decoded(arguments.get("files")) or []:
             file = self.files.get(entry.get("id", ""))
             if file is None or not file.content:
@@ -338,8 +340,8 @@ class LoopbackSlack:
             file.title, file.complete = entry.get("title") or file.name, True
             if arguments.get("channel_id"):
                 self._share(file, arguments)
-            told.append({"id": file.id, "title": file.title})
-        return {"files": told}
+            files.append({"id": file.id, "title": file.title})
+        return {"files": files}
 
     def _share(self, file: SlackFile, arguments: Arguments) -> None:
         """Sharing posts a message; sharing again posts another."""

@@ -182,15 +182,15 @@ class SlackPerson:
 
 def actions_of(shown: SlackedMessage | SlackView) -> dict[str, list[str]]:
     """What can be clicked: the action ids, each with the values of its button or menu."""
-    found: dict[str, list[str]] = {}
+    actions: dict[str, list[str]] = {}
     for _, element in _elements(_blocks(shown)):
         values = (
             [o["value"] for o in element["options"]]
             if "options" in element
             else [element.get("value", "")]
         )
-        found.setdefault(element["action_id"], []).extend(values)
-    return found
+        actions.setdefault(element["action_id"], []).extend(values)
+    return actions
 
 
 def _blocks(shown: SlackedMessage | SlackView) -> list[Any]:

@@ -167,20 +167,20 @@ def _scope(case: Case, window: Window) -> Scope:
 def _before(windows: Sequence[Window] | None, window: Window) -> tuple[Window, ...] | None:
     if windows is None:
         return None
-    kept = []
+    remaining_windows = []
     for one in windows:
         if one.start < window.start:
-            kept.append(Window(start=one.start, end=min(one.end, window.start)))
+            remaining_windows.append(Window(start=one.start, end=min(one.end, window.start)))
     # An empty baseline would mean that nobody chose one.
-    return tuple(kept) or None
+    return tuple(remaining_windows) or None
 
 
 def _watched(inputs: BaselineInputs, alerting: Sequence[str], case: Case) -> list[MeasuredSeries]:
     """The series that the alert may be about: the one that it names, else symptoms of the service
     that it names or that nobody calls."""
-    own = [one for one in inputs.series if one.service in alerting[:1]]
-    named = [one for one in own if one.signal == case.alert.signal]
-    return named or [one for one in own if one.signal_class in SYMPTOMS]
+    series = [series for series in inputs.series if series.service in alerting[:1]]
+    named = [series for series in series if series.signal == case.alert.signal]
+    return named or [series for series in series if series.signal_class in SYMPTOMS]
 
 
 def _is_in_range(one: MeasuredSeries) -> bool:
@@ -190,7 +190,7 @@ def _is_in_range(one: MeasuredSeries) -> bool:
 
 def _worst_moment(watched: Sequence[MeasuredSeries]) -> datetime:
     """When the series that moved most was highest."""
-    worst = max(watched, key=lambda one: (one.shift, one.service, one.signal))
+    worst = max(watched, key=lambda series: (series.shift, series.service, series.signal))
     at = int(worst.times[int(np.argmax(worst.now))])
     return datetime.fromtimestamp(at / 1e9, UTC)
 

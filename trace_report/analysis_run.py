@@ -110,8 +110,8 @@ def run_job(
 ) -> JobResult:
     """Read and analyse all files of a job. `say(doing, files done, files)` is called with how
     far it is; `write_lines` takes the rows of each rank as lines of JSON."""
-    found, names, traces = trace_files(sources)
-    tasks = rank_tasks(found, names, traces, wanted)
+    job_files, names, traces = trace_files(sources)
+    tasks = rank_tasks(job_files, names, traces, wanted)
     results: list[RankResult] = []
     unread = list(sources.problems)
     done = 0
@@ -127,10 +127,10 @@ def run_job(
             for result in update.result:
                 summary = within_job(result.summary, len(tasks))
                 results.append(replace(_written(result, write_lines), summary=summary))
-    timelines = memory_timelines(found, names, unread)
+    timelines = memory_timelines(job_files, names, unread)
     newest, older = one_per_rank([_capture(result.summary) for result in results])
     ranks = tuple(_ranked(results[place], rank) for rank, place in newest.items())
-    return JobResult(ranks, found, names, tuple(sorted(unread)), tuple(older), timelines)
+    return JobResult(ranks, job_files, names, tuple(sorted(unread)), tuple(older), timelines)
 
 
 def _written(result: RankResult, write_lines: Callable[[bytes], None] | None) -> RankResult:
@@ -212,8 +212,8 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say, place: int) -> RankR
 
 def _lines(rows: Mapping[str, Rows], summary: RankSummary) -> bytes:
     # What follows from the order of files is certain only once all of them have been read.
-    known = summary.rank if summary.rank_source != "order" else None
-    return row_lines(rows, summary.file, known)
+    rank = summary.rank if summary.rank_source != "order" else None
+    return row_lines(rows, summary.file, rank)
 
 
 def _written_tables(rows: Mapping[str, Rows], task: RankRun, place: int) -> Path | None:
@@ -229,11 +229,11 @@ def _written_tables(rows: Mapping[str, Rows], task: RankRun, place: int) -> Path
 
 def _kept(rows: Mapping[str, Rows], wanted: Wanted) -> dict[str, Rows]:
     """The rows that are handed on."""
-    kept = {}
-    for name, own in rows.items():
+    rows_by_name = {}
+    for name, row in rows.items():
         if wanted.kept is None or name in wanted.kept:
-            kept[name] = own if wanted.uncut else cut(own)
-    return kept
+            rows_by_name[name] = row if wanted.uncut else cut(row)
+    return rows_by_name
 
 
 def _percent(path: Path, say: Say) -> Callable[[int], None]:
@@ -325,17 +325,17 @@ def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[Jo
     ordered = sorted(sources.files, key=lambda f: by_number(f.name))
     names = {f.path: f.name for f in ordered}
     named = {f.path for f in ordered if f.named}
-    found = sort_job_files([f.path for f in ordered])
+    job_files = sort_job_files([f.path for f in ordered])
     unsure = [
         f
-        for f in found.of("empty", "other")
+        for f in job_files.of("empty", "other")
         if f.path in named or _TRACE_NAME.search(names[f.path])
     ]
     traces = sorted(
-        without_doubles((*found.of(*TRACES), *unsure)),
+        without_doubles((*job_files.of(*TRACES), *unsure)),
         key=lambda f: by_number(names[f.path]),
     )
-    return found, names, traces
+    return job_files, names, traces
 
 
 def trace_task(file: JobFile, argument: R) -> Task[R]:

@@ -90,8 +90,8 @@ def safe_name(name: str) -> str:
     """A relative path that stays where it is put, from any name: the last eight parts, of plain
     characters."""
     parts = [_PART.sub("_", part)[-200:] for part in PurePosixPath(name.replace("\\", "/")).parts]
-    kept = [part for part in parts if part not in ("", ".", "..", "_")][-8:]
-    return "/".join(kept) or "file"
+    remaining_parts = [part for part in parts if part not in ("", ".", "..", "_")][-8:]
+    return "/".join(remaining_parts) or "file"
 
 
 def unpacked(archive: Path, scratch: ScratchFolder) -> Iterator[tuple[str, Path]]:

@@ -73,29 +73,29 @@ def run_diff(options: DiffOptions) -> int:
     with shown_progress(options.progress) as say:
         diff = compared(*(read_side(path, options, say) for path in (options.base, options.new)))
     allowed = FAIL_OVER_PERCENT if limit is None else limit
-    found = JobComparison(diff, allowed, tuple(regressions(diff, allowed)))
+    job_comparison = JobComparison(diff, allowed, tuple(regressions(diff, allowed)))
     if options.markdown is not None:
         from faultline.trace_report.diff_markdown import markdown_of
         from faultline.trace_report.report_command import write_file
 
-        write_file(options.markdown, markdown_of(found).encode("utf-8", "replace"))
+        write_file(options.markdown, markdown_of(job_comparison).encode("utf-8", "replace"))
     if options.as_json:
         from faultline.trace_report.json_output import write_json
 
-        write_json(as_answer(options.base, options.new, found))
+        write_json(as_answer(options.base, options.new, job_comparison))
     else:
-        sys.stdout.write("\n".join(line.rstrip() for line in lines_of(found)) + "\n")
-    return GREW if found.failing and limit is not None else 0
+        sys.stdout.write("\n".join(line.rstrip() for line in lines_of(job_comparison)) + "\n")
+    return GREW if job_comparison.failing and limit is not None else 0
 
 
 def percent(text: str | None) -> float | None:
     """ "5%" or "5" as 5.0. Raises SettingsError for what is no percentage."""
     if text is None:
         return None
-    found = _LIMIT.fullmatch(text.strip())
-    if found is None:
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
         raise SettingsError("--fail-over", f"{visible(text, 40)!r} is no percentage, like 5%")
-    return float(found[1])
+    return float(match[1])
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
                 trace_task(file, _SideTask(file.path, names[file.path], order, options.steps))
             )
         problems = list(sources.problems)
-        found: list[_RankSide] = []
+        rank_sides: list[_RankSide] = []
         done = 0
         for update in run_tasks(_read, tasks, options.jobs):
             name = tasks[update.number].argument.name
@@ -136,12 +136,12 @@ def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
             say(f"{name} {update.doing}", done, len(tasks))
             if update.error is not None:
                 problems.append((name, problem_of(update.error)))
-            found += update.result or ()
-    if not found:
+            rank_sides += update.result or ()
+    if not rank_sides:
         file_name, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
         raise EvidenceError(visible(file_name, MAX_PROBLEM), visible(why, MAX_PROBLEM))
     _write_problems(problems)
-    return _joined(_runs(found) if options.repeats else [found])
+    return _joined(_runs(rank_sides) if options.repeats else [rank_sides])
 
 
 def _write_problems(problems: Sequence[tuple[str, str]]) -> None:
@@ -283,11 +283,11 @@ def _verdict(found: JobComparison) -> Sequence[str]:
     named = [regression for regression in found.failing if regression.kind == "measure"]
     if not named:
         named = list(found.failing[:MAX_NAMES])
-    said = []
+    visibles = []
     for regression in named:
         statement = regression.statement
-        said.append(visible(statement[:1].upper() + statement[1:], 240))
-    more = len(found.failing) - len(said)
+        visibles.append(visible(statement[:1].upper() + statement[1:], 240))
+    more = len(found.failing) - len(visibles)
     if more:
-        said.append(f"And {more} kernels and operators; those above with !")
-    return said
+        visibles.append(f"And {more} kernels and operators; those above with !")
+    return visibles

@@ -59,17 +59,17 @@ def _statements(found: JobComparison) -> list[str]:
     told = [one for one in found.failing if one.kind == "measure"]
     if not told:
         told = list(found.failing[:MAX_NAMES])
-    return [f"- {_statement(one)}" for one in told]
+    return [f"- {_statement(regression)}" for regression in told]
 
 
 def _statement(regression: Regression) -> str:
     """The sentence with the name of a kernel or operator as code."""
-    said = regression.statement
+    statement = regression.statement
     name = regression.measure.name[:200]
     if regression.kind != "measure":
-        said = said.removeprefix(f"{regression.kind} {name}")
-        return f"{regression.kind} {_code(name)}{visible(said, MAX_STATEMENT)}"
-    return visible(said[:1].upper() + said[1:], MAX_STATEMENT)
+        statement = statement.removeprefix(f"{regression.kind} {name}")
+        return f"{regression.kind} {_code(name)}{visible(statement, MAX_STATEMENT)}"
+    return visible(statement[:1].upper() + statement[1:], MAX_STATEMENT)
 
 
 def _measure_row(measure: Measure, fails: bool) -> str:

@@ -85,8 +85,8 @@ def _collectives(compared: RankComparison) -> Rows:
 def _exposed(compared: RankComparison) -> Rows:
     return TABLES["exposed_collectives"].of(
         (e.rank, e.operation, e.count, e.total, e.exposed, e.hidden_percent, 100 * e.step_share)
-        for own in compared.exposures
-        for e in own
+        for exposure in compared.exposures
+        for e in exposure
     )
 
 

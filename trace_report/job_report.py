@@ -106,13 +106,13 @@ class JobReport:
     def mfu_percent(self) -> float | None:
         """Mean of the ranks' model FLOPs utilization over their steps; None where a rank's is not
         known."""
-        found = []
+        mfu_percents = []
         for rank in self.result.ranks:
             whole = next(iter(rank.rows.get("utilization", ())), None)
             if whole is None or whole["mfu_percent"] is None:
                 return None
-            found.append(float(whole["mfu_percent"]))
-        return sum(found) / len(found) if found else None
+            mfu_percents.append(float(whole["mfu_percent"]))
+        return sum(mfu_percents) / len(mfu_percents) if mfu_percents else None
 
     @property
     def step_parts(self) -> dict[int, dict[str, float]]:
@@ -121,14 +121,14 @@ class JobReport:
         by_rank = {}
         if self.compared is not None:
             by_rank = {steps.rank: steps for steps in self.compared.steps}
-        found = {}
+        window_parts_mses_by_rank = {}
         for summary in self.result.summaries:
             steps = by_rank.get(summary.rank)
             if steps is not None and len(steps):
-                found[summary.rank] = {part: steps.ms(part) for part in PARTS}
+                window_parts_mses_by_rank[summary.rank] = {part: steps.ms(part) for part in PARTS}
             else:
-                found[summary.rank] = window_parts_ms(summary)
-        return found
+                window_parts_mses_by_rank[summary.rank] = window_parts_ms(summary)
+        return window_parts_mses_by_rank
 
     @property
     def how_ranks_were_told(self) -> str:

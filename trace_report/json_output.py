@@ -32,9 +32,9 @@ def one_line(value: Any) -> bytes:
 def row_lines(rows: Mapping[str, Rows], file: str, rank: int | None) -> bytes:
     """All rows of one rank, as lines."""
     lines = []
-    for name, own in rows.items():
+    for name, row in rows.items():
         head = {"record": "row", "analysis": name, "file": file, "rank": rank}
-        lines += [one_line(head | row) for row in own]
+        lines += [one_line(head | row) for row in row]
     return b"".join(lines)
 
 

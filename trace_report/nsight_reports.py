@@ -120,9 +120,9 @@ def _run(
         "TMPDIR": str(work),
         "LANG": "C.UTF-8",
     }
-    said = work / "stderr"
+    path = work / "stderr"
     try:
-        with said.open("wb") as errors:
+        with path.open("wb") as errors:
             process = subprocess.Popen(
                 command,
                 cwd=work,
@@ -142,7 +142,7 @@ def _run(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if why is None and process.returncode:
-        why = f"failed with exit status {process.returncode}{_last_line(said)}"
+        why = f"failed with exit status {process.returncode}{_last_line(path)}"
     return why
 
 

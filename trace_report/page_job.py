@@ -45,17 +45,17 @@ MAX_CURVES = 8
 
 def job_sections(report: JobReport) -> tuple[ReportSection, ...]:
     """The sections that have something to show."""
-    found = [memory_section(report)]
+    memory_sections = [memory_section(report)]
     if report.lines:
-        found = [
+        memory_sections = [
             ranks_section(report),
             communication_section(report),
             idle_section(report),
             kernels_section(report),
             operators_section(report),
-            *found,
+            *memory_sections,
         ]
-    return tuple(section for section in found if section.blocks)
+    return tuple(section for section in memory_sections if section.blocks)
 
 
 def ranks_section(report: JobReport) -> ReportSection:
@@ -95,9 +95,9 @@ def ranks_table(report: JobReport) -> Table | None:
     for i in range(len(columns)):
         if any(row[i].text not in ("–", "") for row in rows):
             filled.append(i)
-    kept_columns = [columns[i] for i in filled]
-    kept_rows = [[row[i] for i in filled] for row in rows]
-    return table(kept_columns, kept_rows, marked=marked)
+    remaining_columns = [columns[i] for i in filled]
+    remaining_rows = [[row[i] for i in filled] for row in rows]
+    return table(remaining_columns, remaining_rows, marked=marked)
 
 
 def _rank_cells(line: RankLine) -> tuple[TableCell, ...]:
@@ -118,8 +118,12 @@ def _rank_cells(line: RankLine) -> tuple[TableCell, ...]:
 
 def step_bars(report: JobReport) -> Bars | None:
     """The mean step of each rank, stacked."""
-    wanted = {summary.rank for summary in report.shown()}
-    by_rank = {rank: own for rank, own in report.step_parts.items() if rank in wanted and own}
+    ranks = {summary.rank for summary in report.shown()}
+    by_rank = {
+        rank: step_part
+        for rank, step_part in report.step_parts.items()
+        if rank in ranks and step_part
+    }
     if not by_rank:
         return None
     colours = {}
@@ -228,7 +232,7 @@ def _collectives(collectives: CollectiveTable) -> Table | None:
             "launched to overlap with",
         ),
     )
-    waits_known = collectives.by != "duration"
+    waits = collectives.by != "duration"
     rows = []
     for row in collectives.rows:
         rows.append(
@@ -238,8 +242,8 @@ def _collectives(collectives: CollectiveTable) -> Table | None:
                 count_cell(row.ranks),
                 size_cell(row.bytes),
                 count_cell(row.count),
-                ms_cell(row.wait if waits_known else None),
-                ms_cell(row.worst_wait if waits_known else None),
+                ms_cell(row.wait if waits else None),
+                ms_cell(row.worst_wait if waits else None),
                 ms_cell(row.transfer),
                 ms_cell(row.median_transfer),
                 _bandwidth_cell(row),

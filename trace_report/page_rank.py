@@ -156,11 +156,11 @@ def _path_block(path: PathStrip) -> ReportBlock:
         parts, (ChartBar("critical path", segments, f"{path.length_ms:,.1f} ms"),), colours=colours
     )
     axis = tuple(f"{path.length_ms * quarter / 4:,.1f} ms" for quarter in range(5))
-    lead = (
+    sentence = (
         f"The chain of work that {path.window} had to wait for: making anything else faster "
         f"does not make it shorter."
     )
-    return ReportBlock("Critical path", lead, strip=strip, axis=axis)
+    return ReportBlock("Critical path", sentence, strip=strip, axis=axis)
 
 
 def _curves(key: str, drawn: DrawnCurves) -> Curves:

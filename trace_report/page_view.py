@@ -51,9 +51,9 @@ def page_of(report: JobReport, windows: PerfettoWindows) -> ReportPage:
 def _headline(report: JobReport) -> str:
     if report.nothing_wrong or not report.diagnoses:
         return _sentence(report.nothing_wrong or "Nothing to say", 300)
-    first, others = report.diagnoses[0], sum(d.severity != "info" for d in report.diagnoses[1:])
+    first, total = report.diagnoses[0], sum(d.severity != "info" for d in report.diagnoses[1:])
     kind = first.rule.removeprefix("flight_recorder_").replace("_", " ")
-    more = f", and {others} more" if others else ""
+    more = f", and {total} more" if total else ""
     return _sentence(f"{first.subject}: {kind}{more}", 160)
 
 

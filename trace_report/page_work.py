@@ -40,8 +40,8 @@ def idle_section(report: JobReport) -> ReportSection:
         "Gaps between pieces of work on one stream, by what they wait for.",
         bars=idle_bars(report),
     )
-    lead = "Their cause is shared: storage, checkpoint, loader."
-    together = ReportBlock("All ranks idle at once", lead, table=_idle_together(report))
+    sentence = "Their cause is shared: storage, checkpoint, loader."
+    together = ReportBlock("All ranks idle at once", sentence, table=_idle_together(report))
     return section_of("idle", "Idle", "", (gaps, together))
 
 
@@ -77,15 +77,15 @@ def idle_bars(report: JobReport) -> Bars | None:
     rows, values = {}, {}
     for result in report.result.ranks:
         rank = result.summary.rank
-        found = [row for row in result.rows.get("idle", ()) if "idle_ns" in row]
-        if not found or rank not in chosen:
+        idles = [row for row in result.rows.get("idle", ()) if "idle_ns" in row]
+        if not idles or rank not in chosen:
             continue
-        own = []
+        paths = []
         for category in CATEGORIES:
-            idle_ns = sum(row["idle_ns"] for row in found if row["category"] == category)
-            own.append(idle_ns / 1e6)
-        rows[f"rank {rank}"] = own
-        values[f"rank {rank}"] = f"{sum(own):,.1f} ms"
+            idle_ns = sum(row["idle_ns"] for row in idles if row["category"] == category)
+            paths.append(idle_ns / 1e6)
+        rows[f"rank {rank}"] = paths
+        values[f"rank {rank}"] = f"{sum(paths):,.1f} ms"
     parts = {"the host is late": 8, "the kernel before": 1, "other": 7}
     return stacked(parts, rows, values, frozenset(f"rank {rank}" for rank in report.blamed))
 
@@ -165,9 +165,9 @@ def operators_section(report: JobReport) -> ReportSection:
     if any(summary.has_accelerator for summary in report.result.summaries):
         return section_of("operators", "Operators", "", ())
     operators = operator_lines(report.result.summaries)[:MAX_BARS]
-    lead = "Own time on the host per step, mean over ranks."
+    sentence = "Own time on the host per step, mean over ranks."
     blocks = (ReportBlock("", bars=_operator_bars(operators)),)
-    return section_of("operators", "Operators", lead, blocks)
+    return section_of("operators", "Operators", sentence, blocks)
 
 
 def _operator_bars(operators: Sequence[tuple[str, float]]) -> Bars | None:

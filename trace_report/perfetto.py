@@ -74,8 +74,8 @@ def windows_of(report: JobReport, jobs: int | None) -> PerfettoWindows:
 def _by_importance(report: JobReport) -> list[EventReference]:
     """The first event of every diagnosis, then the second of every one, and so on; each once."""
     columns = zip_longest(*(d.events for d in report.diagnoses))
-    found = {(e.file, e.event): e for e in chain.from_iterable(columns) if e is not None}
-    return list(found.values())
+    matching_columns = {(e.file, e.event): e for e in chain.from_iterable(columns) if e is not None}
+    return list(matching_columns.values())
 
 
 def _task(path: Path, file: str, events: Sequence[EventReference]) -> Task[_Crop]:
@@ -87,13 +87,13 @@ def _task(path: Path, file: str, events: Sequence[EventReference]) -> Task[_Crop
 def _cropped(crop: _Crop, say: Say) -> dict[tuple[str, int], bytes]:
     """(file, number of the event) -> packed window, of one file's events."""
     trace = read_trace(crop.path)
-    found = {}
+    compresses = {}
     for event in crop.events:
         say("window")
         begin, end = _shown(event)
         window = perfetto_window(crop.path, trace, begin, end, MAX_JSON_BYTES)
-        found[event.file, event.event] = gzip.compress(window.content, 6, mtime=0)
-    return found
+        compresses[event.file, event.event] = gzip.compress(window.content, 6, mtime=0)
+    return compresses
 
 
 def view_of(event: EventReference, base_ns: int) -> str:

@@ -36,8 +36,8 @@ def one_per_rank(captures: Sequence[Capture]) -> tuple[Mapping[int, int], list[s
     newest: dict[int, int] = {}
     for place in sorted(range(len(captures)), key=lambda p: _age(captures[p])):
         newest[ranks[place]] = place
-    kept = set(newest.values())
-    older = sorted(c.file for place, c in enumerate(captures) if place not in kept)
+    remaining_newest = set(newest.values())
+    older = sorted(c.file for place, c in enumerate(captures) if place not in remaining_newest)
     return dict(sorted(newest.items())), older
 
 

@@ -71,13 +71,13 @@ def chosen(names: str | None) -> tuple[str, ...]:
     unknown name."""
     if names is None:
         return tuple(ANALYSES)
-    wanted = tuple(name.strip() for name in names.split(",") if name.strip())
-    for name in wanted:
+    chosens = tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in chosens:
         if name not in ANALYSES:
             raise SettingsError(
                 "--only", f"no analysis is called {name!r}; there are {', '.join(ANALYSES)}"
             )
-    return wanted
+    return chosens
 
 
 def all_rows_of(name: str, trace: TraceColumns) -> Rows:

@@ -117,14 +117,14 @@ def _check(report: JobReport, options: Options) -> None:
         )
     if not useful:
         kinds = Counter(f.kind.replace("_", " ") for f in report.result.files.files)
-        seen = (
+        phrase = (
             f" ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})"
             if kinds
             else ""
         )
         raise EvidenceError(
             visible(" ".join(options.paths), 200),
-            f"holds no trace, and no dump or log that tells anything{seen}",
+            f"holds no trace, and no dump or log that tells anything{phrase}",
         )
     if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
         have = ", ".join(str(line.rank) for line in report.lines[:20])

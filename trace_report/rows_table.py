@@ -43,12 +43,12 @@ def rows_table(
     rows: Sequence[dict[str, Any]], *, leave_out: frozenset[str] = frozenset()
 ) -> Table | None:
     """A table of the rows that are no note about a cut; None where there are none."""
-    kept = [row for row in rows if not row.get("cut")]
-    keys = _keys(kept, HIDDEN | leave_out)
+    remaining_rows = [row for row in rows if not row.get("cut")]
+    keys = _keys(remaining_rows, HIDDEN | leave_out)
     if not keys:
         return None
-    columns = [_column(key, [row.get(key) for row in kept]) for key in keys]
-    cells = [[_cell(key, row.get(key)) for key in keys] for row in kept]
+    columns = [_column(key, [row.get(key) for row in remaining_rows]) for key in keys]
+    cells = [[_cell(key, row.get(key)) for key in keys] for row in remaining_rows]
     return table(columns, cells, most=MAX_ROWS, filter=len(cells) > 12)
 
 

@@ -136,21 +136,21 @@ def _found(given: str, path: Path) -> list[tuple[Path, str]]:
 
 
 def _matches(pattern: str) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for match in sorted(glob.glob(pattern, recursive=True)):
         path = Path(match)
         # "**" finds what lies below a folder by itself.
         if path.is_dir() and "**" not in pattern:
-            found += _below(path)
+            paths += _below(path)
         else:
-            found.append(path)
-    return [path for path in dict.fromkeys(found) if path.is_file()]
+            paths.append(path)
+    return [path for path in dict.fromkeys(paths) if path.is_file()]
 
 
 def _below(folder: Path) -> list[Path]:
     """Files below a folder, sorted; hidden ones, links to folders and what lies very deep are left
     alone."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for place, folders, files in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
         # os.walk goes on into what is left in the list.
@@ -158,10 +158,10 @@ def _below(folder: Path) -> list[Path]:
             folders[:] = sorted(_visible(folders))
         else:
             folders.clear()
-        found += [Path(place, name) for name in _visible(files)]
-        if len(found) > 2 * MAX_FILES:
+        paths += [Path(place, name) for name in _visible(files)]
+        if len(paths) > 2 * MAX_FILES:
             break
-    return sorted(path for path in found if path.is_file())
+    return sorted(path for path in paths if path.is_file())
 
 
 def _visible(names: Sequence[str]) -> list[str]:

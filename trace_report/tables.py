@@ -44,8 +44,8 @@ def write_rank(rows: Mapping[str, Rows], folder: Path) -> None:
     impossible."""
     with _refusals(folder):
         folder.mkdir()
-        for name, own in rows.items():
-            frame_of(name, own).write_parquet(folder / f"{name}.parquet", compression=MEANWHILE)
+        for name, row in rows.items():
+            frame_of(name, row).write_parquet(folder / f"{name}.parquet", compression=MEANWHILE)
 
 
 def write_tables(
@@ -62,8 +62,8 @@ def write_tables(
         for rank, written in ranks:
             for file in written.rename(written.with_name(f"rank{rank}")).iterdir():
                 parts.setdefault(file.stem, []).append(file)
-        for name, own in parts.items():
-            _join(name, own, folder / f"{name}.parquet")
+        for name, part in parts.items():
+            _join(name, part, folder / f"{name}.parquet")
         for name, rows in others.items():
             frame_of(name, rows).write_parquet(folder / f"{name}.parquet")
 

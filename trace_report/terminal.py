@@ -139,15 +139,15 @@ def _columns(lines: Sequence[RankLine]) -> dict[str, list[str]]:
         "wait ms": [_number(line.wait_ms, 2) for line in lines],
         "blame %": [_number(line.blame_percent, 1) for line in lines],
     }
-    kept = {"rank": columns.pop("rank")}
+    numbers = {"rank": columns.pop("rank")}
     if timed:
-        kept["step ms"] = [_number(line.step_ms, 1) for line in lines]
+        numbers["step ms"] = [_number(line.step_ms, 1) for line in lines]
     else:
-        kept["window ms"] = [_number(line.window_ms, 1) for line in lines]
+        numbers["window ms"] = [_number(line.window_ms, 1) for line in lines]
     for name, cells in columns.items():
         if any(cell != "-" for cell in cells):
-            kept[name] = cells
-    return kept
+            numbers[name] = cells
+    return numbers
 
 
 def _shown(report: JobReport) -> list[RankLine]:
@@ -156,11 +156,11 @@ def _shown(report: JobReport) -> list[RankLine]:
     if len(lines) <= MAX_RANKS:
         return list(lines)
     by_step = sorted(lines, key=lambda line: line.step_ms or line.window_ms)
-    wanted = [rank for diagnosis in report.diagnoses for rank in diagnosis.ranks]
-    wanted += [by_step[-1].rank, by_step[0].rank]
-    wanted += [line.rank for line in lines]
+    ranks = [rank for diagnosis in report.diagnoses for rank in diagnosis.ranks]
+    ranks += [by_step[-1].rank, by_step[0].rank]
+    ranks += [line.rank for line in lines]
     # The same rank may be wanted for several reasons.
-    kept = list(dict.fromkeys(wanted))[:MAX_RANKS]
+    kept = list(dict.fromkeys(ranks))[:MAX_RANKS]
     return [line for line in lines if line.rank in kept]
 
 
@@ -236,8 +236,8 @@ def _memory(file: str, rows: Sequence[dict[str, Any]]) -> RenderableType:
         if size > 0:
             parts.append((size, name.removesuffix("_bytes").replace("_", " ")))
     parts.sort(reverse=True)
-    said = ", ".join(f"{name} {size / 1e9:,.2f}" for size, name in parts)
-    return Text(f"memory of {_safe(file, 80)}: at most {peak_bytes / 1e9:,.2f} GB ({said})")
+    text = ", ".join(f"{name} {size / 1e9:,.2f}" for size, name in parts)
+    return Text(f"memory of {_safe(file, 80)}: at most {peak_bytes / 1e9:,.2f} GB ({text})")
 
 
 def _notes(report: JobReport) -> list[RenderableType]:
@@ -245,8 +245,8 @@ def _notes(report: JobReport) -> list[RenderableType]:
     dropped = report.dropped
     notes = _unread(dropped)
     for file, reasons in list(dropped["events"].items())[:3]:
-        said = ", ".join(f"{count:,} {_safe(reason, 60)}" for reason, count in reasons.items())
-        notes.append(f"dropped of {_safe(file, 60)}: {said}")
+        text = ", ".join(f"{count:,} {_safe(reason, 60)}" for reason, count in reasons.items())
+        notes.append(f"dropped of {_safe(file, 60)}: {text}")
     for analysis in sorted({entry["analysis"] for entry in dropped["analyses"]}):
         ranks = [entry for entry in dropped["analyses"] if entry["analysis"] == analysis]
         notes.append(f"no {analysis} of {len(ranks)} ranks: {_safe(ranks[0]['why'], 120)}")

@@ -128,10 +128,10 @@ def _searched(text: str) -> tuple[tuple[MetricSelection, ...], tuple[str, ...]] 
 
 
 def _window_s(text: str) -> float | None:
-    found = _WINDOW.search(text)
-    if found is None:
+    match = _WINDOW.search(text)
+    if match is None:
         return None
-    given = next(group for group in found.groups() if group)
-    if given.endswith("mo"):
-        return 30 * 86400.0 * int(given[:-2])
-    return duration_s(given)
+    group = next(group for group in match.groups() if group)
+    if group.endswith("mo"):
+        return 30 * 86400.0 * int(group[:-2])
+    return duration_s(group)

@@ -191,7 +191,7 @@ def _measures_time(reading: QueryReading, words: str) -> bool:
         # Where a monitor takes a quantile by itself, only times are worth it.
         of_buckets = "histogram_quantile" in reading.functions
         return not of_buckets or _TIME.search(words) is not None
-    counted = any(one.metric.endswith("_count") for one in reading.divisors)
+    counted = any(divisor.metric.endswith("_count") for divisor in reading.divisors)
     return counted and "_sum_" in words and _TIME.search(words) is not None
 
 
@@ -207,11 +207,11 @@ def _from_texts(alert: Alert) -> WatchedSignal:
     if signal_class is SignalClass.OTHER:
         signal_class, source = class_of(without_threshold(alert.title)), SignalSource.TITLE
     signal_class, source = _or_by_sender(alert, signal_class, source)
-    said = f"{alert.title}\n{alert.summary or ''}"
-    comparison, threshold, unit = threshold_in(said) or (None, None, None)
+    phrase = f"{alert.title}\n{alert.summary or ''}"
+    comparison, threshold, unit = threshold_in(phrase) or (None, None, None)
     quantile: float | None = None
     if signal_class is SignalClass.LATENCY:
-        quantile = quantile_in(said)
+        quantile = quantile_in(phrase)
     return WatchedSignal(
         signal_class=signal_class,
         source=source,
@@ -220,7 +220,7 @@ def _from_texts(alert: Alert) -> WatchedSignal:
         comparison=comparison,
         threshold=threshold,
         unit=unit,
-        window_s=window_in(said),
+        window_s=window_in(phrase),
     )
 
 

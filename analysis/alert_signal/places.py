@@ -57,9 +57,9 @@ def naming_label(reading: QueryReading) -> str | None:
     if reading.grouped is not None:
         return first_naming(reading.grouped)
     for one in reading.measured:
-        found = _KUBERNETES_OBJECT.match(one.metric)
-        if found:
-            return found[1]
+        match = _KUBERNETES_OBJECT.match(one.metric)
+        if match:
+            return match[1]
         if one.metric.startswith("kube_pod_container"):
             return "container"
     return None

@@ -286,9 +286,9 @@ def _kept_by(node: pql.AggregateExpr) -> _Grouping:
         return _Grouping(selects=True, labels=())
     if modifier.type == pql.AggModifierType.By:
         # `le` tells the buckets of a histogram apart, and goes with the quantile.
-        labels = tuple(one for one in modifier.labels if one != "le")
+        labels = tuple(label for label in modifier.labels if label != "le")
         return _Grouping(selects=True, labels=labels)
     if inner.labels is None:
         return _Grouping(selects=True)
-    kept = tuple(one for one in inner.labels if one not in modifier.labels)
-    return _Grouping(selects=True, labels=kept)
+    remaining_labels = tuple(label for label in inner.labels if label not in modifier.labels)
+    return _Grouping(selects=True, labels=remaining_labels)

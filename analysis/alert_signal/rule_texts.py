@@ -54,11 +54,11 @@ def query_of_url(url: str) -> AlertQuery | None:
 
 def expression_in_json(text: str) -> str:
     """The first `expr` in the JSON of Grafana's queries; "" where there is none."""
-    found = _EXPRESSION.search(text)
-    if found is None:
+    match = _EXPRESSION.search(text)
+    if match is None:
         return ""
     try:
-        return str(json.loads(found[1]))
+        return str(json.loads(match[1]))
     except ValueError:
         return ""
 

@@ -45,17 +45,17 @@ def alerting_series(
     if not metrics.height:
         return None
     rows = metrics.filter(pl.col("service") == service).select("signal", "unit")
-    found: list[AlertingSeries] = []
+    series: list[AlertingSeries] = []
     for signal, unit in rows.unique(subset="signal").sort("signal").iter_rows():
-        found.append(AlertingSeries(signal, unit))
+        series.append(AlertingSeries(signal, unit))
     wanted = normalized(watched.metric or "")
-    for one in found:
+    for one in series:
         if wanted != "__" and normalized(one.signal) == wanted:
             return one
     if watched.signal_class is SignalClass.OTHER:
         return None
     for signal_class in _ALIKE.get(watched.signal_class, (watched.signal_class,)):
-        of_class = [one for one in found if classify(one.signal) is signal_class]
+        of_class = [series for series in series if classify(series.signal) is signal_class]
         if of_class:
             return _best(of_class, watched, title)
     return None
@@ -63,25 +63,27 @@ def alerting_series(
 
 def _best(found: Sequence[AlertingSeries], watched: WatchedSignal, title: str) -> AlertingSeries:
     if watched.signal_class is SignalClass.LATENCY:
-        wanted = watched.quantile or USUAL_QUANTILE
-        return min(found, key=lambda one: (abs(_quantile(one.signal) - wanted), one.signal))
-    said = set(normalized(f"{watched.metric or ''} {title}").split("_"))
+        quantile = watched.quantile or USUAL_QUANTILE
+        return min(
+            found, key=lambda series: (abs(_quantile(series.signal) - quantile), series.signal)
+        )
+    parts = set(normalized(f"{watched.metric or ''} {title}").split("_"))
 
     def fit(one: AlertingSeries) -> tuple[bool, int, str]:
         words = normalized(one.signal)
         # Shares do not grow with traffic: of two series of one class they say more.
         is_share = _SHARE.search(words) is not None
-        return not is_share, -len(said.intersection(words.split("_"))), one.signal
+        return not is_share, -len(parts.intersection(words.split("_"))), one.signal
 
     return min(found, key=fit)
 
 
 def _quantile(signal: str) -> float:
     """The quantile that a series' name says; a mean lies near the median."""
-    found = _QUANTILE.search(normalized(signal))
-    if found is None:
+    match = _QUANTILE.search(normalized(signal))
+    if match is None:
         return 0.5
-    return 0.999 if found[1] == "999" else float(found[1]) / 100
+    return 0.999 if match[1] == "999" else float(match[1]) / 100
 
 
 def in_unit(watched: WatchedSignal, series: AlertingSeries) -> float | None:

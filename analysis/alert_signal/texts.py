@@ -30,23 +30,23 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def quantile_in(text: str) -> float | None:
     """The quantile that a text names: 0.99 for "p99" and "99th percentile"."""
-    found = _QUANTILE.search(text)
-    if found is None:
+    match = _QUANTILE.search(text)
+    if match is None:
         return None
-    digits = found[1] or found[2]
+    digits = match[1] or match[2]
     return 0.999 if digits == "999" else round(float(digits) / 100, 4)
 
 
 def threshold_in(text: str) -> tuple[Comparison, float, str | None] | None:
     """Comparison, number and unit of a text such as "p99 above 500 ms"."""
-    found = _THRESHOLD.search(text)
-    if found is None:
+    match = _THRESHOLD.search(text)
+    if match is None:
         return None
-    comparison: Comparison = ">" if found["above"] else "<"
-    unit = found["unit"]
+    comparison: Comparison = ">" if match["above"] else "<"
+    unit = match["unit"]
     if unit and unit.lower() == "percent":
         unit = "%"
-    return comparison, float(found["number"].replace(",", "")), unit
+    return comparison, float(match["number"].replace(",", "")), unit
 
 
 def without_threshold(text: str) -> str:
@@ -56,7 +56,7 @@ def without_threshold(text: str) -> str:
 
 def window_in(text: str) -> float | None:
     """Seconds of a text such as "for 5 minutes"."""
-    found = _WINDOW.search(text)
-    if found is None:
+    match = _WINDOW.search(text)
+    if match is None:
         return None
-    return float(found["count"]) * _SECONDS[found["unit"][0].lower()]
+    return float(match["count"]) * _SECONDS[match["unit"][0].lower()]

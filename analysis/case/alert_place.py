@@ -15,33 +15,33 @@ from faultline.analysis.vocabulary import Alert
 
 def place_of(alert: Alert) -> dict[str, str]:
     """Environment, cluster and region of the alert, as far as its labels or its rule fix one."""
-    given = dict(alert.labels)
+    labels = dict(alert.labels)
     if alert.watches is not None:
-        given |= alert.watches.place
-    return place_in(given)
+        labels |= alert.watches.place
+    return place_in(labels)
 
 
 def place_in(given: Mapping[str, str]) -> dict[str, str]:
     """Environment, cluster and region among these labels, each under the name of its kind."""
-    found = {}
+    places = {}
     for kind, labels in PLACE_LABELS.items():
         for label in labels:
             if given.get(label):
-                found[kind] = given[label]
+                places[kind] = given[label]
                 break
-    return found
+    return places
 
 
 def place_labels(place: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     """The same place in those of its labels that a source knows, with their values."""
     there = frozenset(known)
-    found = {}
+    values_by_label = {}
     for kind, value in place.items():
         for label in PLACE_LABELS[kind]:
             if label in there:
-                found[label] = value
+                values_by_label[label] = value
                 break
-    return found
+    return values_by_label
 
 
 def lies_elsewhere(labels: Mapping[str, str], place: Mapping[str, str]) -> bool:

@@ -45,22 +45,22 @@ class _Citations:
         if not {"service", "signal"} & set(about) and about.get("table") != "changes":
             return finding
         # Rows of a folder that somebody wrote may name items that are not there.
-        known = [one for one in finding.evidence if one in self.items]
-        own = [one for one in known if self._may_hold(self.items[one], about)]
-        if not any(self.items[one].kind == about.get("table") for one in own):
-            own = known
-        own.sort(key=lambda one: self.places.get(one, 0))
-        return finding.model_copy(update={"evidence": tuple(own)})
+        evidence = [one for one in finding.evidence if one in self.items]
+        matching_evidence = [one for one in evidence if self._may_hold(self.items[one], about)]
+        if not any(self.items[one].kind == about.get("table") for one in matching_evidence):
+            matching_evidence = evidence
+        matching_evidence.sort(key=lambda one: self.places.get(one, 0))
+        return finding.model_copy(update={"evidence": tuple(matching_evidence)})
 
     def _may_hold(self, item: Evidence, about: Mapping[str, str]) -> bool:
         # Only rows of the table that a chart of the finding shows have these names.
         if item.kind != about.get("table"):
             return True
         service = about.get("service")
-        own = self.origins.get((item.kind, service, about.get("operation")))
-        if own:
+        origin = self.origins.get((item.kind, service, about.get("operation")))
+        if origin:
             # A row that several queries brought is that of the first.
-            return item.id in own or (None in own and item.services is None)
+            return item.id in origin or (None in origin and item.services is None)
         change = about.get("id") if item.kind == "changes" else None
         return item.may_show(service, about.get("signal"), change)
 

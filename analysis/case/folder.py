@@ -134,23 +134,23 @@ class Case:
         folder = self.path / "traces"
         if not folder.is_dir():
             return ()
-        found = [path for path in folder.rglob("*") if path.is_file()]
-        return tuple(sorted(p for p in found if not p.is_symlink() or leads_inside(p, folder)))
+        rglobs = [path for path in folder.rglob("*") if path.is_file()]
+        return tuple(sorted(p for p in rglobs if not p.is_symlink() or leads_inside(p, folder)))
 
     @cached_property
     def _unreadable(self) -> tuple[Gap, ...]:
-        known = {gap.reason for gap in self.recorded_gaps}
-        found: list[Gap] = []
+        reasons = {gap.reason for gap in self.recorded_gaps}
+        gaps: list[Gap] = []
         for name in SCHEMAS:
             path = table_file(self.path, name)
             if path is None or was_checked(path):
                 continue
             reason = self._why_incomplete(name)
-            if reason is not None and reason not in known:
-                number = len(self.recorded_gaps) + len(found) + 1
+            if reason is not None and reason not in reasons:
+                number = len(self.recorded_gaps) + len(gaps) + 1
                 gap = {"id": f"G{number}", "kind": name, "source": "case folder"}
-                found.append(Gap.model_validate({**gap, "query": path.name, "reason": reason}))
-        return tuple(found)
+                gaps.append(Gap.model_validate({**gap, "query": path.name, "reason": reason}))
+        return tuple(gaps)
 
     def _why_incomplete(self, name: str) -> str | None:
         try:
@@ -187,8 +187,8 @@ def _read_table(folder: Path, name: str) -> TableReading:
 def _has_other_evidence(folder: Path, name: str) -> bool:
     if (folder / "traces").is_dir():
         return True
-    others = [table_file(folder, other) for other in SCHEMAS if other != name]
-    return any(path is not None for path in others)
+    table_files = [table_file(folder, other) for other in SCHEMAS if other != name]
+    return any(path is not None for path in table_files)
 
 
 def read_case(path: Path) -> Case:
@@ -276,13 +276,13 @@ def _read_evidence(path: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
 
 def _implied_evidence(path: Path) -> tuple[Evidence, ...]:
     """One item per file that is there, for a case written by hand without evidence.json."""
-    found: list[Evidence] = []
+    evidence: list[Evidence] = []
 
     def add(kind: str, file: str, size: int) -> None:
         query = f"{file} of the case folder"
-        found.append(
+        evidence.append(
             Evidence(
-                id=f"E{len(found) + 1}",
+                id=f"E{len(evidence) + 1}",
                 kind=kind,
                 source="recorded",
                 query=query,
@@ -297,7 +297,7 @@ def _implied_evidence(path: Path) -> tuple[Evidence, ...]:
             add(name, file.name, file.stat().st_size)
     if (path / "traces").is_dir():
         add("traces", "traces", 0)
-    return tuple(found)
+    return tuple(evidence)
 
 
 def _parse(model: type[M], path: Path) -> M:

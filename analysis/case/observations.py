@@ -26,9 +26,9 @@ class Observations(Frozen):
 
 def observed(observations: Observations) -> tuple[Finding, ...]:
     """Its findings, as they may stand beside the others: none has the strength to accuse."""
-    kept = []
+    findings = []
     for finding in observations.findings[:MAX_OBSERVATIONS]:
         # The file may have been written by hand: an id such as F1 would hide a finding.
         if finding.kind == KIND and finding.id.startswith("L"):
-            kept.append(finding.model_copy(update={"strength": 0.0}))
-    return tuple(kept)
+            findings.append(finding.model_copy(update={"strength": 0.0}))
+    return tuple(findings)

@@ -193,8 +193,8 @@ def _parse_times(values: pl.Series) -> pl.Series:
     naive = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="ns", strict=False)
     # One bad value makes texts of the other numbers in a column of JSON lines.
     numbers = values.cast(pl.Int64, strict=False).cast(pl.Datetime("ns"))
-    found = with_zone.fill_null(naive.dt.replace_time_zone("UTC"))
-    return found.fill_null(numbers.dt.replace_time_zone("UTC"))
+    fill_null = with_zone.fill_null(naive.dt.replace_time_zone("UTC"))
+    return fill_null.fill_null(numbers.dt.replace_time_zone("UTC"))
 
 
 def _word(dtype: pl.DataType) -> str:

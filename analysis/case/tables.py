@@ -192,8 +192,8 @@ def gap_of(reading: ReadableRows, name: str) -> str | None:
     more = len(reading.refused) - MOST_REASONS
     if more > 0:
         reasons.append(f"{more} more reasons")
-    said = "; ".join(reasons)
-    return f"{bad:,} of {reading.total:,} {ROWS[name]} could not be read: {said}"
+    text = "; ".join(reasons)
+    return f"{bad:,} of {reading.total:,} {ROWS[name]} could not be read: {text}"
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _read_csv_row_by_row(path: Path) -> RawRows:
     wrong: list[int] = []
     for number, fields in enumerate(lines, start=1):
         if len(fields) == len(header):
-            rows.append([one or None for one in fields])
+            rows.append([field or None for field in fields])
         elif fields:
             wrong.append(number)
     schema = dict.fromkeys(header, pl.String())

@@ -32,8 +32,8 @@ class Windows:
         """The start of the baseline that leads up to the search, when earlier windows are of
         earlier days."""
         latest = max(self.baseline, key=lambda w: w.end, default=None)
-        others = [w for w in self.baseline if w is not latest]
-        if latest is None or not any(latest.start - w.end >= ANOTHER_DAY for w in others):
+        baselines = [w for w in self.baseline if w is not latest]
+        if latest is None or not any(latest.start - w.end >= ANOTHER_DAY for w in baselines):
             return None
         return min(w.start for w in self.baseline if latest.start - w.end < ANOTHER_DAY)
 
@@ -66,14 +66,18 @@ def metric_windows(case: Case) -> Windows:
 
 def log_windows(case: Case) -> Windows:
     """Windows for logs."""
-    given = case.scope.baseline_logs
-    return _windows(case, case.logs, "time", case.scope.baseline if given is None else given)
+    baseline_logs = case.scope.baseline_logs
+    return _windows(
+        case, case.logs, "time", case.scope.baseline if baseline_logs is None else baseline_logs
+    )
 
 
 def span_windows(case: Case) -> Windows:
     """Windows for spans."""
-    given = case.scope.baseline_spans
-    return _windows(case, case.spans, "start", case.scope.baseline if given is None else given)
+    baseline_spans = case.scope.baseline_spans
+    return _windows(
+        case, case.spans, "start", case.scope.baseline if baseline_spans is None else baseline_spans
+    )
 
 
 def _windows(case: Case, table: pl.DataFrame, time: str, baseline: tuple[Window, ...]) -> Windows:

@@ -134,12 +134,16 @@ def line_reasons(
     totals = Counter[str]()
     for line in lines:
         totals[line.service] += line.n
-    known = {*topology.services, *totals, *case.metrics["service"].drop_nulls().unique().to_list()}
+    services = {
+        *topology.services,
+        *totals,
+        *case.metrics["service"].drop_nulls().unique().to_list(),
+    }
     found = [
         *_unresolved(lines, totals),
         *_of_nodes(lines),
         *_expired(lines, totals),
-        *_external(lines, totals, {service.lower() for service in known}, operations),
+        *_external(lines, totals, {service.lower() for service in services}, operations),
         *_bad_data(lines, totals),
     ]
     every = case.evidence_ids("logs")
@@ -159,11 +163,11 @@ def _by_service(lines: Iterable[FailingLine]) -> dict[str, int]:
 
 def _held(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> list[str]:
     """Services for most of whose failing lines these account."""
-    held = []
+    services = []
     for service, count in _by_service(lines).items():
         if count >= ENOUGH_LINES and count >= MOST * totals[service]:
-            held.append(service)
-    return held
+            services.append(service)
+    return services
 
 
 def _count(lines: Iterable[FailingLine]) -> int:
@@ -189,8 +193,8 @@ def _unresolved(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iter
         return
     n = _count(found)
     strength = 0.95 if len(services) >= 2 else 0.7
-    said = f"{counted(n, 'line')} of {_some(services)} say that host names do not resolve"
-    yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, said, {"lines": n})
+    phrase = f"{counted(n, 'line')} of {_some(services)} say that host names do not resolve"
+    yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, phrase, {"lines": n})
 
 
 def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
@@ -207,7 +211,7 @@ def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
             kinds.add(event.group(0).lower())
     named = sorted(nodes)
     n = _count(found)
-    said = f"{counted(n, 'line')} report trouble with {_some(named, 'the node')}"
+    phrase = f"{counted(n, 'line')} report trouble with {_some(named, 'the node')}"
     touched = {line.service for line in found}
     wide = bool(_matching(found, _ZONE))
     for line in lines:
@@ -215,7 +219,7 @@ def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
             touched.add(line.service)
     strength = min(0.95, 0.5 + 0.15 * len(kinds))
     yield _finding(
-        INFRASTRUCTURE.name, "node", sorted(touched), found, strength, said, {"lines": n}, named
+        INFRASTRUCTURE.name, "node", sorted(touched), found, strength, phrase, {"lines": n}, named
     )
 
 
@@ -235,10 +239,10 @@ def _expired(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterato
     if not services:
         return
     n = _count(found)
-    said = (
+    phrase = (
         f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has expired"
     )
-    yield _finding(INFRASTRUCTURE.name, "expiry", services, found, 0.9, said, {"lines": n})
+    yield _finding(INFRASTRUCTURE.name, "expiry", services, found, 0.9, phrase, {"lines": n})
 
 
 def _external(
@@ -269,12 +273,12 @@ def _external(
             reason, what, strength = "quota", "are refused for their number by", 0.6
         if len(services) >= 2 or host in failing:
             strength += 0.15
-        said = (
+        phrase = (
             f"{counted(n, 'line')} of {_some(services)} {what} {plain(host, 80)}, which is none of "
             "the known services"
         )
         yield _finding(
-            EXTERNAL_DEPENDENCY.name, reason, services, found, strength, said, {"lines": n}
+            EXTERNAL_DEPENDENCY.name, reason, services, found, strength, phrase, {"lines": n}
         )
 
 
@@ -288,8 +292,8 @@ def _api_names(text: str, known: set[str]) -> Iterator[str]:
 
 
 def _hosts(text: str) -> frozenset[str]:
-    found = _HOST.findall(text)
-    return frozenset(host for host in found if host.split(".", 1)[0] not in _PACKAGES)
+    matches = _HOST.findall(text)
+    return frozenset(host for host in matches if host.split(".", 1)[0] not in _PACKAGES)
 
 
 def _outside(host: str, known: set[str]) -> bool:
@@ -314,12 +318,12 @@ def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterat
         if shared is None:
             continue
         key, value = shared
-        said = (
+        phrase = (
             f"{counted(n, 'line')} of {plain(service)} reject input, always {plain(key, 30)} "
             f"{plain(value, 60)}"
         )
         numbers = {"lines": n}
-        yield _finding(DATA_PROBLEM.name, reason, [service], found, strength, said, numbers)
+        yield _finding(DATA_PROBLEM.name, reason, [service], found, strength, phrase, numbers)
 
 
 def _most_common(

@@ -59,17 +59,17 @@ class ChangeHistory:
 
 def change_history(case: Case, near: Collection[Shipped], onset: datetime) -> ChangeHistory:
     """From the changes table up to the onset. A change of several services counts for each."""
-    wanted = [change.service for change in near if change.service]
+    requested_services = [change.service for change in near if change.service]
     before = case.changes.filter(pl.col("time") <= onset, pl.col("kind") != "merge")
     recent = before.filter(pl.col("time") >= onset - RECENT)
     first = recent["time"].min()
     minutes, counts = 0.0, Counter[str]()
     if isinstance(first, datetime):
         minutes = (onset - first).total_seconds() / 60
-        services = recent.filter(pl.col("service").is_in(wanted))["service"]
+        services = recent.filter(pl.col("service").is_in(requested_services))["service"]
         counts.update(services.to_list())
-    own = before.filter(pl.col("service").is_in(wanted))
-    return ChangeHistory(minutes, counts, _long_rates(own, onset))
+    changes = before.filter(pl.col("service").is_in(requested_services))
+    return ChangeHistory(minutes, counts, _long_rates(changes, onset))
 
 
 def _long_rates(changes: pl.DataFrame, onset: datetime) -> dict[str, float]:

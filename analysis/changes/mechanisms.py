@@ -137,14 +137,14 @@ def shown_by(altered: AlteredText) -> Shown:
 
 def best_match(shown: Shown, effects: frozenset[str]) -> MechanismMatch:
     """The strongest mechanism whose effect is seen; a small step of a value counts half."""
-    best = MechanismMatch()
+    match = MechanismMatch()
     for mechanism in shown.mechanisms:
         weight = _weight(mechanism, effects)
-        if weight > best.strength:
-            best = MechanismMatch(weight, mechanism)
+        if weight > match.strength:
+            match = MechanismMatch(weight, mechanism)
     if shown.small_step:
-        return MechanismMatch(best.strength / 2, best.mechanism)
-    return best
+        return MechanismMatch(match.strength / 2, match.mechanism)
+    return match
 
 
 def _weight(mechanism: Mechanism, effects: frozenset[str]) -> float:
@@ -164,7 +164,7 @@ def _only_values(altered: AlteredText) -> bool:
 
 
 def _found(words: str, text: str) -> Counter[str]:
-    return Counter(found.group(0) for found in re.finditer(words, text))
+    return Counter(match.group(0) for match in re.finditer(words, text))
 
 
 def _without_messages(lines: Iterable[str]) -> Iterator[str]:

@@ -71,7 +71,7 @@ def nearby_changes(
     shifts = [f for s in suspects for f in s.findings]
     known = no_change_reasons(case, topology, lines, shifts) if reasons is None else reasons
     lines += failing_operations(case)
-    views = [_View.of(case, seen, topology, lines) for seen in _orders(suspects)]
+    views = [_View.of(case, order, topology, lines) for order in _orders(suspects)]
     near = _read(_near(case, suspects, topology, views))
     best: dict[Shipped, tuple[Weighed, Scales]] = {}
     for view in views:
@@ -109,8 +109,8 @@ def _read(changes: Sequence[Shipped]) -> dict[Shipped, Reading]:
     out: dict[Shipped, Reading] = {}
     for change in changes:
         left -= change.text.size
-        kept = change if left >= 0 else replace(change, text=change.text.without_diff)
-        out[kept] = read_change(kept)
+        remaining_change = change if left >= 0 else replace(change, text=change.text.without_diff)
+        out[remaining_change] = read_change(remaining_change)
     return out
 
 
@@ -168,8 +168,8 @@ def _orders(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
         return views
     for rival in suspects[1:SUSPECTS_CONSIDERED]:
         if rival.score >= CLOSE_RIVAL * suspects[0].score:
-            others = [suspect for suspect in suspects if suspect is not rival]
-            views.append([rival, *others])
+            other_suspects = [suspect for suspect in suspects if suspect is not rival]
+            views.append([rival, *other_suspects])
     return views
 
 

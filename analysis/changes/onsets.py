@@ -73,7 +73,7 @@ def climb_of(case: Case, suspects: Sequence[Suspect], effects: frozenset[str]) -
         for s in sorted(rows["signal"].unique().to_list())
         if CLIMBERS.get(classify(s), frozenset()) & effects
     ]
-    found = []
+    climbs = []
     for name in names[:MAX_SERIES]:
         series = (
             rows.filter(pl.col("signal") == name)
@@ -83,8 +83,8 @@ def climb_of(case: Case, suspects: Sequence[Suspect], effects: frozenset[str]) -
         )
         climb = _climb(first.subject, name, series)
         if climb is not None:
-            found.append(climb)
-    return min(found, key=lambda c: (c.start, c.signal), default=None)
+            climbs.append(climb)
+    return min(climbs, key=lambda c: (c.start, c.signal), default=None)
 
 
 def _climb(subject: str, signal: str, series: pl.DataFrame) -> Climb | None:

@@ -111,13 +111,13 @@ def _shipped_rows(rows: Sequence[dict[str, Any]]) -> list[Shipped]:
 def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shipped]:
     """Changes that a later one, before `before`, took back: a flag set to what it was, a revert
     naming it."""
-    found: set[Shipped] = set()
+    changes: set[Shipped] = set()
     in_effect: dict[tuple[str | None, ...], list[Shipped]] = {}
     by_hash: dict[str, list[Shipped]] = {}
     for change in shipped:
         if change.time >= before:
             break
-        found.update(_reverted(change, by_hash))
+        changes.update(_reverted(change, by_hash))
         by_hash.setdefault(change.id[:SHORT_HASH].lower(), []).append(change)
         step = _STEP.match(change.text.title)
         if step is None:
@@ -126,13 +126,13 @@ def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shippe
         same = in_effect.setdefault(subject, [])
         undone = [earlier for earlier in same if _began_at(earlier, step["after"])]
         if undone:
-            found.update(undone)
-            found.add(change)
+            changes.update(undone)
+            changes.add(change)
             same.clear()
         else:
             del same[:-MAX_STEPS]
             same.append(change)
-    return frozenset(found)
+    return frozenset(changes)
 
 
 def _reverted(change: Shipped, by_hash: Mapping[str, Sequence[Shipped]]) -> Iterator[Shipped]:

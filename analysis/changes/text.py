@@ -165,10 +165,10 @@ class ChangeText:
         removed, added = _tokens(self.removed), _tokens(self.added)
         if before != after or not removed:
             return False
-        kept, new = len(removed & added), len(added - removed - _DECLARING)
+        count, new = len(removed & added), len(added - removed - _DECLARING)
         if new > MOST_NEW * len(removed):
             return False
-        return kept >= (MOVED_WITH_LITERALS if len(before) >= 2 else MOVED_ONLY) * len(removed)
+        return count >= (MOVED_WITH_LITERALS if len(before) >= 2 else MOVED_ONLY) * len(removed)
 
     @property
     def changes_versions_only(self) -> bool:
@@ -237,8 +237,8 @@ def rarity(changes: Iterable[frozenset[str]]) -> Mapping[str, float]:
     """Inverse document frequency of each word over the changes: a word in every change tells
     nothing."""
     sets = list(changes)
-    seen = Counter(w for words in sets for w in words)
-    return {w: min(RAREST, math.log((len(sets) + 1.0) / (n + 0.5))) for w, n in seen.items()}
+    words = Counter(w for words in sets for w in words)
+    return {w: min(RAREST, math.log((len(sets) + 1.0) / (n + 0.5))) for w, n in words.items()}
 
 
 def relevance(
@@ -258,8 +258,8 @@ def _stem(word: str) -> str:
 
 def _literals(lines: Iterable[str]) -> frozenset[str]:
     """Numbers, quoted texts and configured values; a status code is often only given its name."""
-    found = {m for line in lines if not _COMMENT.match(line) for m in _LITERAL.findall(line)}
-    return frozenset(m for m in found if not _STATUS_CODE.match(m))
+    matches = {m for line in lines if not _COMMENT.match(line) for m in _LITERAL.findall(line)}
+    return frozenset(m for m in matches if not _STATUS_CODE.match(m))
 
 
 def _tokens(lines: Iterable[str]) -> frozenset[str]:

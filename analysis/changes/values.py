@@ -65,9 +65,9 @@ def value_changes(
 def _told(title: str) -> Iterator[ValueChange]:
     said = _worded(title[:400])
     for before, after in [*_STEP.findall(said), *((a, b) for b, a in _BACK.findall(said))]:
-        one, other = _first_value(before), _first_value(after)
-        if one is not None and other is not None and one != other:
-            yield ValueChange(said, one, other, lines=0)
+        value, other = _first_value(before), _first_value(after)
+        if value is not None and other is not None and value != other:
+            yield ValueChange(said, value, other, lines=0)
 
 
 def _paired(removed: Sequence[str], added: Sequence[str]) -> Iterator[ValueChange]:
@@ -96,8 +96,8 @@ def _paired(removed: Sequence[str], added: Sequence[str]) -> Iterator[ValueChang
 
 
 def _first_value(line: str) -> float | None:
-    found = _VALUE.search(line)
-    return float(found.group(1)) * _UNITS.get(found.group(2) or "", 1.0) if found else None
+    match = _VALUE.search(line)
+    return float(match.group(1)) * _UNITS.get(match.group(2) or "", 1.0) if match else None
 
 
 def _key(line: str) -> frozenset[str]:

@@ -130,21 +130,21 @@ class Scales:
         """Strength, of which the change keeps `share`, and reasons of one change."""
         bearing = self.bearing(change)
         place = place_of(change, self.suspects, self.topology)
-        lead = (self.onset.time - change.time).total_seconds() / 60.0
+        path = (self.onset.time - change.time).total_seconds() / 60.0
         reasons = self._reasons(change, place, bearing)
-        strength = 0.5 ** (max(lead, 0.0) / self._half_life(bearing))
+        strength = 0.5 ** (max(path, 0.0) / self._half_life(bearing))
         strength *= KIND_WEIGHTS.get(change.kind, 0.5)
         strength *= _place_weight(place, bearing)
         strength *= self._text_weight(change, bearing)
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
         # Text that bears on what fails is no chance.
-        by_chance = 1 - self.history.guilty(change, lead)
+        by_chance = 1 - self.history.guilty(change, path)
         strength *= 1 - by_chance * (1 - bearing.score)
         if self.other_reason is not None:
             strength *= 1 - self.other_reason.strength * (1 - bearing.exact)
         strength = min(1.0, share * strength * (0.1 if reasons else 1.0))
-        return Weighed(change, place, lead, strength, bearing, tuple(reasons))
+        return Weighed(change, place, path, strength, bearing, tuple(reasons))
 
     def _half_life(self, bearing: Bearing) -> float:
         """In minutes. A climb that led to the onset already tells when the effect began."""

@@ -51,9 +51,9 @@ def canaries(
     """Of each signal that is known by parts, the comparison by the first kind of part that tells
     new from old. `named` are the parts with the deploy, by kind, where the caller says so."""
     by_signal: dict[tuple[str, str | None], list[JudgedSeries]] = defaultdict(list)
-    for one in series:
-        if one.parts is not None:
-            by_signal[one.signal, one.unit].append(one)
+    for judged_series in series:
+        if judged_series.parts is not None:
+            by_signal[judged_series.signal, judged_series.unit].append(judged_series)
     found = []
     for parts in by_signal.values():
         for kind in named or COME_AND_GO:
@@ -68,14 +68,14 @@ def _canary(
     parts: Sequence[JudgedSeries], kind: str, wanted: str | None, start: float, end: float
 ) -> Canary | None:
     by_name: dict[str, list[JudgedSeries]] = defaultdict(list)
-    for one in parts:
-        name = (one.parts or {}).get(kind)
+    for part in parts:
+        name = (part.parts or {}).get(kind)
         if name is not None:
-            by_name[name].append(one)
+            by_name[name].append(part)
     own: list[str] = []
     rest: list[str] = []
     for name, members in sorted(by_name.items()):
-        times = np.concatenate([one.times for one in members])
+        times = np.concatenate([member.times for member in members])
         if not _lasts(times, members[0].interval_s, start, end):
             continue
         is_own = name == wanted if wanted is not None else not bool((times < start).any())
@@ -84,9 +84,14 @@ def _canary(
     if not own or not rest:
         return None
     mine = [one for name in own for one in by_name[name]]
-    others = [one for name in rest for one in by_name[name]]
+    other_members = [one for name in rest for one in by_name[name]]
     return Canary(
-        kind, tuple(own), tuple(rest), _mean_of(mine), _mean_of(others), is_new=wanted is None
+        kind,
+        tuple(own),
+        tuple(rest),
+        _mean_of(mine),
+        _mean_of(other_members),
+        is_new=wanted is None,
     )
 
 
@@ -100,9 +105,9 @@ def _mean_of(members: Sequence[JudgedSeries]) -> JudgedSeries:
     if len(members) == 1:
         return members[0]
     first = members[0]
-    interval = max(1.0, float(np.nanmedian([one.interval_s for one in members])))
-    times = np.concatenate([one.times for one in members])
-    values = np.concatenate([one.values for one in members])
+    interval = max(1.0, float(np.nanmedian([member.interval_s for member in members])))
+    times = np.concatenate([member.times for member in members])
+    values = np.concatenate([member.values for member in members])
     places = np.floor(times / interval).astype(np.int64)
     known, inverse = np.unique(places, return_inverse=True)
     usable = np.isfinite(values)
@@ -146,25 +151,25 @@ def canary_test(
     """Whether the parts with the deploy are worse than the rest; None where too little is
     known."""
     start, end = window
-    own = WindowScale(canary.own, end - start, requests)
-    others = WindowScale(canary.others, end - start, requests)
+    window_scale = WindowScale(canary.own, end - start, requests)
+    scale = WindowScale(canary.others, end - start, requests)
     if canary.is_new:
-        return _within(own, others, window, needed)
-    before, level = _levels(own, start, end)
-    before_rest, level_rest = _levels(others, start, end)
+        return _within(window_scale, scale, window, needed)
+    before, level = _levels(window_scale, start, end)
+    before_rest, level_rest = _levels(scale, start, end)
     both = min(len(before), len(before_rest))
     if both == 0:
         return None
     gaps = before[-both:] - before_rest[-both:]
-    floor = own.floor * math.sqrt(2)
+    floor = window_scale.floor * math.sqrt(2)
     found: QuietTest | None = quiet_test(gaps, level - level_rest, floor, needed)
     if found is None:
         return None
     usual = level_rest + found.centre
-    detectable = own.shown(level_rest + found.detectable)
-    shown = own.shown(usual), own.shown(level)
-    gap_lately = own.level_between(last_third, end) - others.level_between(last_third, end)
-    over = own.is_over(usual, level, level_rest + gap_lately)
+    detectable = window_scale.shown(level_rest + found.detectable)
+    shown = window_scale.shown(usual), window_scale.shown(level)
+    gap_lately = window_scale.level_between(last_third, end) - scale.level_between(last_third, end)
+    over = window_scale.is_over(usual, level, level_rest + gap_lately)
     return CanaryTest(found.p, *shown, found.windows, detectable, over)
 
 

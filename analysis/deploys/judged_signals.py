@@ -81,12 +81,12 @@ def judged_series(metrics: pl.DataFrame, service: str) -> list[JudgedSeries]:
     rows = metrics.filter(
         pl.col("service") == service, pl.col("value").abs() <= LARGEST
     ).with_columns(pl.col("unit", "labels").fill_null(""))
-    found: list[JudgedSeries] = []
+    series: list[JudgedSeries] = []
     for signal in sorted(rows["signal"].unique()):
         group = _group_of(signal)
         if group is not None:
-            found += _of_signal(rows.filter(pl.col("signal") == signal), signal, group)
-    return [*_with_shares(found), *_mean_latencies(rows)]
+            series += _of_signal(rows.filter(pl.col("signal") == signal), signal, group)
+    return [*_with_shares(series), *_mean_latencies(rows)]
 
 
 def _group_of(signal: str) -> Group | None:
@@ -126,8 +126,10 @@ def requests_between(series: list[JudgedSeries], start: float, end: float) -> fl
             continue
         inside = one.values[(one.times >= start) & (one.times <= end)]
         inside = inside[np.isfinite(inside)]
-        each = one.interval_s if one.per_second else 1.0
-        count = float(inside.sum()) * each if len(inside) and math.isfinite(each) else 0.0
+        interval_s = one.interval_s if one.per_second else 1.0
+        count = (
+            float(inside.sum()) * interval_s if len(inside) and math.isfinite(interval_s) else 0.0
+        )
         most = count if most is None else max(most, count)
     return most
 
@@ -147,8 +149,8 @@ def _of_signal(rows: pl.DataFrame, signal: str, group: Group) -> Iterator[Judged
         for text in split:
             by_part.setdefault(tuple(sorted(parts[text].items())), []).append(text)
         for part, texts in sorted(by_part.items()):
-            kept = own.filter(pl.col("labels").is_in(texts))
-            yield _joined(kept, signal, unit, group, dict(part))
+            remaining_rows = own.filter(pl.col("labels").is_in(texts))
+            yield _joined(remaining_rows, signal, unit, group, dict(part))
 
 
 def _rates(rows: pl.DataFrame, signal: str) -> pl.DataFrame:
@@ -163,8 +165,8 @@ def _rates(rows: pl.DataFrame, signal: str) -> pl.DataFrame:
     if moves.len() and float((moves < 0).mean()) > 1 - RISES:  # type: ignore[arg-type]
         return rows.drop("step", "seconds")
     value = pl.col("step") / pl.col("seconds")
-    kept = rows.filter(pl.col("step") >= 0, pl.col("seconds") > 0)
-    return kept.with_columns(value.alias("value"), pl.lit(PER_SECOND).alias("unit"))
+    remaining_rows = rows.filter(pl.col("step") >= 0, pl.col("seconds") > 0)
+    return remaining_rows.with_columns(value.alias("value"), pl.lit(PER_SECOND).alias("unit"))
 
 
 def _joined(
@@ -211,19 +213,19 @@ def _joined(
 
 def _with_shares(series: list[JudgedSeries]) -> Iterator[JudgedSeries]:
     """The series; errors as a share of the requests, where those are counted alike."""
-    whole = [one for one in series if one.parts is None]
+    whole = [series for series in series if series.parts is None]
     traffic = [one for one in whole if one.group is Group.THROUGHPUT]
     has_share = any(one.is_share for one in whole)
-    for one in series:
-        counts = one.group is Group.ERRORS and not one.is_share
+    for errors in series:
+        counts = errors.group is Group.ERRORS and not errors.is_share
         if not counts:
-            yield one
+            yield errors
             continue
-        matched = [two for two in traffic if two.per_second is one.per_second]
-        if has_share or not matched or one.parts is not None:
-            yield one
+        matched = [two for two in traffic if two.per_second is errors.per_second]
+        if has_share or not matched or errors.parts is not None:
+            yield errors
             continue
-        yield _share(one, max(matched, key=lambda two: float(np.nansum(two.values))))
+        yield _share(errors, max(matched, key=lambda two: float(np.nansum(two.values))))
 
 
 def _share(errors: JudgedSeries, traffic: JudgedSeries) -> JudgedSeries:

@@ -58,10 +58,10 @@ def log_signals(logs: pl.DataFrame, service: str, start: float, end: float) -> L
 
 
 def _commonest(errors: pl.DataFrame, inside: NDArray[np.bool_]) -> str | None:
-    kept = errors.filter(pl.Series(inside, dtype=pl.Boolean))
-    if not kept.height:
+    remaining_errors = errors.filter(pl.Series(inside, dtype=pl.Boolean))
+    if not remaining_errors.height:
         return None
-    counts = kept.group_by("masked").agg(pl.len().alias("n"), pl.col("text").first())
+    counts = remaining_errors.group_by("masked").agg(pl.len().alias("n"), pl.col("text").first())
     return str(counts.sort("n", "masked", descending=[True, False])["text"][0])
 
 

@@ -47,8 +47,8 @@ class RolloutFact:
 
 def rollout_facts(case: Case, question: DeployQuestion) -> tuple[RolloutFact, ...]:
     """The facts about the service, those that say most first."""
-    found = list(_facts(case, question)) if case.states.height else []
-    return tuple(sorted(found, key=lambda one: not one.says_none))
+    facts = list(_facts(case, question)) if case.states.height else []
+    return tuple(sorted(facts, key=lambda fact: not fact.says_none))
 
 
 def _facts(case: Case, question: DeployQuestion) -> Iterator[RolloutFact]:
@@ -68,5 +68,5 @@ def _is_of(group: FactGroup, service: str) -> bool:
 
 
 def _says_none(group: FactGroup) -> bool:
-    none_left = group.fault.name == MISSING and all(one.value == "0" for one in group.facts)
+    none_left = group.fault.name == MISSING and all(fact.value == "0" for fact in group.facts)
     return none_left or group.fault.name == "scaled_to_zero"

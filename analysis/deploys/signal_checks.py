@@ -56,12 +56,12 @@ class ServiceSignals:
     @property
     def in_parts(self) -> frozenset[Group]:
         """The groups of signals that are known of parts with the deploy and of the rest."""
-        return frozenset(one.own.group for one in self._canaries)
+        return frozenset(canary.own.group for canary in self._canaries)
 
     @property
     def is_silent(self) -> bool:
         """Whether nothing was recorded of its requests after the deploy, and something before."""
-        asked = [one for one in self._whole() if one.group in ASKED_OF]
+        asked = [series for series in self._whole() if series.group in ASKED_OF]
         heard = [one for one in asked if bool((one.times >= self._start).any())]
         return bool(asked) and not heard
 
@@ -100,31 +100,33 @@ class ServiceSignals:
         return log_signals(self._case.logs, self._question.service, self._start, self._end)
 
     def _whole(self) -> Iterator[JudgedSeries]:
-        for one in (*self.series, *self._logs.series):
-            if one.parts is None:
-                yield one
+        for series in (*self.series, *self._logs.series):
+            if series.parts is None:
+                yield series
 
     def _needed(self, spends: float) -> float:
         """The chance that each test may have, by the union bound."""
-        deciding = [one for one in self._whole() if one.group in DECIDES]
+        deciding = [series for series in self._whole() if series.group in DECIDES]
         tests = len(deciding) + len(self._canaries)
         return spends / max(1, tests)
 
     def _before(self, needed: float) -> Iterator[SignalCheck]:
-        for one in self._whole():
-            scale = WindowScale(one, self._end - self._start, self.requests)
-            points = one.values[(one.times >= self._start) & (one.times <= self._end)]
+        for series in self._whole():
+            scale = WindowScale(series, self._end - self._start, self.requests)
+            points = series.values[(series.times >= self._start) & (series.times <= self._end)]
             if int(np.isfinite(points).sum()) < LEAST_POINTS:
                 continue
             # Quiet windows end where the deploy began, not where its warm-up did.
             shifted = np.where(
-                one.times < self._deployed, one.times + self._start - self._deployed, one.times
+                series.times < self._deployed,
+                series.times + self._start - self._deployed,
+                series.times,
             )
             means, mean = window_means(shifted, scale.points(), self._start, self._end)
             level = float(scale.levels(np.array([mean]))[0])
             found = quiet_test(scale.levels(means), level, scale.floor, needed)
             if found is not None:
-                yield self._check(one, scale, found, needed)
+                yield self._check(series, scale, found, needed)
 
     def _check(
         self, one: JudgedSeries, scale: WindowScale, found: QuietTest, needed: float
@@ -222,21 +224,21 @@ class ServiceSignals:
     ) -> str:
         if comparison is Comparison.REST:
             return beside(signal, unit, levels_of, part, against)
-        said = moved(signal, unit, *levels_of, against)
+        sentence = moved(signal, unit, *levels_of, against)
         if signal == NEW_ERROR_LINES and self._logs.newest:
-            said += f" Most often: {plain(self._logs.newest, 120)}"
-        return said
+            sentence += f" Most often: {plain(self._logs.newest, 120)}"
+        return sentence
 
     def _cited(self, kind: str, signal: str | None) -> list[Evidence]:
-        found = [
+        evidence = [
             one
             for one in self._case.evidence
             if one.kind == kind and one.may_show(self._question.service, signal)
         ]
-        found.sort(
+        evidence.sort(
             key=lambda one: one.window is None or one.window.end <= self._question.look.start
         )
-        return found[:MOST_CITED]
+        return evidence[:MOST_CITED]
 
 
 def _names(names: Sequence[str]) -> str:

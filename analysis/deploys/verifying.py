@@ -43,13 +43,13 @@ def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
     signals = ServiceSignals(case, question)
     found = _ordered(signals.checks(FALSE_ALARMS * question.look.spends))
     checks = tuple(one.model_copy(update={"id": f"S{n}"}) for n, one in enumerate(found, 1))
-    stopped = next((one for one in checks if signals.has_stopped(one)), None)
+    stopped = next((check for check in checks if signals.has_stopped(check)), None)
     rollout = rollout_facts(case, question)
     missing = tuple(_Missing(question, signals, checks, stopped).lines())
     judged = _Judged(
         question, checks, missing, signals.in_parts, stopped, rollout, is_silent=signals.is_silent
     )
-    cited = {evidence for one in checks for evidence in one.evidence}
+    cited = {evidence for check in checks for evidence in check.evidence}
     cited.update(evidence for fact in rollout for evidence in fact.evidence)
     look = question.look
     return DeployVerdict(
@@ -88,7 +88,7 @@ class _Judged:
     @property
     def worse(self) -> list[SignalCheck]:
         """What is certain, and reason enough."""
-        return [one for one in self.checks if one.worse and one.group in DECIDES]
+        return [check for check in self.checks if check.worse and check.group in DECIDES]
 
     @property
     def over(self) -> list[SignalCheck]:
@@ -112,7 +112,7 @@ class _Judged:
         """What moved against the past, and can be compared with the rest at a later look."""
         if self.question.look.is_last:
             return []
-        compared = {one.group for one in self.checks if one.comparison is Comparison.REST}
+        compared = {check.group for check in self.checks if check.comparison is Comparison.REST}
         waiting = self.in_parts - compared
         return [one for one in self.worse if one.group in waiting]
 
@@ -127,7 +127,11 @@ class _Judged:
     def doubts(self) -> list[SignalCheck]:
         """What keeps it from a go."""
         blamed = self.blamed
-        return [one for one in self.checks if one.suspicious or (one.worse and one not in blamed)]
+        return [
+            check
+            for check in self.checks
+            if check.suspicious or (check.worse and check not in blamed)
+        ]
 
     @property
     def decision(self) -> Decision:
@@ -162,18 +166,18 @@ class _Judged:
         for one in self.blamed:
             yield f"{self._said(one)} [{one.id}]"
         excused, postponed = self.excused, self.postponed
-        for one in self.doubts:
-            if one in excused:
-                yield f"{one.sentence} The parts without the deploy moved alike. [{one.id}]"
-            elif one in postponed:
-                said = "It is too early to compare the parts without the deploy."
-                yield f"{one.sentence} {said} [{one.id}]"
-            elif one.over:
-                yield f"{one.sentence} It was over before the end of the window. [{one.id}]"
-            elif one.worse:
-                yield f"{one.sentence} This alone is no reason to roll back. [{one.id}]"
+        for doubt in self.doubts:
+            if doubt in excused:
+                yield f"{doubt.sentence} The parts without the deploy moved alike. [{doubt.id}]"
+            elif doubt in postponed:
+                sentence = "It is too early to compare the parts without the deploy."
+                yield f"{doubt.sentence} {sentence} [{doubt.id}]"
+            elif doubt.over:
+                yield f"{doubt.sentence} It was over before the end of the window. [{doubt.id}]"
+            elif doubt.worse:
+                yield f"{doubt.sentence} This alone is no reason to roll back. [{doubt.id}]"
             else:
-                yield f"{one.sentence} Unusual, but not certain. [{one.id}]"
+                yield f"{doubt.sentence} Unusual, but not certain. [{doubt.id}]"
 
     def _said(self, one: SignalCheck) -> str:
         if one is not self.stopped:
@@ -199,7 +203,7 @@ class _Missing:
                 "prometheus.service_label and aliases in the service catalogue."
             )
             return
-        if not {one.group for one in self.checks}.intersection(FELT):
+        if not {check.group for check in self.checks}.intersection(FELT):
             yield f"Neither errors nor latency could be judged: {self._why_not()}."
         requests, look = self.signals.requests, self.question.look
         if self.stopped is None and requests is not None and requests < LEAST_REQUESTS:
@@ -209,16 +213,21 @@ class _Missing:
                 f"{number(minutes, 2)} min, at least {LEAST_REQUESTS} are needed. Wait longer."
             )
         for group, coarse in TOO_COARSE.items():
-            own = [one for one in self.checks if one.group is group]
-            if own and all(_is_coarse(one, coarse) for one in own):
+            checks = [check for check in self.checks if check.group is group]
+            if checks and all(_is_coarse(check, coarse) for check in checks):
                 vary = "varies" if group is Group.LATENCY else "vary"
                 yield (
-                    f"{capitalised(group)} {vary} too much: only {_least_noticed(own)} would have "
+                    f"{capitalised(group)} {vary} too much: only "
+                    f"{_least_noticed(checks)} would have "
                     "been noticed. Wait longer, or compare with more history (--baseline)."
                 )
 
     def _why_not(self) -> str:
-        felt = [one for one in self.signals.series if one.group in FELT and one.parts is None]
+        felt = [
+            series
+            for series in self.signals.series
+            if series.group in FELT and series.parts is None
+        ]
         if not felt:
             return "no such metric of it was found"
         start = self.question.look.start.timestamp()
@@ -253,14 +262,14 @@ def _ordered(checks: Iterable[SignalCheck]) -> list[SignalCheck]:
     order = list(Group)
     return sorted(
         checks,
-        key=lambda one: (
-            not one.worse,
-            not one.suspicious,
-            order.index(one.group),
+        key=lambda check: (
+            not check.worse,
+            not check.suspicious,
+            order.index(check.group),
             # What parts show at the same time is the sharper evidence.
-            one.comparison is Comparison.BEFORE,
-            one.p,
-            one.signal,
+            check.comparison is Comparison.BEFORE,
+            check.p,
+            check.signal,
         ),
     )
 
@@ -274,11 +283,16 @@ def _is_coarse(one: SignalCheck, coarse: float) -> bool:
 
 
 def _least_noticed(own: Sequence[SignalCheck]) -> str:
-    best = min(own, key=lambda one: abs((one.detectable or 0.0) / max(one.before, 1e-9) - 1))
-    level = best.detectable or 0.0
-    move = "fall" if level < best.before else "rise"
-    shown = amount(level, unit_of(best.signal, best.unit, (level,)))
-    return f"a {move} to {shown} ({called(best.signal)})"
+    signal_check = min(
+        own,
+        key=lambda signal_check: abs(
+            (signal_check.detectable or 0.0) / max(signal_check.before, 1e-9) - 1
+        ),
+    )
+    level = signal_check.detectable or 0.0
+    move = "fall" if level < signal_check.before else "rise"
+    shown = amount(level, unit_of(signal_check.signal, signal_check.unit, (level,)))
+    return f"a {move} to {shown} ({called(signal_check.signal)})"
 
 
 def _lower(sentence: str) -> str:

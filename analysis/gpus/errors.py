@@ -70,32 +70,34 @@ def error_signs(fleet: Fleet) -> list[Sign]:
 def xid_meaning(code: int) -> tuple[str, str, float]:
     """What an Xid means, what to do, and how far it speaks for a broken GPU or a broken program, of
     1."""
-    known = XIDS.get(code)
-    if known is None:
+    xid = XIDS.get(code)
+    if xid is None:
         return "an error of the driver that is not in the table", UNKNOWN_ACTION, UNKNOWN_XID
-    return known.meaning, known.action, max(known.weight, FOLLOWS_ANOTHER)
+    return xid.meaning, xid.action, max(xid.weight, FOLLOWS_ANOTHER)
 
 
 def _xids(fleet: Fleet) -> Iterator[Sign]:
-    first_seen = first_samples(fleet)
+    samples = first_samples(fleet)
     for gpu in fleet.gpus:
-        found = _xids_of(gpu, fleet, first_seen.get(gpu, 0))
-        if found:
-            yield _xid_sign(gpu, found)
+        xids = _xids_of(gpu, fleet, samples.get(gpu, 0))
+        if xids:
+            yield _xid_sign(gpu, xids)
 
 
 def _xids_of(gpu: Device, fleet: Fleet, first_seen: int) -> dict[int, XidSeen]:
     """The codes of one GPU that are worth reporting."""
-    found: dict[int, XidSeen] = {}
+    codes: dict[int, XidSeen] = {}
     for part in fleet.of(gs.XID).get(gpu, ()):
-        found |= _new_codes(part, fleet, first_seen)
+        codes |= _new_codes(part, fleet, first_seen)
     for part in fleet.of(gs.XID_EVENTS).get(gpu, ()):
         code = _code_of(part)
         steps = increases(part, fleet, first_seen, falls_restart=False)
         if _is_code(code) and len(steps.times):
-            found.setdefault(code, XidSeen(int(steps.times[0]), int(steps.since[0]), True))
+            codes.setdefault(code, XidSeen(int(steps.times[0]), int(steps.since[0]), True))
     return {
-        code: seen for code, seen in found.items() if seen.is_new or xid_meaning(code)[2] >= GRAVE
+        code: observed_code
+        for code, observed_code in codes.items()
+        if observed_code.is_new or xid_meaning(code)[2] >= GRAVE
     }
 
 
@@ -116,7 +118,7 @@ def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, XidSee
     first error.
     """
     start, end = fleet.search_ns
-    found: dict[int, XidSeen] = {}
+    codes: dict[int, XidSeen] = {}
     is_earlier = part.times < start
     held, was = 0.0, 0
     if is_earlier.any():
@@ -125,9 +127,9 @@ def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, XidSee
     for at, value in zip(inside.times.tolist(), inside.values.tolist(), strict=True):
         if value != held and _is_code(value):
             is_new = bool(was) or (0 < first_seen < at)
-            found.setdefault(int(value), XidSeen(at, was or first_seen or at, is_new))
+            codes.setdefault(int(value), XidSeen(at, was or first_seen or at, is_new))
         held, was = value, at
-    return found
+    return codes
 
 
 def _xid_sign(gpu: Device, found: Mapping[int, XidSeen]) -> Sign:
@@ -135,13 +137,13 @@ def _xid_sign(gpu: Device, found: Mapping[int, XidSeen]) -> Sign:
         return xid_meaning(code)[2] * (1.0 if found[code].is_new else MAYBE_OLD)
 
     codes = sorted(found, key=lambda code: (-weight(code), found[code].at, code))
-    first, others = codes[0], codes[1:3]
-    seen = found[first]
+    first, other_codes = codes[0], codes[1:3]
+    xid = found[first]
     meaning, action, _ = xid_meaning(first)
     says = f"has Xid {first}: {plain(meaning, 120)}"
-    if others:
-        says += f", besides Xid {' and '.join(str(code) for code in others)}"
-    if not seen.is_new:
+    if other_codes:
+        says += f", besides Xid {' and '.join(str(code) for code in other_codes)}"
+    if not xid.is_new:
         says += ", perhaps from before"
     numbers = {"incident": float(first)}
     numbers |= {f"xid_{code}": float(code) for code in codes[:3]}
@@ -154,8 +156,8 @@ def _xid_sign(gpu: Device, found: Mapping[int, XidSeen]) -> Sign:
         reason=str(first),
         fix=f"On {{host}}: {plain(action, 200).rstrip('.')}.",
         source="NVIDIA, XID Errors (docs.nvidia.com/deploy/xid-errors)",
-        onset_ns=seen.at,
-        uncertainty_s=max(0.0, (seen.at - seen.since) / NS) if seen.is_new else 0.0,
+        onset_ns=xid.at,
+        uncertainty_s=max(0.0, (xid.at - xid.since) / NS) if xid.is_new else 0.0,
         numbers=numbers,
         xids=tuple(codes[:10]),
     )
@@ -163,10 +165,10 @@ def _xid_sign(gpu: Device, found: Mapping[int, XidSeen]) -> Sign:
 
 def _rises(fleet: Fleet, signal: str) -> Iterator[tuple[Device, CounterSteps]]:
     """Each series of a counter of which any increase is an error."""
-    first_seen = first_samples(fleet)
+    samples = first_samples(fleet)
     for gpu, parts in fleet.of(signal).items():
         for part in parts:
-            steps = increases(part, fleet, first_seen.get(gpu, 0))
+            steps = increases(part, fleet, samples.get(gpu, 0))
             if steps.total >= 1:
                 yield gpu, steps
 
@@ -187,10 +189,10 @@ def _ecc(fleet: Fleet) -> Iterator[Sign]:
 
 
 def _corrected_errors(fleet: Fleet) -> Iterator[Sign]:
-    first_seen = first_samples(fleet)
+    samples = first_samples(fleet)
     for gpu, parts in fleet.of(gs.ECC_SBE).items():
         for part in parts:
-            quick = fast_steps(part, fleet, first_seen.get(gpu, 0), SINGLE_BITS_PER_MINUTE)
+            quick = fast_steps(part, fleet, samples.get(gpu, 0), SINGLE_BITS_PER_MINUTE)
             if quick is None:
                 continue
             yield counter_sign(
@@ -206,13 +208,11 @@ def _corrected_errors(fleet: Fleet) -> Iterator[Sign]:
 
 
 def _remaps(fleet: Fleet) -> Iterator[Sign]:
-    first_seen = first_samples(fleet)
+    samples = first_samples(fleet)
     for signal in REMAP_SIGNALS:
         for gpu, parts in fleet.of(signal).items():
             for part in parts:
-                sign = _remap_sign(
-                    gpu, signal, part, increases(part, fleet, first_seen.get(gpu, 0))
-                )
+                sign = _remap_sign(gpu, signal, part, increases(part, fleet, samples.get(gpu, 0)))
                 if sign is not None:
                     yield sign
     for gpu, steps in _rises(fleet, gs.ROWS_REMAPPED):

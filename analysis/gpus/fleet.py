@@ -190,7 +190,7 @@ def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Sampl
 
 def _gpu_machines(labels: Iterable[_Labels]) -> dict[str, str]:
     """The hosts that have GPUs, by their name without the domain."""
-    hosts = {one.host for one in labels if one.host and one.gpu is not None}
+    hosts = {label.host for label in labels if label.host and label.gpu is not None}
     return {host.partition(".")[0].casefold(): host for host in sorted(hosts)}
 
 
@@ -214,8 +214,8 @@ def _decoded(text: str) -> _Labels:
 
 def _machine(host: str, machines: Mapping[str, str]) -> str:
     """The machine as its GPUs name it: another exporter may add the domain."""
-    known = machines.get(host.partition(".")[0].casefold())
-    return known if known is not None and same_host(known, host) else host
+    machine = machines.get(host.partition(".")[0].casefold())
+    return machine if machine is not None and same_host(machine, host) else host
 
 
 def _gpu_unit(labels: _Labels) -> str:

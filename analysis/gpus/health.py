@@ -52,9 +52,9 @@ def gpu_health(case: Case) -> list[Finding]:
     is_job = (case.scope.job or case.alert.job) is not None
     slow = with_held_back(fleet, slow_gpus(fleet))
     signs = [*slow, *standstill(fleet, is_job=is_job), *error_signs(fleet)]
-    found = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
-    found.sort(key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
-    return found[:MOST_FINDINGS]
+    findings = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
+    findings.sort(key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
+    return findings[:MOST_FINDINGS]
 
 
 ANALYZER = Analyzer(gpu_health, kinds=(*GPU_KINDS.values(), RULE_KINDS["ib_error"]))
@@ -93,28 +93,28 @@ def _several_hosts(devices: Iterable[Device]) -> bool:
 
 
 def _finding(case: Case, fleet: Fleet, signs: Sequence[Sign]) -> Finding:
-    lead = signs[0]
+    sign = signs[0]
     devices = sorted({sign.device for sign in signs})
-    ranks = _ranks(case, devices, lead)
-    named = _named(case, fleet, lead, devices, ranks)
+    ranks = _ranks(case, devices, sign)
+    named = _named(case, fleet, sign, devices, ranks)
     onsets = [sign.onset_ns for sign in signs if sign.onset_ns is not None]
     job = case.scope.job or case.alert.job
-    place = "these hosts" if _several_hosts(devices) else plain(lead.device.host, 60)
+    place = "these hosts" if _several_hosts(devices) else plain(sign.device.host, 60)
     return Finding(
         id="",
-        kind=lead.kind,
+        kind=sign.kind,
         subject=named.subject,
-        signal=lead.signal,
+        signal=sign.signal,
         onset=_EPOCH + timedelta(microseconds=min(onsets) // 1000) if onsets else None,
-        onset_uncertainty_s=round(lead.uncertainty_s, 3) if onsets else None,
-        effect=lead.numbers.get("incident", lead.numbers.get("increase")),
-        effect_unit=SIGNALS[lead.signal].unit or None,
-        strength=_strength_of(lead, len(devices)),
-        sentence=f"{_at_start(named.words)} {lead.says}.",
-        numbers={**lead.numbers, **named.numbers},
+        onset_uncertainty_s=round(sign.uncertainty_s, 3) if onsets else None,
+        effect=sign.numbers.get("incident", sign.numbers.get("increase")),
+        effect_unit=SIGNALS[sign.signal].unit or None,
+        strength=_strength_of(sign, len(devices)),
+        sentence=f"{_at_start(named.words)} {sign.says}.",
+        numbers={**sign.numbers, **named.numbers},
         evidence=case.evidence_ids("metrics"),
-        series={"table": "metrics", "service": lead.device.service, "signal": lead.signal},
-        details=_details(lead, devices, ranks, job=job, place=place),
+        series={"table": "metrics", "service": sign.device.service, "signal": sign.signal},
+        details=_details(sign, devices, ranks, job=job, place=place),
     )
 
 
@@ -156,8 +156,8 @@ def _details(
     )
     # Only what a sign has is set, because what is set is written to findings.json.
     known = {"job": job, "events": lead.events, "minutes": lead.minutes, "xids": lead.xids}
-    given = {name: value for name, value in known.items() if value not in (None, "")}
-    return details.model_copy(update=given)
+    values = {name: value for name, value in known.items() if value not in (None, "")}
+    return details.model_copy(update=values)
 
 
 def _named(

@@ -82,12 +82,12 @@ def with_held_back(fleet: Fleet, slow: Sequence[Sign]) -> list[Sign]:
     """The signs of slow GPUs, and of those held back; a clock that is low for a known reason says
     more than a counter, and a counter more than heat or a low clock alone."""
     explained = {sign.device for sign in slow if sign.events}
-    held: dict[Device, Sign] = {}
+    signs: dict[Device, Sign] = {}
     for signal in LIMITS:
         for sign in _held_back(fleet, signal):
             if sign.device not in explained:
-                held.setdefault(sign.device, sign)
-    return [sign for sign in slow if sign.device not in held] + list(held.values())
+                signs.setdefault(sign.device, sign)
+    return [sign for sign in slow if sign.device not in signs] + list(signs.values())
 
 
 def _held_back(fleet: Fleet, signal: str) -> Iterator[Sign]:

@@ -49,10 +49,10 @@ LINK_WORDS: Mapping[str, tuple[str, float]] = {
 
 def link_signs(fleet: Fleet) -> Iterator[Sign]:
     """Signs of links with errors, one per device and signal."""
-    first_seen = first_samples(fleet)
-    yield from _nvlink_replays(fleet, first_seen)
-    yield from _fast_counters(fleet, first_seen)
-    yield from _network_ports(fleet, first_seen)
+    samples = first_samples(fleet)
+    yield from _nvlink_replays(fleet, samples)
+    yield from _fast_counters(fleet, samples)
+    yield from _network_ports(fleet, samples)
 
 
 def _nvlink_replays(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
@@ -85,10 +85,10 @@ def _fast_counters(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[S
 
 def _network_ports(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
     # A port has no gauges: its host was up when one of the host's GPUs was seen.
-    host_seen = {gpu.host: first_seen[gpu] for gpu in fleet.gpus if gpu in first_seen}
+    samples_by_host = {gpu.host: first_seen[gpu] for gpu in fleet.gpus if gpu in first_seen}
     for signal, least in LINK_LEAST.items():
         says, strength = LINK_WORDS[signal]
-        first = {device: host_seen.get(device.host, 0) for device in fleet.of(signal)}
+        first = {device: samples_by_host.get(device.host, 0) for device in fleet.of(signal)}
         for device, steps in unusual_steps(fleet, signal, least, first):
             yield counter_sign(
                 LINK, device, signal, strength, steps, says, PORT_FIX, "ibqueryerrors(8)"

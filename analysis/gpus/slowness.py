@@ -88,8 +88,8 @@ class _Clocks:
 def slow_gpus(fleet: Fleet) -> list[Sign]:
     """Signs of GPUs that are throttled, then of GPUs that are hot without being throttled."""
     throttled = list(_throttled(fleet))
-    seen = {sign.device for sign in throttled}
-    return throttled + [s for s in _hot(fleet) if s.device not in seen]
+    devices = {sign.device for sign in throttled}
+    return throttled + [s for s in _hot(fleet) if s.device not in devices]
 
 
 def median(values: Floats, axis: int | None = None) -> Floats:
@@ -344,10 +344,10 @@ def _heat(fleet: Fleet, signal: str, limit: float) -> _Heat | None:
 
 def _slowdown_temperature(fleet: Fleet, signal: str) -> Floats:
     """From where each GPU slows down; NaN where it does not say, as for memory."""
-    known = fleet.grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
-    if known is None:
+    gauge = fleet.grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
+    if gauge is None:
         return np.full(len(fleet.gpus), np.nan)
-    return median(known, axis=1)
+    return median(gauge, axis=1)
 
 
 def _hot(fleet: Fleet) -> Iterator[Sign]:

@@ -244,5 +244,5 @@ def _usual_at_work(values: Floats, worked: Bools) -> Floats:
 
 
 def _often(worked: Bools, values: Floats) -> bool:
-    seen: Ints = (worked & np.isfinite(values)).sum(axis=1)
-    return bool(np.median(seen) >= LEAST_SAMPLES)
+    ints: Ints = (worked & np.isfinite(values)).sum(axis=1)
+    return bool(np.median(ints) >= LEAST_SAMPLES)

@@ -89,10 +89,10 @@ class FaultKind:
     @property
     def as_cause(self) -> CauseKind:
         """The kind of cause that answers call it by."""
-        own_name = CauseKind(
+        cause_kind = CauseKind(
             self.name, self.phrase, self.next_step or LOOK_FIRST, predicts=self.predicts
         )
-        return self.cause or own_name
+        return self.cause or cause_kind
 
     @property
     def description(self) -> str:

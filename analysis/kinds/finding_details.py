@@ -52,7 +52,7 @@ class FindingDetails(BaseModel):
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            wrong = {str(one["loc"][0]) for one in error.errors()}
+            wrong = {str(error["loc"][0]) for error in error.errors()}
         return cls.model_validate({name: v for name, v in given.items() if name not in wrong})
 
     def written(self) -> dict[str, JsonValue]:
@@ -77,8 +77,8 @@ def _json(value: Any) -> JsonValue:
         return {str(k): _json(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json(v) for v in value]
-    known: JsonValue = value
-    return known
+    json: JsonValue = value
+    return json
 
 
 class _Closed(FindingDetails):

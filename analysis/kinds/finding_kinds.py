@@ -118,8 +118,8 @@ def _fault_of_signature(finding: Finding) -> FaultKind:
 def _fault_of_state(finding: Finding) -> FaultKind | None:
     """The fault of an object's state: that of the fact."""
     details = StateFactDetails.of(finding)
-    known = STATE_FAULTS.get(details.fact) if details else None
-    return known.fault if known else None
+    state_fault = STATE_FAULTS.get(details.fact) if details else None
+    return state_fault.fault if state_fault else None
 
 
 METRIC_SHIFT = FindingKind(

@@ -43,9 +43,9 @@ identified by that, and one pod of it before the node it happens to run on. Prom
 
 def parts_of(labels: Mapping[str, str]) -> dict[str, str]:
     """The parts that a series is of, by the name of their kind."""
-    found = {}
+    values_by_kind = {}
     for kind, names in PART_LABELS.items():
         value = next((labels[name] for name in names if labels.get(name)), None)
         if value is not None:
-            found[kind] = value
-    return found
+            values_by_kind[kind] = value
+    return values_by_kind

@@ -45,11 +45,11 @@ FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
 
 
 def _by_name(families: Iterable[tuple[StateFault, ...]]) -> dict[str, StateFault]:
-    found: dict[str, StateFault] = {}
+    state_faults: dict[str, StateFault] = {}
     for facts in families:
         for fact in facts:
-            found[fact.name] = fact
-    return found
+            state_faults[fact.name] = fact
+    return state_faults
 
 
 STATE_FAULTS: Mapping[str, StateFault] = _by_name(FAMILIES.values())

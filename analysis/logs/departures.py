@@ -119,8 +119,8 @@ def overdispersion(counts: Sequence[int], expected: Sequence[float]) -> float:
     """Squared deviations beyond Poisson's, over the squared means: 0 for counts that vary as chance
     does."""
     beyond = squares = 0.0
-    for seen, mean in zip(counts, expected, strict=True):
-        beyond += (seen - mean) ** 2 - mean
+    for count, mean in zip(counts, expected, strict=True):
+        beyond += (count - mean) ** 2 - mean
         squares += mean**2
     return max(0.0, beyond / squares) if squares else 0.0
 
@@ -191,9 +191,9 @@ def _surprise(seconds: tuple[float, float]) -> pl.Expr:
     ratio = incident_s / baseline_s if baseline_s > 0 else 0.0
     same_line = ("says", "error_class")
     before, now = pl.col("n_before").sum().over(*same_line), pl.col("n").sum().over(*same_line)
-    known_elsewhere = (before * ratio / now).fill_nan(0.0)
+    fill_nan = (before * ratio / now).fill_nan(0.0)
     habit = pl.col("expected") / pl.col("seen").clip(lower_bound=1)
-    unexplained = (1.0 - known_elsewhere).clip(LEAST, 1.0) * (1.0 - habit).clip(LEAST, 1.0)
+    unexplained = (1.0 - fill_nan).clip(LEAST, 1.0) * (1.0 - habit).clip(LEAST, 1.0)
     return pl.when(_is_new()).then(unexplained).otherwise(1.0)
 
 
@@ -228,8 +228,8 @@ def _about(
     """The other service that a line names, and its template whatever service it names."""
     if names is None:
         return None, text
-    others = [name for name in names.findall(example) if name != service]
-    return others[0] if others else None, names.sub("<service>", text)
+    matches = [name for name in names.findall(example) if name != service]
+    return matches[0] if matches else None, names.sub("<service>", text)
 
 
 def _sigmas(seen: float, expected: _Expected) -> float:

@@ -85,15 +85,15 @@ def read_signatures(file: Path = FILE) -> tuple[Signature, ...]:
     rows = read_toml(file).get("signature")
     if not isinstance(rows, list) or not 0 < len(rows) <= MAX_SIGNATURES:
         raise EvidenceError(file.name, f"must hold 1 to {MAX_SIGNATURES} tables [[signature]]")
-    found: dict[str, Signature] = {}
+    signatures: dict[str, Signature] = {}
     for number, row in enumerate(rows, start=1):
         signature = _signature(file.name, f"signature {number}", row)
-        if signature.name in found:
+        if signature.name in signatures:
             raise EvidenceError(
                 file.name, f"{signature.name} is there twice", f"signature {number}"
             )
-        found[signature.name] = signature
-    return tuple(found.values())
+        signatures[signature.name] = signature
+    return tuple(signatures.values())
 
 
 def read_toml(file: Path) -> dict[str, Any]:

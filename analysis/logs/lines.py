@@ -101,8 +101,10 @@ class _Wrapped(msgspec.Struct):
 
     def has_stack(self) -> bool:
         """Whether one of the keys of stack traces is there."""
-        given = self.stack or self.stack_trace or self.stacktrace or self.exception or self.exc_info
-        return bool(given or self.error_stack or self.err or self.error)
+        stack_trace = (
+            self.stack or self.stack_trace or self.stacktrace or self.exception or self.exc_info
+        )
+        return bool(stack_trace or self.error_stack or self.err or self.error)
 
 
 class _Container(msgspec.Struct):
@@ -163,30 +165,30 @@ def unwrap(lines: list[str]) -> tuple[list[str], list[str | None]]:
 
 def _from_container(line: str) -> tuple[str, str | None]:
     try:
-        found = _container_decoder.decode(line)
+        container_decoder = _container_decoder.decode(line)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return _unwrap_one(line)
-    level = found.severity or found.level
-    if found.log.startswith("{"):
-        text, inner = _unwrap_one(found.log, 1)
+    level = container_decoder.severity or container_decoder.level
+    if container_decoder.log.startswith("{"):
+        text, inner = _unwrap_one(container_decoder.log, 1)
         return text, inner or level
-    return found.log, level
+    return container_decoder.log, level
 
 
 def _unwrap_one(line: str, depth: int = 2) -> tuple[str, str | None]:
     try:
-        found = _decoder.decode(line)
+        decoder = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return line, None
-    text = found.log if type(found.log) is str else _text(found)
-    level = found.severity or found.level or found.levelname or found.log_level
+    text = decoder.log if type(decoder.log) is str else _text(decoder)
+    level = decoder.severity or decoder.level or decoder.levelname or decoder.log_level
     level = level if level is None else _level(level)
     if text is None:
         return line, level
     if depth > 1 and text.startswith("{"):
         inner, inner_level = _unwrap_one(text, depth - 1)
         return inner, inner_level or level
-    stack = _stack(found) if found.has_stack() else None
+    stack = _stack(decoder) if decoder.has_stack() else None
     return (f"{text}\n{stack}" if stack and stack not in text else text), level
 
 
@@ -253,10 +255,12 @@ def _joined(rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(stream.alias("stream")).sort(
         "service", "stream", "time", maintain_order=True
     )
-    own = rows["text"].str.contains(_OWN_LINE)
-    if not own.any():
+    contains = rows["text"].str.contains(_OWN_LINE)
+    if not contains.any():
         return rows.drop("stream")
-    marked = rows.with_columns(own.alias("own"), pl.col("text").str.contains(_HEAD).alias("head"))
+    marked = rows.with_columns(
+        contains.alias("own"), pl.col("text").str.contains(_HEAD).alias("head")
+    )
     apart = (pl.struct("service", "stream") != pl.struct("service", "stream").shift()).fill_null(
         value=True
     ) | (pl.col("time").diff().dt.total_seconds() > MAX_GAP_S).fill_null(value=True)

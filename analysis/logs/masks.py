@@ -82,8 +82,8 @@ def masked(texts: pl.Series) -> pl.Series:
     out = out.str.replace_all(_NUMBERS, VALUE)
     out = _replaced(out, _SIGNS, _SIGNED, "${1}<*>")
     out = _replaced(out, ">", _RUN, VALUE)
-    for joint, _, _, held in _KEPT:
-        out = _replaced(out, held, held, joint)
+    for joint, _, _, signs in _KEPT:
+        out = _replaced(out, signs, signs, joint)
     return out
 
 

@@ -50,28 +50,28 @@ class TemplateMiner:
 
     def add(self, masked: str) -> int:
         """The number of the group of this line, before groups are merged; -1 for the rest."""
-        found = self._lines.get(masked)
-        if found is None:
+        line = self._lines.get(masked)
+        if line is None:
             words = key_words(masked)
-            found = self._keys.get(words)
-            if found is None:
+            line = self._keys.get(words)
+            if line is None:
                 if len(self._words) >= self._limit:
                     return -1
-                found = self._keys[words] = len(self._words)
+                line = self._keys[words] = len(self._words)
                 self._words.append(list(words))
-                self._merged[found] = found
+                self._merged[line] = line
             if len(self._lines) < 10 * self._limit:
-                self._lines[masked] = found
-        return found
+                self._lines[masked] = line
+        return line
 
     def merge(self) -> None:
         """Join the groups that differ only in one word that takes many values, then those that do
         in several."""
-        for one_place in (True, False):
+        for place in (True, False):
             groups = {
                 number: tuple(self._words[number]) for number in sorted(set(self._merged.values()))
             }
-            for family, places in _families(groups, one_place):
+            for family, places in _families(groups, place):
                 members = [m for m in family if self._merged[m] == m]
                 if len(members) >= VARIANTS:
                     self._join(members, places)

@@ -42,13 +42,13 @@ def named_peers(text: str) -> tuple[str, ...]:
     A bare word is one only where it stands both as what was called and as what failed: most are
     plain English.
     """
-    found = [m for pattern in (_URL, _ADDRESS) for m in pattern.findall(text)]
-    asked = set(_ASKED.findall(text))
+    matches = [m for pattern in (_URL, _ADDRESS) for m in pattern.findall(text)]
+    requested_matches = set(_ASKED.findall(text))
     failed = set(_FAILED_THEN.findall(text))
-    for name in asked | failed:
-        if _is_name(name) or (name in asked & failed and name.lower() not in NO_NAMES):
-            found.append(name)
-    names = [name for name in dict.fromkeys(found) if not _FILE.search(name.lower())]
+    for name in requested_matches | failed:
+        if _is_name(name) or (name in requested_matches & failed and name.lower() not in NO_NAMES):
+            matches.append(name)
+    names = [name for name in dict.fromkeys(matches) if not _FILE.search(name.lower())]
     return tuple(sorted(names)[:MAX_NAMES])
 
 

@@ -66,9 +66,9 @@ def logged_findings(case: Case) -> list[Finding]:
     """Findings of the logs: known failures, and templates that are new, surged or vanished among
     the other lines."""
     found = counted_lines(case)
-    known = _signatures(found.lines)
-    shown = pl.Series([s is not None for s in known], dtype=pl.Boolean)
-    failures = _by_failure(found.lines.filter(shown), [s for s in known if s is not None])
+    signatures = _signatures(found.lines)
+    shown = pl.Series([s is not None for s in signatures], dtype=pl.Boolean)
+    failures = _by_failure(found.lines.filter(shown), [s for s in signatures if s is not None])
     findings = [f for row in failures if (f := _finding(row, found)) is not None]
     return [
         *findings,
@@ -123,7 +123,9 @@ def _finding(row: dict[str, Any], found: CountedLogLines) -> Finding | None:
     )
     numbers: dict[str, float] = {"lines": row["n"]} | _numbers_of(signature)
     where = _where(row["hosts"]) if signature.accuses in ("gpu", "host") else ""
-    said = f"{plain(service)} logs that {signature.meaning}: {_how_often(row, out, numbers)}{where}"
+    phrase = (
+        f"{plain(service)} logs that {signature.meaning}: {_how_often(row, out, numbers)}{where}"
+    )
     for i, digits in enumerate(_NUMBER.findall(f"{where} {quoted}"), start=1):
         numbers[f"quoted_{i}"] = float(digits)
     return Finding(
@@ -135,7 +137,7 @@ def _finding(row: dict[str, Any], found: CountedLogLines) -> Finding | None:
         effect=numbers.get("ratio", float(row["n"])),
         effect_unit="x" if "ratio" in numbers else "lines",
         strength=round(min(1.0, _strength(out, signature) * signature.weight), 4),
-        sentence=f'{said}: "{quoted}".',
+        sentence=f'{phrase}: "{quoted}".',
         numbers=numbers,
         evidence=own_items(row, found.evidence),
         series={"table": "logs", "service": service},
@@ -222,10 +224,12 @@ def _alerted(case: Case, logged: Sequence[Finding]) -> list[Finding]:
 def without_what_ranks_tell(findings: Sequence[Finding]) -> list[Finding]:
     """Without what only the alert's text says of a failure that the training job's own files
     show."""
-    told = {_signature_of(f) for f in findings if f.signal != ALERT}
-    told |= {TOLD_AS.get(f.kind) for f in findings}
+    signatures = {_signature_of(f) for f in findings if f.signal != ALERT}
+    signatures |= {TOLD_AS.get(f.kind) for f in findings}
     return [
-        f for f in findings if f.kind != KIND or f.signal != ALERT or _signature_of(f) not in told
+        f
+        for f in findings
+        if f.kind != KIND or f.signal != ALERT or _signature_of(f) not in signatures
     ]
 
 

@@ -36,15 +36,17 @@ class SignatureTable:
 
     def match_all(self, lines: Sequence[str]) -> list[Signature | None]:
         """The signature of each line, in one pass over all of them."""
-        found: list[Signature | None] = [None] * len(lines)
+        signatures: list[Signature | None] = [None] * len(lines)
         texts = pl.Series([_encodable(line[:LINE_LIMIT]) for line in lines], dtype=pl.String)
         suspects = self.suspects(texts).arg_true()
         hits = texts.gather(suspects).str.extract_many(
             list(self.words), ascii_case_insensitive=True, overlapping=True
         )
         for place, words in zip(suspects.to_list(), hits.to_list(), strict=True):
-            found[place] = self._first({word.lower() for word in words}, lines[place][:LINE_LIMIT])
-        return found
+            signatures[place] = self._first(
+                {word.lower() for word in words}, lines[place][:LINE_LIMIT]
+            )
+        return signatures
 
     def suspects(self, texts: pl.Series) -> pl.Series:
         """Which texts hold a word of any signature."""

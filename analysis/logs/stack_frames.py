@@ -137,8 +137,8 @@ def error_class(text: str) -> str | None:
     if panic := _GO_PANIC.search(text):
         return f"panic: {panic[1]}"
     head, *causes = _CAUSED.split(text)
-    if causes and (found := _NAME.match(causes[-1])):
-        return found[0].rstrip(".")
+    if causes and (match := _NAME.match(causes[-1])):
+        return match[0].rstrip(".")
     if (at := head.rfind('\n  File "')) >= 0 and (last := _python_last(head[at:])):
         return last
     named: list[str] = _CLASS.findall(_before_frames(head))
@@ -162,8 +162,8 @@ def _python_last(text: str) -> str | None:
     """The name on the first unindented line after the frames."""
     for line in text.split("\n")[1:]:
         if line and not line[0].isspace():
-            found = _PYTHON_LAST.match(line)
-            return found[1] if found else None
+            match = _PYTHON_LAST.match(line)
+            return match[1] if match else None
     return None
 
 
@@ -208,11 +208,11 @@ def _node(text: str) -> list[CodeFrame]:
 
 def _python(text: str) -> list[CodeFrame]:
     """The last block's frames, innermost first; then those of the blocks before."""
-    found = [
+    code_frames = [
         CodeFrame(_short(f), int(n), name, _own("python", f))
         for f, n, name in _limited(_PYTHON, text)
     ]
-    return found[::-1]
+    return code_frames[::-1]
 
 
 def _go(text: str) -> list[CodeFrame]:
@@ -221,9 +221,9 @@ def _go(text: str) -> list[CodeFrame]:
     lines = text[max(text.rfind("panic({"), 0) :].split("\n")
     frames: list[CodeFrame] = []
     for function, place in pairwise(lines):
-        if (found := _GO.match(place)) and len(frames) < MAX_FRAMES:
+        if (match := _GO.match(place)) and len(frames) < MAX_FRAMES:
             name = function.strip().rsplit("(", 1)[0].rsplit("/", 1)[-1][:200]
-            frames.append(CodeFrame(_short(found[1]), int(found[2]), name, _own("go", found[1])))
+            frames.append(CodeFrame(_short(match[1]), int(match[2]), name, _own("go", match[1])))
     return frames
 
 

@@ -89,15 +89,15 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
 
     A template's lines with different codes, errors or places in code are their own rows.
     """
-    kept = lines.filter(pl.col("masked") != OTHER)
+    remaining_lines = lines.filter(pl.col("masked") != OTHER)
     miners: dict[str, TemplateMiner] = defaultdict(TemplateMiner)
     groups = []
-    for service, line in kept.select("service", "masked").iter_rows():
+    for service, line in remaining_lines.select("service", "masked").iter_rows():
         groups.append((miners[service], miners[service].add(line)))
     for miner in miners.values():
         miner.merge()
     texts = pl.Series("text", [miner.text(group) for miner, group in groups], dtype=pl.String)
-    lines_of = kept.with_columns(texts).filter(texts != OTHER)
+    lines_of = remaining_lines.with_columns(texts).filter(texts != OTHER)
     codes = pl.col("code").n_unique().over("service", "text")
     lines_of = lines_of.with_columns(pl.when(codes <= MAX_CODES).then(pl.col("code")).alias("code"))
     pieces = [c for c in lines.columns if c.startswith(PIECE)]
@@ -116,7 +116,7 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
 
 def _say(out: StandsOut, row: dict[str, object], found: CountedLogLines) -> Finding:
     service, n = str(row["service"]), _int(row["n"])
-    said, numbers = _counts_said(out, service, n, is_error=bool(row["is_error"]))
+    phrase, numbers = _counts_said(out, service, n, is_error=bool(row["is_error"]))
     quoted = f'"{plain(str(row["text"]), 120)}"'
     if row["frame"]:
         quoted += f" at {plain(str(row['frame']), 120)}"
@@ -133,7 +133,7 @@ def _say(out: StandsOut, row: dict[str, object], found: CountedLogLines) -> Find
         effect=numbers.get("ratio", float(n)),
         effect_unit="x" if "ratio" in numbers else "lines",
         strength=round(max(0.0, min(1.0, out.strength)), 4),
-        sentence=f"{said}: {quoted}.",
+        sentence=f"{phrase}: {quoted}.",
         numbers=numbers,
         evidence=own_items(row, found.evidence),
         series={"table": "logs", "service": service},
@@ -149,15 +149,15 @@ def _counts_said(
     numbers: dict[str, float] = {"lines": n}
     if out.kind == NEW:
         return f"{counted(n, f'new {word}')} in {plain(service)}", numbers
-    said = f"{counted(n, word)} in {plain(service)}"
+    phrase = f"{counted(n, word)} in {plain(service)}"
     if out.kind == SURGE:
         if out.size is not None:
             numbers["ratio"] = rounded(out.size, 3)
-            said += f", {number(out.size, 3)} times the baseline's rate"
-        return said, numbers
+            phrase += f", {number(out.size, 3)} times the baseline's rate"
+        return phrase, numbers
     expected = out.size or 0.0
     numbers["expected"] = rounded(expected, 2)
-    return f"{said} where the baseline predicts {number(expected, 2)}", numbers
+    return f"{phrase} where the baseline predicts {number(expected, 2)}", numbers
 
 
 def _details(row: dict[str, object], cut: int) -> LogLineDetails:

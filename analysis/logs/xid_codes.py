@@ -46,8 +46,8 @@ def read_xids(file: Path = FILE) -> dict[int, Xid]:
     actions, codes = tables.get("actions"), tables.get("codes")
     if not isinstance(actions, Mapping) or not isinstance(codes, Mapping):
         raise EvidenceError(file.name, "must hold the tables [actions] and [codes]")
-    found = [_xid(file.name, code, row, actions) for code, row in codes.items()]
-    return {xid.code: xid for xid in found}
+    xids = [_xid(file.name, code, row, actions) for code, row in codes.items()]
+    return {xid.code: xid for xid in xids}
 
 
 def _xid(file: str, code: str, row: Any, actions: Mapping[str, Any]) -> Xid:
@@ -104,16 +104,16 @@ def specific_signature(signature: Signature, line: str) -> Signature:
     if number is None:
         return signature
     code = int(number[2])
-    known = XIDS.get(code)
-    if known is None:
+    xid = XIDS.get(code)
+    if xid is None:
         meaning = f"the NVIDIA driver reports Xid {code}, which is not in the table"
         return replace(signature, name=f"xid_{code}", meaning=meaning, action=UNKNOWN_ACTION)
     return replace(
         signature,
         name=f"xid_{code}",
-        meaning=f"the NVIDIA driver reports Xid {code}, {known.meaning}",
-        action=f"{known.action[:1].upper()}{known.action[1:]}.",
-        accuses=known.accuses,
-        weight=known.weight,
-        symptom=known.accuses in ("rank", "nobody"),
+        meaning=f"the NVIDIA driver reports Xid {code}, {xid.meaning}",
+        action=f"{xid.action[:1].upper()}{xid.action[1:]}.",
+        accuses=xid.accuses,
+        weight=xid.weight,
+        symptom=xid.accuses in ("rank", "nobody"),
     )

@@ -213,13 +213,13 @@ def _stopped(case: Case) -> list[Finding]:
     if not going_on:
         return []
     service, signal = alert.service or "", alert.signal or ""
-    others = going_on.count(alert.service)
+    count = going_on.count(alert.service)
     minutes = rounded((max(at for _, at in newest) - last) / 60, 3)
     numbers = {"minutes": minutes}
-    if others:
-        numbers["other_series"] = float(others)
-        verb = "goes" if others == 1 else "go"
-        rest = f"while {others} other series of the service {verb} on"
+    if count:
+        numbers["other_series"] = float(count)
+        verb = "goes" if count == 1 else "go"
+        rest = f"while {count} other series of the service {verb} on"
     else:
         rest = "and the service sends nothing else either"
     finding = Finding(
@@ -236,7 +236,7 @@ def _stopped(case: Case) -> list[Finding]:
         evidence=case.evidence_ids("metrics"),
         series={"table": "metrics", "service": service, "signal": signal},
         details=AlertHistoryDetails(
-            others_of_service=others, fix=SERIES_GONE if others else SERVICE_GONE
+            others_of_service=count, fix=SERIES_GONE if count else SERVICE_GONE
         ),
     )
     return [finding]

@@ -154,10 +154,10 @@ def _intervals(times: Ints) -> Floats:
     steps = np.diff(times).astype(np.float64)
     steps[(times[:, :-1] <= 0) | (times[:, 1:] <= 0)] = np.nan
     known = np.isfinite(steps).any(axis=1)
-    found = np.full(len(times), np.nan)
+    paths = np.full(len(times), np.nan)
     if known.any():
-        found[known] = np.nanmedian(steps[known], axis=1) / 1e9
-    return found
+        paths[known] = np.nanmedian(steps[known], axis=1) / 1e9
+    return paths
 
 
 def _columns(values: Floats) -> Ints:
@@ -214,7 +214,7 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     """The search from where the incident window begins; from the onset in rows where that clearly
     lies before it."""
     border = np.full(len(values), block.before.shape[1])
-    found = _search(values, block.pooled, border)
+    search = _search(values, block.pooled, border)
     middle = _middle(block)
     early = _search(values, block.pooled, middle)
     sizes = (early.level - early.base.centre) / early.scale
@@ -222,9 +222,9 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     begun = _began_earlier(values, border, early, middle, onset_of_early)
     rows = np.flatnonzero(begun)
     if not len(rows):
-        return found
+        return search
     again = _search(values[rows], block.pooled[rows], onset_of_early.at[rows])
-    return _replaced(found, rows, again)
+    return _replaced(search, rows, again)
 
 
 def _began_earlier(
@@ -253,8 +253,8 @@ def _recent(block: Block) -> Floats:
     """The baseline without the windows of earlier days, where what is left suffices."""
     recent = np.where(block.before_times >= block.recent_ns, block.before, np.nan)
     enough = np.isfinite(recent).sum(axis=1) >= MIN_BASELINE_POINTS
-    kept: Floats = np.where(enough[:, None], recent, block.before)
-    return kept
+    floats: Floats = np.where(enough[:, None], recent, block.before)
+    return floats
 
 
 def _middle(block: Block) -> Ints:
@@ -300,8 +300,8 @@ def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
     in_baseline = _columns(values) < cut[:, None]
     after = np.where(in_baseline, np.nan, values)
     base = _without_one_incident(np.where(in_baseline, values, np.nan))
-    own_move = np.nanmax(np.abs(after - base.centre[:, None]), axis=1)
-    floor = FLAT_FLOOR * np.where(pooled > 0, pooled, own_move)
+    move = np.nanmax(np.abs(after - base.centre[:, None]), axis=1)
+    floor = FLAT_FLOOR * np.where(pooled > 0, pooled, move)
     scale = np.where(base.scale > 0, base.scale, floor)
     scale = np.where(scale > 0, scale, 1.0)
     deviations = (values - base.centre[:, None]) / scale[:, None]

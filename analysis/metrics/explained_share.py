@@ -42,12 +42,12 @@ class Measured:
     def calm(self, service: str, kinds: Iterable[SignalClass], findings: Sequence[Finding]) -> bool:
         """Whether the service has signals of these classes, and none of them left its baseline for
         the worse."""
-        wanted = set(kinds)
-        if not any((service, kind) in self.classes for kind in wanted):
+        requested_kinds = set(kinds)
+        if not any((service, kind) in self.classes for kind in requested_kinds):
             return False
         for finding in findings:
             is_bad_shift = finding.kind == METRIC_SHIFT and finding.details.bad
-            if is_bad_shift and shift_class(finding) in wanted:
+            if is_bad_shift and shift_class(finding) in requested_kinds:
                 return False
         return True
 

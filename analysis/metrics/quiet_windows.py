@@ -31,10 +31,10 @@ def quiet_share(
     steps = np.where(np.isfinite(signed), np.clip(signed, -CLIP, CLIP) - DRIFT, 0.0)
     width = min(width, steps.shape[1])
     largest = _largest_in_windows(steps, width)
-    held = _filled_windows(np.isfinite(deviations), width)
-    whole = _flagged(held & (largest >= score[:, None]), forgiven)
-    half = _flagged(held & (largest >= HALF_AS_LARGE * score[:, None]), forgiven)
-    share: Floats = (whole + half) / 2 / np.maximum(held.sum(axis=1), 1)
+    filled_windows = _filled_windows(np.isfinite(deviations), width)
+    whole = _flagged(filled_windows & (largest >= score[:, None]), forgiven)
+    half = _flagged(filled_windows & (largest >= HALF_AS_LARGE * score[:, None]), forgiven)
+    share: Floats = (whole + half) / 2 / np.maximum(filled_windows.sum(axis=1), 1)
     return share
 
 

@@ -134,8 +134,10 @@ def as_rates(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     rates = counters.filter("rising", pl.col("step") >= 0).with_columns(
         (pl.col("step") / pl.col("seconds")).alias("value"), pl.lit(PER_SECOND).alias("unit")
     )
-    kept = counters.filter(~pl.col("rising"))
-    return pl.concat([rows.filter(~named), kept.select(rows.columns), rates.select(rows.columns)])
+    remaining_counters = counters.filter(~pl.col("rising"))
+    return pl.concat(
+        [rows.filter(~named), remaining_counters.select(rows.columns), rates.select(rows.columns)]
+    )
 
 
 def _ceilings(signals: pl.Series, before: Floats) -> Floats:
@@ -159,17 +161,17 @@ def _usual_scales(series: pl.DataFrame) -> dict[str, float]:
 
 def _padded(lists: pl.Series, *, at_end: bool = False) -> Floats:
     """Lists as rows, each at the left edge or `at_end` at the right one; NaN elsewhere."""
-    kept = _places(lists, at_end=at_end)
-    matrix = np.full(kept.shape, np.nan)
-    matrix[kept] = lists.explode(empty_as_null=False).to_numpy()
+    places = _places(lists, at_end=at_end)
+    matrix = np.full(places.shape, np.nan)
+    matrix[places] = lists.explode(empty_as_null=False).to_numpy()
     return matrix
 
 
 def _padded_times(lists: pl.Series, *, at_end: bool = False) -> Ints:
     """The same for times; 0 elsewhere."""
-    kept = _places(lists, at_end=at_end)
-    matrix = np.zeros(kept.shape, dtype=np.int64)
-    matrix[kept] = lists.explode(empty_as_null=False).to_numpy()
+    places = _places(lists, at_end=at_end)
+    matrix = np.zeros(places.shape, dtype=np.int64)
+    matrix[places] = lists.explode(empty_as_null=False).to_numpy()
     return matrix
 
 

@@ -57,15 +57,15 @@ def metric_shifts(case: Case) -> list[Finding]:
     if not case.metrics.height:
         return []
     evidence, alerting = case.evidence_ids("metrics"), (case.alert.service, case.alert.signal)
-    found: dict[tuple[str, str], Finding] = {}
+    findings: dict[tuple[str, str], Finding] = {}
     place = place_of(case.alert)
     split = _split(case)
     for block in blocks_of(case):
         for finding in _shifts_of(compare(block), alerting, evidence, split, place):
             key = (finding.subject, finding.signal or "")
-            if key not in found or _tells_more(finding, found[key]):
-                found[key] = finding
-    return [found[key] for key in sorted(found)]
+            if key not in findings or _tells_more(finding, findings[key]):
+                findings[key] = finding
+    return [findings[key] for key in sorted(findings)]
 
 
 ANALYZER = Analyzer(metric_shifts, kinds=(METRIC_SHIFT,))

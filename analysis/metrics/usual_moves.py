@@ -47,18 +47,20 @@ class UsualMove:
 
 def usual_moves(case: Case, findings: Sequence[Finding]) -> dict[str, UsualMove]:
     """By the id of a bad metric finding; one without an id by its sentence."""
-    wanted = [finding for finding in findings if _is_compared(finding)]
-    wanted.sort(key=lambda finding: (-finding.strength, finding.sentence))
-    wanted = wanted[:MOST]
-    series_of = _series(case, {(finding.subject, finding.signal or "") for finding in wanted})
+    requested_findings = [finding for finding in findings if _is_compared(finding)]
+    requested_findings.sort(key=lambda finding: (-finding.strength, finding.sentence))
+    requested_findings = requested_findings[:MOST]
+    series_of = _series(
+        case, {(finding.subject, finding.signal or "") for finding in requested_findings}
+    )
     window_s = metric_windows(case).search.seconds
-    found = {}
-    for finding in wanted:
+    usuals_by_id = {}
+    for finding in requested_findings:
         series = series_of.get((finding.subject, finding.signal or ""))
         usual = _usual_move(finding, series, window_s) if series is not None else None
         if usual is not None:
-            found[finding.id or finding.sentence] = usual
-    return found
+            usuals_by_id[finding.id or finding.sentence] = usual
+    return usuals_by_id
 
 
 def _is_compared(finding: Finding) -> bool:
@@ -84,9 +86,11 @@ class MetricSeries(NamedTuple):
 
 def _series(case: Case, wanted: set[tuple[str, str]]) -> Mapping[tuple[str, str], MetricSeries]:
     """The series of each service and signal, each read once for a case."""
-    known: dict[tuple[str, str], MetricSeries] = case.derived.setdefault("metric_series", {})
-    known.update(_read(case, wanted - known.keys()))
-    return known
+    metric_series: dict[tuple[str, str], MetricSeries] = case.derived.setdefault(
+        "metric_series", {}
+    )
+    metric_series.update(_read(case, wanted - metric_series.keys()))
+    return metric_series
 
 
 def _read(case: Case, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], MetricSeries]:
@@ -106,11 +110,11 @@ def _read(case: Case, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], Met
         .sort("time")
         .with_columns((pl.col("time").dt.epoch("ns") / 1e9).alias("seconds"))
     )
-    found: dict[tuple[str, str], MetricSeries] = {}
+    metric_series: dict[tuple[str, str], MetricSeries] = {}
     for (service, signal), own in rows.partition_by("service", "signal", as_dict=True).items():
         before, now = own.filter(~pl.col("now")), own.filter("now")
-        found[str(service), str(signal)] = MetricSeries(_points(before), _points(now))
-    return found
+        metric_series[str(service), str(signal)] = MetricSeries(_points(before), _points(now))
+    return metric_series
 
 
 def _points(rows: pl.DataFrame) -> Points:

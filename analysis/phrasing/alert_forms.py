@@ -66,12 +66,12 @@ def flapping(finding: Finding, voice: Voice) -> Statement | None:
     if not {"times", "times_back", "hours", "minutes"} <= numbers.keys():
         return None
     back = numbers["times_back"]
-    each = "each time" if back == numbers["times"] else counted(int(back), "time")
+    phrase = "each time" if back == numbers["times"] else counted(int(back), "time")
     fired = say(
         "{often} in {hours} and cleared by itself {each}, within {minutes}",
         often=figure(finding, "times", counted(int(numbers["times"]), "time")),
         hours=measured(finding, "hours", HOURS),
-        each=figure(finding, "times_back", each),
+        each=figure(finding, "times_back", phrase),
         minutes=measured(finding, "minutes", MINUTES),
     )
     return Statement(say("this monitor"), Verb("fired", "fired", ""), fired)
@@ -81,11 +81,11 @@ def stopped(finding: Finding, voice: Voice) -> Statement | None:
     """A signal that is no longer collected."""
     if "minutes" not in finding.numbers:
         return None
-    others = finding.numbers.get("other_series")
+    other_series = finding.numbers.get("other_series")
     rest = "and the service sends nothing else either"
-    if others:
-        verb = "comes" if others == 1 else "come"
-        rest = f"while {amount(others)} other series of the service still {verb} in"
+    if other_series:
+        verb = "comes" if other_series == 1 else "come"
+        rest = f"while {amount(other_series)} other series of the service still {verb} in"
     silent = say(
         "no data for {minutes}, {rest}", minutes=measured(finding, "minutes", MINUTES), rest=rest
     )

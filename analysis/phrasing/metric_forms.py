@@ -349,8 +349,8 @@ def _ending(finding: Finding, unit: Unit) -> str:
 
 def unit_seen(finding: Finding) -> Unit:
     details = MetricShiftDetails.of(finding) or AlertHistoryDetails.of(finding)
-    seen = [finding.numbers[name] for name in LEVELS if name in finding.numbers]
-    return unit_of(finding.signal or "", details.unit if details else None, seen)
+    numbers = [finding.numbers[name] for name in LEVELS if name in finding.numbers]
+    return unit_of(finding.signal or "", details.unit if details else None, numbers)
 
 
 def is_shift(finding: Finding) -> bool:

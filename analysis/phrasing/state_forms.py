@@ -87,24 +87,24 @@ def state_of(finding: Finding) -> ObjectState | None:
 
 def missing_object(text: str) -> tuple[str, str] | None:
     """Kind and name of the object that the API server did not find."""
-    found = _ABSENT.search(text)
-    if found is None:
+    match = _ABSENT.search(text)
+    if match is None:
         return None
-    return _KINDS.get(found["kind"], found["kind"]), found["name"]
+    return _KINDS.get(match["kind"], match["kind"]), match["name"]
 
 
 def image_named(text: str) -> str:
     """The image that cannot be pulled; empty where none is named."""
-    found = _IMAGE.search(text)
-    return found["image"] if found else ""
+    match = _IMAGE.search(text)
+    return match["image"] if match else ""
 
 
 def quota_used(text: str) -> str:
     """What a quota has no more of: "requested CPU, 400 of 400"."""
-    found = _QUOTA.search(text)
-    if found is None:
+    match = _QUOTA.search(text)
+    if match is None:
         return ""
-    return f"{_QUOTAS.get(found['what'], found['what'])}, {found['used']} of {found['limit']}"
+    return f"{_QUOTAS.get(match['what'], match['what'])}, {match['used']} of {match['limit']}"
 
 
 def of_an_object(finding: Finding, voice: Voice) -> Statement | None:
@@ -120,12 +120,14 @@ def of_an_object(finding: Finding, voice: Voice) -> Statement | None:
 def _readable(finding: Finding) -> str:
     """The finding's sentence, with the API server's words on a quota as people say them."""
     sentence = finding.sentence.strip().rstrip(".")
-    asked = _REQUESTED.search(sentence)
-    if asked is None:
+    match = _REQUESTED.search(sentence)
+    if match is None:
         return sentence
-    what = _QUOTAS.get(asked["what"], asked["what"])
-    said = f"{asked['used']} of {asked['limit']} are in use, and one asks for {asked['asked']} more"
-    return f"{sentence[: asked.start()]}{what}: {said}{sentence[asked.end() :]}"
+    what = _QUOTAS.get(match["what"], match["what"])
+    phrase = (
+        f"{match['used']} of {match['limit']} are in use, and one asks for {match['asked']} more"
+    )
+    return f"{sentence[: match.start()]}{what}: {phrase}{sentence[match.end() :]}"
 
 
 def is_down(finding: Finding) -> bool:
@@ -201,6 +203,6 @@ def _read_back(sentence: str, fact: str, name: str) -> tuple[str, str]:
         elif slot is not None:
             pattern += f"(?P<{slot}>.+?)"
     ends = r"(?:; same for \d+ more|; \d+ of \d+ failing pods? run there|, for \d+ days?)*\.?$"
-    found = re.search(pattern + ends, sentence)
-    slots = found.groupdict() if found else {}
+    match = re.search(pattern + ends, sentence)
+    slots = match.groupdict() if match else {}
     return slots.get("value") or "", slots.get("expected") or ""

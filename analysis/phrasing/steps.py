@@ -125,22 +125,22 @@ def _of_a_pool(signature: SignatureDetails, subject: str, about: Sequence[Findin
     """What holds the connections: the calls that fail or wait, where they are known."""
     who = possessive(subject_name(subject))
     kinds = [one for one in ("connection", "thread") if one in signature.example.lower()]
-    held = f"{kinds[0]}s" if len(kinds) == 1 else "connections or threads"
+    phrase = f"{kinds[0]}s" if len(kinds) == 1 else "connections or threads"
     for finding in about:
         calls = CallsIntoDetails.of(finding)
         if calls is not None and subject in calls.callers:
             callee = subject_name(finding.subject)
             return (
                 f"See what {callee} is busy with (running statements, locks, slow calls): {who} "
-                f"{held} are held by its calls to {callee}, or the pool is too small."
+                f"{phrase} are held by its calls to {callee}, or the pool is too small."
             )
-    return f"Find out what holds {who} {held}: slow calls, leaks, a pool that is too small."
+    return f"Find out what holds {who} {phrase}: slow calls, leaks, a pool that is too small."
 
 
 def _by_what_was_seen(subject: str, about: Sequence[Finding]) -> str | None:
     """Of a service that is merely slow or failing: the first thing that its findings point to."""
     who = subject_name(subject)
-    own = [one for one in about if one.subject == subject]
+    own = [finding for finding in about if finding.subject == subject]
     more = _more_requests(own)
     if more is not None:
         return f"Find out who sends {who} {more}, then scale it or shed them."
@@ -250,7 +250,7 @@ def _of_restarts(finding: Finding, who: str, about: Sequence[Finding]) -> str | 
         return None
     since = f"since {clock(finding.onset).text} UTC"
     pods = [state_of(one) for one in about if one.subject == finding.subject]
-    pod = next((one for one in pods if one is not None and one.kind == "Pod"), None)
+    pod = next((pod for pod in pods if pod is not None and pod.kind == "Pod"), None)
     if pod is not None:
         return _crash(pod, who)
     return (

@@ -38,12 +38,12 @@ def of_a_job(finding: Finding, voice: Voice) -> Statement | None:
         return None
     whole = own_sentence(finding)
     # Its sentence says first what is wrong, then what follows from it.
-    said, *rest = finding.sentence.split("; ")
+    sentence, *rest = finding.sentence.split("; ")
     for part in rest:
-        if len(said) + len(part) > LONGEST:
+        if len(sentence) + len(part) > LONGEST:
             break
-        said = f"{said}; {part}"
-    first = finding.model_copy(update={"sentence": said})
+        sentence = f"{sentence}; {part}"
+    first = finding.model_copy(update={"sentence": sentence})
     return Statement(whole, None, shorter=own_sentence(first))
 
 

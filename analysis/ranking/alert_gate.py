@@ -98,9 +98,9 @@ def _corroborated(seen: Observed) -> bool:
 
 
 def _any_clear(others: Iterable[Deviation], seen: Observed) -> bool:
-    for one in others:
-        serving = one.signal_class not in NOT_SERVING
-        agrees = seen.agreement(one.service, one.signal) >= AGREES
-        if serving and agrees and one.excess >= CORROBORATES:
+    for deviation in others:
+        serving = deviation.signal_class not in NOT_SERVING
+        agrees = seen.agreement(deviation.service, deviation.signal) >= AGREES
+        if serving and agrees and deviation.excess >= CORROBORATES:
             return True
     return False

@@ -99,17 +99,17 @@ def next_query(
     for kind in TELLS:
         if have.obtainable(kind):
             options += _options(kind, first, second, topology, have)
-    best = max(options, key=_Option.rank, default=None)
-    if best is None or best.worth < USEFUL:
+    option = max(options, key=_Option.rank, default=None)
+    if option is None or option.worth < USEFUL:
         return None
     window = _window(case, (first, second), findings)
     return NextQuery(
-        text=_text(best, window, first, second),
-        kind=best.kind,
-        service=best.service,
+        text=_text(option, window, first, second),
+        kind=option.kind,
+        service=option.service,
         window=window,
-        prediction_first=best.first,
-        prediction_second=best.second,
+        prediction_first=option.first,
+        prediction_second=option.second,
     )
 
 
@@ -170,9 +170,9 @@ def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Optio
 def _kind_of(cause: Cause) -> CauseKind | None:
     """The kind whose predictions hold. A change, and what has no name, is recognised by the signal
     that it moved."""
-    known = cause_kinds().get(cause.kind)
-    if known is not None and (known.predicts or fault_kind(cause.kind).training):
-        return known
+    cause_kind = cause_kinds().get(cause.kind)
+    if cause_kind is not None and (cause_kind.predicts or fault_kind(cause.kind).training):
+        return cause_kind
     moved = classify(cause.signal or "")
     return next((kind for kind in cause_kinds().values() if moved in kind.signals), None)
 
@@ -225,8 +225,8 @@ class _Collected:
         rows = table.filter(pl.col("service") == service)
         if kind != "metrics" or not rows.height:
             return rows
-        wanted = cause.measured_by if cause else SYMPTOMS
-        signals = [signal for signal in rows["signal"].unique() if classify(signal) in wanted]
+        symptoms = cause.measured_by if cause else SYMPTOMS
+        signals = [signal for signal in rows["signal"].unique() if classify(signal) in symptoms]
         return rows.filter(pl.col("signal").is_in(signals))
 
 
@@ -253,5 +253,5 @@ def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
             f"To tell them apart, compare {what} of {one} and {other}, {times}: "
             f"it is the one where {if_one}."
         )
-    asked = f"To tell them apart, look at {what} of {plain(option.service, 60)}, {times}"
-    return f"{asked}: it is {one} if {if_one}, and {other} if {if_other}."
+    phrase = f"To tell them apart, look at {what} of {plain(option.service, 60)}, {times}"
+    return f"{phrase}: it is {one} if {if_one}, and {other} if {if_other}."

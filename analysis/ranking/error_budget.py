@@ -39,10 +39,10 @@ class ErrorBudget:
         """Half a sentence, its numbers as in `numbers`."""
         n = self.numbers
         objective, days = number(n["objective_percent"], 6), number(n["budget_days"])
-        said = (
+        phrase = (
             f"the error budget of {objective} % burns {number(n['burn_rate'], 2)} times too fast: "
         )
-        return said + f"{days} days of it last about {number(n['budget_hours'], 2)} h"
+        return phrase + f"{days} days of it last about {number(n['budget_hours'], 2)} h"
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -79,10 +79,10 @@ def objective_of(labels: Mapping[str, str]) -> float | None:
 
 def _period_days(labels: Mapping[str, str]) -> float:
     for name in PERIOD_LABELS:
-        given = labels.get(name, "").strip().lower()
-        value = _number(given[:-1]) if given.endswith(("d", "w", "h")) else None
+        label = labels.get(name, "").strip().lower()
+        value = _number(label[:-1]) if label.endswith(("d", "w", "h")) else None
         if value is not None and value > 0:
-            days = value * {"d": 1.0, "w": 7.0, "h": 1 / 24}[given[-1]]
+            days = value * {"d": 1.0, "w": 7.0, "h": 1 / 24}[label[-1]]
             if 1 <= days <= 366:
                 return days
     return PERIOD_DAYS

@@ -80,13 +80,15 @@ def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
     none was found."""
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return ()
-    known = {finding.id: finding for finding in diagnosis.findings}
-    found = []
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
+    earlier_causes = []
     for cause in sorted(diagnosis.causes, key=lambda cause: cause.rank)[:MAX_CAUSES]:
-        cited = [known[cited_id] for cited_id in cause.findings if cited_id in known]
+        cited = [
+            findings_by_id[cited_id] for cited_id in cause.findings if cited_id in findings_by_id
+        ]
         faults = [fault_of(finding) for finding in cited if finding.subject == cause.subject]
         names = dict.fromkeys(fault.name for fault in faults if fault)
-        found.append(
+        earlier_causes.append(
             EarlierCause(
                 subject=cause.subject,
                 kind=cause.kind,
@@ -96,7 +98,7 @@ def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
                 summary=cause.summary,
             )
         )
-    return tuple(found)
+    return tuple(earlier_causes)
 
 
 def _kind_of_change(cause: Cause, cited: Sequence[Finding]) -> str | None:
@@ -182,14 +184,14 @@ def _said(tested: Sequence[Tested]) -> list[Tested]:
 
 
 def _finding(tested: Tested, all_tested: Sequence[Tested], earlier: Earlier) -> Finding:
-    lead, numbers = _lead(tested, tested is all_tested[0], earlier)
+    text, numbers = _lead(tested, tested is all_tested[0], earlier)
     cause = tested.cause
     return Finding(
         id="",
         kind=KIND,
         subject=cause.subject if cause and tested.shown else "earlier investigations",
         strength=STRENGTH,
-        sentence=f"{lead}{_result(tested)}.",
+        sentence=f"{text}{_result(tested)}.",
         numbers=numbers,
         details=EarlierDetails(
             investigation=tested.earlier.id,
@@ -247,17 +249,17 @@ def _result(tested: Tested) -> str:
     if tested.outcome == "named no cause" or cause is None:
         nothing_wrong = tested.earlier.verdict == Verdict.NO_ACTIVE_INCIDENT
         return "nothing was wrong" if nothing_wrong else "no cause could be named"
-    said = _cause_words(cause)
+    cause_words = _cause_words(cause)
     if tested.outcome == "does not show":
-        return f"{said}, with no sign of it now"
+        return f"{cause_words}, with no sign of it now"
     if tested.outcome == "cannot be tested":
-        return f"{said}, and it can't be checked now, {tested.lack}"
+        return f"{cause_words}, and it can't be checked now, {tested.lack}"
     if len(tested.shown) == 1:
-        return f"{said}, and it shows again now"
+        return f"{cause_words}, and it shows again now"
     changes = [ChangeDetails.of(finding) for finding in tested.shown[1:]]
     is_same = any(details and details.change == cause.change for details in changes)
     which = "the same" if is_same else "another"
-    return f"{said}, and it shows again now, with {which} {_change_words(cause)}"
+    return f"{cause_words}, and it shows again now, with {which} {_change_words(cause)}"
 
 
 def _true_cause(earlier: EarlierInvestigation) -> str:
@@ -285,15 +287,15 @@ def _change_words(cause: EarlierCause) -> str:
 def _lack(cause: EarlierCause, case: Case) -> str:
     """Why this fault of this subject could not have been seen; empty when it could."""
     fault = fault_kind(cause.troubles[0])
-    wanted = fault.tables
+    tables = fault.tables
     if fault.training:
         if case.trace_files:
             return ""
-        wanted = ("metrics", "logs", "traces")
-    if any(_holds(case, table, cause.subject) for table in wanted):
+        tables = ("metrics", "logs", "traces")
+    if any(_holds(case, table, cause.subject) for table in tables):
         return ""
     for gap in case.gaps:
-        if gap.kind in wanted:
+        if gap.kind in tables:
             return f"{gap.kind} from {plain(gap.source)} are missing"
     return f"nothing was collected that would show it in {plain(cause.subject)}"
 

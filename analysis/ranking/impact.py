@@ -70,8 +70,8 @@ def assess_impact(
     if training is not None:
         parts.append(_of_training(training))
     else:
-        others = [service for service in services if service != lead.subject]
-        parts += _reach([lead.subject, *others], topology, causes)
+        other_services = [service for service in services if service != lead.subject]
+        parts += _reach([lead.subject, *other_services], topology, causes)
     return _impact(parts, since, services, tuple(finding.id for finding in cited))
 
 
@@ -237,8 +237,8 @@ def _of_training(training: TrainingImpact) -> _Part:
 def _reach(shown: Sequence[str], topology: Topology, causes: Sequence[Cause]) -> Iterator[_Part]:
     """How many of the first cause's callers show symptoms, else how many other services; the first
     by name. `shown` begins with the service that leads."""
-    others = shown[1:]
-    numbers = {"other_services": float(len(others))} if others else {}
+    services = shown[1:]
+    numbers = {"other_services": float(len(services))} if services else {}
     culprit = causes[0].subject if causes else ""
     callers = topology.callers(culprit)
     hit = [caller for caller in callers if caller in shown]
@@ -251,10 +251,10 @@ def _reach(shown: Sequence[str], topology: Topology, causes: Sequence[Cause]) ->
             f"{verb} symptoms ({_names(hit)})"
         )
         yield _Part(text, numbers)
-    elif others:
-        verb = "shows" if len(others) == 1 else "show"
-        count = counted(len(others), "other service")
-        yield _Part(f"{count} {verb} symptoms ({_names(others)})", numbers)
+    elif services:
+        verb = "shows" if len(services) == 1 else "show"
+        count = counted(len(services), "other service")
+        yield _Part(f"{count} {verb} symptoms ({_names(services)})", numbers)
 
 
 def _share(hit: int, total: int) -> str:

@@ -72,11 +72,11 @@ def comparable(case: Case) -> set[str]:
         "logs": (case.logs, log_windows, "time"),
         "spans": (case.spans, span_windows, "start"),
     }
-    found = set()
+    names = set()
     for name, (table, windows_of, time) in tables.items():
         if table.height and windows_of(case).both_in(table, time):
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def service_seen(case: Case) -> bool:
@@ -98,7 +98,7 @@ def missing_evidence(
     weights = {gap.id: _weight(case, gap, compared, causes) for gap in case.gaps}
     telling = [gap for gap in case.gaps if weights[gap.id] >= MATTERS]
     telling.sort(key=lambda gap: -weights[gap.id])
-    weighed = [(weights[one.gaps[0].id], _gap_said(one)) for one in grouped(telling)]
+    weighed = [(weights[group.gaps[0].id], _gap_said(group)) for group in grouped(telling)]
     weighed += _never_asked(case, compared)
     weighed.sort(key=lambda pair: -pair[0])
     said += [text for weight, text in weighed if weight >= MATTERS]
@@ -174,8 +174,8 @@ def _gap_said(group: GapGroup) -> str:
     source = plain(group.source, 40)
     are = "is" if group.kinds in (("topology",), ("alert",)) else "are"
     reason = plain(group.reason, 160).rstrip(".")
-    said = f"{listed(group.kinds)} from {source} {are} missing: {reason}."
+    sentence = f"{listed(group.kinds)} from {source} {are} missing: {reason}."
     for words, advice in ADVICE:
         if re.search(words, group.reason[:1000], re.IGNORECASE):
-            return f"{said} {advice.format(source=source)}."
-    return said
+            return f"{sentence} {advice.format(source=source)}."
+    return sentence

@@ -60,20 +60,20 @@ def rank_causes(
     alerting: str | None = None,
 ) -> list[Cause]:
     """At most ten causes, the likeliest first; findings must have their ids."""
-    others = _not_its_effects(suspects)
-    if not others:
+    effects = _not_its_effects(suspects)
+    if not effects:
         return []
     changes = {}
-    for order, suspect in enumerate(others):
+    for order, suspect in enumerate(effects):
         changes[suspect.subject] = _change_for(suspect, order, findings, topology)
     first = confidence_of(
-        standing(others, alerting),
+        standing(effects, alerting),
         metrics_missing=any(gap.kind == "metrics" for gap in gaps),
     )
     causes: list[Cause] = []
-    for rank, suspect in enumerate(others[:MAX_CAUSES], start=1):
+    for rank, suspect in enumerate(effects[:MAX_CAUSES], start=1):
         change = changes[suspect.subject]
-        against = _against(suspect, others)
+        against = _against(suspect, effects)
         reason = None
         if change is None:
             against += _ruled_out(suspect, findings)
@@ -124,7 +124,7 @@ def _part(suspect: Suspect, findings: Sequence[Finding]) -> list[Finding]:
 def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
     """The evidence against it: another's fault that explains it, began before it, or comes
     close."""
-    found = []
+    findings = []
     for other in others:
         if other is suspect or not other.findings or other.explained_by == suspect.subject:
             continue
@@ -133,8 +133,8 @@ def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
         first_two = suspect is others[0] and other is others[1]
         close = first_two and other.score >= CLOSE * suspect.score
         if explains or rival or close:
-            found.append(other.findings[0])
-    return found[:MAX_AGAINST]
+            findings.append(other.findings[0])
+    return findings[:MAX_AGAINST]
 
 
 def _symptom(suspect: Suspect) -> Finding | None:
@@ -213,7 +213,7 @@ def _cause(
         # The cause says already what it runs out of.
         reason = None
     draft = _drafted(rank, suspect, fault, lead)
-    part = next((one for one in beside if one.kind == PART_CONTRAST.name), None)
+    part = next((finding for finding in beside if finding.kind == PART_CONTRAST.name), None)
     if part is not None:
         draft.summary = f"{draft.summary} {_closed(part.sentence)}"
         draft.step = _part_step(part) or draft.step

@@ -27,7 +27,11 @@ def without_first_samples(case: Case, findings: Iterable[Finding]) -> list[Findi
         began = finding.onset
         return began is not None and began <= since + FIRST_SAMPLES
 
-    return [one for one in findings if one.kind not in BEGIN_WITH_DATA or not is_first(one)]
+    return [
+        finding
+        for finding in findings
+        if finding.kind not in BEGIN_WITH_DATA or not is_first(finding)
+    ]
 
 
 def has_no_past(case: Case) -> bool:

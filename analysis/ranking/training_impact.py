@@ -52,28 +52,30 @@ class TrainingImpact:
         """Half a sentence, its numbers as in `numbers`."""
         numbers, unit = self.numbers, f"{self.device}-hours"
         if self.hangs:
-            said = f"{plain(self.job, 60)} stands still"
+            sentence = f"{plain(self.job, 60)} stands still"
         else:
-            said = f"about {number(numbers['lost_percent'], 2)} % of the training's speed is lost"
+            sentence = (
+                f"about {number(numbers['lost_percent'], 2)} % of the training's speed is lost"
+            )
         if self.ranks is None:
-            return said
-        said += f", {number(numbers['lost_rate'], 3)} of {self.ranks} {unit} every hour"
+            return sentence
+        sentence += f", {number(numbers['lost_rate'], 3)} of {self.ranks} {unit} every hour"
         if "lost_so_far" in numbers:
-            said += f", about {number(numbers['lost_so_far'], 2)} {unit} so far"
-        return said
+            sentence += f", about {number(numbers['lost_so_far'], 2)} {unit} so far"
+        return sentence
 
     @property
     def numbers(self) -> dict[str, float]:
         """The numbers as they are quoted."""
-        found = {}
+        ranks = {}
         if not self.hangs:
-            found["lost_percent"] = rounded(100 * self.lost, 2)
+            ranks["lost_percent"] = rounded(100 * self.lost, 2)
         if self.ranks is not None:
-            found["ranks"] = float(self.ranks)
-            found["lost_rate"] = rounded(self.lost * self.ranks, 3)
+            ranks["ranks"] = float(self.ranks)
+            ranks["lost_rate"] = rounded(self.lost * self.ranks, 3)
             if self.so_far is not None and rounded(self.so_far, 2) > 0:
-                found["lost_so_far"] = rounded(self.so_far, 2)
-        return found
+                ranks["lost_so_far"] = rounded(self.so_far, 2)
+        return ranks
 
 
 class _Loss(NamedTuple):
@@ -117,9 +119,9 @@ def _hours(case: Case, finding: Finding) -> float:
 
 def job_of(case: Case, findings: Sequence[Finding]) -> str | None:
     """The training job that the case is about."""
-    given = case.scope.job or case.alert.job
-    if given:
-        return given
+    job = case.scope.job or case.alert.job
+    if job:
+        return job
     for details in _job_details(findings):
         if details.job:
             return details.job
@@ -138,20 +140,20 @@ def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
     series."""
     training = case.scope.training
     traced = [len(details.ranks) for details in _job_details(findings)]
-    for known in (
+    for ranks in (
         training.ranks if training else None,
         _world_size(case),
         max(traced, default=0),
         _rank_series(case, job),
     ):
-        if known and 0 < known <= MOST_RANKS:
-            return known
+        if ranks and 0 < ranks <= MOST_RANKS:
+            return ranks
     return None
 
 
 def _world_size(case: Case) -> int | None:
-    given = case.alert.labels.get("world_size", "")
-    return int(given) if given.isdecimal() and len(given) < 8 else None
+    world_size = case.alert.labels.get("world_size", "")
+    return int(world_size) if world_size.isdecimal() and len(world_size) < 8 else None
 
 
 def _rank_series(case: Case, job: str) -> int:
@@ -186,8 +188,10 @@ def _measured(job: str, findings: Sequence[Finding]) -> _Loss | None:
     slower = [f for f in findings if _is_speed(job, f) and _lost(f) > 0]
     if not slower:
         return None
-    best = min(slower, key=lambda f: (f.subject != job, not _is_throughput(f), -f.strength, f.id))
-    return _Loss(_lost(best), best)
+    finding = min(
+        slower, key=lambda f: (f.subject != job, not _is_throughput(f), -f.strength, f.id)
+    )
+    return _Loss(_lost(finding), finding)
 
 
 def _straggler(findings: Sequence[Finding]) -> _Loss | None:

@@ -73,14 +73,16 @@ def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding
     rows = _wider(made).sort("mean", *_EDGE, descending=[True, *[False] * 4])
     for row in rows.head(MAX_PER_KIND).iter_rows(named=True):
         calls, before = rounded(row["mean"], 3), rounded(row["mean_before"], 3)
-        said = (
+        sentence = (
             f"{plain(row['caller'])} makes {number(calls, 3)} calls to {plain(row['callee'])} "
             f"{plain(row['operation'], 60)} in each {plain(row['caller_operation'], 60)}, "
             f"{number(before, 3)} in the baseline."
         )
         size = 1.0 - row["mean_before"] / row["mean"]
         numbers = {"calls": calls, "baseline_calls": before}
-        yield _finding(FAN_OUT, row["caller"], row, said, numbers, size, row["visits"], evidence)
+        yield _finding(
+            FAN_OUT, row["caller"], row, sentence, numbers, size, row["visits"], evidence
+        )
 
 
 def _wider(made: pl.DataFrame) -> pl.DataFrame:
@@ -117,14 +119,14 @@ def _retries(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
     rows = rows.sort("share", *by, descending=[True, False, False, False])
     for row in rows.head(MAX_PER_KIND).iter_rows(named=True):
         percent, before = _percents(row)
-        said = (
+        sentence = (
             f"{number(percent, 3)} % of the calls from {plain(row['caller'])} to "
             f"{plain(row['callee'])} "
             f"{plain(row['operation'], 60)} repeat one that failed, {number(before, 3)} % in the "
             "baseline."
         )
         size = row["share"] - row["share_before"]
-        yield _finding(RETRIES, row["callee"], row, said, _given(row), size, row["n"], evidence)
+        yield _finding(RETRIES, row["callee"], row, sentence, _given(row), size, row["n"], evidence)
 
 
 def _unreached(
@@ -148,7 +150,7 @@ def _unreached(
     clearest = gone.unique("usual", keep="first", maintain_order=True)
     for row in clearest.head(MAX_PER_KIND).iter_rows(named=True):
         percent, before_percent = _percents(row)
-        said = (
+        sentence = (
             f"{number(percent, 3)} % of the calls from {plain(row['service'])} "
             f"({plain(row['operation'], 60)}) "
             f"leave no trace in {plain(row['usual'])}, {number(before_percent, 3)} % in the "
@@ -159,7 +161,7 @@ def _unreached(
             UNREACHED,
             row["usual"],
             row | {"caller": row["service"]},
-            said,
+            sentence,
             _given(row),
             size,
             row["n"],

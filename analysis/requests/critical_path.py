@@ -60,9 +60,9 @@ def _parts(calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows) -> pl.Da
     service, how, us."""
     visits = _scaled(_with_calls(visits, calls))
     lost = pl.when("dedicated").then(pl.col("us_call") - pl.col("callee_us")).clip(lower_bound=0)
-    own_us = (pl.col("own_us") * pl.col("scale")).alias("us")
+    alias = (pl.col("own_us") * pl.col("scale")).alias("us")
     lost_us = (lost * pl.col("scale")).alias("us")
-    own = visits.select("root", "service", pl.lit(OWN).alias("how"), own_us)
+    own = visits.select("root", "service", pl.lit(OWN).alias("how"), alias)
     gaps = visits.select("root", "service", pl.lit(LOST).alias("how"), lost_us)
     both = pl.concat([own, gaps.filter(pl.col("us") > 0)])
     parts = both.group_by("root", "service", "how").agg(pl.col("us").sum())
@@ -131,11 +131,13 @@ def _slower(parts: pl.DataFrame) -> pl.DataFrame:
     """
     by = ["root_service", "root_operation", "first"]
     roots = parts.unique("root", keep="first").select("root", "side", *by, "total_us")
-    kept = roots.filter(pl.col("total_us") <= pl.col("total_us").quantile(TRIM).over("side", *by))
+    requests = roots.filter(
+        pl.col("total_us") <= pl.col("total_us").quantile(TRIM).over("side", *by)
+    )
     now = pl.col("side") == NOW
-    kinds = _slower_kinds(kept, by)
+    kinds = _slower_kinds(requests, by)
     sums = (
-        parts.join(kept.select("root"), on="root", how="semi")
+        parts.join(requests.select("root"), on="root", how="semi")
         .group_by(*by, "service", "how")
         .agg(
             pl.col("us").filter(now).sum().alias("us"),

@@ -72,7 +72,7 @@ def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl
     text = pl.concat_str("status", "attributes", separator=" ", ignore_nulls=True).fill_null("")
     services = set(spans["service"].unique()) - {""}
     attributes = first["attributes"].drop_nulls().unique().to_list()
-    peers = {one: peer_named(one, services) for one in attributes}
+    peers = {attribute: peer_named(attribute, services) for attribute in attributes}
     peer = pl.col("attributes").replace_strict(peers, default=None, return_dtype=pl.String)
     first = first.with_columns(text.str.contains(GAVE_UP).alias("gave_up"), peer.alias("peer"))
     first = _with_slow_visits(first, spans, calls)
@@ -107,7 +107,7 @@ def _with_slow_visits(
     # A client span waits for the call below it, an entry span for the longest call of its visit.
     under = calls.select("parent", pl.col("row").alias("callee_visit"), "callee_us")
     longest = under.sort("callee_us", "callee_visit", descending=[True, False])
-    own = longest.unique("parent", keep="first", maintain_order=True).rename({"parent": "row"})
+    rename = longest.unique("parent", keep="first", maintain_order=True).rename({"parent": "row"})
     waits_for_call = pl.col("callee_us") >= WAITED * pl.col("duration_us")
     waited = pl.when(waits_for_call).then("callee_visit").otherwise(pl.when("entry").then("visit"))
     entries = spans.filter("entry").select(
@@ -115,7 +115,7 @@ def _with_slow_visits(
         pl.col("service").alias("slow_service"),
         pl.col("operation").alias("slow_op"),
     )
-    first = first.join(own, on="row", how="left", maintain_order="left")
+    first = first.join(rename, on="row", how="left", maintain_order="left")
     first = first.with_columns(waited.alias("callee_visit")).join(
         _waited_for(spans, calls),
         left_on="callee_visit",

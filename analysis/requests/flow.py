@@ -40,8 +40,8 @@ def flow_breaks(case: Case) -> list[Finding]:
         return []
     breaks = request_breaks(paths)
     evidence = (*case.evidence_ids("spans"), *case.evidence_ids("logs"))
-    own = _clearest(breaks.own.iter_rows(named=True))[:MAX_TOLD]
-    found = [_in_service(row, evidence) for row in own]
+    clearest = _clearest(breaks.own.iter_rows(named=True))[:MAX_TOLD]
+    found = [_in_service(row, evidence) for row in clearest]
     return found + _behind_callers(breaks.behind, evidence)
 
 
@@ -50,16 +50,16 @@ ANALYZER = Analyzer(flow_breaks, kinds=(FLOW_BREAK,))
 
 def _clearest(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each service the first rows, each step once."""
-    kept: list[dict[str, Any]] = []
+    clearests: list[dict[str, Any]] = []
     told: dict[str, set[tuple[str, str]]] = {}
     for row in rows:
-        seen = told.setdefault(row["service"], set())
+        observed_steps = told.setdefault(row["service"], set())
         steps = {(row["operation"], row["step"]), (row["operation"], row["then"])}
-        if steps & seen or len(seen) >= 2 * MAX_PER_SERVICE:
+        if steps & observed_steps or len(observed_steps) >= 2 * MAX_PER_SERVICE:
             continue
-        seen |= steps
-        kept.append(row)
-    return kept
+        observed_steps |= steps
+        clearests.append(row)
+    return clearests
 
 
 def _in_service(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
@@ -70,30 +70,30 @@ def _in_service(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
     if row["step"] == START:
         reaching, on = "", "get past their start"
     how = on if row["ended"] else f'come to "{then}"'
-    said = (
+    sentence = (
         f"{number(percent, 3)} % of the {service} requests through {operation}{reaching} {how}, "
         f"where the baseline predicts {number(before, 3)} %."
     )
-    return _finding(row["service"], [row], said, evidence, _strength(row))
+    return _finding(row["service"], [row], sentence, evidence, _strength(row))
 
 
 def _behind_callers(rows: pl.DataFrame, evidence: tuple[str, ...]) -> list[Finding]:
     """One finding per service after whose calls the requests of two or more callers break."""
-    found = []
+    findings = []
     clearest = rows.unique(["callee", "service"], keep="first", maintain_order=True)
     by_callee = clearest.partition_by("callee", as_dict=True, maintain_order=True)
     for (callee,), callers in by_callee.items():
-        one, two = callers.head(2).iter_rows(named=True)
-        (a, a_before), (b, b_before) = _percents(one), _percents(two)
-        said = (
-            f"{number(a, 3)} % of the requests of {plain(one['service'])} and {number(b, 3)} % of "
+        row, two = callers.head(2).iter_rows(named=True)
+        (a, a_before), (b, b_before) = _percents(row), _percents(two)
+        sentence = (
+            f"{number(a, 3)} % of the requests of {plain(row['service'])} and {number(b, 3)} % of "
             "those of "
             f"{plain(two['service'])} go on after their calls to {plain(str(callee))}, where the "
             "baseline predicts "
             f"{number(a_before, 3)} % and {number(b_before, 3)} %."
         )
-        found.append(_finding(str(callee), [one, two], said, evidence, _strength(one)))
-    return found
+        findings.append(_finding(str(callee), [row, two], sentence, evidence, _strength(row)))
+    return findings
 
 
 def _finding(

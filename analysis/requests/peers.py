@@ -64,12 +64,12 @@ def peer_calls(visits: pl.DataFrame) -> pl.DataFrame:
 def peer_named(attributes: str, services: Collection[str]) -> str | None:
     """Whom a client span calls; None for spans of other kinds, bare addresses and unreadable
     attributes."""
-    known = labels_of(attributes)
-    if known.get("span.kind", "").lower() in NOT_CALLING:
+    labels = labels_of(attributes)
+    if labels.get("span.kind", "").lower() in NOT_CALLING:
         return None
     for name in PEER_ATTRIBUTES:
-        if known.get(name):
-            return peer_name(known[name], services)
+        if labels.get(name):
+            return peer_name(labels[name], services)
     return None
 
 

@@ -85,14 +85,14 @@ def _adjacency(edges: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _hops(start: str, neighbours: dict[str, tuple[str, ...]], within: int | None) -> dict[str, int]:
-    seen = {start: 0}
+    hops = {start: 0}
     queue = deque([start])
     while queue:
         at = queue.popleft()
-        if seen[at] == within:
+        if hops[at] == within:
             continue
         for other in neighbours.get(at, ()):
-            if other not in seen:
-                seen[other] = seen[at] + 1
+            if other not in hops:
+                hops[other] = hops[at] + 1
                 queue.append(other)
-    return seen
+    return hops

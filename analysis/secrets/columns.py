@@ -18,11 +18,11 @@ def mask_column(column: pl.Series) -> pl.Series:
         suspicious = texts.str.contains(SUSPICIOUS) | texts.str.contains(WRAPPED)
         found, rest = texts.filter(suspicious), texts.filter(~suspicious)
         packed = rest.filter(rest.str.contains(PACKED))
-    given = pl.concat([found, packed])
+    frame = pl.concat([found, packed])
     told = [masked(text) for text in found.to_list()]
     told += [masked_words(text) for text in packed.to_list()]
     clean = pl.Series(told, dtype=pl.String)
-    changed = given != clean
+    changed = frame != clean
     if not changed.any():
         return column
-    return column.replace(given.filter(changed), clean.filter(changed))
+    return column.replace(frame.filter(changed), clean.filter(changed))

@@ -45,7 +45,7 @@ def _is_random(word: str) -> bool:
     kinds = [_kind(c) for c in word]
     if len(set(kinds) - {"s"}) < 3 or kinds.count("s") > MOST_SLASHES * len(word):
         return False
-    changes = sum(one != other for one, other in pairwise(kinds))
+    changes = sum(previous_kind != other for previous_kind, other in pairwise(kinds))
     if changes < FEWEST_CHANGES * (len(word) - 1):
         return False
     counts = Counter(word).values()

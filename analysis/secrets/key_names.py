@@ -81,7 +81,7 @@ def sureness(name: str) -> Sure | None:
     snake = "_".join(words)
     if words[-1] in _HARMLESS_ENDS or _NOT_TOKENS.match(snake):
         return None
-    if any(joined.endswith(one.replace("_", "")) for one in _HEADER_WORDS):
+    if any(joined.endswith(header_word.replace("_", "")) for header_word in _HEADER_WORDS):
         return Sure.HEADER
     if _PASSWORD.search(joined) or words[-1] in _PASSWORD_WORDS or "pass" in words[:-1]:
         return Sure.PASSWORD

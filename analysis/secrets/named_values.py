@@ -193,9 +193,9 @@ def _kind_of(name: str) -> str:
 def _values(text: str, start: int, end: int, name: str, sure: Sure) -> Iterator[tuple[int, int]]:
     assigned = _ASSIGN.match(text, end) or _complex_key(text, start, end)
     if name.lower() == "identified":
-        found = _sql(text, start, end, name, sure)
-        if found:
-            yield found
+        sql = _sql(text, start, end, name, sure)
+        if sql:
+            yield sql
         return
     if assigned and text[start - 1 : start] == ":" and text[end : end + 1] == ":":
         return  # a part of an identifier such as an ARN
@@ -203,9 +203,9 @@ def _values(text: str, start: int, end: int, name: str, sure: Sure) -> Iterator[
         yield from _assigned(text, start, assigned.end(), name, sure)
         return
     for read in (_tag, _pair, _tuple, _flag, _sql, _sentence, _brackets):
-        found = read(text, start, end, name, sure)
-        if found:
-            yield found
+        sql = read(text, start, end, name, sure)
+        if sql:
+            yield sql
             return
 
 
@@ -221,9 +221,9 @@ def _assigned(text: str, start: int, at: int, name: str, sure: Sure) -> Iterator
     at = prefix.end() if prefix else at
     opening = text[at : at + 1]
     if opening in _STRING:
-        found = _STRING[opening].match(text, at + 1)
-        if found:
-            low, high = found.span(1)
+        match = _STRING[opening].match(text, at + 1)
+        if match:
+            low, high = match.span(1)
             yield from _checked(text, low, high, name, sure, quoted=True)
         return
     if sure is Sure.HEADER or "cookie" in name.lower():
@@ -339,15 +339,15 @@ def _tag(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, i
     opening = text.rfind("<", max(0, start - 40), start)
     if opening < 0 or not re.fullmatch(r"<(?:[\w.\-]{1,30}:)?", text[opening:start]):
         return None
-    found = _TAG.match(text, end)
-    return _first(_checked(text, *found.span(1), name, sure, quoted=True)) if found else None
+    match = _TAG.match(text, end)
+    return _first(_checked(text, *match.span(1), name, sure, quoted=True)) if match else None
 
 
 def _string_or_bare(text: str, at: int) -> tuple[int, int, bool] | None:
     opening = text[at : at + 1]
     if opening in _STRING and opening:
-        found = _STRING[opening].match(text, at + 1)
-        return (*found.span(1), True) if found else None
+        match = _STRING[opening].match(text, at + 1)
+        return (*match.span(1), True) if match else None
     bare = _BARE.match(text, at)
     return (*bare.span(), False) if bare else None
 
@@ -359,9 +359,9 @@ def _pair(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, 
     if after is None and text[start - 1 : start] in ("'", '"'):
         after = _TAG_END.match(text, end) if is_pair else None
     if after:
-        found = _string_or_bare(text, after.end())
-        if found:
-            low, high, _ = found
+        string = _string_or_bare(text, after.end())
+        if string:
+            low, high, _ = string
             return _first(_checked(text, low, high, name, sure, quoted=True))
     if is_pair:
         before = _VALUE_BEFORE.search(text, max(0, start - 1_200), start)
@@ -372,10 +372,10 @@ def _pair(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, 
 
 def _tuple(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
     """`('password', 'value')`, `["--api-key", "value"]`, `{password,"value"}`."""
-    found = _TUPLE.match(text, end)
-    if found is None or start == 0 or text[start - 1] not in "\"'`({[-":
+    match = _TUPLE.match(text, end)
+    if match is None or start == 0 or text[start - 1] not in "\"'`({[-":
         return None
-    string = _STRING[found[1]].match(text, found.end())
+    string = _STRING[match[1]].match(text, match.end())
     return _first(_checked(text, *string.span(1), name, sure, quoted=True)) if string else None
 
 
@@ -389,10 +389,10 @@ def _flag(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, 
     is_keyword = text[start - 1 : start] == ":" or name in ("requirepass", "masterauth")
     if not (is_flag or is_set or is_keyword):
         return None
-    found = _string_or_bare(text, space.end())
-    if found is None:
+    string = _string_or_bare(text, space.end())
+    if string is None:
         return None
-    low, high, quoted = found
+    low, high, quoted = string
     if text[low:high].startswith("-") or (
         is_keyword and not quoted and text[start - 1 : start] == ":"
     ):
@@ -411,23 +411,23 @@ def _sql(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, i
         is_sql = low_name == "identified" and "by" in space[0].lower()
         bare = _BARE.match(text, at) if is_sql else None
         return bare.span() if bare else None
-    found = _STRING[text[at]].match(text, at + 1)
-    return _first(_checked(text, *found.span(1), name, sure, quoted=True)) if found else None
+    match = _STRING[text[at]].match(text, at + 1)
+    return _first(_checked(text, *match.span(1), name, sure, quoted=True)) if match else None
 
 
 def _sentence(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
     """`the password is Gr33n`, `token 9fk2...`, columns that spaces align."""
-    said = _SAID_IS.match(text, end)
-    if said and sure in (Sure.PASSWORD, Sure.CODE):
-        found = _string_or_bare(text, said.end())
-        if found:
-            low, high, quoted = found
+    match = _SAID_IS.match(text, end)
+    if match and sure in (Sure.PASSWORD, Sure.CODE):
+        string = _string_or_bare(text, match.end())
+        if string:
+            low, high, quoted = string
             return _first(_checked(text, low, high, name, sure, quoted=quoted, assigned=quoted))
     aligned = _ALIGNED.match(text, end)
     if aligned and sure is Sure.PASSWORD and _LINE_START.search(text, max(0, start - 24), start):
-        found = _string_or_bare(text, aligned.end())
-        if found and looks_made(text[found[0] : found[1]]):
-            return found[0], found[1]
+        string = _string_or_bare(text, aligned.end())
+        if string and looks_made(text[string[0] : string[1]]):
+            return string[0], string[1]
     made = _SPACE_MADE.match(text, end)
     if made and _is_random(made[1]):
         return made.span(1)
@@ -446,12 +446,12 @@ def _brackets(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[i
     """`password [value]`, `Password<value>`."""
     if sure is not Sure.PASSWORD:
         return None
-    found = _BRACKETED.match(text, end)
-    if found and name.lower() not in ("password", "passwd", "pwd", "passphrase"):
+    match = _BRACKETED.match(text, end)
+    if match and name.lower() not in ("password", "passwd", "pwd", "passphrase"):
         return None
-    if found is None:
+    if match is None:
         return None
-    low, high = found.span(found.lastindex or 1)
+    low, high = match.span(match.lastindex or 1)
     value = text[low:high]
     if not any(c.isdigit() for c in value) or is_placeholder(value):
         return None

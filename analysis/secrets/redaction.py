@@ -167,13 +167,13 @@ def masked_model(model: M, keep: Iterable[str] = ()) -> M:
 def secret_spans(text: str, *, packed: bool = True) -> list[Span]:
     """Start, end and kind of each secret in the text, in order, none overlapping another. Without
     `packed`, base64 and random words are left alone."""
-    found = _all_spans(text, DEEPEST_BASE64) if packed else _written_spans(text)
-    if not found:
+    written_spans = _all_spans(text, DEEPEST_BASE64) if packed else _written_spans(text)
+    if not written_spans:
         return []
     kept = [] if _rules.is_empty else list(_rules.kept(text))
     placeholders = [match.span() for match in _MASKED.finditer(text)]
     spans: list[Span] = []
-    for start, end, kind in _joined(found):
+    for start, end, kind in _joined(written_spans):
         if any(low <= start and end <= high for low, high in kept):
             continue
         spans += _without(start, end, kind, placeholders)
@@ -196,34 +196,34 @@ def _all_spans(text: str, depth: int) -> list[Span]:
 
 
 def _packed_spans(text: str, depth: int) -> list[Span]:
-    found: list[Span] = []
+    spans: list[Span] = []
     read: list[tuple[int, int]] = []
     for start, end, decoded in base64_runs(text) if depth else ():
         read.append((start, end))
         if _all_spans(decoded, depth - 1):
-            found.append((start, end, "ENCODED_SECRET"))
+            spans.append((start, end, "ENCODED_SECRET"))
     for start, end in random_words(text):
         # base64 of a text is not random: whether it holds a secret has been seen
         if not any(low <= start and end <= high for low, high in read):
-            found.append((start, end, "RANDOM_TOKEN"))
-    return found
+            spans.append((start, end, "RANDOM_TOKEN"))
+    return spans
 
 
 def _written_spans(text: str) -> list[Span]:
-    found = _plain_spans(text)
+    plain_spans = _plain_spans(text)
     if _HAS_ESCAPE.search(text):
         for one in undone(text):
             for start, end, kind in _plain_spans(one.text):
-                found.append((one.places[start], one.places[end], kind))
-    return found
+                plain_spans.append((one.places[start], one.places[end], kind))
+    return plain_spans
 
 
 def _plain_spans(text: str) -> list[Span]:
-    found: list[Span] = []
+    spans: list[Span] = []
     if not _rules.is_empty:
-        found += [(start, end, CUSTOM) for start, end in _rules.redacted(text)]
+        spans += [(start, end, CUSTOM) for start, end in _rules.redacted(text)]
     for place in sorted(_looked_for(text, _VENDOR_WORDS)):
-        found += [
+        spans += [
             (*match.span(), "VENDOR_KEY")
             for match in VENDOR_KEYS[place][1].finditer(text)
             if not is_placeholder(match[0])
@@ -234,11 +234,11 @@ def _plain_spans(text: str) -> list[Span]:
         for match in pattern.finditer(text):
             group = match.lastindex or 0
             if match.start(group) < match.end(group) and not is_placeholder(match[group]):
-                found.append((*match.span(group), kind))
+                spans.append((*match.span(group), kind))
     for place in sorted(_looked_for(low, _COMMAND_WORDS)):
-        found += [(*match.span(1), "SECRET") for match in COMMANDS[place][1].finditer(text)]
-    found += named_values(text)
-    return found
+        spans += [(*match.span(1), "SECRET") for match in COMMANDS[place][1].finditer(text)]
+    spans += named_values(text)
+    return spans
 
 
 def _looked_for(text: str, words: Sequence[tuple[str, int]]) -> set[int]:
@@ -251,7 +251,7 @@ def _joined(found: Sequence[Span]) -> list[Span]:
     """Overlapping spans as one; it bears the kind of the one that was found first."""
     order = {span: place for place, span in reversed(list(enumerate(found)))}
     joined: list[tuple[int, int, Span]] = []
-    for span in sorted(set(found), key=lambda one: (one[0], -one[1])):
+    for span in sorted(set(found), key=lambda span: (span[0], -span[1])):
         if joined and span[0] < joined[-1][1]:
             start, end, best = joined[-1]
             best = min(best, span, key=lambda one: order[one])

@@ -56,12 +56,12 @@ class FactGroup:
     @property
     def services(self) -> frozenset[str]:
         """The services that it bears on."""
-        return frozenset(one.service for one in self.facts if one.service)
+        return frozenset(fact.service for fact in self.facts if fact.service)
 
     @property
     def places(self) -> frozenset[str]:
         """Where its objects are: nodes of pods, zones of nodes."""
-        return frozenset(one.place for one in self.facts if one.place)
+        return frozenset(fact.place for fact in self.facts if fact.place)
 
     @property
     def called_as(self) -> tuple[str, ...]:
@@ -74,12 +74,12 @@ class FactGroup:
     @property
     def objects(self) -> tuple[str, ...]:
         """Each object once."""
-        return tuple(dict.fromkeys(one.object for one in self.facts))
+        return tuple(dict.fromkeys(fact.object for fact in self.facts))
 
     @property
     def since(self) -> datetime | None:
         """Since when the first of its objects is so."""
-        known = [one.since for one in self.facts if one.since is not None]
+        known = [fact.since for fact in self.facts if fact.since is not None]
         return min(known, default=None)
 
     @property
@@ -144,9 +144,9 @@ def _subject(fact: StateFact, services: Mapping[str, set[str]]) -> str:
         return fact.name
     if fact.fault.name in OF_NAMESPACES:
         return f"namespace/{fact.namespace or fact.name}"
-    own = services.get(fact.object, set())
-    if len(own) == 1:
-        return next(iter(own))
+    service = services.get(fact.object, set())
+    if len(service) == 1:
+        return next(iter(service))
     return f"{fact.kind.lower()}/{fact.name}"
 
 
@@ -157,9 +157,9 @@ def _order(fact: StateFact) -> tuple[bool, float, str, str]:
 
 def unwell_instances(groups: Sequence[FactGroup]) -> dict[str, str]:
     """The node of each pod that does not serve, by the pod; "" where it is on none."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for group in groups:
         if group.is_unwell_instance:
             for fact in group.facts:
-                found[fact.object] = fact.place or found.get(fact.object, "")
-    return found
+                places[fact.object] = fact.place or places.get(fact.object, "")
+    return places

@@ -91,7 +91,7 @@ def said_of(group: FactGroup) -> str:
 
 def _fullest(group: FactGroup) -> StateFact:
     """The earliest fact that says most."""
-    return max(group.facts, key=lambda one: bool(one.value) + bool(one.expected))
+    return max(group.facts, key=lambda fact: bool(fact.value) + bool(fact.expected))
 
 
 def _lacks(fact: StateFact, says: str) -> bool:
@@ -119,6 +119,6 @@ def _since(group: FactGroup, case: Case) -> str:
 
 def evidence_of(case: Case, group: FactGroup) -> tuple[str, ...]:
     """The items whose query gave these rows, which may be a log, else all about states."""
-    queries = {one.query for one in group.facts if one.query}
-    own = [one.id for one in case.evidence if one.query in queries]
-    return tuple(own) or case.evidence_ids("states")
+    queries = {fact.query for fact in group.facts if fact.query}
+    ids = [one.id for one in case.evidence if one.query in queries]
+    return tuple(ids) or case.evidence_ids("states")

@@ -16,12 +16,12 @@ from faultline.analysis.vocabulary import Finding
 def without_what_states_tell(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without known failures in lines that only repeat a state."""
     told = set(_told(findings))
-    kept = []
+    remaining_findings = []
     for finding in findings:
         details = SignatureDetails.of(finding)
         if details is None or (finding.subject, details.signature) not in told:
-            kept.append(finding)
-    return kept
+            remaining_findings.append(finding)
+    return remaining_findings
 
 
 def _told(findings: Iterable[Finding]) -> Iterable[tuple[str, str]]:

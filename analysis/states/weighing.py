@@ -63,7 +63,7 @@ def weighed_groups(
     groups: Sequence[FactGroup], case: Case, unwell: Mapping[str, str]
 ) -> list[WeighedGroup]:
     """The groups in their order. `unwell` are the pods that do not serve, with their nodes."""
-    alone = {id(one): _alone(one, groups, case, unwell) for one in groups}
+    alone = {id(group): _alone(group, groups, case, unwell) for group in groups}
     found = []
     for group in groups:
         best, by = 0.0, None
@@ -95,7 +95,9 @@ def _alone(
 
 def _somebody_waits(group: FactGroup, groups: Sequence[FactGroup]) -> bool:
     """Whether pods look for a node since this one was closed."""
-    return any(_waits_for(group, one) and _may_precede(group, one) for one in groups)
+    return any(
+        _waits_for(group, fact_group) and _may_precede(group, fact_group) for fact_group in groups
+    )
 
 
 def _waits_for(node: FactGroup, pods: FactGroup) -> bool:

@@ -72,11 +72,11 @@ def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
             change = load_change(one, move.now)
             if change is not None:
                 loads[one.service, one.signal].append(change)
-    found = Moves()
+    moves = Moves()
     for (service, _), changes in loads.items():
-        load, known = together(changes), found.requests.get(service)
-        if known is None or load.clearness > known.clearness:
-            found.requests[service] = load
+        load, request = together(changes), moves.requests.get(service)
+        if request is None or load.clearness > request.clearness:
+            moves.requests[service] = load
     for (service, signal, kind), parts in grouped.items():
         sure = max(part.sure for part in parts)
         mean = Move(
@@ -85,10 +85,10 @@ def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
             sure,
         )
         if kind is SignalClass.LATENCY:
-            found.latency[service][signal] = mean
+            moves.latency[service][signal] = mean
         elif kind in FAILING:
-            found.failures[service][signal] = mean
-    return found
+            moves.failures[service][signal] = mean
+    return moves
 
 
 class Own(NamedTuple):

@@ -93,10 +93,20 @@ def alerting_series(
 ) -> Deviation | None:
     """The series that alerts: by its name, else the one of its service that is most out of its
     noise and of the class that the alert speaks of. None where there is none."""
-    own = [one for one in found if service is not None and one.service == service]
-    named = [one for one in own if alert.signal and one.signal == alert.signal]
+    matching_deviations = [
+        deviation for deviation in found if service is not None and deviation.service == service
+    ]
+    named = [
+        matching_deviation
+        for matching_deviation in matching_deviations
+        if alert.signal and matching_deviation.signal == alert.signal
+    ]
     wanted = signal_classes(alert)
-    alike = named or [one for one in own if one.signal_class in wanted]
+    alike = named or [
+        matching_deviation
+        for matching_deviation in matching_deviations
+        if matching_deviation.signal_class in wanted
+    ]
     return max(alike, key=lambda one: (one.excess, one.signal), default=None)
 
 

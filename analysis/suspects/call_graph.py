@@ -45,8 +45,8 @@ def with_seen_calls(
 ) -> Topology:
     """The known graph and the calls that callers' metrics and failing lines name."""
     edges: set[tuple[str | None, str | None]] = set(known.edges)
-    for one in series:
-        edges.add((one.service, peer_of(one.labels)))
+    for deviation in series:
+        edges.add((deviation.service, peer_of(deviation.labels)))
     for line in lines:
         if line.lines:
             edges.add((line.writer, line.names))

@@ -173,11 +173,11 @@ def _rows(block: Block) -> Iterator[_Series]:
 
 def _requests(series: Iterable[_Series]) -> dict[tuple[str, str], _Series]:
     """The first series of traffic of each (service, labels)."""
-    found: dict[tuple[str, str], _Series] = {}
+    requests: dict[tuple[str, str], _Series] = {}
     for one in sorted(series, key=lambda s: (s.service, s.labels, s.signal)):
         if one.signal_class is SignalClass.TRAFFIC:
-            found.setdefault((one.service, one.labels), one)
-    return found
+            requests.setdefault((one.service, one.labels), one)
+    return requests
 
 
 def _as_share(one: _Series, requests: Mapping[tuple[str, str], _Series]) -> _Series:
@@ -233,8 +233,8 @@ def _deviation(one: _Series) -> Deviation | None:
         return None
     centre, scale = one.centre, one.scale
     if scale <= 0:
-        own_move = float(np.max(np.abs(one.values - centre)))
-        scale = FLAT * (one.usual_scale or own_move) or 1.0
+        move = float(np.max(np.abs(one.values - centre)))
+        scale = FLAT * (one.usual_scale or move) or 1.0
     values = np.concatenate([one.before, one.values])
     badness = (values - centre) / scale
     sign = _harmful_sign(one)
@@ -291,4 +291,4 @@ def usual_height(quiet: Floats) -> float:
 def loudest(found: Sequence[Deviation]) -> float:
     """The largest size of all, of which others are shares; at least that of a series just out of
     its noise."""
-    return max([one.size for one in found], default=0.0) or math.log1p(1.0)
+    return max([deviation.size for deviation in found], default=0.0) or math.log1p(1.0)

@@ -74,12 +74,12 @@ def error_lines(case: Case, services: Collection[str]) -> list[ErrorLines]:
         if not others:
             times[writer, None].append(seconds)
     step = float(np.clip(windows.search.seconds / STEPS, SHORTEST_STEP_S, LONGEST_STEP_S))
-    found = []
+    lines = []
     for (writer, name), seconds_of in sorted(times.items(), key=lambda i: (i[0][0], i[0][1] or "")):
         counted = _counted(np.sort(np.array(seconds_of)), baseline, windows.search, step)
         if counted is not None:
-            found.append(_lines(writer, name, counted))
-    return found
+            lines.append(_lines(writer, name, counted))
+    return lines
 
 
 def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
@@ -98,16 +98,16 @@ def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
 def _named(text: str, known: Collection[str]) -> tuple[str, ...]:
     """The known services that the text names as a whole word, or as a part of an address, and
     others that it says were called."""
-    found = set()
+    parts = set()
     for word in _WORDS.findall(text):
         for part in (word.strip(".:/-_"), *_PARTS.split(word)):
             if part in known:
-                found.add(part)
+                parts.add(part)
     for address in named_peers(text):
         name = peer_name(address, known)
-        if name is not None and name not in found:
-            found.add(name)
-    return tuple(sorted(found))
+        if name is not None and name not in parts:
+            parts.add(name)
+    return tuple(sorted(parts))
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,9 @@ def _lines(writer: str, name: str | None, counted: _Counted) -> ErrorLines:
 def extra_by_writer(lines: Iterable[ErrorLines]) -> Mapping[str, Mapping[str | None, float]]:
     """Per writer whose lines are more than usual: how many more name whom."""
     found: dict[str, dict[str | None, float]] = defaultdict(dict)
-    for one in lines:
-        if one.course.size > 0 or one.names is None:
-            found[one.writer][one.names] = one.extra
+    for line in lines:
+        if line.course.size > 0 or line.names is None:
+            found[line.writer][line.names] = line.extra
     named = {}
     for writer, extra in found.items():
         if any(name is not None for name in extra):

@@ -103,9 +103,9 @@ def weigh_suspects(
     always = {alert.service, doors.get(alert.service or "")}
     loud = _loudest(_by_subject(findings, names), always)
     suspects = _suspects(loud, findings, alert)
-    own = {subject: _own_score(suspect) for subject, suspect in suspects.items()}
+    scores = {subject: _own_score(suspect) for subject, suspect in suspects.items()}
     discount_not_propagated(suspects, topology, known, alert)
-    discount_symptoms(suspects, own, topology, known)
+    discount_symptoms(suspects, scores, topology, known)
     for suspect in suspects.values():
         discount_load(suspect, suspects, topology)
         suspect.score = _joined(suspect.scores.values())
@@ -118,11 +118,11 @@ def weigh_suspects(
 def _suspects(
     by_subject: Mapping[str, list[Finding]], findings: Iterable[Finding], alert: Alert
 ) -> dict[str, Suspect]:
-    wanted = classify(alert.signal) if alert.signal else None
+    requested_classify = classify(alert.signal) if alert.signal else None
     largest = _largest_moves(findings)
     suspects = {}
     for subject, own in by_subject.items():
-        suspects[subject] = _suspect(subject, own, wanted, largest)
+        suspects[subject] = _suspect(subject, own, requested_classify, largest)
     return suspects
 
 
@@ -233,8 +233,8 @@ def _suspect(
 
 def _own_score(suspect: Suspect) -> float:
     """What speaks for the faults that it has by itself."""
-    own = [score for name, score in suspect.scores.items() if fault_kind(name).own]
-    return _joined(own)
+    scores = [score for name, score in suspect.scores.items() if fault_kind(name).own]
+    return _joined(scores)
 
 
 def _relevance(finding: Finding, fault: FaultKind, wanted: SignalClass | None) -> float:

@@ -161,23 +161,25 @@ def _beside_their_whole(series: Sequence[Deviation]) -> frozenset[int]:
     """Series (by `id`) of parts of a service whose whole has a series of the same signal."""
     in_part: list[Deviation] = []
     whole: set[tuple[str, str]] = set()
-    for one in series:
-        if parts_of(one.labels):
-            in_part.append(one)
+    for deviation in series:
+        if parts_of(deviation.labels):
+            in_part.append(deviation)
         else:
-            whole.add((one.service, one.signal))
-    return frozenset(id(one) for one in in_part if (one.service, one.signal) in whole)
+            whole.add((deviation.service, deviation.signal))
+    return frozenset(
+        id(deviation) for deviation in in_part if (deviation.service, deviation.signal) in whole
+    )
 
 
 def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observed:
     """Read the tables of a case once, for all of its suspects."""
     series = [*deviations(case), *call_deviations(case)]
-    named = {one.service for one in series} | known.services | {f.subject for f in findings}
-    named |= {peer for one in series if (peer := peer_of(one.labels))}
+    named = {series.service for series in series} | known.services | {f.subject for f in findings}
+    named |= {peer for series in series if (peer := peer_of(series.labels))}
     alerting = alerting_service(case.alert, named)
-    own_series = [one for one in series if peer_of(one.labels) is None]
+    own_series = [series for series in series if peer_of(series.labels) is None]
     beside = _beside_their_whole(own_series)
-    own_series = [one for one in own_series if id(one) not in beside]
+    own_series = [series for series in own_series if id(series) not in beside]
     alert = alerting_series(case.alert, alerting, own_series)
     curve = alert_curve(case, alert)
     lines = error_lines(case, named)
@@ -185,25 +187,25 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
     told = {(finding.subject, finding.signal or "") for finding in findings}
     agreements: dict[tuple[str, str], float] = {}
     own, parts, calls, levels = [], [], [], []
-    for one in series:
-        key = (one.service, one.signal)
+    for service in series:
+        key = (service.service, service.signal)
         # Within its own noise it explains nothing, however it goes with the alert.
-        compared = curve is not None and (one.size > 0 or key in told)
-        agreement = curve.agreement(one) if curve is not None and compared else 1.0
-        weight = agreement * one.size / loud
-        peer = peer_of(one.labels)
+        compared = curve is not None and (service.size > 0 or key in told)
+        agreement = curve.agreement(service) if curve is not None and compared else 1.0
+        weight = agreement * service.size / loud
+        peer = peer_of(service.labels)
         if peer is not None:
-            calls.append((peer, one, weight))
+            calls.append((peer, service, weight))
             continue
-        if id(one) in beside:
-            parts.append((one, weight))
+        if id(service) in beside:
+            parts.append((service, weight))
             continue
-        own.append((one, weight))
+        own.append((service, weight))
         if compared:
             agreements[key] = max(agreements.get(key, 0.0), agreement)
-        if one.signal_class in SIZED:
-            sure = agreement * min(1.0, one.size)
-            levels.append((one, Move(one.before, _level_while_bad(one, curve), sure)))
+        if service.signal_class in SIZED:
+            sure = agreement * min(1.0, service.size)
+            levels.append((service, Move(service.before, _level_while_bad(service, curve), sure)))
     weighed_lines = []
     for line in lines:
         agreement = curve.agreement(line.course) if curve else 1.0
@@ -372,12 +374,12 @@ class SuspectFeatures:
 
     def _unseen(self) -> dict[tuple[str, str], float]:
         """By call, the share of the caller's trouble that is on it."""
-        found = {}
+        unseens = {}
         for caller, callee in self._graph.edges:
             trouble = max(self.trouble(caller), 1e-9)
             on_call = min(1.0, self._on_calls[caller].get(callee, 0.0) / trouble)
-            found[caller, callee] = max(on_call, self._named_by(caller, callee))
-        return found
+            unseens[caller, callee] = max(on_call, self._named_by(caller, callee))
+        return unseens
 
     def _named_by(self, writer: str, subject: str) -> float:
         """The share of the writer's new failing lines that names the subject."""
@@ -445,11 +447,11 @@ class SuspectFeatures:
 
 def _shown(own: Iterable[tuple[Deviation, float]]) -> dict[str, dict[SignalClass, float]]:
     """By service the largest weight of each class of signals."""
-    found: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
+    showns: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
     for one, weight in own:
-        by_class = found[one.service]
+        by_class = showns[one.service]
         by_class[one.signal_class] = max(by_class[one.signal_class], weight)
-    return found
+    return showns
 
 
 def _largest(shown: Mapping[SignalClass, float], kinds: Iterable[SignalClass]) -> float:

@@ -140,10 +140,10 @@ class Loads:
 
     @cached_property
     def _common(self) -> dict[str, float]:
-        found = {}
+        commons = {}
         for service in sorted({caller for caller, _ in self.graph.edges}):
             callees = self.graph.callees(service)
-            known = [self.measured[callee].log for callee in callees if callee in self.measured]
-            if len(known) >= LEAST_CALLEES:
-                found[service] = float(np.median(known))
-        return found
+            logs = [self.measured[callee].log for callee in callees if callee in self.measured]
+            if len(logs) >= LEAST_CALLEES:
+                commons[service] = float(np.median(logs))
+        return commons

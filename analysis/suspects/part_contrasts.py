@@ -62,13 +62,13 @@ def _by_part(
     own: Sequence[tuple[Deviation, float]],
 ) -> Mapping[tuple[str, str, str], list[SeriesOfPart]]:
     """By service, kind of part and class of signal."""
-    found: dict[tuple[str, str, str], list[SeriesOfPart]] = defaultdict(list)
+    parts: dict[tuple[str, str, str], list[SeriesOfPart]] = defaultdict(list)
     for one, weight in own:
         if one.signal_class not in SYMPTOMS or not one.labels:
             continue
         for kind, name in parts_of(one.labels).items():
-            found[one.service, kind, one.signal_class.value].append((name, one, weight))
-    return found
+            parts[one.service, kind, one.signal_class.value].append((name, one, weight))
+    return parts
 
 
 def _contrast(service: str, kind: str, series: Sequence[SeriesOfPart]) -> PartContrast | None:
@@ -84,22 +84,22 @@ def _contrast(service: str, kind: str, series: Sequence[SeriesOfPart]) -> PartCo
             best, gap = count, own
     if gap < LEAST_GAP:
         return None
-    worst = max(series, key=lambda one: one[2])[1]
+    worst = max(series, key=lambda series: series[2])[1]
     return PartContrast(service, kind, tuple(ordered[:best]), len(ordered), gap, worst)
 
 
 def _clearest(found: Sequence[PartContrast]) -> PartContrast:
     """Of the kinds whose gap is wide, the one with the fewest worse parts; then the first kind."""
-    clear = max(one.gap for one in found) * AS_CLEAR
-    as_clear = [one for one in found if one.gap >= clear]
+    clear = max(contrast.gap for contrast in found) * AS_CLEAR
+    as_clear = [contrast for contrast in found if contrast.gap >= clear]
     return min(as_clear, key=lambda one: (len(one.worse), _ORDER[one.kind], -one.gap))
 
 
 def _finding(one: PartContrast, evidence: tuple[str, ...]) -> Finding:
     worse = len(one.worse)
     names = ", ".join(plain(name) for name in one.worse[:MOST_NAMED])
-    said = f"Of {counted(one.known, one.kind)} of {plain(one.service)} only "
-    said += f"{names} is worse" if worse == 1 else f"{worse} are worse ({names})"
+    phrase = f"Of {counted(one.known, one.kind)} of {plain(one.service)} only "
+    phrase += f"{names} is worse" if worse == 1 else f"{worse} are worse ({names})"
     return Finding(
         id="",
         kind=PART_CONTRAST.name,
@@ -108,7 +108,7 @@ def _finding(one: PartContrast, evidence: tuple[str, ...]) -> Finding:
         onset=onset_of(one.worst),
         onset_uncertainty_s=step_s(one.worst),
         strength=round(min(1.0, one.gap), 4),
-        sentence=f"{said} than before, by {plain(one.worst.signal)}.",
+        sentence=f"{phrase} than before, by {plain(one.worst.signal)}.",
         numbers={"parts": float(one.known), "worse": float(worse)},
         evidence=evidence,
         series={"table": "metrics", "service": one.service, "signal": one.worst.signal},

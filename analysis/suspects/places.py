@@ -103,13 +103,13 @@ def _contrasts(instances: Iterable[tuple[str, float]]) -> list[tuple[str, float]
     weights: dict[str, list[float]] = defaultdict(list)
     for name, weight in instances:
         weights[name].append(weight)
-    found = []
+    contrasts = []
     for name, inside in weights.items():
-        outside = [w for other, others in weights.items() if other != name for w in others]
+        outside = [w for other, weight in weights.items() if other != name for w in weight]
         if outside:
             elsewhere = max(float(np.mean(outside)), WORST_ELSEWHERE * max(outside))
-            found.append((name, float(np.mean(inside)) - elsewhere))
-    return found
+            contrasts.append((name, float(np.mean(inside)) - elsewhere))
+    return contrasts
 
 
 def _place(kind: str, name: str, by_service: Mapping[str, float], graph: Topology) -> Place:
@@ -131,15 +131,17 @@ def _place(kind: str, name: str, by_service: Mapping[str, float], graph: Topolog
 
 def _not_its_callers(worse: Sequence[str], graph: Topology) -> list[str]:
     """Those of the services that call none of the others."""
-    own = []
+    services = []
     for service in worse:
         below = graph.downstream(service)
         if not any(other in below for other in worse if other != service):
-            own.append(service)
-    return own
+            services.append(service)
+    return services
 
 
 def placed_share(service: str, found: Iterable[Place]) -> float:
     """How far the service's trouble is confined to a place that other services share, in [0, 1]."""
-    shared = [one.contrast for one in found if one.second > DIFFERENT and service in one.services]
+    shared = [
+        place.contrast for place in found if place.second > DIFFERENT and service in place.services
+    ]
     return max(shared, default=0.0)

@@ -69,13 +69,13 @@ def _called(names: Iterable[str], topology: Topology, concerned: set[str]) -> li
     """The nodes of the graph that are the provider, sorted: of one of its names, or a host below
     one of its domains."""
     known = [name.casefold() for name in names]
-    found = []
+    nodes = []
     for node in sorted(topology.services):
         folded = node.casefold()
         is_it = any(folded == name or folded.endswith(f".{name}") for name in known)
         if is_it and not concerned.isdisjoint(topology.callers(node)):
-            found.append(node)
-    return found
+            nodes.append(node)
+    return nodes
 
 
 def _naming(names: Iterable[str], case: Case) -> set[str]:
@@ -86,8 +86,8 @@ def _naming(names: Iterable[str], case: Case) -> set[str]:
         return set()
     any_of = "|".join(re.escape(domain) for domain in domains)
     # Not within a longer name: `x.com` is no part of `netflix.com`.
-    said = pl.col("message").str.contains(rf"(?i)(?:^|[^\w-])(?:{any_of})(?:[^\w-]|$)")
+    contains = pl.col("message").str.contains(rf"(?i)(?:^|[^\w-])(?:{any_of})(?:[^\w-]|$)")
     during = case.logs.filter(log_windows(case).in_search("time"))
-    naming = failing_rows(during).filter(said)
+    naming = failing_rows(during).filter(contains)
     counts = naming.group_by("service").len().filter(pl.col("len") >= ENOUGH_LINES)
     return set(counts["service"].drop_nulls().to_list())

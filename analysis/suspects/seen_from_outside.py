@@ -39,12 +39,12 @@ def calls_into(case: Case, seen: Observed) -> list[Finding]:
     for line, weight in seen.lines:
         if line.names is not None and weight > 0:
             lines[line.names].append((line.course, weight, line.lines))
-    found = []
+    findings = []
     for callee in sorted({*by_callee, *lines}):
         finding = _calls_into(case, callee, by_callee[callee], lines[callee])
         if finding is not None:
-            found.append(finding)
-    return found
+            findings.append(finding)
+    return findings
 
 
 def _calls_into(
@@ -66,10 +66,10 @@ def _calls_into(
     who = " and ".join(plain(caller) for caller in callers[:2])
     if len(callers) > 2:
         who = f"{plain(callers[0])} and {counted(len(callers) - 1, 'other service')}"
-    said = f"Calls from {who} to {plain(callee)} fail or wait more than before"
+    phrase = f"Calls from {who} to {plain(callee)} fail or wait more than before"
     numbers = {}
     if named:
-        said += f"; {counted(named, 'failing line')} of theirs name it"
+        phrase += f"; {counted(named, 'failing line')} of theirs name it"
         numbers["lines"] = float(named)
     if len(callers) > 2:
         numbers["others"] = float(len(callers) - 1)
@@ -81,7 +81,7 @@ def _calls_into(
         onset=onset_of(worst),
         onset_uncertainty_s=step_s(worst),
         strength=round(min(1.0, strength), 4),
-        sentence=f"{said}.",
+        sentence=f"{phrase}.",
         numbers=numbers,
         evidence=evidence,
         series=_series(worst, callee, measured=bool(measured)),
@@ -97,18 +97,18 @@ def _series(worst: Deviation, callee: str, *, measured: bool) -> dict[str, str]:
 
 def place_contrasts(case: Case, seen: Observed) -> list[Finding]:
     """One finding per place in which several services are worse than elsewhere."""
-    found = []
+    places = []
     for place in seen.places:
         if place.second > DIFFERENT and place.name not in seen.services:
-            found.append(_place(case, place))
-    return found
+            places.append(_place(case, place))
+    return places
 
 
 def _place(case: Case, place: Place) -> Finding:
-    worse, known = len(place.services), place.known_services
+    worse, services = len(place.services), place.known_services
     names = ", ".join(plain(name) for name in place.services[:LIST_LIMIT])
     sentence = (
-        f"On {place.kind} {plain(place.name)}, {worse} of {counted(known, 'service')} that run "
+        f"On {place.kind} {plain(place.name)}, {worse} of {counted(services, 'service')} that run "
         f"there and elsewhere are worse there ({names})."
     )
     return Finding(
@@ -117,10 +117,10 @@ def _place(case: Case, place: Place) -> Finding:
         subject=place.name,
         strength=round(min(1.0, place.share), 4),
         sentence=sentence,
-        numbers={"worse": float(worse), "services": float(known)},
+        numbers={"worse": float(worse), "services": float(services)},
         evidence=case.evidence_ids("metrics"),
         details=PlaceDetails(
-            place_kind=place.kind, services=place.services[:20], services_there=known, bad=True
+            place_kind=place.kind, services=place.services[:20], services_there=services, bad=True
         ),
     )
 

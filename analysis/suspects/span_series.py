@@ -45,13 +45,13 @@ def call_deviations(case: Case) -> list[Deviation]:
     rows = made.with_columns(side.alias("now"), failed.alias("failed")).filter(
         pl.col("now").is_not_null()
     )
-    found = []
+    deviations = []
     for (caller, callee), pair in sorted(rows.group_by("caller", "callee"), key=lambda g: g[0]):
         for points in _points(str(caller), str(callee), pair):
-            one = deviation_of(points)
-            if one is not None:
-                found.append(one)
-    return found
+            deviation = deviation_of(points)
+            if deviation is not None:
+                deviations.append(deviation)
+    return deviations
 
 
 def _points(caller: str, callee: str, pair: pl.DataFrame) -> Iterator[Points]:

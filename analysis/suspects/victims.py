@@ -71,10 +71,10 @@ def discount_symptoms(
             continue
         hops = {name: up[suspect.subject] for name, up in reaching.items() if suspect.subject in up}
         hops |= dict.fromkeys(topology.callees(suspect.subject), 1)
-        best = model.best_explanations(suspect, kinds, hops)
-        for kind, (share, _) in best.items():
+        explanations = model.best_explanations(suspect, kinds, hops)
+        for kind, (share, _) in explanations.items():
             suspect.scores[kind] *= 1 - EXPLAINED * share
-        share, by = max(best.values(), key=lambda pair: (pair[0], pair[1] or ""))
+        share, by = max(explanations.values(), key=lambda pair: (pair[0], pair[1] or ""))
         suspect.explained_by = by if share > 0 else None
 
 
@@ -181,8 +181,8 @@ def _propagated(
         share = explained_share(rises[callee], rises[caller], calls)
         if share is not None:
             return share
-    found = suspects[caller].findings if caller in suspects else ()
-    return 0.0 if known.calm(caller, (SignalClass.LATENCY,), found) else None
+    findings = suspects[caller].findings if caller in suspects else ()
+    return 0.0 if known.calm(caller, (SignalClass.LATENCY,), findings) else None
 
 
 def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> None:

@@ -67,7 +67,7 @@ def _finding(record: HostRecord, asked_at: datetime | None, number: int) -> Find
         details=EarlierDetails(
             investigation=record.incidents[0].id if record.incidents else "",
             outcome="to blame before",
-            tested=tuple(_row(record, one) for one in record.incidents),
+            tested=tuple(_row(record, incident) for incident in record.incidents),
         ),
     )
 

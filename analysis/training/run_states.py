@@ -39,11 +39,13 @@ def run_states(case: Case) -> list[Finding]:
     is_run = pl.col("monitor").str.starts_with(RUN_MONITOR)
     has_ended = pl.col("state").is_in(list(ENDED))
     rows = case.monitors.filter(is_run, has_ended).sort("since", "monitor")
-    found = []
+    findings = []
     for row in rows.iter_rows(named=True):
         if _is_in_case(case, row["since"]):
-            found.append(_finding(case, row["monitor"], row["service"], row["state"], row["since"]))
-    return found[:MAX_RUNS]
+            findings.append(
+                _finding(case, row["monitor"], row["service"], row["state"], row["since"])
+            )
+    return findings[:MAX_RUNS]
 
 
 def _is_in_case(case: Case, since: datetime) -> bool:

@@ -132,22 +132,22 @@ _OF_VENDOR = re.compile(r"^(?P<name>.+?)_(?P<kind>[A-Z][A-Za-z]*(?:::[A-Za-z][A-
 @lru_cache(maxsize=4096)
 def signal_name(signal: str) -> str:
     """The signal in words, to be used as "{service}'s {name}" or "{name} of {service}"."""
-    said = re.sub(r"[.\-/ ]+", "_", _CAMEL.sub("_", signal)).lower().strip("_")
-    known = _SHORT.get(said)
+    text = re.sub(r"[.\-/ ]+", "_", _CAMEL.sub("_", signal)).lower().strip("_")
+    known = _SHORT.get(text)
     if known is not None:
         return known
     family = classify(signal)
-    if said.endswith(_TOTAL_TIME):
+    if text.endswith(_TOTAL_TIME):
         return "time spent on requests"
-    said = _PER_TIME.sub("", said)
-    statistic = _statistic(said)
-    own = _own_words(said)
-    vendor = _vendor(own) if family in _FAMILIES else ""
+    text = _PER_TIME.sub("", text)
+    statistic = _statistic(text)
+    words = _own_words(text)
+    vendor = _vendor(words) if family in _FAMILIES else ""
     if vendor:
-        return plain(f"{vendor} {_family_name(signal, said, family)}", LONGEST)
-    if own or family not in _FAMILIES:
-        return plain(f"{statistic} {own or said.replace('_', ' ')}".strip(), LONGEST)
-    return plain(f"{statistic} {_family_name(signal, said, family)}".strip(), LONGEST)
+        return plain(f"{vendor} {_family_name(signal, text, family)}", LONGEST)
+    if words or family not in _FAMILIES:
+        return plain(f"{statistic} {words or text.replace('_', ' ')}".strip(), LONGEST)
+    return plain(f"{statistic} {_family_name(signal, text, family)}".strip(), LONGEST)
 
 
 def counted_name(name: str) -> str:
@@ -171,12 +171,12 @@ def subject_name(subject: str) -> str:
     part = _PART_OF_JOB.match(shown)
     if part is not None:
         return f"{'GPU' if part['kind'] == 'gpu' else 'rank'} {part['number']} of {part['whole']}"
-    found = _OF_VENDOR.match(shown)
-    if found is None:
+    match = _OF_VENDOR.match(shown)
+    if match is None:
         return shown
-    parts = [part for part in found["kind"].split("::") if part not in ("AWS", "Azure", "GCP")]
+    parts = [part for part in match["kind"].split("::") if part not in ("AWS", "Azure", "GCP")]
     words = [" ".join(_CAMEL.split(part)) for part in dict.fromkeys(parts)]
-    return f"{found['name']} ({' '.join(words)})" if words else found["name"]
+    return f"{match['name']} ({' '.join(words)})" if words else match["name"]
 
 
 @lru_cache(maxsize=4096)
@@ -236,8 +236,8 @@ def _statistic(said: str) -> str:
     if quantile is not None:
         number = quantile[1]
         return "p99.9" if number == "999" else f"p{number}"
-    found = [_STATISTICS[word] for word in said.split("_") if word in _STATISTICS]
-    return found[0] if found else ""
+    statistics = [_STATISTICS[word] for word in said.split("_") if word in _STATISTICS]
+    return statistics[0] if statistics else ""
 
 
 def _family_name(signal: str, said: str, family: SignalClass) -> str:

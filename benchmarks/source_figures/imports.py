@@ -151,14 +151,14 @@ def largest_cycle(arrows: Arrows) -> tuple[str, ...]:
 
 
 def _reachable(start: str, arrows: Arrows) -> set[str]:
-    seen: set[str] = set()
+    units: set[str] = set()
     waiting = list(arrows[start])
     while waiting:
         unit = waiting.pop()
-        if unit not in seen:
-            seen.add(unit)
+        if unit not in units:
+            units.add(unit)
             waiting.extend(arrows[unit])
-    return seen
+    return units
 
 
 def arrows_up(arrows: Arrows, order: Order) -> Iterator[tuple[str, str]]:

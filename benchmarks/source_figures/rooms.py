@@ -45,7 +45,7 @@ def rooms_of(floor: str, home: Path, files: list[SourceFile]) -> Iterator[Room]:
 
 def installed(package: str) -> Path:
     """The folder of a package of the environment. Raises LookupError where it is not installed."""
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
         raise LookupError(f"{package} is not installed: uv sync")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent

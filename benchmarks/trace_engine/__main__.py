@@ -92,13 +92,13 @@ def _replicas(source: Path, folder: Path, ranks: int, megabytes: int) -> list[Pa
 
 def _job(sides: Sides, files: list[Path], rounds: int) -> dict[str, Figures]:
     """The best figures of each side, under the names of ROWS."""
-    best: dict[str, Figures] = {side: {} for side in SIDES}
+    figures: dict[str, Figures] = {side: {} for side in SIDES}
     for _ in range(rounds):
         for side in SIDES:
             for part in ("parse", "analyses", "whole"):
                 for name, value in sides.figures(side, part, files).items():
-                    best[side][name] = _better(best[side].get(name, value), value)
-    return best
+                    figures[side][name] = _better(figures[side].get(name, value), value)
+    return figures
 
 
 def _better(before: float | str, value: float | str) -> float | str:

@@ -12,11 +12,11 @@ from typing import Any
 
 def cpu_seconds() -> float:
     """User and system time of this process and of its finished children."""
-    own, children = (
+    getrusage, children = (
         resource.getrusage(resource.RUSAGE_SELF),
         resource.getrusage(resource.RUSAGE_CHILDREN),
     )
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    return getrusage.ru_utime + getrusage.ru_stime + children.ru_utime + children.ru_stime
 
 
 class Measured:

@@ -71,8 +71,8 @@ def run_slow(measured: Measured, trace: TraceColumns, file: Path) -> None:
     path: Any = None
     for name, analyse in SLOW.items():
         fresh = _linked(trace)
-        found = measured.time(name, lambda analyse=analyse, fresh=fresh: analyse(fresh))
-        path = found if name.startswith("critical") else path
+        time = measured.time(name, lambda analyse=analyse, fresh=fresh: analyse(fresh))
+        path = time if name.startswith("critical") else path
     measured.time("critical path breakdown", lambda: breakdown(replace(trace), path))
     with tempfile.TemporaryDirectory() as folder:
         overlay, counters = Path(folder) / "overlay.json", Path(folder) / "counters.json"

@@ -134,11 +134,11 @@ class _Peak:
 
 
 def _tree(pid: int) -> list[int]:
-    found = [pid]
+    trees = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
-            found += _tree(int(child))
-    return found
+            trees += _tree(int(child))
+    return trees
 
 
 def _pss_mb(pid: int) -> float:

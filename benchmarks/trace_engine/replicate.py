@@ -52,11 +52,11 @@ def _shifts(events: bytes) -> dict[bytes, int]:
     lows: dict[bytes, int] = {}
     highs: dict[bytes, int] = {}
     last_ts = 0
-    for found in _FIELD.finditer(events):
-        if found[1] is None:
-            highs[b'"ts'] = max(highs.get(b'"ts', 0), last_ts + int(found[4]))
+    for match in _FIELD.finditer(events):
+        if match[1] is None:
+            highs[b'"ts'] = max(highs.get(b'"ts', 0), last_ts + int(match[4]))
             continue
-        key, value = found[1].split(b'":')[0], int(found[2])
+        key, value = match[1].split(b'":')[0], int(match[2])
         if key == b'"ts':
             last_ts = value
             if value <= 0:

@@ -58,14 +58,14 @@ def black_holes(world: World, happened: Happened) -> list[Breakage]:
 def _services(world: World) -> dict[str, Callable[[str], Collection[int]]]:
     """Ports by what they are, of a host."""
     lines = world.lines
-    found: dict[str, Callable[[str], Collection[int]]] = {
+    services: dict[str, Callable[[str], Collection[int]]] = {
         "Slack": lambda _: [lines["slack"].port],
         "PagerDuty": lambda _: [lines["pagerduty"].port],
         "sources": lambda _: [lines[name].port for name in SOURCES],
     }
     if world.links:
-        found["database"] = lambda host: [world.links[host].port]
-    return found
+        services["database"] = lambda host: [world.links[host].port]
+    return services
 
 
 def _calls_vendors(world: World, host: str) -> bool:

@@ -33,11 +33,11 @@ def make_certificates(directory: Path, address: str = "127.0.0.1") -> Certificat
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vendors on loopback")])
     builder = _builder(name, name, key, now - 400 * DAY, now + 400 * DAY)
-    own = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    extension = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-    own = own.add_extension(usage, critical=True)
+    extension = extension.add_extension(usage, critical=True)
     known = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    signed = own.add_extension(known, critical=False).sign(key, hashes.SHA256())
+    signed = extension.add_extension(known, critical=False).sign(key, hashes.SHA256())
     authority = directory / "authority.pem"
     authority.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     issued = {

@@ -100,12 +100,12 @@ class Postgres:
 
     def faults(self) -> Mapping[str, Fault]:
         """Stopped, paused, connections cut, disk full."""
-        found: dict[str, Fault] = {
+        faults: dict[str, Fault] = {
             "database stopped": self._stopped,
             "database paused": self._paused,
             "connections cut": self._cut,
         }
-        return found if self._disk.why_not else {**found, "database's disk full": self._full}
+        return faults if self._disk.why_not else {**faults, "database's disk full": self._full}
 
     def why_not(self) -> Mapping[str, str]:
         """The disk needs the right to mount."""

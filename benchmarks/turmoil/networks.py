@@ -81,11 +81,11 @@ class Network:
         there, back = ["iif", self._links[host]], ["iif", "trunk", "to", self._addresses[host]]
         if not ports:
             return [there, back]
-        found = []
+        rules = []
         for port in ports:
-            found.append([*there, "ipproto", "tcp", "dport", str(port)])
-            found.append([*back, "ipproto", "tcp", "sport", str(port)])
-        return found
+            rules.append([*there, "ipproto", "tcp", "dport", str(port)])
+            rules.append([*back, "ipproto", "tcp", "sport", str(port)])
+        return rules
 
     def _build(self, hosts: list[str]) -> None:
         router = self._hold("router")

@@ -120,10 +120,10 @@ def measure_paths(engine: EngineName, directory: Path, seed: str) -> list[Waited
         usual_slack = measuring.times("alertmanager", in_slack)
         measuring.settle()
         usual_note = measuring.times("pagerduty", at_pagerduty)
-        found: list[Waited] = []
+        paths: list[Waited] = []
         for sickness in (Sickness.SLOW, Sickness.GONE, Sickness.LIMITED):
             seconds = _beside(measuring, "github", sickness, "alertmanager", in_slack)
-            found.append(
+            paths.append(
                 Waited(
                     f"GitHub is {sickness}",
                     "answers in Slack that need no GitHub",
@@ -133,17 +133,17 @@ def measure_paths(engine: EngineName, directory: Path, seed: str) -> list[Waited
             )
         for sickness in (Sickness.SLOW, Sickness.GONE, Sickness.LIMITED):
             seconds = _beside(measuring, "slack", sickness, "pagerduty", at_pagerduty)
-            found.append(Waited(f"Slack is {sickness}", "notes at PagerDuty", seconds, usual_note))
+            paths.append(Waited(f"Slack is {sickness}", "notes at PagerDuty", seconds, usual_note))
         for sickness in (Sickness.SLOW, Sickness.GONE):
             seconds = _beside(measuring, "pagerduty", sickness, "alertmanager", in_slack)
-            found.append(
+            paths.append(
                 Waited(f"PagerDuty is {sickness}", "answers in Slack", seconds, usual_slack)
             )
         measuring.settle()
         for n in range(CROWD):
             measuring.begin("alertmanager", f"crowd-{n}")
         seconds = measuring.times("alertmanager", in_slack)
-        found.append(
+        paths.append(
             Waited(
                 f"{CROWD} alerts of one team at once",
                 "another team's answers",
@@ -152,7 +152,7 @@ def measure_paths(engine: EngineName, directory: Path, seed: str) -> list[Waited
             )
         )
         senders.finish(30)
-        return found
+        return paths
 
 
 def _beside(

@@ -92,7 +92,7 @@ class Lives:
     def posts_of_the_lost(self) -> list[str]:
         """What workers posted after they were declared lost, and so after their successors
         began."""
-        found = []
+        posts = []
         for executor, at in self.lost_at.items():
             pid = int(executor.split("-")[1])
             for address, lives in self.processes.items():
@@ -100,13 +100,13 @@ class Lives:
                     if life != pid:
                         continue
                     ends = lives[nth + 1][0] if nth + 1 < len(lives) else math.inf
-                    found += [
+                    posts += [
                         f"{executor} ({address}) {one.at - at:.1f} s after it was declared lost: "
                         f"{keys_in(one.body)}"
                         for one in self.posted
                         if one.sender == address and at + ON_ITS_WAY_S < one.at < ends
                     ]
-        return found
+        return posts
 
 
 def keys_in(body: bytes) -> str:
@@ -147,7 +147,11 @@ def everything(store: Store) -> list[StoredInvestigation]:
 def unsettled(found: Sequence[StoredInvestigation], seen: Outside) -> list[str]:
     """Investigations that have not ended, or whose answer does not stand in each wanted place
     yet."""
-    return [one.id for one in found if one.status not in ENDED or _missing(one, seen)]
+    return [
+        investigation.id
+        for investigation in found
+        if investigation.status not in ENDED or _missing(investigation, seen)
+    ]
 
 
 def _missing(one: StoredInvestigation, seen: Outside) -> str:
@@ -168,8 +172,8 @@ def titles(store: Store) -> dict[str, list[str]]:
     """The investigations in which each alert is stored, by its title: as its first alert, or as one
     that joined it."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for one in everything(store):
-        found[one.alert.title].append(one.id)
+    for investigation in everything(store):
+        found[investigation.alert.title].append(investigation.id)
     with Session(store.engine) as session:
         rows = session.execute(select(GroupedAlertRow.alert, GroupedAlertRow.investigation_id))
         for alert, investigation in rows:
@@ -186,7 +190,7 @@ def prove(
 ) -> Books:
     """Compare them; `stored` as of `titles`."""
     books = Books()
-    by_id = {one.id: one for one in found}
+    by_id = {investigation.id: investigation for investigation in found}
     for alert in sent:
         if "spooled" in alert.outcomes:  # its sender was not told in which
             alert.investigations.update(stored.get(alert.title, ()))
@@ -194,14 +198,15 @@ def prove(
     for alert in sent:
         _alert(books, alert, by_id)
         _stored_once(books, alert, stored.get(alert.title, ()))
-    for said in (lives or Lives()).posts_of_the_lost():
-        books.say("posted though lost", said)
-    for one in found:
-        _investigation(books, one, seen)
-        if one.id not in told and not any(s.gave_up for s in sent):
+    for post in (lives or Lives()).posts_of_the_lost():
+        books.say("posted though lost", post)
+    for investigation in found:
+        _investigation(books, investigation, seen)
+        if investigation.id not in told and not any(s.gave_up for s in sent):
             books.say(
                 "unexplained",
-                f"{one.id} was started, and no sender got its id ({one.alert.title})",
+                f"{investigation.id} was started, and no sender got its id "
+                f"({investigation.alert.title})",
             )
     if seen.strangers:
         books.say("unexplained", f"{seen.strangers} posts bear no key of an investigation")

@@ -63,10 +63,8 @@ def ran_lines(ran: Ran) -> list[str]:
         f"|---|{'---|' * len(USUAL_SICKNESSES)}",
     ]
     for vendor in VENDORS:
-        lines.append(
-            f"| {vendor} | "
-            f"{' | '.join(str(happened.counts[f'{vendor} {one}']) for one in USUAL_SICKNESSES)} |"
-        )
+        counts = [str(happened.counts[f"{vendor} {sickness}"]) for sickness in USUAL_SICKNESSES]
+        lines.append(f"| {vendor} | {' | '.join(counts)} |")
     lines += ["", "| deliveries were answered | times |", "|---|---|"]
     lines += [f"| {outcome} | {count} |" for outcome, count in sorted(books.outcomes.items())]
     lines += [f"| 5xx, or not at all, and sent again | {refused} |"]
@@ -83,7 +81,10 @@ def ran_lines(ran: Ran) -> list[str]:
         for how, count in sorted(ran.ended.items())
     ]
     lines += [f"- a fault failed: {said}" for said in happened.failed]
-    lines += [f"- VIOLATION (seed {ran.seed}, {ran.engine}): {said}" for said in books.violations]
+    lines += [
+        f"- VIOLATION (seed {ran.seed}, {ran.engine}): {violation}"
+        for violation in books.violations
+    ]
     lines += [line for said in list(books.concerned.values())[:MOST_STORIES] for line in ("", said)]
     return [*lines, ""]
 
@@ -98,8 +99,8 @@ def path_lines(engine: str, waited: Sequence[Waited]) -> list[str]:
     for one in waited:
         measured = f"{one.median_s:.1f} / {one.longest_s:.1f} s" if one.seconds else "no answer"
         usual = f"{one.usual_median_s:.1f} / {one.usual_longest_s:.1f} s"
-        told = "" if one.fine else " **exceeded**"
+        phrase = "" if one.fine else " **exceeded**"
         lines.append(
-            f"| {one.sick} | {one.what} | {measured} | {usual} | {one.bound_s:.0f} s{told} |"
+            f"| {one.sick} | {one.what} | {measured} | {usual} | {one.bound_s:.0f} s{phrase} |"
         )
     return [*lines, ""]

@@ -207,11 +207,11 @@ def _note(one: Sent, answer: httpx.Response, *, starts: bool) -> None:
     one.statuses.append(answer.status_code)
     if answer.status_code != 202:
         return
-    told = answer.json()
-    one.outcomes.append(told["outcome"])
-    if told.get("investigation_id"):
-        one.investigations.add(told["investigation_id"])
-    if starts and told["outcome"] != "ignored" and one.told_at is None:
+    body = answer.json()
+    one.outcomes.append(body["outcome"])
+    if body.get("investigation_id"):
+        one.investigations.add(body["investigation_id"])
+    if starts and body["outcome"] != "ignored" and one.told_at is None:
         one.told_at = time.monotonic()
 
 

@@ -233,10 +233,15 @@ def _catalogue(tables: Mapping[str, Any]) -> str:
             f"[teams.{team}]\nservices = {json.dumps([f'{team}-{n}' for n in range(count)])}"
         )
     for table, values in tables.items():
-        kept = {key: value for key, value in values.items() if key not in ("token", "queries")}
+        remaining_values = {
+            key: value for key, value in values.items() if key not in ("token", "queries")
+        }
         lines.append(
             "\n".join(
-                [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in kept.items())]
+                [
+                    f"[{table}]",
+                    *(f"{key} = {json.dumps(value)}" for key, value in remaining_values.items()),
+                ]
             )
         )
     return "\n\n".join(lines) + "\n"

@@ -28,11 +28,11 @@ def lines(verdict: DeployVerdict) -> Iterator[str]:
         yield f"  - {reason}"
     for missing in verdict.missing:
         yield f"  Missing: {missing}"
-    for one in verdict.checks:
-        was, now = level_words(one.signal, one.unit, one.before, one.after)
+    for check in verdict.checks:
+        was, now = level_words(check.signal, check.unit, check.before, check.after)
         yield (
-            f"  {one.id:4} {_mark(one):11} {_name(one):34} {was} -> {now}  "
-            f"({one.against}, p = {number(one.p, 2)})"
+            f"  {check.id:4} {_mark(check):11} {_name(check):34} {was} -> {now}  "
+            f"({check.against}, p = {number(check.p, 2)})"
         )
     for gap in verdict.gaps[:MOST_GAPS]:
         yield f"  Not collected: {gap.kind} from {gap.source}: {gap.reason}"
@@ -42,13 +42,13 @@ def to_markdown(verdict: DeployVerdict) -> str:
     """For a pull request, with the evidence behind each row."""
     parts = [f"### {LABELS[verdict.decision]}: {shown(verdict.service)}", ""]
     parts += [shown(verdict.headline), ""]
-    said = [*verdict.reasons, *verdict.missing]
-    parts += [*(f"- {shown(one)}" for one in said), ""] if said else []
+    reasons = [*verdict.reasons, *verdict.missing]
+    parts += [*(f"- {shown(reason)}" for reason in reasons), ""] if reasons else []
     if verdict.checks:
         parts += [
             "| | signal | compared with | before | after | p | evidence |",
             "|---|---|---|---|---|---|---|",
-            *(_row(one) for one in verdict.checks[:MOST_ROWS]),
+            *(_row(check) for check in verdict.checks[:MOST_ROWS]),
             "",
         ]
     more = len(verdict.checks) - MOST_ROWS

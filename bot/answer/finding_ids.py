@@ -31,18 +31,18 @@ def with_kept_ids(
 
     `taken` are ids that were given out earlier and may mean nothing else now.
     """
-    kept = _matched(before.findings, after.findings)
+    ids = _matched(before.findings, after.findings)
     used = {*taken, *(f.id for f in before.findings)}
     highest = max((int(i[1:]) for i in used if i[1:].isdecimal() and i.startswith("F")), default=0)
     names: dict[str, str] = {}
     for finding in after.findings:
-        if finding.id not in kept and not finding.id.startswith("F"):
-            kept[finding.id] = finding.id
-        elif finding.id not in kept:
+        if finding.id not in ids and not finding.id.startswith("F"):
+            ids[finding.id] = finding.id
+        elif finding.id not in ids:
             highest += 1
-            kept[finding.id] = f"F{highest}"
-        names[kept[finding.id]] = finding.id
-    return renamed(after, kept), names
+            ids[finding.id] = f"F{highest}"
+        names[ids[finding.id]] = finding.id
+    return renamed(after, ids), names
 
 
 def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:

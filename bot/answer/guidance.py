@@ -27,10 +27,10 @@ def guidance_of(applied: AppliedRunbooks) -> tuple[Guidance, ...]:
     then links."""
     lines = [line for runbook in applied.runbooks for line in _of_one(runbook)]
     order = list(MOST_OF_ONE)
-    seen: dict[tuple[str, str], Guidance] = {}
+    guidances: dict[tuple[str, str], Guidance] = {}
     for line in sorted(lines, key=lambda line: order.index(line.kind)):
-        seen.setdefault((line.kind, line.url or line.text), line)
-    return tuple(seen.values())[:MOST_LINES]
+        guidances.setdefault((line.kind, line.url or line.text), line)
+    return tuple(guidances.values())[:MOST_LINES]
 
 
 def said_by(line: Guidance) -> str:

@@ -74,8 +74,8 @@ def team_digests(
 ) -> tuple[TeamDigest, ...]:
     """One for each team with an alert, by name; what belongs to none comes last."""
     of_team = defaultdict[str, list[HandoverIncident]](list)
-    for one in incidents:
-        of_team[one.team].append(one)
+    for incident in incidents:
+        of_team[incident.team].append(incident)
     teams = sorted(of_team, key=lambda team: (not team, team))
     return tuple(_digest(team, of_team[team], mutes, since) for team in teams)
 
@@ -83,12 +83,12 @@ def team_digests(
 def _digest(
     team: str, own: Sequence[HandoverIncident], mutes: Sequence[Mute], since: datetime
 ) -> TeamDigest:
-    lately = tuple(one for one in own if one.at >= since)
-    prints = frozenset[str]().union(*(one.prints for one in own))
+    lately = tuple(incident for incident in own if incident.at >= since)
+    prints = frozenset[str]().union(*(incident.prints for incident in own))
     return TeamDigest(
         team=team,
         lately=lately,
-        open=tuple(one for one in own if one.open),
+        open=tuple(incident for incident in own if incident.open),
         resolved=tuple(
             one for one in lately if not one.open and one.verdict == Verdict.CAUSE_FOUND
         ),
@@ -100,10 +100,14 @@ def _digest(
 
 def _recurring(lately: Sequence[HandoverIncident]) -> tuple[Recurring, ...]:
     found = defaultdict[tuple[str, str, str], list[HandoverIncident]](list)
-    for one in lately:
-        if one.cause is not None and one.verdict in BLAMES and one.judged is not False:
-            fault = one.cause.troubles[0] if one.cause.troubles else one.cause.kind
-            found[one.service, one.cause.subject, fault].append(one)
+    for incident in lately:
+        if (
+            incident.cause is not None
+            and incident.verdict in BLAMES
+            and incident.judged is not False
+        ):
+            fault = incident.cause.troubles[0] if incident.cause.troubles else incident.cause.kind
+            found[incident.service, incident.cause.subject, fault].append(incident)
     often = [
         Recurring(service, some[0].cause, tuple(some))
         for (service, _, _), some in found.items()
@@ -114,15 +118,15 @@ def _recurring(lately: Sequence[HandoverIncident]) -> tuple[Recurring, ...]:
 
 def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
     fired = defaultdict[tuple[str, ...], list[HandoverIncident]](list)
-    for one in lately:
-        fired[one.words].append(one)
-    found = []
+    for incident in lately:
+        fired[incident.words].append(incident)
+    noises = []
     for some in fired.values():
         quiet = [one for one in some if _is_quiet(one)]
         if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(map(_is_real, some)):
             continue
-        found.append(Noise(tuple(some), len(quiet), _median_length(quiet)))
-    return tuple(sorted(found, key=lambda one: -one.quiet))
+        noises.append(Noise(tuple(some), len(quiet), _median_length(quiet)))
+    return tuple(sorted(noises, key=lambda noise: -noise.quiet))
 
 
 def _is_quiet(one: HandoverIncident) -> bool:
@@ -136,6 +140,8 @@ def _is_real(one: HandoverIncident) -> bool:
 
 
 def _median_length(some: Sequence[HandoverIncident]) -> timedelta | None:
-    ends = ((one.at, one.resolved_at) for one in some if one.resolved_at is not None)
+    ends = (
+        (incident.at, incident.resolved_at) for incident in some if incident.resolved_at is not None
+    )
     lengths = [(resolved_at - at).total_seconds() for at, resolved_at in ends]
     return timedelta(seconds=median(lengths)) if lengths else None

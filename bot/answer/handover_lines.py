@@ -53,19 +53,21 @@ def team_name(team: str) -> str:
 def summary(digest: TeamDigest, length: timedelta) -> str:
     """`34 alerts in the last 7 days: 12 with a cause, 15 with nothing wrong, 7 without an answer; 3
     are open.`"""
-    lately, found = len(digest.lately), digest.count(Verdict.CAUSE_FOUND)
+    lately, count = len(digest.lately), digest.count(Verdict.CAUSE_FOUND)
     quiet = digest.count(Verdict.NO_ACTIVE_INCIDENT, Verdict.RECOVERED)
-    said = f"{counted(lately, 'alert')} in the last {_length(length)}"
+    phrase = f"{counted(lately, 'alert')} in the last {_length(length)}"
     if lately:
-        parts = ((found, "with a cause"), (quiet, "with nothing wrong or over by themselves"))
+        parts = ((count, "with a cause"), (quiet, "with nothing wrong or over by themselves"))
         named = [f"{count} {words}" for count, words in parts if count]
-        if rest := lately - found - quiet:
+        if rest := lately - count - quiet:
             named.append(f"{rest} without an answer")
-        said += f": {', '.join(named)}"
+        phrase += f": {', '.join(named)}"
     right, judged = digest.judged
     if judged:
-        said += f"; people called {right} of {counted(judged, 'answer')} right"
-    return f"{said}. {len(digest.open) or 'None'} {'is' if len(digest.open) == 1 else 'are'} open."
+        phrase += f"; people called {right} of {counted(judged, 'answer')} right"
+    return (
+        f"{phrase}. {len(digest.open) or 'None'} {'is' if len(digest.open) == 1 else 'are'} open."
+    )
 
 
 def team_lines(digest: TeamDigest, now: datetime) -> Iterator[HandoverLine]:
@@ -87,28 +89,30 @@ def machine_lines(machines: Sequence[HostRecord]) -> Iterator[HandoverLine]:
     if not machines:
         return
     named = [
-        f"{foreign(one.host, NAME)} ({one.blamed} of {one.took_part} incidents)"
-        for one in machines[:MOST_NAMED]
+        f"{foreign(machine.host, NAME)} ({machine.blamed} of {machine.took_part} incidents)"
+        for machine in machines[:MOST_NAMED]
     ]
     more = f" and {len(machines) - MOST_NAMED} more" if len(machines) > MOST_NAMED else ""
-    newest = max((i for one in machines[:1] for i in one.incidents), key=lambda i: i.at)
+    newest = max((i for machine in machines[:1] for i in machine.incidents), key=lambda i: i.at)
     verb = "was" if len(machines) == 1 else "were"
-    said = f"{', '.join(named)}{more} {verb} to blame more often than by chance, "
-    yield HandoverLine(MACHINES, f"{said}in {MACHINE_DAYS} days", newest.id)
+    phrase = f"{', '.join(named)}{more} {verb} to blame more often than by chance, "
+    yield HandoverLine(MACHINES, f"{phrase}in {MACHINE_DAYS} days", newest.id)
 
 
 def shortened(
     lines: Iterable[HandoverLine], most: int | dict[str, int]
 ) -> tuple[list[HandoverLine], dict[str, int]]:
     """At most that many lines of each label, and how many were left out of each."""
-    kept: list[HandoverLine] = []
+    handover_lines: list[HandoverLine] = []
     seen: dict[str, int] = {}
     for line in lines:
         seen[line.label] = seen.get(line.label, 0) + 1
         if seen[line.label] <= (most if isinstance(most, int) else most.get(line.label, 0)):
-            kept.append(line)
-    shown = {label: sum(line.label == label for line in kept) for label in seen}
-    return kept, {label: n - shown[label] for label, n in seen.items() if n > shown[label]}
+            handover_lines.append(line)
+    shown = {label: sum(line.label == label for line in handover_lines) for label in seen}
+    return handover_lines, {
+        label: n - shown[label] for label, n in seen.items() if n > shown[label]
+    }
 
 
 def of_team(line: HandoverLine, team: str) -> HandoverLine:
@@ -122,17 +126,17 @@ def foreign(text: str, limit: int) -> str:
 
 
 def _open(one: HandoverIncident, now: datetime) -> str:
-    others = f", {counted(one.open, 'alert')} of it" if one.open > 1 else ""
+    phrase = f", {counted(one.open, 'alert')} of it" if one.open > 1 else ""
     answer = {"accepted": ": waits", "running": ": is being investigated"}.get(one.status)
-    return f"{_title(one)}, for {_length(now - one.at)}{others}{answer or _headline(one)}"
+    return f"{_title(one)}, for {_length(now - one.at)}{phrase}{answer or _headline(one)}"
 
 
 def _recurring(often: Recurring) -> str:
     cause, last = often.cause, often.incidents[0]
     fault = cause.troubles[0] if cause.troubles else cause.kind
-    said = f"{foreign(cause.subject, NAME)} {phrase_of(fault).split(',')[0]}"
+    phrase = f"{foreign(cause.subject, NAME)} {phrase_of(fault).split(',')[0]}"
     of = f" of {foreign(often.service, NAME)}" if often.service else ""
-    return f"{said}: {len(often.incidents)} incidents{of}, last {_moment(last.at)}"
+    return f"{phrase}: {len(often.incidents)} incidents{of}, last {_moment(last.at)}"
 
 
 def _noise(noise: Noise) -> str:
@@ -144,8 +148,10 @@ def _noise(noise: Noise) -> str:
 def _muted(mute: Mute) -> str:
     by = f" by {foreign(person(mute.by), NAME)}" if mute.by else ""
     why = f": {foreign(mute.reason, HEADLINE)}" if mute.reason else ""
-    held = f", {counted(mute.held, 'alert')} held" if mute.held else ""
-    return f"{foreign(mute.title, TITLE) or 'An alert'}, until {_moment(mute.until)}{by}{held}{why}"
+    phrase = f", {counted(mute.held, 'alert')} held" if mute.held else ""
+    return (
+        f"{foreign(mute.title, TITLE) or 'An alert'}, until {_moment(mute.until)}{by}{phrase}{why}"
+    )
 
 
 def _title(one: HandoverIncident) -> str:

@@ -186,11 +186,11 @@ def _unsure(view: AnswerView, cite: _Citations) -> tuple[CitedLine, ...]:
 def _confidence(view: AnswerView) -> str:
     if not view.how_sure:
         return ""
-    said = [sentence(view.how_sure, LINE)]
+    sentences = [sentence(view.how_sure, LINE)]
     if view.record:
-        said.append(sentence(view.record.sentence, LINE))
-    said += [sentence(claim.text, LINE) for claim in view.section(Section.CHECKED)]
-    return ". ".join(said)
+        sentences.append(sentence(view.record.sentence, LINE))
+    sentences += [sentence(claim.text, LINE) for claim in view.section(Section.CHECKED)]
+    return ". ".join(sentences)
 
 
 def _safe(links: Sequence[Link]) -> tuple[Link, ...]:

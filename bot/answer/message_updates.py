@@ -103,11 +103,11 @@ class MessageUpdates(BackgroundLoop):
         self._enqueue(reply_queue(target), WORKFLOW_REPLY, workflow_id, *arguments)
 
     def _posting(self) -> list[PostsDigests]:
-        found: list[PostsDigests] = []
+        posts_digests: list[PostsDigests] = []
         for target in self._targets:
             if isinstance(target, PostsDigests) and target.posts_digests:
-                found.append(target)
-        return found
+                posts_digests.append(target)
+        return posts_digests
 
     def _post(self, digest: DueDigest, posting: Sequence[PostsDigests], now: datetime) -> None:
         """At every target; one that posted it already is asked again and does nothing then."""

@@ -133,8 +133,8 @@ def print_report(replayed: Replayed) -> None:
     console.print(Text(view.headline, style="bold"))
     labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{SECOND_OPINION}: "}
     for claim in view.said:
-        told = Text(f"  {labels.get(claim.section, '')}{claim.text} ")
-        console.print(told, Text(" ".join(claim.findings), style="cyan"))
+        text = Text(f"  {labels.get(claim.section, '')}{claim.text} ")
+        console.print(text, Text(" ".join(claim.findings), style="cyan"))
     for step in view.next_steps:
         console.print(Text("  next: ", style="bold"), Text(step.text))
     for line in view.guidance:
@@ -144,8 +144,8 @@ def print_report(replayed: Replayed) -> None:
     if view.other_causes and view.established:
         console.print(Text("other candidates", style="dim"))
         for cause in view.other_causes[:MOST_OTHERS]:
-            said = f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})"
-            console.print(Text(said, style="dim"))
+            phrase = f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})"
+            console.print(Text(phrase, style="dim"))
     for group in grouped(view.gaps):
         ids = ", ".join(gap.id for gap in group.gaps)
         console.print(Text(f"  {ids} {group.source}: {quotable(group.reason)}", style="yellow"))

@@ -201,7 +201,7 @@ class AnswerView:
     def ruled_out(self) -> tuple[Finding, ...]:
         """Changes that were checked and are no explanation."""
         return tuple(
-            found for found in self.findings.values() if found.kind == CHANGE_RULED_OUT.name
+            finding for finding in self.findings.values() if finding.kind == CHANGE_RULED_OUT.name
         )
 
     @cached_property
@@ -220,7 +220,7 @@ class AnswerView:
         cited = set(self.rests_on)
         for cause in self.causes:
             cited.update(cause.findings, cause.contradicting)
-        return tuple(found for found in self.findings.values() if found.id in cited)
+        return tuple(finding for finding in self.findings.values() if finding.id in cited)
 
     def known(self, ids: Sequence[str]) -> tuple[Finding, ...]:
         """The findings of these ids, without ids that the diagnosis does not have."""
@@ -237,13 +237,13 @@ def answer_view(
 ) -> AnswerView:
     """The answer. Without a report, which a case can have lost, the diagnosis speaks for itself."""
     causes = tuple(sorted(diagnosis.causes, key=lambda cause: cause.rank))
-    findings = {found.id: found for found in diagnosis.findings}
-    said = report.claims if report else ()
+    findings = {finding.id: finding for finding in diagnosis.findings}
+    claims = report.claims if report else ()
     by_code = word(diagnosis, alert)
     named = with_called_names(diagnosis)
     story = story_of(named, alert)
     question = diagnosis.next_query if tells_apart(story, named) else None
-    record = [found for found in diagnosis.findings if found.kind == RECORD]
+    record = [finding for finding in diagnosis.findings if finding.kind == RECORD]
     return AnswerView(
         alert=alert,
         verdict=diagnosis.verdict,
@@ -251,10 +251,10 @@ def answer_view(
         confidence=diagnosis.confidence,
         impact=diagnosis.impact,
         causes=causes,
-        claims=tuple(claim for claim in said if not _is_memory(claim, findings)),
-        beside=_beside(said, by_code),
-        remembered=tuple(claim for claim in said if _is_memory(claim, findings)),
-        said=tuple(said),
+        claims=tuple(claim for claim in claims if not _is_memory(claim, findings)),
+        beside=_beside(claims, by_code),
+        remembered=tuple(claim for claim in claims if _is_memory(claim, findings)),
+        said=tuple(claims),
         guidance=tuple(report.guidance) if report else (),
         next_steps=_next_steps(diagnosis.verdict, causes, report),
         to_tell_apart=question.text if question else None,

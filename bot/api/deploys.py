@@ -48,7 +48,7 @@ class DeployHandlers:
         await self._requests.refuse_unless_new(
             f"deploy {check_id}", requester, given.model_dump_json()
         )
-        asked = StoredCheck(
+        stored_check = StoredCheck(
             id=check_id,
             asked=deploy.model_dump(mode="json"),
             team=Teams.of(self._site.settings).team(deploy.service, ""),
@@ -59,7 +59,7 @@ class DeployHandlers:
             verdict=None,
         )
         try:
-            is_new = await in_store(self._checks.add, asked)
+            is_new = await in_store(self._checks.add, stored_check)
             found = await in_store(self._checks.get, check_id)
         except SQLAlchemyError as error:
             raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
@@ -68,8 +68,8 @@ class DeployHandlers:
 
     async def get(self, request: Request, _given: None) -> models.DeployCheck:
         """One check."""
-        wanted = storable(request.path_params["check_id"], LONGEST_ID)
-        found = await in_store(self._checks.get, wanted)
+        requested_storable = storable(request.path_params["check_id"], LONGEST_ID)
+        found = await in_store(self._checks.get, requested_storable)
         if found is None or not visibility_of(request).sees(found.team):
             raise Refused(404, "No check of a deploy has this id")
         return _shown(found, None)

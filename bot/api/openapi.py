@@ -56,16 +56,16 @@ KEY = {
 def document(operations: Sequence[Operation], server_url: str) -> dict[str, Any]:
     """The whole document as JSON values."""
     models: list[tuple[type[BaseModel], JsonSchemaMode]] = [(Refusal, "serialization")]
-    for one in operations:
-        if one.takes is not None:
-            models.append((one.takes, "validation"))
-        if one.gives is not None:
-            models.append((one.gives, "serialization"))
+    for operation in operations:
+        if operation.takes is not None:
+            models.append((operation.takes, "validation"))
+        if operation.gives is not None:
+            models.append((operation.gives, "serialization"))
     names, schemas = models_json_schema(list(dict.fromkeys(models)), ref_template=REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
-    for one in operations:
-        entry = _operation(one, names, schemas["$defs"])
-        paths.setdefault(one.path, {})[one.method.lower()] = entry
+    for operation in operations:
+        entry = _operation(operation, names, schemas["$defs"])
+        paths.setdefault(operation.path, {})[operation.method.lower()] = entry
     return {
         "openapi": "3.1.0",
         "info": {"title": "Faultline", "version": VERSION, "summary": "Investigations by API."},
@@ -103,7 +103,7 @@ def _path_parameters(one: Operation) -> list[dict[str, Any]]:
 def _query_parameters(one: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     if one.posts or one.takes is None:
         return []
-    found = []
+    parameters = []
     # A query is described by its fields; the model itself is named nowhere.
     for name, field in schemas.pop(one.takes.__name__)["properties"].items():
         described = {key: value for key, value in field.items() if key != "description"}
@@ -113,21 +113,21 @@ def _query_parameters(one: Operation, schemas: dict[str, Any]) -> list[dict[str,
         parameter = {"name": name, "in": "query", "schema": schema}
         if "description" in field:
             parameter["description"] = field["description"]
-        found.append(parameter)
-    return found
+        parameters.append(parameter)
+    return parameters
 
 
 def _responses(one: Operation, names: Any) -> dict[str, Any]:
     if one.gives is None:
         content: dict[str, Any] = {"text/event-stream": {"schema": EVENT}}
-        said = EVENTS
+        events = EVENTS
     else:
         content = {"application/json": {"schema": names[one.gives, "serialization"]}}
-        said = (one.gives.__doc__ or "").partition("\n\n")[0]
-    responses: dict[str, Any] = {str(one.status): {"description": said, "content": content}}
+        events = (one.gives.__doc__ or "").partition("\n\n")[0]
+    responses: dict[str, Any] = {str(one.status): {"description": events, "content": content}}
     if one.by_key:
-        known = "The same request came before: its investigation"
-        responses["200"] = {"description": known, "content": content}
+        description = "The same request came before: its investigation"
+        responses["200"] = {"description": description, "content": content}
     line = {"application/json": {"schema": names[Refusal, "serialization"]}}
     for status in sorted({*ALWAYS, *(WITH_BODY if one.posts else ()), *one.refuses}):
         responses[str(status)] = {"description": REASONS[status], "content": line}

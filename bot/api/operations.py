@@ -63,16 +63,16 @@ class Operation:
         """Answer one request; each error as its status and one line."""
         try:
             given = await self._given(request)
-            found = await self.handler(request, given)
+            handler = await self.handler(request, given)
         except Refused as error:
             return refusal(request, error.status, _sentence(error))
         except NotAccepted as error:
             log.error("%s not taken: %s", self.path, error)
-            said = "This could not be stored. Send the same request again."
-            return refusal(request, 503, said, {"retry-after": "1"})
-        if isinstance(found, Response):
-            return found
-        return answer_of(found, self.status)
+            sentence = "This could not be stored. Send the same request again."
+            return refusal(request, 503, sentence, {"retry-after": "1"})
+        if isinstance(handler, Response):
+            return handler
+        return answer_of(handler, self.status)
 
     async def _given(self, request: Request) -> Given | None:
         if self.posts:

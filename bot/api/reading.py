@@ -35,7 +35,7 @@ def read_finding(folder: Path, finding_id: str) -> FindingWithEvidence | None:
     """One finding with what it rests on; None where there is none of this id. Raises
     EvidenceError."""
     case, diagnosis = read_case(folder), read_diagnosis(folder)
-    finding = next((one for one in diagnosis.findings if one.id == finding_id), None)
+    finding = next((finding for finding in diagnosis.findings if finding.id == finding_id), None)
     if finding is None:
         return None
     items = {one.id: one for one in case.evidence}

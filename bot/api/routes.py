@@ -50,8 +50,8 @@ def api_routes(site: Site, access: AccessControl, accept: Accept) -> list[BaseRo
         return described
 
     async def nothing(request: Request) -> Response:
-        said = f"There is nothing at this address. {API}/openapi.json lists all."
-        return refusal(request, 404, said)
+        sentence = f"There is nothing at this address. {API}/openapi.json lists all."
+        return refusal(request, 404, sentence)
 
     return [
         *(one.route(access) for one in listed),
@@ -192,7 +192,7 @@ class ApiHandlers:
         """Start one, or find the one of the same key."""
         key = key_of(request)
         requester = await requester_of(self.access, request)
-        asked = AskedIncident(
+        incident = AskedIncident(
             text=given.question,
             key=own_key(requester, key),
             door="api",
@@ -200,13 +200,13 @@ class ApiHandlers:
             since=since_asked(given.since),
             places=given.places,
         )
-        accepted = await self.requests.start(asked, requester, given.model_dump_json())
-        found = accepted.investigation_id
-        note_investigation(request, found)
-        outcome = accepted.outcome if found else "spooled"
-        url = self._url(found) if found else None
+        accepted = await self.requests.start(incident, requester, given.model_dump_json())
+        investigation_id = accepted.investigation_id
+        note_investigation(request, investigation_id)
+        outcome = accepted.outcome if investigation_id else "spooled"
+        url = self._url(investigation_id) if investigation_id else None
         started = models.Started.model_validate(
-            {"id": found, "outcome": outcome, "url": url, "key": key}
+            {"id": investigation_id, "outcome": outcome, "url": url, "key": key}
         )
         return answer_of(started, 200 if outcome == "duplicate" else 202)
 
@@ -219,9 +219,11 @@ class ApiHandlers:
             if last is None:
                 raise Refused(422, "after: is no investigation")
             cursor = ListingCursor(last.accepted_at, last.id)
-        wanted = ListingFilter(words=given.q or "", status=given.status, service=given.service)
+        listing_filter = ListingFilter(
+            words=given.q or "", status=given.status, service=given.service
+        )
         listing = self.listing.seen_by(visibility)
-        page = await in_store(listing.page, wanted, size=given.limit, after=cursor)
+        page = await in_store(listing.page, listing_filter, size=given.limit, after=cursor)
         shown = await in_store(self.store.some, page.ids, visibility)
         return models.Investigations(
             investigations=tuple(self._shown(one) for one in shown),
@@ -244,11 +246,11 @@ class ApiHandlers:
     async def finding(self, request: Request, _given: None) -> models.FindingWithEvidence:
         """One finding."""
         found = await self._answered(request)
-        wanted = request.path_params["finding_id"]
-        one = await self._read(found, lambda folder: read_finding(folder, wanted))
-        if one is None:
+        finding_id = request.path_params["finding_id"]
+        finding = await self._read(found, lambda folder: read_finding(folder, finding_id))
+        if finding is None:
             raise Refused(404, "This investigation has no finding of this id")
-        return one
+        return finding
 
     async def events(self, request: Request, given: models.EventsQuery) -> Response:
         """Its progress."""
@@ -262,16 +264,21 @@ class ApiHandlers:
         """Keep what somebody says of the answer."""
         found = await self._answered(request)
         visitor = visitor_of(request)
-        kept = await in_store(
+        remaining_id = await in_store(
             self.labels.write,
             found.id,
             right=given.right,
             cause=given.cause,
             who=visitor.name if visitor else "",
         )
-        if kept is None:  # deleted in this moment
+        if remaining_id is None:  # deleted in this moment
             raise Refused(404, "No investigation has this id")
-        return models.FeedbackKept(right=kept.right, cause=kept.cause, who=kept.who, at=kept.at)
+        return models.FeedbackKept(
+            right=remaining_id.right,
+            cause=remaining_id.cause,
+            who=remaining_id.who,
+            at=remaining_id.at,
+        )
 
     async def _found(self, request: Request) -> StoredInvestigation:
         found = await self.site.found(request)

@@ -63,7 +63,7 @@ def ask(question: str, options: AskOptions) -> int:
     if not build_connectors(settings):
         raise SettingsError("ask", NO_SOURCE)
     now = datetime.now(UTC)
-    asked = AskedIncident(
+    incident = AskedIncident(
         text=question,
         key=uuid.uuid4().hex,
         door="terminal",
@@ -71,27 +71,27 @@ def ask(question: str, options: AskOptions) -> int:
         since=since_of(options.since, now) if options.since else None,
         zone=now.astimezone().tzinfo or UTC,
     )
-    arrival = arrival_of(asked, settings, now)
+    arrival = arrival_of(incident, settings, now)
     console = Console(stderr=True, highlight=False)
     with _scratch(options.case) as scratch, local_bot(settings, scratch) as bot:
-        found = bot.investigate(arrival, lambda line: _say(console, line))
-        return _answer(bot, found, scratch, options)
+        investigate = bot.investigate(arrival, lambda line: _say(console, line))
+        return _answer(bot, investigate, scratch, options)
 
 
 def settings_for(options: AskOptions, environ: Mapping[str, str]) -> Settings:
     """The configured settings with the sources that the options name. Raises SettingsError."""
-    given = {variable(name, "url"): url for name, url in options.urls.items()}
-    settings = load_settings(options.config, {**environ, **given})
+    urls = {variable(name, "url"): url for name, url in options.urls.items()}
+    settings = load_settings(options.config, {**environ, **urls})
     own = getattr(settings, KUBERNETES)
     if own.url is not None or own.kubeconfig is not None or not options.kubernetes:
         return settings
     found = current_context(environ, options.context)
     if found is None:
         return settings
-    given[variable(KUBERNETES, "kubeconfig")] = str(found.file)
-    given[variable(KUBERNETES, "context")] = found.name
-    given[variable(KUBERNETES, "namespaces")] = found.namespace
-    return load_settings(options.config, {**environ, **given})
+    urls[variable(KUBERNETES, "kubeconfig")] = str(found.file)
+    urls[variable(KUBERNETES, "context")] = found.name
+    urls[variable(KUBERNETES, "namespaces")] = found.namespace
+    return load_settings(options.config, {**environ, **urls})
 
 
 def variable(section: str, key: str) -> str:
@@ -153,5 +153,5 @@ def _write_page(found: StoredInvestigation, folder: Path, file: Path) -> None:
     try:
         file.write_text(answer_file(found, folder), encoding="utf-8")
     except OSError as error:
-        said = error.strerror or type(error).__name__
-        raise EvidenceError(str(file), f"cannot be written ({said})") from error
+        strerror = error.strerror or type(error).__name__
+        raise EvidenceError(str(file), f"cannot be written ({strerror})") from error

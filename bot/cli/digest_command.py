@@ -52,7 +52,7 @@ def print_digest(settings: Settings, since: str, team: str | None, *, json_: boo
         store.engine.dispose()
     digests = team_digests(incidents, mutes, begin)
     if team is not None:
-        digests = tuple(one for one in digests if one.team.casefold() == team.casefold())
+        digests = tuple(digest for digest in digests if digest.team.casefold() == team.casefold())
         if not digests and team.casefold() not in map(str.casefold, settings.teams):
             raise SettingsError("--team", "is no team of the settings, and had no alert")
     if json_:
@@ -72,12 +72,12 @@ def _lines(
 ) -> Iterator[str]:
     if not digests:
         yield "No alert was investigated in that time, and none is open."
-    for number, one in enumerate(digests):
+    for number, digest in enumerate(digests):
         if number:
             yield ""
-        alone = len(digests) == 1 and not one.team
-        yield ("" if alone else f"{team_name(one.team)}: ") + summary(one, now - since)
-        yield from _labelled(team_lines(one, now), settings)
+        alone = len(digests) == 1 and not digest.team
+        yield ("" if alone else f"{team_name(digest.team)}: ") + summary(digest, now - since)
+        yield from _labelled(team_lines(digest, now), settings)
     if machines:
         yield from _labelled(machine_lines(machines), settings)
 
@@ -105,8 +105,8 @@ def _document(
     return {
         "since": since.isoformat(),
         "until": now.isoformat(),
-        "teams": [_team(one, settings) for one in digests],
-        "machines": [one.model_dump(mode="json") for one in machines],
+        "teams": [_team(digest, settings) for digest in digests],
+        "machines": [machine.model_dump(mode="json") for machine in machines],
     }
 
 

@@ -44,6 +44,9 @@ def _lines(records: Sequence[HostRecord], days: float) -> Iterator[str]:
             f"{one_line(record.host, LONGEST_CELL)}: to blame in {record.blamed} of "
             f"{record.took_part} incidents{part}; by chance {record.by_chance:.1g}"
         )
-        for one in record.incidents:
-            job = one_line(one.job, LONGEST_CELL)
-            yield f"  {one.at:%Y-%m-%d %H:%M}Z  {one.id}  {job}  {one.fault.replace('_', ' ')}"
+        for incident in record.incidents:
+            job = one_line(incident.job, LONGEST_CELL)
+            yield (
+                f"  {incident.at:%Y-%m-%d %H:%M}Z  {incident.id}  {job}  "
+                f"{incident.fault.replace('_', ' ')}"
+            )

@@ -197,12 +197,14 @@ def secrets_file(values: Mapping[str, str]) -> str:
 
 def next_steps(files: list[Path], missing: list[str]) -> str:
     """What to do now."""
-    told = f"Wrote {files[0]}, and {files[1]} that only you can read.\n"
+    phrase = f"Wrote {files[0]}, and {files[1]} that only you can read.\n"
     if missing:
-        told += f"Fill in there: {', '.join(missing)} (where to get them: docs/install.md).\n"
+        phrase += f"Fill in there: {', '.join(missing)} (where to get them: docs/install.md).\n"
     load = shlex.quote(os.path.relpath(files[1]))
     place = load if "/" in load else f"./{load}"
-    return f"{told}Next:\n    set -a; . {place}; set +a\n    faultline check\n    faultline serve\n"
+    return (
+        f"{phrase}Next:\n    set -a; . {place}; set +a\n    faultline check\n    faultline serve\n"
+    )
 
 
 def _answer(

@@ -99,14 +99,14 @@ def requeue(name: Name, config: Config = None) -> None:
 
     with inspected(load_settings(config)) as inspection:
         done = requeue_one(inspection, name)
-    said = (
+    phrase = (
         "begins again"
         if done.begun
         else "will be posted where it was not"
         if done.told
         else "has ended and was posted"
     )
-    sys.stdout.write(f"{name} {said}\n")
+    sys.stdout.write(f"{name} {phrase}\n")
 
 
 def delete(name: Name, yes: Sure = False, config: Config = None) -> None:

@@ -49,8 +49,8 @@ def shows_sixels() -> bool:
             answer += more
     finally:
         termios.tcsetattr(given, termios.TCSANOW, before)
-    said = _ATTRIBUTES.search(answer)
-    return said is not None and SIXEL_GRAPHICS in said[1].split(b";")[1:]
+    match = _ATTRIBUTES.search(answer)
+    return match is not None and SIXEL_GRAPHICS in match[1].split(b";")[1:]
 
 
 def sixels(png: bytes) -> str | None:

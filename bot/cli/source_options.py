@@ -10,8 +10,8 @@ import typer
 
 def _url(vendor: str, port: int) -> Any:
     """An option for the address of a source."""
-    told = f"Address of {vendor}, such as http://localhost:{port}."
-    return typer.Option(f"--{vendor.lower()}", metavar="URL", help=told)
+    sentence = f"Address of {vendor}, such as http://localhost:{port}."
+    return typer.Option(f"--{vendor.lower()}", metavar="URL", help=sentence)
 
 
 Prometheus = Annotated[str | None, _url("Prometheus", 9090)]

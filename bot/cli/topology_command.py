@@ -48,10 +48,10 @@ class ListedCall:
 
     def cells(self) -> tuple[str, ...]:
         """As a row of the table."""
-        seen = f"{self.last_seen:%Y-%m-%d %H:%M}Z" if self.last_seen else "in the settings"
+        phrase = f"{self.last_seen:%Y-%m-%d %H:%M}Z" if self.last_seen else "in the settings"
         place = ", ".join(f"{kind} {value}" for kind, value in self.place.items())
         sources = ", ".join(sorted(self.sources))
-        return self.caller, self.callee, sources, seen, place
+        return self.caller, self.callee, sources, phrase, place
 
     def document(self) -> dict[str, object]:
         """As a JSON object."""
@@ -67,19 +67,23 @@ class ListedCall:
 
 def print_topology(settings: Settings, service: str | None, *, json_: bool) -> None:
     """Print all calls, or those from and to one service."""
-    wanted = catalogue_name(service, settings)
+    requested_service = catalogue_name(service, settings)
     store = open_store(settings)
     try:
-        learned = LearnedCalls(store.engine).everywhere(service=wanted)
+        learned = LearnedCalls(store.engine).everywhere(service=requested_service)
     finally:
         store.engine.dispose()
-    configured = [pair for pair in catalogue_calls(settings) if wanted is None or wanted in pair]
+    configured = [
+        pair
+        for pair in catalogue_calls(settings)
+        if requested_service is None or requested_service in pair
+    ]
     calls = listed_calls(configured, learned)
     if json_:
-        json.dump([one.document() for one in calls], sys.stdout, indent=1)
+        json.dump([call.document() for call in calls], sys.stdout, indent=1)
         sys.stdout.write("\n")
         return
-    for line in _lines(calls, wanted):
+    for line in _lines(calls, requested_service):
         sys.stdout.write(f"{line}\n")
     if len(learned) >= MOST_GIVEN:
         sys.stdout.write(f"Only the first {MOST_GIVEN:,} are shown; name a --service.\n")
@@ -91,16 +95,16 @@ def listed_calls(
     """Each pair once in each place, by name. The settings hold in every place, so a configured
     pair that was also learned in one place is listed with that place alone."""
     found: dict[tuple[object, ...], ListedCall] = {}
-    for one in learned:
-        key = (one.caller, one.callee, *sorted(one.place.items()))
+    for learned_call in learned:
+        key = (learned_call.caller, learned_call.callee, *sorted(learned_call.place.items()))
         if key not in found:
-            found[key] = ListedCall(one.caller, one.callee, one.place)
-        found[key].add(one)
+            found[key] = ListedCall(learned_call.caller, learned_call.callee, learned_call.place)
+        found[key].add(learned_call)
     every = list(found.values())
     for pair in configured:
         same = [one for one in every if one.pair == pair]
-        for one_place in same:
-            one_place.sources.add(CATALOGUE)
+        for place in same:
+            place.sources.add(CATALOGUE)
         if not same:
             every.append(ListedCall(*pair, sources={CATALOGUE}))
     return sorted(every, key=lambda one: (one.pair, sorted(one.place.items())))
@@ -108,7 +112,7 @@ def listed_calls(
 
 def _lines(calls: Sequence[ListedCall], wanted: str | None) -> Iterator[str]:
     if calls:
-        yield from _table([one.cells() for one in calls])
+        yield from _table([call.cells() for call in calls])
         return
     whose = "who calls whom"
     if wanted:

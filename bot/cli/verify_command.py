@@ -84,7 +84,7 @@ def _from_here(deploy: DeployToCheck, options: VerifyOptions, console: Console) 
     settings = settings_for(options.sources, os.environ)
     named = catalogued(settings, deploy.service) or deploy.service
     connectors = build_connectors(settings)
-    if not any("metrics" in one.kinds for one in connectors):
+    if not any("metrics" in connector.kinds for connector in connectors):
         raise SettingsError("verify-deploy", NO_SOURCE)
     return watch(deploy.model_copy(update={"service": named}), connectors, console)
 
@@ -135,8 +135,8 @@ def _write(verdict: DeployVerdict, options: VerifyOptions) -> None:
 
 def _pairs(given: Sequence[str], option: str) -> Mapping[str, str]:
     pairs = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for canary in given:
+        name, equals, value = canary.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise SettingsError(option, "is not of the form name=value, such as cluster=eu-1")
         pairs[one_line(name)] = one_line(value)

@@ -108,5 +108,5 @@ def _read(response: httpx.Response) -> _Answer:
         response.raise_for_status()
         return _Answer.model_validate_json(response.content)
     except (httpx.HTTPError, ValidationError):
-        said = f"answered {response.status_code}, which is no check of a deploy"
-        raise ConnectorError("faultline", CHECKS, said) from None
+        phrase = f"answered {response.status_code}, which is no check of a deploy"
+        raise ConnectorError("faultline", CHECKS, phrase) from None

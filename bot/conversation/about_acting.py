@@ -43,17 +43,19 @@ def action(answered: AnsweredCase, said: Sequence[str], subject: Subject | None)
     if words & _BACK:
         return _roll_back(answered, subject)
     if words & _MUTE:
-        lead = (
+        sentence = (
             "I didn't mute anything. Use the Mute button under the answer: it keeps me from "
             "investigating this alert again for as long as you choose."
         )
-        return AnswerText(lead=lead, more=("To silence it at its source, do that in its own tool",))
+        return AnswerText(
+            lead=sentence, more=("To silence it at its source, do that in its own tool",)
+        )
     if words & _WRITE:
-        lead = "I change nothing, in trackers either: a person has to open it."
-        return AnswerText(lead=lead, more=("For text to copy, ask: write a postmortem",))
+        sentence = "I change nothing, in trackers either: a person has to open it."
+        return AnswerText(lead=sentence, more=("For text to copy, ask: write a postmortem",))
     if words & _ALERTING:
-        lead = "I change nothing: acknowledge or resolve it in the tool that sent the alert"
-        return AnswerText(lead=f"{lead} ({plain(answered.case.alert.source, 40)}).")
+        sentence = "I change nothing: acknowledge or resolve it in the tool that sent the alert"
+        return AnswerText(lead=f"{sentence} ({plain(answered.case.alert.source, 40)}).")
     if words & _CALL:
         return _call(answered)
     return _other(answered, said, subject)
@@ -63,11 +65,11 @@ def hypothetical(
     answered: AnsweredCase, said: Sequence[str], subject: Subject | None
 ) -> AnswerText:
     """What would happen if: only what the evidence supports."""
-    lead = "I can't predict that; I can say what the evidence supports."
+    sentence = "I can't predict that; I can say what the evidence supports."
     first = answered.first
     lines: list[AnswerLine] = []
     if first is not None and frozenset(said) & _BACK:
-        lead = f"I can't predict that, but {_supported(first)}."
+        sentence = f"I can't predict that, but {_supported(first)}."
     if subject is not None and subject.known and not _names_cause(first, subject):
         found = about_subject.about(answered, subject)
         lines.append(AnswerLine(text=found.lead))
@@ -77,7 +79,7 @@ def hypothetical(
         lines.append(answered.said(answered.view.headline, first.findings[:2], label))
     lines += _steps(answered)[:1]
     more = ("To see afterwards whether it helped, ask: is it still happening?",)
-    return AnswerText(lead=lead, lines=tuple(lines), more=more)
+    return AnswerText(lead=sentence, lines=tuple(lines), more=more)
 
 
 def _roll_back(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
@@ -85,20 +87,20 @@ def _roll_back(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
     first = answered.first
     lines: list[AnswerLine] = []
     if row is None:
-        lead = "I change nothing, and I know of no change to take back."
+        sentence = "I change nothing, and I know of no change to take back."
         if first is not None:
             lines.append(AnswerLine(text=capitalised(_supported(first))))
-        return AnswerText(lead=lead, lines=(*lines, *_steps(answered)))
+        return AnswerText(lead=sentence, lines=(*lines, *_steps(answered)))
     change = change_name(str(row["id"]))
     service = plain(str(row["service"]), 60)
-    lead = f"I change nothing: a person has to take back {change} of {service}."
+    sentence = f"I change nothing: a person has to take back {change} of {service}."
     lines.append(AnswerLine(text=_how_back(row, service), bold="How"))
     if first is not None and first.change == row["id"]:
         lines += _steps(answered)
     elif first is not None:
         other = f"The evidence doesn't point to {change}: {answered.view.headline}"
         lines.append(answered.said(other, first.findings[:2], "But"))
-    return AnswerText(lead=lead, lines=tuple(lines))
+    return AnswerText(lead=sentence, lines=tuple(lines))
 
 
 def _how_back(row: Mapping[str, object], service: str) -> str:
@@ -135,13 +137,15 @@ def _supported(first: Cause) -> str:
 
 
 def _call(answered: AnsweredCase) -> AnswerText:
-    lead = "I change nothing and page nobody: do that in your paging tool."
+    sentence = "I change nothing and page nobody: do that in your paging tool."
     lines = []
     for level, names in on_call_then(answered).items():
         lines.append(AnswerLine(text=plain(names, 200), bold=plain(level, 40)))
     if lines:
-        lead += " On call when it alerted:"
-    return AnswerText(lead=lead, lines=tuple(lines[:3]), more=("To ask again: who is on call?",))
+        sentence += " On call when it alerted:"
+    return AnswerText(
+        lead=sentence, lines=tuple(lines[:3]), more=("To ask again: who is on call?",)
+    )
 
 
 def _other(answered: AnsweredCase, said: Sequence[str], subject: Subject | None) -> AnswerText:
@@ -156,8 +160,8 @@ def _other(answered: AnsweredCase, said: Sequence[str], subject: Subject | None)
     is_the_cause = subject is not None and _names_cause(first, subject)
     if first is not None and not is_the_cause:
         lines.append(answered.said(answered.view.headline, first.findings[:2], "The cause"))
-    lead = f"I change nothing: a person has to {what}."
-    return AnswerText(lead=lead, lines=(*lines, *_steps(answered)))
+    sentence = f"I change nothing: a person has to {what}."
+    return AnswerText(lead=sentence, lines=(*lines, *_steps(answered)))
 
 
 def _target(answered: AnsweredCase, subject: Subject | None) -> str:

@@ -46,15 +46,15 @@ def why(answered: AnsweredCase) -> AnswerText:
     # What the answer says first, in its words; then what else the cause rests on.
     claims = view.section(Section.WHY)
     lines = [answered.said(claim.text, claim.findings) for claim in claims]
-    cited = {one for claim in claims for one in claim.findings}
+    cited = {finding for claim in claims for finding in claim.findings}
     lines += [answered.line(f) for f in answered.some(first.findings) if f.id not in cited]
     more = []
     if len(lines) > MOST:
         more.append(f"{counted(len(lines) - MOST, 'more finding')} on the page")
     counter = len(view.really_against)
     more.append(f"{counted(counter, 'finding')} against it" if counter else "Nothing against it")
-    lead = f"{_sure(answered, first)}:"
-    return AnswerText(lead=lead, lines=tuple(lines[:MOST]), more=tuple(more))
+    phrase = f"{_sure(answered, first)}:"
+    return AnswerText(lead=phrase, lines=tuple(lines[:MOST]), more=tuple(more))
 
 
 def against(answered: AnsweredCase) -> AnswerText:
@@ -74,23 +74,23 @@ def against(answered: AnsweredCase) -> AnswerText:
     if view.to_tell_apart is not None:
         lines.append(answered.said(view.to_tell_apart, bold="Would tell"))
     lines += _missing(answered)[:2]
-    said = (
+    phrase = (
         "No evidence against it was found"
         if not counter
         else f"{counted(len(counter), 'finding')} against it"
     )
     return AnswerText(
-        lead=f"{percent(first.confidence)} for {first.subject}. {said}.", lines=tuple(lines)
+        lead=f"{percent(first.confidence)} for {first.subject}. {phrase}.", lines=tuple(lines)
     )
 
 
 def suspects(answered: AnsweredCase) -> AnswerText:
     """The causes after the first one."""
-    others = answered.causes[1 : 1 + SUSPECTS]
-    if not others:
-        said = "There is no other suspect" if answered.first else "There is no suspect"
+    causes = answered.causes[1 : 1 + SUSPECTS]
+    if not causes:
+        phrase = "There is no other suspect" if answered.first else "There is no suspect"
         return AnswerText(
-            lead=f"{said}: nothing else that was measured explains the alert.",
+            lead=f"{phrase}: nothing else that was measured explains the alert.",
             lines=_ruled_out(answered),
         )
     lines = [
@@ -99,13 +99,13 @@ def suspects(answered: AnsweredCase) -> AnswerText:
             c.findings[:3],
             f"{c.rank}. {c.subject}",
         )
-        for c in others
+        for c in causes
     ]
-    left = len(answered.causes) - 1 - len(others)
+    left = len(answered.causes) - 1 - len(causes)
     more = (f"{left} more on the page",) if left > 0 else ()
     first = answered.first
-    lead = f"After {first.subject} ({percent(first.confidence)}):" if first else "Suspects:"
-    return AnswerText(lead=lead, lines=tuple(lines), more=more)
+    text = f"After {first.subject} ({percent(first.confidence)}):" if first else "Suspects:"
+    return AnswerText(lead=text, lines=tuple(lines), more=more)
 
 
 def next_steps(answered: AnsweredCase) -> AnswerText:
@@ -116,10 +116,10 @@ def next_steps(answered: AnsweredCase) -> AnswerText:
         lines.append(answered.said(view.to_tell_apart, bold="To be surer"))
     if not lines:
         lines = _missing(answered)
-    said = "What follows from the findings:" if lines else "No step follows from the findings."
+    phrase = "What follows from the findings:" if lines else "No step follows from the findings."
     if lines and first is None:
-        said = f"{NO_CAUSE[answered.view.verdict]}. What would help:"
-    return AnswerText(lead=said, lines=tuple(lines), more=("I change nothing myself.",))
+        phrase = f"{NO_CAUSE[answered.view.verdict]}. What would help:"
+    return AnswerText(lead=phrase, lines=tuple(lines), more=("I change nothing myself.",))
 
 
 def named_cause(answered: AnsweredCase) -> str:
@@ -143,5 +143,5 @@ def _missing(answered: AnsweredCase) -> list[AnswerLine]:
 
 
 def _about_nothing(answered: AnsweredCase) -> tuple[AnswerLine, ...]:
-    told = [answered.line(f) for f in answered.some(answered.view.impact.findings)]
-    return (*told[:3], *_missing(answered)[:3])
+    lines = [answered.line(f) for f in answered.some(answered.view.impact.findings)]
+    return (*lines[:3], *_missing(answered)[:3])

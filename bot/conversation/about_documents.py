@@ -36,8 +36,8 @@ def update(answered: AnsweredCase, said: Sequence[str]) -> AnswerText:
     for reader in readers:
         for n, text in enumerate(texts[reader]):
             lines.append(AnswerLine(text=plain(text, LONGEST), bold="" if n else reader))
-    lead = "A draft from what was measured; check it before you send it:"
-    return AnswerText(lead=lead, lines=tuple(lines), export=STATUS_UPDATE)
+    phrase = "A draft from what was measured; check it before you send it:"
+    return AnswerText(lead=phrase, lines=tuple(lines), export=STATUS_UPDATE)
 
 
 def postmortem(answered: AnsweredCase) -> AnswerText:

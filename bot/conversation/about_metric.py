@@ -33,16 +33,16 @@ def metric(answered: AnsweredCase, said: Sequence[str], services: Sequence[str])
         return _no_such_metric(answered, said, services)
     lines = []
     for one in found[:MOST]:
-        told = levels_of(answered, one)
-        lines.append(answered.said(capitalised(told.sentence), _cited(told.finding)))
-    lead = f"{lines[0].text}."
+        levels = levels_of(answered, one)
+        lines.append(answered.said(capitalised(levels.sentence), _cited(levels.finding)))
+    sentence = f"{lines[0].text}."
     quantile = quantile_in(said)
     if quantile is not None and quantile not in found[0].name:
-        lead = f"I have no {quantile}. {lead}"
+        sentence = f"I have no {quantile}. {sentence}"
     more = [plain(f"To see it, ask: graph {found[0].name}", 160)]
     if len(found) > MOST:
         more.insert(0, f"{counted(len(found) - MOST, 'more such metric')} on the page")
-    return AnswerText(lead=lead, lines=tuple(lines[1:]), more=tuple(more))
+    return AnswerText(lead=sentence, lines=tuple(lines[1:]), more=tuple(more))
 
 
 def picture(
@@ -50,21 +50,21 @@ def picture(
 ) -> AnswerText:
     """The named series as a picture; without a name, that of the service, or the one that
     decided. `strange` words name something that is not there."""
-    found = named_series(answered, said, services)
-    if not found and not _names_a_metric(said):
-        found = series_of(answered, services) if services else []
-        if not found and not strange:
-            found = _decisive(answered)
-    if not found:
+    series = named_series(answered, said, services)
+    if not series and not _names_a_metric(said):
+        series = series_of(answered, services) if services else []
+        if not series and not strange:
+            series = _decisive(answered)
+    if not series:
         return _no_such_metric(answered, said, services)
-    told = levels_of(answered, found[0])
+    levels = levels_of(answered, series[0])
     more = []
-    if len(found) > 1:
-        more.append(plain(f"Also measured: {offered(found[1 : 1 + MOST])}", 300))
+    if len(series) > 1:
+        more.append(plain(f"Also measured: {offered(series[1 : 1 + MOST])}", 300))
     return AnswerText(
-        lead=plain(f"{capitalised(told.sentence)}.", 400),
+        lead=plain(f"{capitalised(levels.sentence)}.", 400),
         more=tuple(more),
-        picture=(found[0].service, found[0].signal),
+        picture=(series[0].service, series[0].signal),
     )
 
 
@@ -95,14 +95,14 @@ def _no_such_metric(
 ) -> AnswerText:
     """What there is instead."""
     wanted = next((word for word in said if word in METRIC_WORDS), "such")
-    lead = f"I have no {wanted} metric in this investigation."
+    sentence = f"I have no {wanted} metric in this investigation."
     have = in_order(answered, all_series(answered))
     if services:
-        lead = f"I have no {wanted} metric of {plain(services[0], 60)} in this investigation."
+        sentence = f"I have no {wanted} metric of {plain(services[0], 60)} in this investigation."
         have = series_of(answered, services)
     if not have:
-        return AnswerText(lead=lead)
-    return AnswerText(lead=lead, lines=(AnswerLine(text=offered(have), bold="I have"),))
+        return AnswerText(lead=sentence)
+    return AnswerText(lead=sentence, lines=(AnswerLine(text=offered(have), bold="I have"),))
 
 
 def _cited(finding: Finding | None) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ LEVEL = "on call, level "
 def ownership(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> Look:
     """Who is on call for a service, and which team it belongs to; asked now where that is
     possible."""
-    team_wanted = not {"call", "on-call", "oncall", "page"} & set(said)
+    team = not {"call", "on-call", "oncall", "page"} & set(said)
     first = answered.first
     blamed = first.subject if first is not None else None
     named = services[0] if services else blamed or answered.case.alert.service or ""
@@ -37,7 +37,7 @@ def ownership(answered: AnsweredCase, said: Sequence[str], services: Sequence[st
             people = on_call_then(answered)
             when = f"for this incident when it alerted ({_fired(answered)})"
         told = _told(answered, named, people, when, problem)
-        if team_wanted and people and named.casefold() not in answered.teams:
+        if team and people and named.casefold() not in answered.teams:
             unknown = f"Which team owns {plain(named, 60)} I don't know. {told.lead}"
             more = (*told.more, "Name its team in the settings ([teams])")
             return Looked(told.model_copy(update={"lead": unknown, "more": more}))
@@ -76,10 +76,10 @@ def deployed(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
 
 async def _asked(connectors: Sequence[Connector], service: str) -> tuple[Mapping[str, str], str]:
     problem = ""
-    for one in connectors:
-        if isinstance(one, KnowsOnCall):
+    for connector in connectors:
+        if isinstance(connector, KnowsOnCall):
             try:
-                people = await one.on_call(service)
+                people = await connector.on_call(service)
             except FaultlineError as error:
                 problem = str(error)
                 continue
@@ -104,11 +104,11 @@ def _told(
     why = f" ({plain(problem, 200)})" if problem else ""
     how = "Connect PagerDuty ([pagerduty]) to have me ask it"
     if team:
-        lead = f"{name} belongs to team {plain(team, 60)}. I don't know who is on call{why}."
-        return AnswerText(lead=lead, more=(how,))
-    lead = f"I don't know who is on call for {name}, nor which team owns it{why}."
+        sentence = f"{name} belongs to team {plain(team, 60)}. I don't know who is on call{why}."
+        return AnswerText(lead=sentence, more=(how,))
+    sentence = f"I don't know who is on call for {name}, nor which team owns it{why}."
     more = (how, "Or name its team in the settings ([teams])", *_authors(answered, service))
-    return AnswerText(lead=lead, more=more)
+    return AnswerText(lead=sentence, more=more)
 
 
 def _authors(answered: AnsweredCase, service: str) -> tuple[str, ...]:

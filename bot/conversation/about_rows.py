@@ -37,12 +37,12 @@ def logs(answered: AnsweredCase, subject: Subject | None, text: str) -> AnswerTe
     """What stands out in the logs, of one service if one is named, and lines as they were
     written."""
     names = subject.names if subject else ()
-    told = [
+    findings = [
         f
         for f in answered.findings.values()
         if finding_kind(f.kind).tables == ("logs",) and (not names or _is_of(f, names))
     ]
-    told.sort(key=lambda f: -f.strength)
+    findings.sort(key=lambda f: -f.strength)
     wanted = _wanted(text)
     rows = _rows(answered, names, wanted)
     code = tuple(_shown(row) for row in _chosen(rows))
@@ -50,32 +50,32 @@ def logs(answered: AnsweredCase, subject: Subject | None, text: str) -> AnswerTe
     words = f" with “{plain(wanted, 60)}”" if wanted else ""
     if not answered.case.logs.height:
         return AnswerText(lead=f"The case holds no log lines: {_no_logs(answered)}")
-    if not told and not code:
+    if not findings and not code:
         return AnswerText(
             lead=f"No log line{where}{words} in the incident's time, and none stands out."
         )
-    lead = (
+    phrase = (
         f"What stands out in the logs{where}:"
-        if told
+        if findings
         else f"Nothing stands out in the logs{where}; lines{words}:"
     )
     more = (f"{counted(rows.height, 'line')}{where}{words} in the incident's time",)
     return AnswerText(
-        lead=lead, lines=tuple(answered.line(f) for f in told[:MOST]), code=code, more=more
+        lead=phrase, lines=tuple(answered.line(f) for f in findings[:MOST]), code=code, more=more
     )
 
 
 def slow(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
     """Where the time goes: what the spans say, the slowest calls; of a training job its phases."""
     names = subject.names if subject else ()
-    told = [
+    findings = [
         f for f in answered.findings.values() if _tells_time(f) and (not names or _is_of(f, names))
     ]
-    told.sort(key=lambda f: (not finding_kind(f.kind).tells_time, -f.strength))
-    lines = [answered.line(f) for f in told[:4]]
+    findings.sort(key=lambda f: (not finding_kind(f.kind).tells_time, -f.strength))
+    lines = [answered.line(f) for f in findings[:4]]
     slowest = _slowest(answered, names)
     if not answered.case.spans.height:
-        lead = (
+        phrase = (
             "There are no spans in the case; what else tells about time:"
             if lines
             else "The case holds no spans."
@@ -85,17 +85,17 @@ def slow(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
             for g in answered.case.gaps
             if g.kind == "spans"
         ]
-        return AnswerText(lead=lead, lines=(*lines, *gaps[:2]))
+        return AnswerText(lead=phrase, lines=(*lines, *gaps[:2]))
     if not lines and not slowest:
         return AnswerText(
             lead="No call became slower, and none was recorded in the incident's time."
         )
-    lead = (
+    phrase = (
         "Where the time goes:"
         if lines
         else "No call stands out against the baseline; the slowest ones were:"
     )
-    return AnswerText(lead=lead, lines=(*lines, *slowest))
+    return AnswerText(lead=phrase, lines=(*lines, *slowest))
 
 
 def _slowest(answered: AnsweredCase, names: Sequence[str]) -> tuple[AnswerLine, ...]:
@@ -103,9 +103,11 @@ def _slowest(answered: AnsweredCase, names: Sequence[str]) -> tuple[AnswerLine, 
     table, windows = answered.case.spans, span_windows(answered.case)
     if not table.height:
         return ()
-    kept = table.filter(pl.col("duration_us").is_finite(), pl.col("duration_us") >= 0)
-    kept = kept.filter(pl.col("service").is_in(list(names))) if names else kept
-    timed = kept.with_columns(
+    remaining_table = table.filter(pl.col("duration_us").is_finite(), pl.col("duration_us") >= 0)
+    remaining_table = (
+        remaining_table.filter(pl.col("service").is_in(list(names))) if names else remaining_table
+    )
+    timed = remaining_table.with_columns(
         windows.in_search("start").alias("now"), windows.in_baseline("start").alias("then")
     )
     by = timed.group_by("service", "operation").agg(

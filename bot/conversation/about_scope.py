@@ -35,8 +35,8 @@ def impact(answered: AnsweredCase) -> AnswerText:
         if name in _SAID:
             lines.append(answered.said(_SAID[name].format(number(value, 2))))
     more = () if "users" in told.numbers else ("How many users that are was not measured",)
-    lead = "Affected, as far as it was measured:"
-    return AnswerText(lead=lead, lines=tuple(lines[:MOST]), more=more)
+    phrase = "Affected, as far as it was measured:"
+    return AnswerText(lead=phrase, lines=tuple(lines[:MOST]), more=more)
 
 
 def missing(answered: AnsweredCase) -> AnswerText:
@@ -66,8 +66,8 @@ def checked(answered: AnsweredCase) -> AnswerText:
         shown = ", ".join(plain(service, 60) for service in fine[:MOST])
         lines.append(answered.said(shown, bold="Looks fine"))
     findings = counted(len(answered.findings), "finding")
-    lead = f"I looked at {window.start:%H:%M} to {window.end:%H:%M} UTC and made {findings}:"
-    return AnswerText(lead=lead, lines=tuple(lines))
+    phrase = f"I looked at {window.start:%H:%M} to {window.end:%H:%M} UTC and made {findings}:"
+    return AnswerText(lead=phrase, lines=tuple(lines))
 
 
 def alert(answered: AnsweredCase) -> AnswerText:

@@ -75,8 +75,8 @@ def _suspected(
     lines = [answered.said(cause.summary, cause.findings[:2])]
     lines += [answered.line(f, "For") for f in unsaid[: MOST - 1]]
     lines += [answered.line(f, "Against") for f in counter[:2]]
-    lead = _suspicion(answered, name, cause)
-    return AnswerText(lead=f"{lead}.", lines=tuple(lines))
+    suspicion = _suspicion(answered, name, cause)
+    return AnswerText(lead=f"{suspicion}.", lines=tuple(lines))
 
 
 def _suspicion(answered: AnsweredCase, name: str, cause: Cause) -> str:
@@ -95,12 +95,12 @@ def _in_trouble(answered: AnsweredCase, name: str, bad: Sequence[Finding]) -> An
     first = answered.first
     lines = [answered.line(f, "For") for f in sorted(bad, key=lambda f: -f.strength)[:MOST]]
     if first is None:
-        lead = f"{name} shows something, but no cause is established."
-        return AnswerText(lead=lead, lines=tuple(lines))
+        sentence = f"{name} shows something, but no cause is established."
+        return AnswerText(lead=sentence, lines=tuple(lines))
     blamed = f"{plain(first.subject, 60)} ({percent(first.confidence)})"
-    lead = f"Probably not by itself: {name} shows something, and I blame {blamed}."
+    sentence = f"Probably not by itself: {name} shows something, and I blame {blamed}."
     lines.append(answered.said(first.summary, first.findings[:2], "Against"))
-    return AnswerText(lead=lead, lines=tuple(lines))
+    return AnswerText(lead=sentence, lines=tuple(lines))
 
 
 def _calm_or_unseen(
@@ -112,8 +112,10 @@ def _calm_or_unseen(
     if series:
         shown = ", ".join(plain(s, 60) for s in series[:SIGNALS])
         were = "series of it was" if len(series) == 1 else "series of it were"
-        lead = f"Nothing speaks for {name}: {len(series)} {were} collected, and none stands out."
-        return AnswerText(lead=lead, lines=(answered.said(shown, bold="Looked at"), *told))
+        sentence = (
+            f"Nothing speaks for {name}: {len(series)} {were} collected, and none stands out."
+        )
+        return AnswerText(lead=sentence, lines=(answered.said(shown, bold="Looked at"), *told))
     if told:
         return AnswerText(lead=f"Nothing speaks for {name}.", lines=told)
     lines = [
@@ -123,25 +125,25 @@ def _calm_or_unseen(
     if first is not None:
         lines.append(answered.said(answered.view.headline, first.findings[:2], "I blame"))
     more = (f"To have me look there, reply: check {name} too",) if subject.is_service else ()
-    lead = f"I collected nothing about {name} in this investigation."
-    return AnswerText(lead=lead, lines=tuple(lines), more=more)
+    sentence = f"I collected nothing about {name} in this investigation."
+    return AnswerText(lead=sentence, lines=tuple(lines), more=more)
 
 
 def _series(answered: AnsweredCase, subject: Subject) -> list[str]:
     """The metrics, logs and spans of the case that are about it, by name."""
     case = answered.case
-    found: list[str] = []
+    series: list[str] = []
     if case.metrics.height:
         pairs = (
             case.metrics.select("service", "signal").unique().drop_nulls().sort("service", "signal")
         )
         for service, signal in pairs.iter_rows():
             if _pair_is_about(service, signal, subject):
-                found.append(f"{service} {signal}")
+                series.append(f"{service} {signal}")
     for kind, table in (("logs", case.logs), ("spans", case.spans)):
         if subject.names and table.filter(pl.col("service").is_in(list(subject.names))).height:
-            found.append(f"{kind} of {subject.names[0]}")
-    return found
+            series.append(f"{kind} of {subject.names[0]}")
+    return series
 
 
 def _pair_is_about(service: str, signal: str, subject: Subject) -> bool:
@@ -151,8 +153,8 @@ def _pair_is_about(service: str, signal: str, subject: Subject) -> bool:
         return False
     if classify(signal) in THINGS[subject.thing].classes:
         return True
-    wanted = THINGS[subject.thing].words
-    return any(wanted.intersection(_pieces(word)) for word in words(f"{service} {signal}"))
+    requested_words = THINGS[subject.thing].words
+    return any(requested_words.intersection(_pieces(word)) for word in words(f"{service} {signal}"))
 
 
 def _calls(answered: AnsweredCase) -> list[tuple[str, str]]:

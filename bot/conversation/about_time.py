@@ -40,15 +40,15 @@ def since(answered: AnsweredCase) -> AnswerText:
         )
     before = alert.started_at - onset
     order = f"before {moment}" if before > timedelta(0) else f"after {moment}"
-    lead = f"Since {at(onset)}, {span_of(before)} {order}."
+    sentence = f"Since {at(onset)}, {span_of(before)} {order}."
     if abs(before) < timedelta(seconds=1):
         then = moment if alert.was_asked else "when the alert fired"
-        lead = f"Since {at(onset)}, {then}."
+        sentence = f"Since {at(onset)}, {then}."
     cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
     told = [f for f in answered.some(cited) if _began_with(f, onset) and f.kind != NEAR]
     told.sort(key=_onset)
     lines = tuple(answered.line(f, clock(f.onset)) for f in told[:4])
-    return AnswerText(lead=lead, lines=lines, more=_uncertainty(told))
+    return AnswerText(lead=sentence, lines=lines, more=_uncertainty(told))
 
 
 def _began_with(finding: Finding, onset: datetime) -> bool:
@@ -57,7 +57,7 @@ def _began_with(finding: Finding, onset: datetime) -> bool:
 
 def still(answered: AnsweredCase) -> AnswerText:
     """Whether it is over, as far as the case goes, and how old that is."""
-    lead, lines = _state_at_the_end(answered)
+    sentence, lines = _state_at_the_end(answered)
     resolved = answered.investigation.resolved_at
     if resolved is not None:
         lines.append(answered.said(f"The alert itself was resolved at {at(resolved)}"))
@@ -66,7 +66,7 @@ def still(answered: AnsweredCase) -> AnswerText:
     if age > FRESH:
         ago = f"That was {span_of(age)} ago."
         more = (f"{ago} To investigate what is now, ask: what about the last 30 minutes?",)
-    return AnswerText(lead=lead, lines=tuple(lines), more=more)
+    return AnswerText(lead=sentence, lines=tuple(lines), more=more)
 
 
 def _state_at_the_end(answered: AnsweredCase) -> tuple[str, list[AnswerLine]]:
@@ -81,8 +81,8 @@ def _state_at_the_end(answered: AnsweredCase) -> tuple[str, list[AnswerLine]]:
     symptoms = answered.some(answered.diagnosis.impact.findings)
     out = [f for f in symptoms if not f.details.recovered]
     if out:
-        lead = f"It was still going on at {end} UTC, where my data ends."
-        return lead, [answered.line(f, "Still out") for f in out[:3]]
+        sentence = f"It was still going on at {end} UTC, where my data ends."
+        return sentence, [answered.line(f, "Still out") for f in out[:3]]
     return f"I cannot say: no symptom was measured until {end} UTC, where my data ends.", []
 
 
@@ -213,10 +213,10 @@ def no_changes(answered: AnsweredCase, of: str = "") -> str:
 
 
 def _uncertainty(told: list[Finding]) -> tuple[str, ...]:
-    known = [f.onset_uncertainty_s for f in told if f.onset_uncertainty_s]
-    if not known:
+    onset_uncertainty_ses = [f.onset_uncertainty_s for f in told if f.onset_uncertainty_s]
+    if not onset_uncertainty_ses:
         return ()
-    return (f"Onsets are known to about {span_of(timedelta(seconds=max(known)))}.",)
+    return (f"Onsets are known to about {span_of(timedelta(seconds=max(onset_uncertainty_ses)))}.",)
 
 
 def _onset(finding: Finding) -> float:

@@ -14,13 +14,13 @@ DO = "Do"
 def about_trace(answer: AnswerText, question: str) -> AnswerText:
     """What the trace doctor said about it; all of it where no sentence is closer than another."""
     request = understand(question)
-    asked = {_stem(word) for word in request.words if word not in SMALL}
+    stems = {_stem(word) for word in request.words if word not in SMALL}
     if request.kind in _STEPS:
         steps = tuple(line for line in answer.lines if line.bold == DO)
         return _told("The trace report recommends:", steps, answer)
-    told = [line for line in answer.lines if asked & _stems(line.text)]
-    if told:
-        return _told("From the trace report:", tuple(told), answer)
+    lines = [line for line in answer.lines if stems & _stems(line.text)]
+    if lines:
+        return _told("From the trace report:", tuple(lines), answer)
     if request.kind is RequestKind.UNKNOWN:
         offers = tuple(AnswerLine(text=offer, bold="Ask") for offer in OFFERS)
         return AnswerText(

@@ -32,7 +32,9 @@ def _within_s3(asked: str, locations: Sequence[str]) -> bool:
     segments = asked.removeprefix("s3://").split("/")
     if not all(_is_plain(segment) for segment in segments):
         return False
-    buckets = [one.removeprefix("s3://") for one in locations if one.startswith("s3://")]
+    buckets = [
+        location.removeprefix("s3://") for location in locations if location.startswith("s3://")
+    ]
     return any(_below(segments, bucket) for bucket in buckets)
 
 
@@ -46,11 +48,11 @@ def _local(asked: str, locations: Sequence[str]) -> str | None:
         real = Path(asked).resolve()
     except (OSError, ValueError, RuntimeError):
         return None
-    for one in locations:
-        if one.startswith("s3://"):
+    for location in locations:
+        if location.startswith("s3://"):
             continue
         try:
-            pattern = _resolved(one)
+            pattern = _resolved(location)
         except (OSError, ValueError, RuntimeError):
             continue
         if _below(str(real).strip("/").split("/"), pattern.strip("/")):
@@ -72,8 +74,8 @@ def _resolved(location: str) -> str:
 
 
 def _below(segments: Sequence[str], location: str) -> bool:
-    wanted = location.strip("/").split("/")
-    if len(segments) < len(wanted) or not wanted[0]:
+    parts = location.strip("/").split("/")
+    if len(segments) < len(parts) or not parts[0]:
         return False
-    patterns = (_JOB.sub(r"[^/]+", re.escape(part)) for part in wanted)
+    patterns = (_JOB.sub(r"[^/]+", re.escape(part)) for part in parts)
     return all(re.fullmatch(p, s) for p, s in zip(patterns, segments, strict=False))

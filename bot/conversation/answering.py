@@ -138,10 +138,10 @@ def answer_from_case(
     service = _Asked(answered, question, catalogue, for_us=for_us).services[:1]
     named = " ".join([english.rstrip("?"), *service])
     for said in (f"{named}?", english):
-        told = _answer(_Asked(answered, said, catalogue, for_us=for_us))
-        if told.useful:
-            more = (f"I took this for: {said}", *told.text.more)
-            return replace(told, text=told.text.model_copy(update={"more": more}))
+        answer = _answer(_Asked(answered, said, catalogue, for_us=for_us))
+        if answer.useful:
+            more = (f"I took this for: {said}", *answer.text.more)
+            return replace(answer, text=answer.text.model_copy(update={"more": more}))
     return reply
 
 
@@ -204,7 +204,7 @@ class _Asked:
         if follow_up is not None:
             text = AnswerText(lead="I'm starting a follow-up.")
             return Reply(text, useful=True, kind=RequestKind.FURTHER, follow_up=follow_up)
-        said = self.request.words
+        words = self.request.words
         match self.request.kind:
             case RequestKind.EXPLAIN:
                 return self._told(explain(self.answered, self.request.findings))
@@ -214,28 +214,28 @@ class _Asked:
                 )
                 return replace(self._told(text), correction=given)
             case RequestKind.HYPOTHETICAL:
-                return self._told(about_acting.hypothetical(self.answered, said, self.subject))
+                return self._told(about_acting.hypothetical(self.answered, words, self.subject))
             case RequestKind.ACTION:
-                return self._told(about_acting.action(self.answered, said, self.subject))
+                return self._told(about_acting.action(self.answered, words, self.subject))
             case RequestKind.STILL:
-                return self._looked(asking_again.still(self.answered, said, self.services))
+                return self._looked(asking_again.still(self.answered, words, self.services))
             case RequestKind.COMPARE:
                 days = days_ago(self.question, self.answered.case.alert.started_at)
                 if days == 0:
-                    return self._told(about_metric.metric(self.answered, said, self.services))
-                return self._looked(asking_again.compare(self.answered, said, self.services, days))
+                    return self._told(about_metric.metric(self.answered, words, self.services))
+                return self._looked(asking_again.compare(self.answered, words, self.services, days))
             case RequestKind.OWNERSHIP:
-                return self._looked(about_people.ownership(self.answered, said, self.services))
+                return self._looked(about_people.ownership(self.answered, words, self.services))
             case _:
                 return self._from_the_case()
 
     def _from_the_case(self) -> Reply:
-        answered, kind, said = self.answered, self.request.kind, self.request.words
+        answered, kind, words = self.answered, self.request.kind, self.request.words
         if kind is RequestKind.PICTURE:
             strange = self.strange()
-            return self._told(about_metric.picture(answered, said, self.services, strange))
+            return self._told(about_metric.picture(answered, words, self.services, strange))
         if kind is RequestKind.STATUS_UPDATE:
-            return self._told(about_documents.update(answered, said))
+            return self._told(about_documents.update(answered, words))
         if kind is RequestKind.CALLS:
             return self._told(about_scope.calls(answered, self.services))
         if kind is RequestKind.HELP:
@@ -246,9 +246,9 @@ class _Asked:
             text = about_rows.logs(answered, self.subject, self.question)
             return self._told(text, useful=bool(text.lines or text.code))
         if kind is RequestKind.UNKNOWN and self._is_about_a_metric():
-            if said[-1] in NOW:
-                return self._looked(asking_again.still(answered, said, self.services))
-            text = about_metric.metric(answered, said, self.services)
+            if words[-1] in NOW:
+                return self._looked(asking_again.still(answered, words, self.services))
+            text = about_metric.metric(answered, words, self.services)
             return replace(self._told(text), kind=RequestKind.METRIC)
         subject = self.subject
         if subject is not None and self._is_about(subject):
@@ -270,10 +270,10 @@ class _Asked:
         """A metric is named, and not as what is to blame ("is it the CPU?")."""
         if asks_about(self.question) and not self.services:
             return False
-        said = self.request.words
-        if named_series(self.answered, said, ()):
+        words = self.request.words
+        if named_series(self.answered, words, ()):
             return True
-        return "per" in said or any(word in METRIC_WORDS for word in said)
+        return "per" in words or any(word in METRIC_WORDS for word in words)
 
     def _is_about(self, subject: Subject) -> bool:
         kind = self.request.kind
@@ -294,15 +294,15 @@ class _Asked:
         span = asked_span(self.question) if self.request.kind in BEYOND else None
         if span is not None and self._is_held(span):
             span = None
-        known = subject.names if subject else ()
-        if not known and include and self.for_us and subject is not None and subject.is_service:
-            known = (subject.said,)
+        names = subject.names if subject else ()
+        if not names and include and self.for_us and subject is not None and subject.is_service:
+            names = (subject.said,)
         if span is None and not include:
             return None
-        unseen = tuple(n for n in known if include and not self._knows(n))
+        unseen = tuple(n for n in names if include and not self._knows(n))
         if span is None and not unseen:
             return None
-        return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or known))[:MAX_SERVICES])
+        return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or names))[:MAX_SERVICES])
 
     def _is_held(self, span: AskedSpan) -> bool:
         """Logs "from 14:20" are those of the case, where that lies in its time."""

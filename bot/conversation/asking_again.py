@@ -107,7 +107,7 @@ async def read_again(
 ) -> FreshReading:
     """Ask every source of metrics for a window, of the services of the wanted series alone. What
     fails is said, never raised."""
-    able = [one for one in connectors if METRICS.name in one.kinds]
+    able = [connector for connector in connectors if METRICS.name in connector.kinds]
     scope = answered.case.scope.model_copy(
         update={
             "incident": window,
@@ -119,7 +119,7 @@ async def read_again(
     )
     with tempfile.TemporaryDirectory(prefix="faultline-again-") as scratch:
         request = Request(answered.case.alert, scope, Path(scratch))
-        found = await asyncio.gather(*(_collected(one, request) for one in able))
+        found = await asyncio.gather(*(_collected(connector, request) for connector in able))
     tables, sources, refused = [], [], []
     for connector, collected in zip(able, found, strict=True):
         try:
@@ -141,7 +141,7 @@ def _services(answered: AnsweredCase, wanted: Sequence[CaseSeries]) -> tuple[str
     """Whom to ask about, as the scope names them: all where it does not name each of them, as a
     source may call a service by another name than the scope."""
     alert, services = answered.case.alert, answered.case.scope.services
-    named = {one.service for one in wanted} - {alert.service}
+    named = {case_series.service for case_series in wanted} - {alert.service}
     if not wanted or not named.issubset(services):
         return services
     return tuple(name for name in services if name in named or name == alert.service)
@@ -168,46 +168,46 @@ def _wanted(
     answered: AnsweredCase, said: Sequence[str], services: Sequence[str]
 ) -> list[CaseSeries]:
     """The series that are named, of a service that is named, or that the answer is about."""
-    found = named_series(answered, said, services)
-    if not found and services:
-        found = series_of(answered, services)
-    return (found or telling_series(answered))[:MOST]
+    series = named_series(answered, said, services)
+    if not series and services:
+        series = series_of(answered, services)
+    return (series or telling_series(answered))[:MOST]
 
 
 def _last_values(reading: FreshReading, wanted: Sequence[CaseSeries]) -> dict[CaseSeries, float]:
-    found = {}
-    for one in wanted:
-        points = points_of(reading.metrics, one)
+    values = {}
+    for series in wanted:
+        points = points_of(reading.metrics, series)
         newest = points["time"].max()
         if isinstance(newest, datetime):
             value = median(points.filter(pl.col("time") >= newest - LAST))
             if value is not None:
-                found[one] = value
-    return found
+                values[series] = value
+    return values
 
 
 def _state_now(
     answered: AnsweredCase, reading: FreshReading, values: dict[CaseSeries, float]
 ) -> AnswerText:
-    told = {one: levels_of(answered, one) for one in values}
-    moved = [one for one in values if told[one].finding is not None]
-    out = [one for one in moved if _is_out(told[one], values[one])]
+    levels = {one: levels_of(answered, one) for one in values}
+    moved = [one for one in values if levels[one].finding is not None]
+    out = [one for one in moved if _is_out(levels[one], values[one])]
     if out:
-        state = f"Still going on: {_now(told[out[0]], values[out[0]])}"
+        state = f"Still going on: {_now(levels[out[0]], values[out[0]])}"
     elif moved:
-        state = f"Back to normal: {_now(told[moved[0]], values[moved[0]])}"
+        state = f"Back to normal: {_now(levels[moved[0]], values[moved[0]])}"
     else:
         first = next(iter(values))
-        state = f"It did not move in the incident: {_now(told[first], values[first])}"
+        state = f"It did not move in the incident: {_now(levels[first], values[first])}"
     shown = (out or moved or list(values))[0]
     lines = tuple(
-        AnswerLine(text=f"{capitalised(_now(told[one], value))}.")
+        AnswerLine(text=f"{capitalised(_now(levels[one], value))}.")
         for one, value in values.items()
         if one != shown
     )
     source = " and ".join(plain(name, 40) for name in reading.sources)
-    asked = f"I asked {source} at {at(answered.now)}."
-    return AnswerText(lead=f"{state}. {asked}", lines=lines, more=_resolved(answered))
+    sentence = f"I asked {source} at {at(answered.now)}."
+    return AnswerText(lead=f"{state}. {sentence}", lines=lines, more=_resolved(answered))
 
 
 def _now(told: SeriesLevels, value: float) -> str:
@@ -244,9 +244,9 @@ def _held(
     answered: AnsweredCase, then: Window, wanted: Sequence[CaseSeries]
 ) -> FreshReading | None:
     """What the case itself holds of that time: the same hours of earlier days are often there."""
-    own = answered.case.metrics.filter(pl.col("time").is_between(then.start, then.end))
-    if any(points_of(own, one).height for one in wanted):
-        return FreshReading(own, (), ())
+    metrics = answered.case.metrics.filter(pl.col("time").is_between(then.start, then.end))
+    if any(points_of(metrics, case_series).height for case_series in wanted):
+        return FreshReading(metrics, (), ())
     return None
 
 
@@ -259,19 +259,19 @@ def _beside(
 ) -> Looked:
     when = "yesterday" if days == 1 else "last week" if days == 7 else f"{days} days earlier"
     lines = []
-    for one in wanted:
-        value, told = median(points_of(reading.metrics, one)), levels_of(answered, one)
+    for series in wanted:
+        value, levels = median(points_of(reading.metrics, series)), levels_of(answered, series)
         if value is not None:
-            text = f"{told.said(value)} {when}, {told.said(told.after)} in the incident"
-            lines.append(AnswerLine(text=text, bold=plain(one.name, 100)))
+            text = f"{levels.said(value)} {when}, {levels.said(levels.after)} in the incident"
+            lines.append(AnswerLine(text=text, bold=plain(series.name, 100)))
     if lines:
         span = f"{then.start:%H:%M} to {then.end:%H:%M} UTC, {then.start:%a} {then.start.day}"
-        lead = f"The same time {when} ({span} {then.start:%b}) beside the incident:"
-        return Looked(AnswerText(lead=lead, lines=tuple(lines)))
+        phrase = f"The same time {when} ({span} {then.start:%b}) beside the incident:"
+        return Looked(AnswerText(lead=phrase, lines=tuple(lines)))
     why = "; ".join(reading.refused[:2]) or "no source of metrics is connected"
-    usual = [levels_of(answered, one) for one in wanted]
+    usual = [levels_of(answered, case_series) for case_series in wanted]
     shown = tuple(AnswerLine(text=f"{capitalised(one.sentence)}.") for one in usual)
     length = span_of(sum((w.end - w.start for w in answered.case.scope.baseline), timedelta(0)))
     more = (f"“Before” is the {length} before the incident",) if shown else ()
-    lead = f"I couldn't ask for the same time {when} ({plain(why, 200)}). What I have:"
-    return Looked(AnswerText(lead=lead, lines=shown, more=more), useful=False)
+    phrase = f"I couldn't ask for the same time {when} ({plain(why, 200)}). What I have:"
+    return Looked(AnswerText(lead=phrase, lines=shown, more=more), useful=False)

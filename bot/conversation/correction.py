@@ -55,11 +55,11 @@ class Correction:
 def correction_in(text: str) -> Correction:
     """What a text that judges the answer says."""
     text = without_mentions(text)
-    found = _CAUSE.search(text) or _BROKE.search(text) or _THEN.search(text)
+    match = _CAUSE.search(text) or _BROKE.search(text) or _THEN.search(text)
     cause, named = "", False
-    if found is not None:
-        cause = plain(_FILLER.sub("", found["cause"]), MAX_CAUSE).rstrip(" .!")
-        named = "cause" in found.groupdict().get("said", "")
+    if match is not None:
+        cause = plain(_FILLER.sub("", match["cause"]), MAX_CAUSE).rstrip(" .!")
+        named = "cause" in match.groupdict().get("said", "")
     wrong = _WRONG.search(text) is not None
     right = _RIGHT.search(text) is not None
     agrees = right and not wrong and not cause
@@ -70,15 +70,15 @@ def weighed(answered: AnsweredCase, given: Correction) -> tuple[Correction | Non
     """The judgement as it is recorded, and what was measured for and against its cause. None where
     a text may judge nothing: then it is asked."""
     if not given.explicit and not _names_a_cause(answered, given.cause):
-        lead = "I recorded nothing: I'm not sure that you mean the cause."
-        said = f"To record it as the cause, write: the cause was {given.cause or 'a full disk'}"
-        return None, AnswerText(lead=lead, more=(said,))
+        sentence = "I recorded nothing: I'm not sure that you mean the cause."
+        phrase = f"To record it as the cause, write: the cause was {given.cause or 'a full disk'}"
+        return None, AnswerText(lead=sentence, more=(phrase,))
     if given.right:
         return given, AnswerText(lead="Recorded: the answer is right. It's shown under the answer.")
     if not given.cause:
-        lead = "Recorded: the answer is wrong. It's shown under the answer."
-        said = "To tell me the cause, write: it was the payments deploy"
-        return given, AnswerText(lead=lead, more=(said,))
+        sentence = "Recorded: the answer is wrong. It's shown under the answer."
+        phrase = "To tell me the cause, write: it was the payments deploy"
+        return given, AnswerText(lead=sentence, more=(phrase,))
     weighing = _Weighing(answered, given.cause)
     recorded = Correction(right=weighing.agrees, cause=given.cause)
     return recorded, AnswerText(lead=weighing.lead(), lines=weighing.lines())
@@ -108,22 +108,22 @@ class _Weighing:
 
     def lines(self) -> tuple[AnswerLine, ...]:
         """The evidence for it, then the evidence against it."""
-        told: list[AnswerLine] = []
+        answer_lines: list[AnswerLine] = []
         against: list[AnswerLine] = []
         for finding in self._about():
             if finding.kind == RULED_OUT:
                 against.append(self._answered.line(finding, "Against"))
             else:
-                told.append(self._answered.line(finding, "For"))
-        unseen = self._unseen(nothing=not told and not against)
+                answer_lines.append(self._answered.line(finding, "For"))
+        unseen = self._unseen(nothing=not answer_lines and not against)
         if unseen:
-            told.insert(0, AnswerLine(text=unseen, bold="Measured"))
+            answer_lines.insert(0, AnswerLine(text=unseen, bold="Measured"))
         first = self._answered.first
         if first is not None and not self.agrees:
             headline = self._answered.view.headline.rstrip(".")
             text = f"{headline}, which it would have to explain"
             against.append(self._answered.said(text, first.findings[:3], "Against"))
-        return (*told[:MOST], *against[:MOST])
+        return (*answer_lines[:MOST], *against[:MOST])
 
     def _unseen(self, *, nothing: bool) -> str:
         """What of it was not collected; empty where it was."""

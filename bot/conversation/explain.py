@@ -36,9 +36,9 @@ def explain(answered: AnsweredCase, ids: tuple[str, ...]) -> AnswerText:
         lines.append(AnswerLine(text=plain(finding.details.fix, 400), bold="What to do"))
     lines += [answered.line(f, f.id) for f in known[1:4]]
     more = (f"There is no finding {', '.join(unknown[:3])}",) if unknown else ()
-    lead = f"{finding.id}: {finding.kind.replace('_', ' ')} of {plain(finding.subject, 80)}"
+    phrase = f"{finding.id}: {finding.kind.replace('_', ' ')} of {plain(finding.subject, 80)}"
     return AnswerText(
-        lead=lead, lines=tuple(lines), more=more, chart=finding.id if finding.series else None
+        lead=phrase, lines=tuple(lines), more=more, chart=finding.id if finding.series else None
     )
 
 

@@ -66,7 +66,7 @@ async def handover(
     incidents, machines, mutes = await _read(question, context, visibility, since, now)
     digests = team_digests(incidents, mutes, since)
     if team:
-        digests = tuple(one for one in digests if one.team.casefold() == team.casefold())
+        digests = tuple(digest for digest in digests if digest.team.casefold() == team.casefold())
         # Machines belong to jobs, not to teams.
         machines = ()
     if not digests:
@@ -80,9 +80,9 @@ async def handover(
 def _asked(text: str) -> tuple[timedelta, str]:
     """How far back, and the team or ""; `24h payments`. Raises SettingsError."""
     command = command_in(text)
-    said = command.argument.split() if command else []
+    parts = command.argument.split() if command else []
     length, team = USUAL, []
-    for word in said:
+    for word in parts:
         if word[:1].isdigit():
             length = length_of(word.rstrip(".,;!?"), "handover")
         elif word.casefold().strip(".,;:!?") not in FILLING:
@@ -98,18 +98,21 @@ async def _read(
     now: datetime,
 ) -> tuple[list[HandoverIncident], tuple[HostRecord, ...], list[Mute]]:
     """As far as the asker may hear of it."""
-    engine, seen = context.store.engine, visibility.seen(question)
-    fleet = FleetMemory(engine, seen)
+    engine, observed_visibility = context.store.engine, visibility.seen(question)
+    fleet = FleetMemory(engine, observed_visibility)
     fleet_time = {"since": now - timedelta(days=MACHINE_DAYS), "before": now}
     incidents = await in_store(
-        partial(handover_incidents, visibility=seen), engine, since, now + timedelta(seconds=1)
+        partial(handover_incidents, visibility=observed_visibility),
+        engine,
+        since,
+        now + timedelta(seconds=1),
     )
     of_machines = await in_store(partial(fleet.investigations, **fleet_time))
-    ids = {*(one.id for one in incidents), *of_machines}
+    ids = {*(incident.id for incident in incidents), *of_machines}
     told = await visibility.told(question, await in_store(places, engine, ids))
     machines = await in_store(partial(fleet.suspicious, without=of_machines - told, **fleet_time))
-    mutes = await in_store(Mutes(engine).active, datetime.now(UTC), seen)
-    return [one for one in incidents if one.id in told], machines, mutes
+    mutes = await in_store(Mutes(engine).active, datetime.now(UTC), observed_visibility)
+    return [incident for incident in incidents if incident.id in told], machines, mutes
 
 
 def _text(
@@ -126,17 +129,17 @@ def _text(
     more = [f"Left out: {', '.join(f'{n} {label.lower()}' for label, n in left.items())}"]
     if several:
         teams = [
-            AnswerLine(bold=team_name(one.team), text=summary(one, length))
-            for one in digests[:MOST_TEAMS]
+            AnswerLine(bold=team_name(digest.team), text=summary(digest, length))
+            for digest in digests[:MOST_TEAMS]
         ]
-        lead = f"Hand-over of {len(digests)} teams:"
+        phrase = f"Hand-over of {len(digests)} teams:"
         more.append("handover and a team's name: that team alone")
         lines = [*teams, *lines]
     else:
         of = f"{team_name(digests[0].team)}: " if digests[0].team else ""
-        lead = f"{of}{summary(digests[0], length)}"
+        phrase = f"{of}{summary(digests[0], length)}"
     more.append("faultline digest prints everything")
-    return AnswerText(lead=lead, lines=tuple(lines), more=tuple(more if left else more[1:]))
+    return AnswerText(lead=phrase, lines=tuple(lines), more=tuple(more if left else more[1:]))
 
 
 def _lines(digests: Sequence[TeamDigest], now: datetime) -> Iterator[HandoverLine]:
@@ -144,11 +147,11 @@ def _lines(digests: Sequence[TeamDigest], now: datetime) -> Iterator[HandoverLin
     if len(digests) == 1:
         yield from team_lines(digests[0], now)
         return
-    each = [[of_team(line, one.team) for line in team_lines(one, now)] for one in digests]
+    each = [[of_team(line, digest.team) for line in team_lines(digest, now)] for digest in digests]
     for label in OF_SEVERAL:
-        own = [[line for line in lines if line.label == label] for lines in each]
-        for n in range(max(map(len, own))):
-            yield from (lines[n] for lines in own if n < len(lines))
+        lines = [[line for line in lines if line.label == label] for lines in each]
+        for n in range(max(map(len, lines))):
+            yield from (lines[n] for lines in lines if n < len(lines))
 
 
 def _answer_line(line: HandoverLine, settings: Settings) -> AnswerLine:

@@ -91,26 +91,26 @@ def named_series(
         found = [one for one in every if classify(one.signal) is SignalClass.AVAILABILITY]
     quantile = quantile_in(said)
     exact = [one for one in found if quantile and quantile in signal_name(one.signal)]
-    return in_order(answered, [one for one in exact or found if _is_of(one, services)])
+    return in_order(answered, [series for series in exact or found if _is_of(series, services)])
 
 
 def series_of(answered: AnsweredCase, services: Sequence[str]) -> list[CaseSeries]:
     """Those of some services, what their callers feel first."""
-    found = [one for one in all_series(answered) if _is_of(one, services)]
-    found = in_order(answered, found)
-    return sorted(found, key=lambda one: classify(one.signal) not in SYMPTOMS)
+    series = [series for series in all_series(answered) if _is_of(series, services)]
+    series = in_order(answered, series)
+    return sorted(series, key=lambda series: classify(series.signal) not in SYMPTOMS)
 
 
 def telling_series(answered: AnsweredCase) -> list[CaseSeries]:
     """The alerting series, and those of the impact and the first cause."""
     alert, first = answered.case.alert, answered.first
     cited = [*answered.diagnosis.impact.findings, *(first.findings if first else ())]
-    known = all_series(answered)
+    series = all_series(answered)
     found = dict.fromkeys(
         CaseSeries(f.subject, f.signal) for f in answered.some(cited) if f.signal is not None
     )
     alerting = CaseSeries(alert.service or "", alert.signal or "")
-    return [one for one in (alerting, *(f for f in found if f != alerting)) if one in known]
+    return [one for one in (alerting, *(f for f in found if f != alerting)) if one in series]
 
 
 def in_order(answered: AnsweredCase, some: Iterable[CaseSeries]) -> list[CaseSeries]:
@@ -186,7 +186,7 @@ def _is_spelled_out(signal: str, said: Sequence[str]) -> bool:
 
 
 def _is_of(series: CaseSeries, services: Sequence[str]) -> bool:
-    own = series.service.casefold()
+    service = series.service.casefold()
     return not services or any(
-        own == s.casefold() or own.endswith(f"/{s.casefold()}") for s in services
+        service == s.casefold() or service.endswith(f"/{s.casefold()}") for s in services
     )

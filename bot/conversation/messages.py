@@ -82,14 +82,14 @@ def _line(line: AnswerLine, longest: int) -> Block:
 
 def code_box(lines: tuple[str, ...], limit: int) -> str:
     """Log lines of at most `limit` characters."""
-    kept, room = [], limit
-    for one in lines:
-        shown = one_line(one, 300)
+    showns, room = [], limit
+    for line in lines:
+        shown = one_line(line, 300)
         if len(shown) + 1 > room:
             break
-        kept.append(shown)
+        showns.append(shown)
         room -= len(shown) + 1
-    return "\n".join(kept)
+    return "\n".join(showns)
 
 
 def _plain(line: AnswerLine) -> str:

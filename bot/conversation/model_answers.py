@@ -88,8 +88,8 @@ def _answer(answered: GuardedAnswer, url: str) -> AnswerText:
 
 
 def _line(claim: Claim, fresh: set[str], url: str) -> AnswerLine:
-    known = [one for one in claim.findings if one not in fresh]
-    links = tuple((one, u) for one in known[:3] if (u := safe_url(f"{url}#{one}")))
+    findings = [finding for finding in claim.findings if finding not in fresh]
+    links = tuple((finding, u) for finding in findings[:3] if (u := safe_url(f"{url}#{finding}")))
     label = INFERRED if claim.section is Section.INFERRED else ""
     text = one_line(claim.text, 600)
     return AnswerLine(text=text, bold=label, findings=claim.findings, links=links)
@@ -100,12 +100,12 @@ def _nothing(answered: GuardedAnswer) -> AnswerText:
     name = one_line(answered.use.name, 60)
     if not answered.dropped:
         why = one_line(answered.use.ended, 200)
-        lead = f"{name} gave no answer ({why})."
+        sentence = f"{name} gave no answer ({why})."
     else:
-        lead = f"{name} answered, but the findings bear out none of it."
+        sentence = f"{name} answered, but the findings bear out none of it."
     reasons = tuple(AnswerLine(text=one_line(why, 200)) for why in answered.dropped[:REASONS])
     more = ("Ask about a service, a metric, a time or a change by name",)
-    return AnswerText(lead=lead, lines=reasons, more=more)
+    return AnswerText(lead=sentence, lines=reasons, more=more)
 
 
 async def not_asked(question: Question, context: WorkerContext) -> AnsweredByModel | None:

@@ -29,10 +29,10 @@ def finding_of_series(case: Case, diagnosis: Diagnosis, service: str, signal: st
     """The strongest finding about a series of metrics; for a series that did not move, one that
     only names it."""
     about = [
-        found
-        for found in diagnosis.findings
-        if found.series.get("table") == "metrics"
-        and (found.series.get("service"), found.series.get("signal")) == (service, signal)
+        finding
+        for finding in diagnosis.findings
+        if finding.series.get("table") == "metrics"
+        and (finding.series.get("service"), finding.series.get("signal")) == (service, signal)
     ]
     if about:
         return max(about, key=lambda found: found.strength)

@@ -246,8 +246,8 @@ class Replies:
             partial(labels.write, right=given.right, cause=given.cause, who=who), about.id
         )
         said = "right" if given.right else "wrong"
-        told = f": the cause was {given.cause}" if given.cause else ""
-        what = f"{capitalised(person(who))} said that the answer is {said}{told}"
+        phrase = f": the cause was {given.cause}" if given.cause else ""
+        what = f"{capitalised(person(who))} said that the answer is {said}{phrase}"
         await in_store(
             partial(store.add_progress, key=f"{PEOPLE}:{question.id}"), about.id, PEOPLE, what
         )
@@ -278,11 +278,11 @@ class Replies:
         limit, since = self._posts.further_per_hour, datetime.now(UTC) - HOUR
         count = await in_store(self._posts.further_since, question, since)
         if count >= limit:
-            lead = (
+            sentence = (
                 f"This thread has reached its limit of {limit} follow-ups per hour. Ask again "
                 f"later."
             )
-            return AnswerText(lead=lead, investigation_id=answered.investigation.id)
+            return AnswerText(lead=sentence, investigation_id=answered.investigation.id)
         if (too_many := await self._too_many(question)) is not None:
             return too_many
         incident = answered.case.scope.incident
@@ -347,13 +347,15 @@ class Replies:
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""
         some = await self._latest(question)
-        seen = await self._visibility.visible(question, [i for i in some if i.status == "done"], 5)
-        code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in seen)
+        visible = await self._visibility.visible(
+            question, [i for i in some if i.status == "done"], 5
+        )
+        code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in visible)
         if not code:
             return AnswerText(
                 lead="Which investigation? Ask in its thread.", more=("help tells what I can do",)
             )
-        more = (f"For example: why, {seen[0].id}", "help tells what I can do")
+        more = (f"For example: why, {visible[0].id}", "help tells what I can do")
         return AnswerText(
             lead="Which investigation? Name it, or ask in its thread:", code=code, more=more
         )

@@ -52,10 +52,16 @@ def status_text(
     """`counts` are of all investigations by status; `here` those that may be named, the newest
     first."""
     running, waiting = counts.get("running", 0), counts.get("accepted", 0)
-    lead = f"{counted(running, 'investigation')} running, {waiting} waiting"
-    lead += f", {counted(questions, 'question')} besides this one." if questions else "."
-    lines = [_running(one) for one in here if one.status in ("running", "accepted")][:RUNNING]
-    answered = [one for one in here if one.status in ("done", "failed")][:LAST]
+    phrase = f"{counted(running, 'investigation')} running, {waiting} waiting"
+    phrase += f", {counted(questions, 'question')} besides this one." if questions else "."
+    lines = [
+        _running(investigation)
+        for investigation in here
+        if investigation.status in ("running", "accepted")
+    ][:RUNNING]
+    answered = [
+        investigation for investigation in here if investigation.status in ("done", "failed")
+    ][:LAST]
     lines += [_answered(one) for one in answered]
     bad = [check for check in checks if not check.ok]
     good = ", ".join(check.name for check in checks if check.ok)
@@ -69,7 +75,7 @@ def status_text(
     if good:
         lines.append(AnswerLine(text=good, bold="Sources that answer"))
     more = (f"By name: investigations {where}",) if lines else ()
-    return AnswerText(lead=lead, lines=tuple(lines), more=more)
+    return AnswerText(lead=phrase, lines=tuple(lines), more=more)
 
 
 def _running(one: StoredInvestigation) -> AnswerLine:

@@ -131,11 +131,11 @@ class ConversationSteps:
         question = await self._question(question_id)
         if question is None or question.status != "asked" or question.answer is not None:
             return "nothing to say"
-        asked = _place_asked(question)
-        if refusal(asked, self._context.settings.traces) is not None:
+        place = _place_asked(question)
+        if refusal(place, self._context.settings.traces) is not None:
             return "refused"
-        lead = f"I'm reading the traces at {shown_place(asked)}. This takes minutes."
-        begun = AnswerText(lead=lead)
+        sentence = f"I'm reading the traces at {shown_place(place)}. This takes minutes."
+        begun = AnswerText(lead=sentence)
         try:
             await self._talk(question).posts.post(question, begun, None)
         except ConnectorError as error:
@@ -196,14 +196,14 @@ class ConversationSteps:
         return status
 
     async def _trace_answer(self, question: Question) -> AnswerText:
-        asked, settings = _place_asked(question), self._context.settings.traces
-        refused = refusal(asked, settings)
+        place, settings = _place_asked(question), self._context.settings.traces
+        refused = refusal(place, settings)
         if refused is not None:
             return refused
         with tempfile.TemporaryDirectory(prefix="faultline-asked-trace-") as scratch:
             folder = Path(scratch)
             try:
-                answer = await run_trace_doctor(asked, settings, folder)
+                answer = await run_trace_doctor(place, settings, folder)
             except FaultlineError as error:
                 return AnswerText(lead=f"The traces could not be analysed: {error}")
             report = folder / REPORT

@@ -66,7 +66,7 @@ async def diagnosed(place: str, settings: TracesSettings, folder: Path) -> Mappi
 
 def worded(said: Mapping[str, Any], place: str) -> AnswerText:
     """The doctor's own sentences, the worst first."""
-    summary, found = (
+    summary, diagnoses = (
         said.get("summary") or {},
         [d for d in said.get("diagnoses") or [] if isinstance(d, dict)],
     )
@@ -75,27 +75,28 @@ def worded(said: Mapping[str, Any], place: str) -> AnswerText:
             text=plain(str(d.get("statement") or ""), 600),
             bold=DOTS.get(str(d.get("severity")), "Note"),
         )
-        for d in found[:SAID]
+        for d in diagnoses[:SAID]
     ]
     first = next(
-        (d for d in found if d.get("severity") in ("critical", "warning") and d.get("fix")), None
+        (d for d in diagnoses if d.get("severity") in ("critical", "warning") and d.get("fix")),
+        None,
     )
     if first is not None:
         lines.append(AnswerLine(text=plain(str(first["fix"]), 400), bold="Do"))
     facts = " · ".join(plain(str(f), 60) for f in said.get("facts") or [])
     more = [facts] if facts else []
-    left = int(said.get("diagnoses_in_all") or 0) - min(len(found), SAID)
+    left = int(said.get("diagnoses_in_all") or 0) - min(len(diagnoses), SAID)
     more += [f"{left} more in the report"] if left > 0 else []
     unread = int(said.get("unread_in_all") or 0)
     more += [f"{counted(unread, 'file')} could not be read"] if unread else []
     nothing = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
     wrong = summary.get("verdict") == "something_wrong"
-    lead = (
+    sentence = (
         f"{shown_place(place)}: "
-        f"{counted(len(found), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
+        f"{counted(len(diagnoses), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
     )
     return AnswerText(
-        lead=lead if wrong else f"{shown_place(place)}: {nothing}",
+        lead=sentence if wrong else f"{shown_place(place)}: {nothing}",
         lines=tuple(lines),
         more=tuple(more),
     )

@@ -54,7 +54,7 @@ class ConversationVisibility:
 
     async def told(self, question: Question, some: Iterable[Place]) -> frozenset[str]:
         """The ids of those of which an answer to this question may speak."""
-        return frozenset([one.id for one in some if await self._may_tell(question, one)])
+        return frozenset([place.id for place in some if await self._may_tell(question, place)])
 
     async def _may_tell(self, question: Question, place: Place) -> bool:
         if self._teams is not None and place.team not in ("", *self._heard_by(question)):
@@ -91,13 +91,13 @@ class ConversationVisibility:
         self, question: Question, some: Iterable[StoredInvestigation], limit: int
     ) -> list[StoredInvestigation]:
         """Those that may be spoken of, in their order."""
-        found: list[StoredInvestigation] = []
-        for one in some:
-            if await self.may_tell(question, one):
-                found.append(one)
-            if len(found) >= limit:
+        investigations: list[StoredInvestigation] = []
+        for investigation in some:
+            if await self.may_tell(question, investigation):
+                investigations.append(investigation)
+            if len(investigations) >= limit:
                 break
-        return found
+        return investigations
 
     async def is_public(self, channel: str) -> bool:
         """Whether everybody in the workspace, and nobody else, may read the channel."""
@@ -122,11 +122,11 @@ class ConversationVisibility:
 
 def _channels(place: Place) -> set[str]:
     """Where it was, or is to be, answered."""
-    found: set[str] = set()
+    channels: set[str] = set()
     for ref in place.refs:
         channel, slash, _ = ref.partition("/")
         if slash and bare_id(channel)[:1] in "CGD":
-            found.add(channel)
+            channels.add(channel)
     if place.slack_channel:
-        found.add(place.slack_channel)
-    return found
+        channels.add(place.slack_channel)
+    return channels

@@ -176,17 +176,17 @@ class StoreWriter:
             if free and busy.blocked:
                 await self._store_together(free)
         except Exception as error:  # noqa: BLE001  the edge of the store: every sender needs a response
-            said = f"the store cannot be written ({type(error).__name__})"
+            phrase = f"the store cannot be written ({type(error).__name__})"
             if not is_fault_of_alert(error):
                 log.error("%d alerts were not stored: %s", len(batch), type(error).__name__)
-                _settle(batch, NotAccepted(said))
+                _settle(batch, NotAccepted(phrase))
             elif len(batch) > 1:
                 # One alert of them cannot be stored: the others can.
                 for one in batch:
                     await self._store_together([one])
             else:
                 log.error("an alert cannot be stored: %s", type(error).__name__)
-                _settle(batch, NotStorable(said))
+                _settle(batch, NotStorable(phrase))
         else:
             self._written()
             _settle(batch, accepted)

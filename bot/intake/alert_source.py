@@ -125,7 +125,7 @@ class Sender:
         if isinstance(found, Ignored):
             return found
         if isinstance(found, FoundChanges):
-            return FoundChanges([self._with_place(one) for one in found.changes])
+            return FoundChanges([self._with_place(change) for change in found.changes])
         if isinstance(found, Arrival):
             return placed_arrival(found, self.covers)
         return [placed_arrival(one, self.covers) for one in found]
@@ -195,11 +195,11 @@ class AlertSource(DeclaredAlertSource, ABC):
     def missing(self, settings: Settings) -> str | None:
         """The environment variable (also what a 404 names) that must be set first, if any."""
         instances = settings.instances(self.section)
-        if any(all(getattr(one.own, key) for key in self.required) for one in instances):
+        if any(all(getattr(instance.own, key) for key in self.required) for instance in instances):
             return None
-        own = self.own_section(settings)
+        section = self.own_section(settings)
         for key in self.required:
-            if not getattr(own, key):
+            if not getattr(section, key):
                 instance = instances[0].name if instances else None
                 return secret_variable(self.section, key, instance)
         return None
@@ -238,12 +238,12 @@ class WebhookSource(AlertSource):
         instances = settings.instances(self.section)
         if not instances:
             return (Sender(settings, self._secrets(self.own_section(settings))),)
-        found: list[Sender] = []
-        for one in instances:
+        senders: list[Sender] = []
+        for instance in instances:
             # An alert may be about any service: the whole catalogue names it.
-            seen = settings.for_instance(self.section, one)
-            found.append(Sender(seen, self._secrets(one.own), one.covers))
-        return found
+            seen = settings.for_instance(self.section, instance)
+            senders.append(Sender(seen, self._secrets(instance.own), instance.covers))
+        return senders
 
     def _secrets(self, section: Section) -> Sequence[SecretStr]:
         secrets: Sequence[SecretStr] = getattr(section, self.required[0])
@@ -278,7 +278,7 @@ class WebhookSource(AlertSource):
                 arrivals = intake.watchdog.without(arrivals, datetime.now(UTC))
             if not arrivals:
                 return heard_response()
-            prioritised = [self._with_priority_words(one) for one in arrivals]
+            prioritised = [self._with_priority_words(arrival) for arrival in arrivals]
             return taken_response(await _take_all(prioritised, intake.accept, limits, began))
 
         return {self.path: handle}

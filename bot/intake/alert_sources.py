@@ -13,12 +13,12 @@ from faultline.connectors.shared.contract.plugins import Plugin, installed
 
 def alert_sources() -> tuple[AlertSource, ...]:
     """Every source, configured or not. Raises SettingsError for a plug-in that cannot be used."""
-    found = list(built_in_sources())
+    built = list(built_in_sources())
     for plugin in installed(GROUP).values():
         source = _loaded(plugin)
-        _refuse_clash(plugin, source, found)
-        found.append(source)
-    return tuple(found)
+        _refuse_clash(plugin, source, built)
+        built.append(source)
+    return tuple(built)
 
 
 def built_in_sources() -> tuple[AlertSource, ...]:

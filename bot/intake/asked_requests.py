@@ -37,8 +37,8 @@ class Requester:
 
 def own_key(requester: Requester, key: str) -> str:
     """A key as one requester means it: another's key of the same text is another key."""
-    said = f"{requester.who}\x00{key}"
-    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:32]
+    phrase = f"{requester.who}\x00{key}"
+    return hashlib.sha256(phrase.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 class AskedRequests:

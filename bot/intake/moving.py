@@ -119,14 +119,14 @@ class SpoolMover(BackgroundLoop):
         if not alerts:
             return
         began = alerts[0].taken.taken_at
-        together = [one for one in alerts if abs(one.taken.taken_at - began) <= SPREAD]
+        together = [alert for alert in alerts if abs(alert.taken.taken_at - began) <= SPREAD]
         try:
             self._admit(together)
         except Exception as error:
             if not is_fault_of_alert(error):
                 raise
-            for one in together:
-                self._admit_alone(one)
+            for alert in together:
+                self._admit_alone(alert)
 
     def _admit_alone(self, alert: SpooledAlert) -> None:
         try:
@@ -138,8 +138,8 @@ class SpoolMover(BackgroundLoop):
             self._spool.refused(alert)
 
     def _admit(self, alerts: Sequence[SpooledAlert]) -> None:
-        arrivals = [one.taken.arrival for one in alerts]
-        now = max(one.taken.taken_at for one in alerts)
+        arrivals = [alert.taken.arrival for alert in alerts]
+        now = max(alert.taken.taken_at for alert in alerts)
 
         def accept(store: Store) -> list[Accepted]:
             began = time.monotonic()

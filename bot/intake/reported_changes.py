@@ -86,7 +86,7 @@ def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits)
         body = await read_body(request, limits)
         reports = read_reports(body)
         now = datetime.now(UTC)
-        return await kept_response([_change(one, settings, now) for one in reports], keep)
+        return await kept_response([_change(report, settings, now) for report in reports], keep)
 
     handler = handle if tokens else not_configured(secret_variable(SECTION, "tokens"))
     endpoint = with_errors_answered(handler, FailedSenders(settings))
@@ -118,7 +118,7 @@ def read_reports(body: bytes) -> list[ChangeReport]:
     entries = given if isinstance(given, list) else [given]
     if not 1 <= len(entries) <= MOST_AT_ONCE:
         raise Refused(400, f"1 to {MOST_AT_ONCE} changes at once")
-    return [_report(one, number, len(entries)) for number, one in enumerate(entries, start=1)]
+    return [_report(entry, number, len(entries)) for number, entry in enumerate(entries, start=1)]
 
 
 def _report(given: Any, number: int, count: int) -> ChangeReport:
@@ -154,5 +154,5 @@ def _change(report: ChangeReport, settings: Settings, now: datetime) -> Reported
 
 def _derived_id(service: str, kind: str, title: str, at: datetime) -> str:
     """For reporters that give none: a retry with the same time is the same change."""
-    said = "\x00".join((service, kind, title, at.isoformat()))
-    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
+    text = "\x00".join((service, kind, title, at.isoformat()))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

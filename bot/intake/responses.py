@@ -38,7 +38,7 @@ def taken_response(taken: Sequence[Accepted]) -> Response:
 async def kept_response(changes: Sequence[ReportedChange], keep: Keep) -> Response:
     """202 with the ids of the changes, once they are kept. May raise NotAccepted."""
     await keep(changes)
-    ids = [one.id for one in changes]
+    ids = [change.id for change in changes]
     return JSONResponse({"outcome": "kept", "ids": ids}, status_code=202)
 
 

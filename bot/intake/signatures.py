@@ -83,12 +83,12 @@ def usable(secrets: Sequence[SecretStr]) -> list[str]:
 
 def any_equal(given: Sequence[str], expected: Iterable[str]) -> bool:
     """Whether one of the given texts is one of the expected ones, in constant time."""
-    found = False
+    equal = False
     for wanted in expected:
         for text in given:
             # No early return: the time taken must not tell which of them was equal.
-            found |= hmac.compare_digest(_bytes(text), _bytes(wanted))
-    return found
+            equal |= hmac.compare_digest(_bytes(text), _bytes(wanted))
+    return equal
 
 
 def hmac_sha256(secret: str, message: bytes) -> str:

@@ -189,19 +189,19 @@ when not its."""
 def _object_labels(links: list[AlertLink], title: str) -> dict[str, str]:
     """Labels by which the connectors find the object that a link names; the first of each
     vendor."""
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     # Backwards, so that the first link of a vendor overwrites the others.
     for link in reversed(links):
         if link.vendor == "Datadog":
-            found["monitor_id"] = link.key.partition("/")[0]
+            parts["monitor_id"] = link.key.partition("/")[0]
         elif link.vendor == "Sentry":
-            found["sentry_issue_id"] = link.key
+            parts["sentry_issue_id"] = link.key
         elif link.vendor == "CloudWatch":
-            found["aws_region"], _, found["alarm_name"] = link.key.partition("/")
+            parts["aws_region"], _, parts["alarm_name"] = link.key.partition("/")
         elif link.vendor == "Alertmanager":
             name = _ALERTNAME.match(title)
-            found["alertname"] = name[0] if name else ""
-    return filled(found)
+            parts["alertname"] = name[0] if name else ""
+    return filled(parts)
 
 
 def _texts(message: Message) -> list[str]:

@@ -59,8 +59,8 @@ class SlackChannels:
         """The channels that the person with this e-mail address reads; with an empty one, those
         that everybody does."""
         names = list(self._people) if email else []
-        found = await asyncio.gather(*(self._people[name].id_of(email) for name in names))
-        return await self.read_by(dict(zip(names, found, strict=True)))
+        ids = await asyncio.gather(*(self._people[name].id_of(email) for name in names))
+        return await self.read_by(dict(zip(names, ids, strict=True)))
 
     async def account_of(self, email: str) -> str:
         """The user id, as it is written here, of the person with this e-mail address, in the first
@@ -143,14 +143,14 @@ async def _members(client: SlackWebClient, channel: str) -> frozenset[str] | Non
         return frozenset({str(told.get("user") or "")} - {""})
     if told.get("is_private") is False and not told.get("is_mpim"):
         return None
-    found: set[str] = set()
+    members: set[str] = set()
     cursor = ""
     for _ in range(MAX_PAGES):
         page = await client.conversations_members(
             channel=channel, limit=MEMBERS_PAGE, cursor=cursor or None
         )
-        found |= {str(user) for user in page.get("members") or ()}
+        members |= {str(user) for user in page.get("members") or ()}
         cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
         if not cursor:
             break
-    return frozenset(found)
+    return frozenset(members)

@@ -126,11 +126,11 @@ class SlackEvents:
             await self._said_to_us(envelope, ourselves, self._heard)
         if not watched_channel:
             return
-        found = watched(envelope, ourselves, self.settings, now=datetime.now(UTC))
-        if isinstance(found, Ignored):
-            log.debug("slack message ignored: %s", found.reason)
+        arrival = watched(envelope, ourselves, self.settings, now=datetime.now(UTC))
+        if isinstance(arrival, Ignored):
+            log.debug("slack message ignored: %s", arrival.reason)
             return
-        await self._take(found)
+        await self._take(arrival)
 
     async def _said_to_us(self, envelope: Envelope, ourselves: Ourselves, heard_by: Heard) -> None:
         """What may be a question, an edit or a deletion of one. Raises NotAccepted."""

@@ -61,8 +61,12 @@ class Heard:
         event = envelope.event
         if not _is_persons(event) or not _addressed(event.channel, event):
             return None
-        asked = self._asked(envelope, "mention")
-        return asked.text if await self._router.begins(asked, within_s=within_s) else None
+        requested_envelope = self._asked(envelope, "mention")
+        return (
+            requested_envelope.text
+            if await self._router.begins(requested_envelope, within_s=within_s)
+            else None
+        )
 
     async def may_investigate(self, envelope: Envelope, *, within_s: float) -> bool:
         """Whether the author has not asked for too many investigations in an hour, this one

@@ -66,10 +66,10 @@ def _account_of(alert: Alert, settings: Settings) -> Settings | None:
         return accounts[0]
     # The first link is the one whose incident the alert is.
     hosts = [urlsplit(link.url).netloc for link in alert.links if link.title == "PagerDuty"]
-    for one in accounts:
-        own = urlsplit(one.pagerduty.web_url or "").netloc
-        if own and hosts and own.casefold() == hosts[0].casefold():
-            return one
+    for account in accounts:
+        netloc = urlsplit(account.pagerduty.web_url or "").netloc
+        if netloc and hosts and netloc.casefold() == hosts[0].casefold():
+            return account
     return None
 
 

@@ -121,8 +121,11 @@ class Envelope(Payload):
     def installed_in(self) -> frozenset[str]:
         """The workspaces, or the organisation, whose installation of the app hears of it."""
         found = {self.context_team_id}
-        for one in self.authorizations:
-            found |= {one.team_id, one.enterprise_id if one.is_enterprise_install is True else ""}
+        for authorization in self.authorizations:
+            found |= {
+                authorization.team_id,
+                authorization.enterprise_id if authorization.is_enterprise_install is True else "",
+            }
         return frozenset(found - {""}) or frozenset({self.team_id} - {""})
 
 

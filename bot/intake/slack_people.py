@@ -113,21 +113,21 @@ class SlackPeople:
         """Who caused an event or click."""
         account = await self.account()
         home = self._home(account) or claimed.installed_in
-        own_org = account.enterprise_id if account else ""
+        enterprise_id = account.enterprise_id if account else ""
         if claimed.id.startswith("B"):
             return SlackPerson(claimed.id, "bot")
-        if any(team not in home and team != own_org for team in claimed.teams):
+        if any(team not in home and team != enterprise_id for team in claimed.teams):
             return SlackPerson(claimed.id, "stranger")
         if not claimed.id:
             return SlackPerson("", "stranger", verified=False)
-        found = await self._users.get(claimed.id, lambda: self._user(claimed.id, home))
-        if found is None:
+        user = await self._users.get(claimed.id, lambda: self._user(claimed.id, home))
+        if user is None:
             by_event = bool(claimed.teams) or not claimed.shared
             return SlackPerson(claimed.id, "member" if by_event else "stranger", verified=False)
-        if found.kind != "member":
-            return found
+        if user.kind != "member":
+            return user
         groups = await self._groups_of(claimed.id)
-        return replace(found, groups=groups, verified=account is not None)
+        return replace(user, groups=groups, verified=account is not None)
 
     async def id_of(self, email: str) -> str:
         """The id of the full member with that address; "" for nobody, or where Slack cannot say."""
@@ -166,9 +166,9 @@ class SlackPeople:
 
     async def _groups_of(self, user: str) -> frozenset[str]:
         groups = sorted(self._groups)
-        found = await asyncio.gather(*(self._members_of(group) for group in groups))
+        members = await asyncio.gather(*(self._members_of(group) for group in groups))
         return frozenset(
-            group for group, members in zip(groups, found, strict=True) if user in (members or ())
+            group for group, members in zip(groups, members, strict=True) if user in (members or ())
         )
 
     async def _members_of(self, group: str) -> frozenset[str] | None:
@@ -189,10 +189,10 @@ class SlackPeople:
                 return ""
             _warn("users.lookupByEmail", error)
             return None
-        told, account = answer.get("user"), await self.account()
-        if not isinstance(told, dict) or account is None:
+        user, account = answer.get("user"), await self.account()
+        if not isinstance(user, dict) or account is None:
             return None
-        person = person_of(str(told.get("id") or ""), told, self._home(account))
+        person = person_of(str(user.get("id") or ""), user, self._home(account))
         return person.id if person.kind in ("member", "guest") else ""
 
     async def _answer(self, name: str, call: Awaitable[Any]) -> Mapping[str, Any] | None:

@@ -24,8 +24,8 @@ def slack_plain(text: str) -> str:
 def slack_urls(text: str) -> list[str]:
     """Every link in a text, in its order, without repeats."""
     urls: dict[str, None] = {}
-    for found in _BARE_URL.findall(text):
-        url = _unescape(found).rstrip(".,;:!?)")
+    for match in _BARE_URL.findall(text):
+        url = _unescape(match).rstrip(".,;:!?)")
         if as_url(url):
             urls[url] = None
     return list(urls)

@@ -123,8 +123,8 @@ class Spool:
     def figures(self) -> SpoolFigures:
         """Never waits for the disk."""
         with self._known:
-            oldest = min((one.taken_at for one in self._entries.values()), default=None)
-            size = sum(one.size for one in self._segments)
+            oldest = min((entry.taken_at for entry in self._entries.values()), default=None)
+            size = sum(segment.size for segment in self._segments)
             problem, refused = self._problem, self._refused or 0
             return SpoolFigures(len(self._entries), size, oldest, refused, problem)
 
@@ -142,28 +142,28 @@ class Spool:
         """Keep alerts on the disk: one write and one fsync for all. Says of each why it was not
         kept, or None."""
         outcomes: list[SpoolError | None] = []
-        kept: list[_Line] = []
+        lines: list[_Line] = []
         with self._disk:
             figures = self.figures()
             size, is_full = figures.bytes, False
-            for one in alerts:
+            for alert in alerts:
                 try:
-                    line = _Line.of(one)
+                    line = _Line.of(alert)
                 except ValueError as error:  # text that is no text: the database refuses it too
                     outcomes.append(SpoolError(f"it cannot be written ({type(error).__name__})"))
                     continue
                 size += len(line.text)
-                if figures.alerts + len(kept) >= self.max_alerts or size > self.max_bytes:
+                if figures.alerts + len(lines) >= self.max_alerts or size > self.max_bytes:
                     size -= len(line.text)
                     is_full = True
                     outcomes.append(SpoolError("the spool is full"))
                 else:
-                    kept.append(line)
+                    lines.append(line)
                     outcomes.append(None)
-            problem = self._keep(kept)
+            problem = self._keep(lines)
         if problem:
-            outcomes = [one or SpoolError(problem) for one in outcomes]
-        self._note_problem(problem or ("it is full" if is_full and not kept else ""))
+            outcomes = [outcome or SpoolError(problem) for outcome in outcomes]
+        self._note_problem(problem or ("it is full" if is_full and not lines else ""))
         return outcomes
 
     def _keep(self, kept: Sequence[_Line]) -> str:
@@ -173,17 +173,17 @@ class Spool:
         try:
             segment = self._writable()
             offset = segment.size
-            _write_all(segment.descriptor, b"".join(one.text for one in kept))
+            _write_all(segment.descriptor, b"".join(line.text for line in kept))
             os.fsync(segment.descriptor)
         except OSError as error:
             self._give_up_on_active()
             return f"it cannot be written ({error.strerror or error})"
         with self._known:
-            for one in kept:
+            for line in kept:
                 # A clock that is set back must not turn the order round.
-                self._latest = max(one.taken_at, self._latest)
-                self._enter(segment, offset, one, self._latest)
-                offset += len(one.text)
+                self._latest = max(line.taken_at, self._latest)
+                self._enter(segment, offset, line, self._latest)
+                offset += len(line.text)
             segment.size = offset
         return ""
 
@@ -224,23 +224,23 @@ class Spool:
         """
         with self._known:
             urgent: dict[str, int] = {}
-            for one in self._entries.values():
-                known = urgent.get(one.fingerprint, one.priority)
-                urgent[one.fingerprint] = min(known, one.priority)
+            for entry in self._entries.values():
+                known = urgent.get(entry.fingerprint, entry.priority)
+                urgent[entry.fingerprint] = min(known, entry.priority)
             chosen = heapq.nsmallest(
                 most,
                 self._entries.values(),
-                key=lambda one: (urgent[one.fingerprint], one.taken_at, one.number),
+                key=lambda entry: (urgent[entry.fingerprint], entry.taken_at, entry.number),
             )
-        found = []
+        spooled_alerts = []
         for entry in chosen:
             line = os.pread(entry.segment.descriptor, entry.length, entry.offset)
             taken = decode(line)
             if taken is None:
                 self._lose(entry)
             else:
-                found.append(SpooledAlert(taken, entry))
-        return found
+                spooled_alerts.append(SpooledAlert(taken, entry))
+        return spooled_alerts
 
     def _lose(self, entry: _Entry) -> None:
         """The disk gives back something else than it took."""
@@ -250,7 +250,7 @@ class Spool:
 
     def moved(self, alerts: Iterable[SpooledAlert]) -> None:
         """The database has them. Files that hold nothing else go."""
-        self._forget(one.entry for one in alerts)
+        self._forget(alert.entry for alert in alerts)
 
     def refused(self, alert: SpooledAlert) -> None:
         """The database refuses it for what it holds: it is kept in a file beside, for a person.
@@ -270,11 +270,11 @@ class Spool:
     def _forget(self, entries: Iterable[_Entry]) -> None:
         empty: dict[int, _Segment] = {}
         with self._known:
-            for one in entries:
-                if self._entries.pop(one.number, None) is not None:
-                    one.segment.left -= 1
-                    if one.segment.left == 0:
-                        empty[id(one.segment)] = one.segment
+            for entry in entries:
+                if self._entries.pop(entry.number, None) is not None:
+                    entry.segment.left -= 1
+                    if entry.segment.left == 0:
+                        empty[id(entry.segment)] = entry.segment
         # While somebody appends, the file stays for that; it goes when that is moved.
         if empty and self._disk.acquire(blocking=False):
             try:
@@ -310,7 +310,7 @@ class Spool:
             return 0
         if self._refused is None:
             self._refused = count_refused(self.directory)
-        mine = {one.path for one in self._segments}
+        mine = {segment.path for segment in self._segments}
         count = 0
         for path in sorted(self.directory.glob(f"*{SUFFIX}")):
             if path not in mine:

@@ -81,10 +81,10 @@ class _Appender:
             self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
             self._thread.start()
         loop = asyncio.get_running_loop()
-        kept: asyncio.Future[None] = loop.create_future()
-        self._waiting.put((taken, loop, kept))
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.put((taken, loop, future))
         try:
-            await kept
+            await future
         except SpoolError as error:
             raise NotAccepted(str(error)) from error
 

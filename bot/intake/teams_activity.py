@@ -83,8 +83,8 @@ class Activity(msgspec.Struct, rename="camel"):
     @property
     def tenant(self) -> str:
         """The tenant in which it was sent; of a shared channel the sender's."""
-        told = self.channel_data.tenant if self.channel_data else None
-        return (told.id if told else "") or self.conversation.tenant_id or ""
+        tenant = self.channel_data.tenant if self.channel_data else None
+        return (tenant.id if tenant else "") or self.conversation.tenant_id or ""
 
     @property
     def channel(self) -> str:
@@ -102,8 +102,8 @@ class Activity(msgspec.Struct, rename="camel"):
         hears all of it."""
         if self.conversation.conversation_type == "personal":
             return True
-        for one in self.entities:
-            mentioned = one.get("mentioned") if isinstance(one, dict) else None
+        for entity in self.entities:
+            mentioned = entity.get("mentioned") if isinstance(entity, dict) else None
             if isinstance(mentioned, dict) and mentioned.get("id") == self.recipient.id:
                 return bool(self.recipient.id)
         return False

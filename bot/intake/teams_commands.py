@@ -163,7 +163,7 @@ def _mute_in(text: str) -> Command | None:
         return None
     if words[0] == "unmute":
         return Command("listen")
-    return Command("quiet", next((one for one in words if one[:1].isdigit()), ""))
+    return Command("quiet", next((word for word in words if word[:1].isdigit()), ""))
 
 
 def _act(command: Command) -> Act:
@@ -183,10 +183,10 @@ def _handover_lines(
 ) -> Iterator[str]:
     several = len(digests) > 1
     yield f"Hand-over of {len(digests)} teams" if several else summary(digests[0], length)
-    for one in digests:
+    for digest in digests:
         if several:
-            yield f"- {team_name(one.team)}: {summary(one, length)}"
-        kept, _ = shortened(team_lines(one, now), EACH)
+            yield f"- {team_name(digest.team)}: {summary(digest, length)}"
+        kept, _ = shortened(team_lines(digest, now), EACH)
         for line in kept:
-            told = of_team(line, one.team) if several else line
+            told = of_team(line, digest.team) if several else line
             yield f"- {told.label}: {told.text}"

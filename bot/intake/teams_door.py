@@ -57,8 +57,8 @@ class TeamsDoor:
         if activity.tenant != self._own.tenant_id:
             return Ignored("it was sent in another tenant")
         if activity.click is not None:
-            said = await self._clicks.clicked(activity, activity.click)
-            return {"statusCode": 200, "type": MESSAGE, "value": said}
+            value = await self._clicks.clicked(activity, activity.click)
+            return {"statusCode": 200, "type": MESSAGE, "value": value}
         if activity.type != "message":
             return Ignored(f"nothing is done for {activity.type[:40]!r}")
         if not activity.is_for_bot:

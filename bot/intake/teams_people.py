@@ -78,24 +78,24 @@ class TeamsPeople:
         conversation, name = (quote(one, safe="") for one in key)
         path = f"/v3/conversations/{conversation}/members/{name}"
         try:
-            said = await self._connector.request("GET", path)
-            found = self._person(msgspec.json.decode(said.content, type=Member), activity)
+            request = await self._connector.request("GET", path)
+            person = self._person(msgspec.json.decode(request.content, type=Member), activity)
         except UNREACHABLE as error:
             raise Unknown("Teams did not tell who you are. Please try again") from error
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
-        self._known[key] = (time.monotonic(), found)
-        return found
+        self._known[key] = (time.monotonic(), person)
+        return person
 
     def _person(self, member: Member, activity: Activity) -> TeamsPerson:
         kind = self._kind(member, activity)
         who = one_line(member.name or "", MAX_NAME) or "somebody"
-        own_id = member.aad_object_id or ""
+        aad_object_id = member.aad_object_id or ""
         role: Role | None = None
-        if kind == "member" and own_id:
-            person = SlackPerson(own_id, "member", email=member.email or "")
+        if kind == "member" and aad_object_id:
+            person = SlackPerson(aad_object_id, "member", email=member.email or "")
             role = slack_role(person, self._settings.login, self._settings.people)
-        return TeamsPerson(own_id, who, kind, role)
+        return TeamsPerson(aad_object_id, who, kind, role)
 
     def _kind(self, member: Member, activity: Activity) -> str:
         home = self._settings.msteams.tenant_id

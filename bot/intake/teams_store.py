@@ -97,13 +97,13 @@ class TeamsStore:
         """What may be named in Teams: nothing of a Slack channel, and with isolation by team
         nothing of a team's."""
         apart = self._settings.login.isolation == "teams"
-        seen = Visibility(frozenset() if apart else None, frozenset())
+        visibility = Visibility(frozenset() if apart else None, frozenset())
 
         def read() -> tuple[list[HandoverIncident], list[Mute]]:
             engine, until = self._store.engine, now + timedelta(seconds=1)
             return (
-                handover_incidents(engine, since, until, visibility=seen),
-                self._mutes.active(now, seen),
+                handover_incidents(engine, since, until, visibility=visibility),
+                self._mutes.active(now, visibility),
             )
 
         return await self._stored(read)
@@ -128,10 +128,10 @@ class TeamsStore:
             self._labels.write(found.id, right=right, cause=cause, who=person.who)
 
         await self._stored(write)
-        told = f"{person.who} said that the answer is {'right' if right else 'wrong'}"
+        what = f"{person.who} said that the answer is {'right' if right else 'wrong'}"
         if cause:
-            told += f": the cause was {without_mentions(cause)}"
-        await self._did(found, told, key)
+            what += f": the cause was {without_mentions(cause)}"
+        await self._did(found, what, key)
         return "Thanks. That is kept with your name."
 
     async def again(
@@ -186,27 +186,27 @@ class TeamsStore:
         mute = await self._stored(write)
         if mute is None:
             return "That time is over already."
-        told = f"{person.who} muted this alert until {at(mute.until)}"
-        await self._did(found, told, key)
-        return f"{told}."
+        what = f"{person.who} muted this alert until {at(mute.until)}"
+        await self._did(found, what, key)
+        return f"{what}."
 
     async def unmute(self, found: StoredInvestigation, person: TeamsPerson, key: str) -> str:
         """End its mute."""
         if not await self._stored(self._mutes.unmute, found.alert.fingerprint):
             return "This alert is not muted any more."
-        told = f"{person.who} ended the mute of this alert"
-        await self._did(found, told, key)
-        return f"{told}."
+        what = f"{person.who} ended the mute of this alert"
+        await self._did(found, what, key)
+        return f"{what}."
 
     async def ticket(
         self, found: StoredInvestigation, person: TeamsPerson, target: Any, key: str
     ) -> str:
         """Ask for a ticket, which a worker makes."""
         offers = await self._stored(issue_offers, found, self._store, self._settings)
-        wanted = [one for one in offers if one.target == target]
-        if not wanted:
+        requested_offers = [offer for offer in offers if offer.target == target]
+        if not requested_offers:
             return "That tracker is not set up any more."
-        offer = wanted[0]
+        offer = requested_offers[0]
         if not await self._stored(self._tickets.ask, found.id, offer.target, offer.about):
             return NOT_YET
         await self._did(found, f"{person.who} asked for a {offer.what}", key)

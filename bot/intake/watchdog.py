@@ -26,13 +26,13 @@ class Watchdog:
 
     def without(self, arrivals: Sequence[Arrival], now: datetime) -> list[Arrival]:
         """The alerts without the one that always fires; that is noted."""
-        others: list[Arrival] = []
-        for one in arrivals:
-            if not self._is(one):
-                others.append(one)
-            elif one.alert.status != "resolved":
+        other_arrivals: list[Arrival] = []
+        for arrival in arrivals:
+            if not self._is(arrival):
+                other_arrivals.append(arrival)
+            elif arrival.alert.status != "resolved":
                 self.heard(now)
-        return others
+        return other_arrivals
 
     def _is(self, arrival: Arrival) -> bool:
         alert = arrival.alert

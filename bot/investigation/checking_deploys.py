@@ -65,7 +65,7 @@ async def collect_case(
 ) -> Path:
     """The case folder of one look, below `directory`."""
     alert, scope = case_for(deploy, look)
-    telling = [one for one in connectors if ASKED_FOR.intersection(one.kinds)]
+    telling = [connector for connector in connectors if ASKED_FOR.intersection(connector.kinds)]
     asked = worth_asking(telling, alert, scope)
     cases, name = CaseStore(directory), uuid.uuid4().hex
     await asyncio.gather(*(collect_part(one, alert, scope, cases, name) for one in asked))

@@ -69,9 +69,9 @@ class CollectionPart(BaseModel):
     @property
     def summary(self) -> str:
         """One line for the progress log."""
-        brought = f"{len(self.items)} item{'s' if len(self.items) != 1 else ''}"
+        phrase = f"{len(self.items)} item{'s' if len(self.items) != 1 else ''}"
         missing = f", {len(self.gaps)} missing: {self.gaps[0].reason}" if self.gaps else ""
-        return f"{self.connector}: {brought}{missing}"
+        return f"{self.connector}: {phrase}{missing}"
 
 
 async def collect_part(
@@ -126,13 +126,13 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
                 tables.append(table)
         except EvidenceError as error:
             gaps.append(Gap(id="", kind=table, source=name, query=name, reason=str(error)))
-    found = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
+    posixes = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
     return CollectionPart(
         connector=name,
         items=[_item(name, item) for item in collected.items],
         gaps=gaps,
         tables=tables,
-        files=found,
+        files=posixes,
         unknown=[(one.kind, one.query) for one in collected.missing if one.unknown],
     )
 
@@ -162,8 +162,8 @@ def assemble(
         logged: frozenset[str] = frozenset()
         ids = _item_ids(parts)
         for table in SCHEMAS:
-            own = [part for part in parts if table in part.tables]
-            logged |= _join(table, own, ids, cases, case_id, folder)
+            matching_parts = [part for part in parts if table in part.tables]
+            logged |= _join(table, matching_parts, ids, cases, case_id, folder)
         whole = [_with_told_apart(_without_found(p, parts, folder), logged) for p in parts]
         write_evidence(folder, *_number(whole))
         # Which series the alert means can only be said once they are there.
@@ -190,7 +190,7 @@ def _without_found(
 ) -> CollectionPart:
     """The part without gaps for services that another server of its vendor knows: of a server for
     each cluster, most know nothing of a service that runs in one."""
-    vendors = [vendor_in(one.connector) for one in parts]
+    vendors = [vendor_in(part.connector) for part in parts]
     if vendors.count(vendor_in(part.connector)) < 2:
         return part
     gaps: list[Gap] = []
@@ -242,8 +242,8 @@ def with_item_ids(rows: pl.DataFrame, ids: Sequence[str]) -> pl.DataFrame:
 
 def each_once(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows without those that came twice; the first says which item it came with."""
-    told = [column for column in rows.columns if column != ORIGIN]
-    return rows.unique(told, keep="first", maintain_order=True)
+    columns = [column for column in rows.columns if column != ORIGIN]
+    return rows.unique(columns, keep="first", maintain_order=True)
 
 
 def _case_file(item: Item) -> str | None:
@@ -263,7 +263,7 @@ def _join(
     """Write the rows of all parts; of log lines gives the services whose lines others than a
     cluster collect."""
     clusters: list[pl.DataFrame] = []
-    others: list[pl.DataFrame] = []
+    frames: list[pl.DataFrame] = []
     for part in parts:
         stored = cases.get(case_id, f"{PARTS}/{part.connector}/{table}.parquet")
         if stored is None:
@@ -271,12 +271,12 @@ def _join(
         file = f"{part.connector}/{table}.parquet"
         frame = with_item_ids(conform(pl.read_parquet(stored), table, file), ids[part.connector])
         is_cluster = vendor_in(part.connector) == KUBERNETES.name
-        (clusters if is_cluster else others).append(frame)
+        (clusters if is_cluster else frames).append(frame)
     logged: frozenset[str] = frozenset()
     if table == LOGS.name and clusters:
-        logged = logged_elsewhere(pl.concat(clusters), others)
-    if clusters or others:
-        joined = _joined(table, clusters, others, logged)
+        logged = logged_elsewhere(pl.concat(clusters), frames)
+    if clusters or frames:
+        joined = _joined(table, clusters, frames, logged)
         write_table(folder, table, each_once(joined))
     return logged
 

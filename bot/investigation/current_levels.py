@@ -50,22 +50,25 @@ class CurrentLevel:
     @property
     def said(self) -> str:
         """In words."""
-        unit, one = self.summary.shown_unit, self.summary
+        unit, summary = self.summary.shown_unit, self.summary
         minutes = f"{LATEST.total_seconds() / 60:g}"
-        said = f"{amount(self.now, unit)} in the last {minutes} minutes"
-        if one.before is not None and one.now is not None:
-            said += f"; {amount(one.before, unit)} before, {amount(one.now, unit)} in the incident"
-        return said
+        phrase = f"{amount(self.now, unit)} in the last {minutes} minutes"
+        if summary.before is not None and summary.now is not None:
+            phrase += (
+                f"; {amount(summary.before, unit)} before, {amount(summary.now, unit)} in "
+                "the incident"
+            )
+        return phrase
 
 
 def current_levels(case: Case, lately: Case) -> Callable[[Finding], CurrentLevel | None]:
     """The level of a finding's series; None where it has no points now. `lately` is the case with
     the last minutes in the place of the incident. Reads tables, so it blocks."""
     then: dict[tuple[str, str, str], SeriesSummary] = {}
-    for one in summaries(case, case.metrics):
-        then.setdefault((one.service, one.signal, one.labels), one)
+    for summary in summaries(case, case.metrics):
+        then.setdefault((summary.service, summary.signal, summary.labels), summary)
         # Without labels the one that departed most, which comes first.
-        then.setdefault((one.service, one.signal, ""), one)
+        then.setdefault((summary.service, summary.signal, ""), summary)
     windows = metric_windows(lately)
     rows = metric_rows(lately.metrics, windows)
     recent = rows.filter("is_search", pl.col("time") > windows.search.end - LATEST)

@@ -66,8 +66,8 @@ async def _blamed(context: WorkerContext, investigation_id: str) -> tuple[str | 
     ]
     if alert is None or findings is None:
         return None, None
-    said = answer_view(
+    view = answer_view(
         Alert.model_validate_json(alert), Diagnosis.model_validate_json(findings), None
     )
-    culprit = said.cause.subject if said.cause and said.established else None
-    return (storable(culprit, MAX_CULPRIT) if culprit else None), said.explained
+    culprit = view.cause.subject if view.cause and view.established else None
+    return (storable(culprit, MAX_CULPRIT) if culprit else None), view.explained

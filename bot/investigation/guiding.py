@@ -45,9 +45,12 @@ def guided_scope(
 
 def runbooks_said(applied: AppliedRunbooks) -> str:
     """One line for the progress log."""
-    names = ", ".join(f"{one.name} ({one.why})" for one in applied.runbooks) or "none matches"
+    names = (
+        ", ".join(f"{runbook.name} ({runbook.why})" for runbook in applied.runbooks)
+        or "none matches"
+    )
     broken = len(applied.troubles)
-    said = (
+    phrase = (
         f"; {broken} problem{'s' if broken != 1 else ''}: {applied.troubles[0]}" if broken else ""
     )
-    return plain(names, LONGEST_SAID) + plain(said, LONGEST_SAID)
+    return plain(names, LONGEST_SAID) + plain(phrase, LONGEST_SAID)

@@ -62,7 +62,7 @@ class EarlierCalls:
         if not service:
             return []
         calls = self._known(service)
-        names = dict.fromkeys(one.callee for one in calls if one.caller == service)
+        names = dict.fromkeys(call.callee for call in calls if call.caller == service)
         return list(names)
 
     def store_part(self, cases: CaseStore, case_id: str) -> str | None:
@@ -108,11 +108,15 @@ async def callees_now(
     takes too long is learned while it collects."""
     if not alert.service:
         return []
-    asked = [_callees_of(one, alert, scope) for one in connectors if isinstance(one, KnowsCalls)]
+    callees = [
+        _callees_of(connector, alert, scope)
+        for connector in connectors
+        if isinstance(connector, KnowsCalls)
+    ]
     found: dict[str, None] = {}
     try:
         async with asyncio.timeout(deadline_s):
-            for answer in await asyncio.gather(*asked):
+            for answer in await asyncio.gather(*callees):
                 found |= dict.fromkeys(answer)
     except TimeoutError:
         log.warning("no list of what %s calls within %g s", plain(alert.service), deadline_s)
@@ -169,9 +173,11 @@ def _bounded(seen: datetime | None, now: datetime) -> datetime:
 def learned_evidence(calls: Sequence[LearnedCall]) -> Collected:
     """Calls that were learned, as evidence of this case."""
     rows = []
-    for one in calls:
-        seen = nanoseconds(one.last_seen)
-        rows.append((one.caller, one.callee, one.source, seen, one.investigation_id))
+    for call in calls:
+        observed_nanoseconds = nanoseconds(call.last_seen)
+        rows.append(
+            (call.caller, call.callee, call.source, observed_nanoseconds, call.investigation_id)
+        )
     table = pl.DataFrame(rows, schema=TOPOLOGY.columns, orient="row")
     query = "calls that earlier investigations saw"
     item = Item("topology", query, rows=len(rows), source="earlier investigations")

@@ -31,12 +31,12 @@ async def with_named_service(
     if not question or (alert.service and alert.service.casefold() not in question.casefold()):
         return alert
     around = Window(start=alert.started_at - LOOKED_BACK, end=alert.started_at)
-    asked = [
-        _services_of(one, around, deadline_s)
-        for one in connectors
-        if isinstance(one, KnowsServices)
+    services = [
+        _services_of(connector, around, deadline_s)
+        for connector in connectors
+        if isinstance(connector, KnowsServices)
     ]
-    known = chain.from_iterable(await asyncio.gather(*asked))
+    known = chain.from_iterable(await asyncio.gather(*services))
     service = service_in(question, known)
     return alert if service is None else alert.model_copy(update={"service": service})
 

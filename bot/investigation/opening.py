@@ -100,11 +100,11 @@ async def _rule_of(context: WorkerContext, alert: Alert) -> AlertQuery | None:
         if isinstance(connector, KnowsRules):
             try:
                 async with asyncio.timeout(ENRICH_DEADLINE_S):
-                    found = await connector.rule_of(alert)
+                    rule = await connector.rule_of(alert)
             except (ConnectorError, TimeoutError):
                 continue
-            if found is not None:
-                return found
+            if rule is not None:
+                return rule
     return None
 
 

@@ -186,8 +186,8 @@ def keep_in_memory(
                 Scope.model_validate_json(scope),
             )
             case = f"{cases.location}/{investigation.id}"
-            kept = to_remember(investigation, known, diagnosis, headline, case)
-            Memory(engine).remember(kept, investigation.alert)
+            remember = to_remember(investigation, known, diagnosis, headline, case)
+            Memory(engine).remember(remember, investigation.alert)
             if known.job is not None:
                 _keep_fleet(engine, cases, investigation, known, diagnosis)
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given

@@ -40,9 +40,9 @@ class ReportedChangesConnector:
         window = Window(start=start, end=scope.incident.end)
         found = await in_store(self._changes.between, window.start, window.end)
         place = place_of(request.alert)
-        kept = [one for one in found if _may_concern(one, place)]
+        kept = [change for change in found if _may_concern(change, place)]
         builder = CollectionBuilder()
-        rows = [_row(one) for one in kept]
+        rows = [_row(change) for change in kept]
         count = builder.add("changes", rows)
         cut = f"the latest {MOST_READ:,}" if len(found) >= MOST_READ else None
         item = Item("changes", "reported changes", window, rows=count, cut=cut)

@@ -43,14 +43,14 @@ class DeployCheckLoop(BackgroundLoop):
 
     def turn(self) -> bool:
         """One look, if one is due."""
-        found = self._checks.claim(datetime.now(UTC))
-        if found is None:
+        claim = self._checks.claim(datetime.now(UTC))
+        if claim is None:
             return False
-        deploy = DeployToCheck.model_validate(found.asked)
-        looks = deploy.looks(datetime.now(UTC), found.looks_done)
+        deploy = DeployToCheck.model_validate(claim.asked)
+        looks = deploy.looks(datetime.now(UTC), claim.looks_done)
         look, later = looks[0], looks[1:]
         verdict = _verdict(deploy, look, self._connectors)
-        self._keep(found, look, later, verdict)
+        self._keep(claim, look, later, verdict)
         return True
 
     def _keep(
@@ -161,7 +161,7 @@ def _title(verdict: DeployVerdict) -> str:
 
 
 def _worse(verdict: DeployVerdict) -> SignalCheck | None:
-    return next((one for one in verdict.checks if one.worse and not one.over), None)
+    return next((check for check in verdict.checks if check.worse and not check.over), None)
 
 
 def _verdict(

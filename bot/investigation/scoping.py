@@ -72,13 +72,13 @@ def _windows(
     alert: Alert, settings: Settings, hints: ScopeHints, now: datetime
 ) -> tuple[Window, Window]:
     """The baseline, and the incident right after it."""
-    own = settings.investigation
+    investigation = settings.investigation
     # Runbooks can make a window longer, never shorter.
-    before_alert = max(own.incident_minutes, hints.before_alert or 0)
-    length = max(own.baseline_minutes, hints.baseline or 0)
+    before_alert = max(investigation.incident_minutes, hints.before_alert or 0)
+    length = max(investigation.baseline_minutes, hints.baseline or 0)
     start = alert.started_at - timedelta(minutes=before_alert)
     baseline = Window(start=start - timedelta(minutes=length), end=start)
-    latest = alert.started_at + timedelta(hours=own.incident_hours)
+    latest = alert.started_at + timedelta(hours=investigation.incident_hours)
     # The vendor's clock may be ahead of ours, so that the alert lies in our future.
     end = max(min(now, latest), alert.started_at)
     return baseline, Window(start=start, end=end)

@@ -115,10 +115,10 @@ class InvestigationSteps:
             earlier = EarlierCalls(
                 self.context.store.engine, investigation, alert, self.context.settings
             )
-            said = await in_thread(earlier.store_part, self.context.cases, investigation_id)
-            if said is not None:
+            part = await in_thread(earlier.store_part, self.context.cases, investigation_id)
+            if part is not None:
                 parts.append(LEARNED)
-                await self.context.say(investigation_id, "learned calls", said)
+                await self.context.say(investigation_id, "learned calls", part)
         await in_thread(assemble, alert, scope, parts, self.context.cases, investigation_id)
         if opened.get("asks_model"):
             from faultline.bot.investigation.asking_model import forget_earlier
@@ -128,8 +128,8 @@ class InvestigationSteps:
         args = (self.context.store.engine, self.context.cases, investigation, alert)
         apart = self.context.settings.login.isolation == "teams"
         askable = askable_workspaces(self.context.settings)
-        said = await in_thread(recall_into_case, *args, days=days, apart=apart, askable=askable)
-        await self.context.say(investigation_id, "memory", said)
+        part = await in_thread(recall_into_case, *args, days=days, apart=apart, askable=askable)
+        await self.context.say(investigation_id, "memory", part)
         return "assembled"
 
     async def analyze(self, investigation_id: str) -> Analyzed:
@@ -150,11 +150,11 @@ class InvestigationSteps:
         await self.context.put(investigation_id, "findings.json", json_bytes(diagnosis))
         await self.context.put(investigation_id, CALLS_FILE, json_bytes(calls))
         seconds = round(time.monotonic() - began, 3)
-        said = (
+        phrase = (
             f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, "
             f"{seconds:.1f} s"
         )
-        await self.context.say(investigation_id, "analyze", said)
+        await self.context.say(investigation_id, "analyze", phrase)
         return {
             "verdict": diagnosis.verdict.value,
             "confidence": diagnosis.confidence,
@@ -198,13 +198,13 @@ class InvestigationSteps:
             OSError,
             ValueError,
         ) as error:  # the answer by code stands
-            said = (
+            phrase = (
                 str(error)
                 if isinstance(error, FaultlineError)
                 else f"unexpected {type(error).__name__}"
             )
             await self.context.say(
-                investigation_id, "model: failed", f"the model could not be asked: {said}"
+                investigation_id, "model: failed", f"the model could not be asked: {phrase}"
             )
             return {"analyzed": analyzed, "headline": headline}
         seen: Analyzed = {
@@ -258,11 +258,11 @@ class InvestigationSteps:
         await self._giving_way.rest(investigation_id)
 
     async def _take_up(self, investigation_id: str) -> None:
-        known = await self.context.investigation(investigation_id)
-        if known.priority == URGENT:
+        investigation = await self.context.investigation(investigation_id)
+        if investigation.priority == URGENT:
             self._giving_way.begin(investigation_id)
         if (
-            known.started_at is not None and known.status not in ENDED
+            investigation.started_at is not None and investigation.status not in ENDED
         ):  # neither its first run nor one more
             await self.context.say(
                 investigation_id,
@@ -279,7 +279,7 @@ class InvestigationSteps:
         """This worker is about to end in order: say so of what it leaves, which then does not count
         against it."""
         for investigation_id in sorted(self._resumed):
-            said = "its worker stops; another goes on with it"
+            phrase = "its worker stops; another goes on with it"
             self.context.store.add_progress(
-                investigation_id, HANDED_OVER, said, key=f"{HANDED_OVER}:{self._worker}"
+                investigation_id, HANDED_OVER, phrase, key=f"{HANDED_OVER}:{self._worker}"
             )

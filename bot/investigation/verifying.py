@@ -118,16 +118,18 @@ async def verify(
     """
     items = {item.id: item for item in case.evidence}
     sources = {items[e].source for f in findings for e in f.evidence if e in items}
-    asked = [one for one in connectors if one.name in sources]
-    names = tuple(sorted(one.name for one in asked))
+    requested_connectors = [connector for connector in connectors if connector.name in sources]
+    names = tuple(sorted(requested_connector.name for requested_connector in requested_connectors))
     missing = tuple(sorted(sources - set(names)))
-    if not asked:
+    if not requested_connectors:
         told = {f.id: _not_asked(f, _why_unasked(missing)) for f in findings}
         return Verification(now, told, (), missing, None, None)
     lately = Window(start=now - LATELY, end=now)
     recent = {"incident": lately, "baseline": (), "baseline_logs": None, "baseline_spans": None}
-    again = await _ask(case, case.scope, asked, scratch / "again")
-    fresh = await _ask(case, case.scope.model_copy(update=recent), asked, scratch / "now")
+    again = await _ask(case, case.scope, requested_connectors, scratch / "again")
+    fresh = await _ask(
+        case, case.scope.model_copy(update=recent), requested_connectors, scratch / "now"
+    )
     same_time = await _analysed(case, again, names, run, scratch / "same")
     just_now = await _analysed_now(case, fresh, lately, run, scratch / "lately")
     level_of = await in_thread(current_levels, case, just_now.case)
@@ -228,8 +230,8 @@ async def _analysed(
     def others(name: str) -> pl.DataFrame:
         return _of_others(case, name, asked)
 
-    kept = [item for item in case.evidence if item.source not in asked]
-    await in_thread(_write, case, work, case.scope, parts, others, kept)
+    evidence = [item for item in case.evidence if item.source not in asked]
+    await in_thread(_write, case, work, case.scope, parts, others, evidence)
     return await _result(parts, run, work)
 
 
@@ -322,8 +324,8 @@ def _of_others(case: Case, name: str, asked: Collection[str]) -> pl.DataFrame:
     for row in distinct.iter_rows(named=True):
         change = row.get("id") if name == "changes" else None
         mine.append(any(i.may_show(row.get("service"), row.get("signal"), change) for i in own))
-    others = distinct.filter(~pl.Series(mine, dtype=pl.Boolean))
-    return rows.join(others, on=keys, how="semi", nulls_equal=True)
+    other_distinct = distinct.filter(~pl.Series(mine, dtype=pl.Boolean))
+    return rows.join(other_distinct, on=keys, how="semi", nulls_equal=True)
 
 
 def _then(
@@ -336,7 +338,7 @@ def _then(
     if found is None:
         return "not_found", "the same queries over the same time do not show it any more", ()
     numbers = compared(finding, found)
-    moved = [one.name for one in numbers if not one.same]
+    moved = [number.name for number in numbers if not number.same]
     if moved:
         return "changed", f"other numbers now: {', '.join(moved)}", numbers
     return "confirmed", "", numbers

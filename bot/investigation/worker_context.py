@@ -41,10 +41,10 @@ class WorkerContext:
 
     async def investigation(self, investigation_id: str) -> StoredInvestigation:
         """As it is stored now. Raises FaultlineError where there is none."""
-        found = await in_store(self.store.get, investigation_id)
-        if found is None:
+        investigation = await in_store(self.store.get, investigation_id)
+        if investigation is None:
             raise FaultlineError(f"investigation {investigation_id} is not in the store")
-        return found
+        return investigation
 
     async def put(self, investigation_id: str, name: str, data: bytes) -> None:
         """Write a file of the case."""
@@ -73,5 +73,5 @@ class WorkerContext:
         self, investigation_id: str, function: Callable[[Path], R], folder: Path
     ) -> R:
         """Work on the case in a pooled process, the most urgent first."""
-        known = await self.investigation(investigation_id)
-        return await self.pool.run(function, folder, priority=known.priority)
+        investigation = await self.investigation(investigation_id)
+        return await self.pool.run(function, folder, priority=investigation.priority)

@@ -109,8 +109,8 @@ async def _answer(steps: InvestigationSteps, investigation_id: str) -> list[str]
     if opened.get("asks_model"):
         for place in places:
             _beside(f"preview {place}", steps.preview, investigation_id, place)
-        asked = await _step("model", steps.ask_model, investigation_id, analyzed, headline)
-        analyzed, headline = asked["analyzed"], asked["headline"]
+        step = await _step("model", steps.ask_model, investigation_id, analyzed, headline)
+        analyzed, headline = step["analyzed"], step["headline"]
     await _step("finish", steps.finish, investigation_id, analyzed, headline)
     return places
 

@@ -34,9 +34,9 @@ async def with_known_history(
     if not scope.baseline:
         return scope
     window = Window(start=scope.baseline[0].start, end=scope.incident.end)
-    able = [one for one in connectors if isinstance(one, KnowsHistory)]
+    able = [connector for connector in connectors if isinstance(connector, KnowsHistory)]
     of_metrics = [one for one in able if "metrics" in one.kinds]
-    known = [_begin_of(one, window, deadline_s) for one in of_metrics or able]
+    known = [_begin_of(connector, window, deadline_s) for connector in of_metrics or able]
     begins = [begin for begin in await asyncio.gather(*known) if begin is not None]
     return fitted(scope, alert.started_at, min(begins)) if begins else scope
 

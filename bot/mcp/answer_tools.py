@@ -57,16 +57,16 @@ def _answer(case: OpenCase) -> dict[str, Any]:
     view = case.answered.view
     sentences = sentences_of(view)
     shown = view.known(tuple(dict.fromkeys([*cited(sentences), *sorted(view.rests_on)])))
-    told = json_of(view)
-    told["findings"] = [proof_json(one, items_of(one, view)) for one in shown]
+    json = json_of(view)
+    json["findings"] = [proof_json(one, items_of(one, view)) for one in shown]
     return {
         "investigation": Exact(case.found.investigation.id),
-        "verdict": told.pop("verdict"),
-        "confidence": told.pop("confidence"),
+        "verdict": json.pop("verdict"),
+        "confidence": json.pop("confidence"),
         "how_sure": view.how_sure,
-        "headline": told.pop("headline"),
-        "sentences": [sentence_json(one) for one in sentences],
-        **told,
+        "headline": json.pop("headline"),
+        "sentences": [sentence_json(sentence) for sentence in sentences],
+        **json,
         "other_findings": len(view.findings) - len(shown),
         "written_by": view.written_by,
     }
@@ -76,8 +76,8 @@ async def findings(run: ToolRun, asked: FindingsArguments) -> Result:
     """All findings, the strongest first."""
     case = await run.case(asked)
     words = (asked.about or "").casefold()
-    known = sorted(case.bench.findings, key=lambda one: -one.strength)
-    matching = [one for one in known if words in _told(one)]
+    known = sorted(case.bench.findings, key=lambda finding: -finding.strength)
+    matching = [finding for finding in known if words in _told(finding)]
     shown = matching[asked.skip : asked.skip + PAGE]
     value: dict[str, Any] = {
         "findings": [{**finding_json(one), "numbers": dict(one.numbers)} for one in shown],
@@ -106,11 +106,11 @@ async def evidence(run: ToolRun, asked: EvidenceArguments) -> Result:
 
 
 def _finding(case: OpenCase, given: str) -> Finding:
-    known = {one.id: one for one in case.bench.findings}
-    found = known.get(given.strip())
+    findings_by_id = {finding.id: finding for finding in case.bench.findings}
+    found = findings_by_id.get(given.strip())
     if found is None:
-        some = ", ".join(list(known)[:MOST_NAMES])
-        more = ", ..." if len(known) > MOST_NAMES else ""
+        some = ", ".join(list(findings_by_id)[:MOST_NAMES])
+        more = ", ..." if len(findings_by_id) > MOST_NAMES else ""
         raise FaultlineError(
             f"there is no finding {one_line(given, 40)!r} here; there are {some}{more}"
         )
@@ -125,9 +125,11 @@ async def _recomputed(case: OpenCase, finding: Finding) -> dict[str, Any]:
         return {"same": False, "how": "today's analysis of the stored rows has no such finding"}
     numbers = compared(finding, again)
     return {
-        "same": all(one.same for one in numbers),
+        "same": all(number.same for number in numbers),
         "how": "the whole analysis again, over the rows that were stored",
-        "numbers": {one.name: {"stated": one.then, "now": one.again} for one in numbers},
+        "numbers": {
+            number.name: {"stated": number.then, "now": number.again} for number in numbers
+        },
     }
 
 

@@ -62,15 +62,15 @@ async def investigate(run: ToolRun, asked: InvestigateArguments) -> Result:
 
 async def wait(run: ToolRun, asked: WaitArguments) -> Result:
     """Wait for the answer."""
-    given = asked.investigation
-    found = await run.investigations.wait(run.caller, given, asked.wait_s, run.said)
+    investigation = asked.investigation
+    found = await run.investigations.wait(run.caller, investigation, asked.wait_s, run.said)
     return await _state(run, found)
 
 
 async def recent(run: ToolRun, asked: RecentArguments) -> Result:
     """The newest investigations."""
-    found = await run.investigations.latest(run.caller, asked.most)
-    value = {"investigations": [_summary(one) for one in found]}
+    latest = await run.investigations.latest(run.caller, asked.most)
+    value = {"investigations": [_summary(one) for one in latest]}
     return await in_thread(outgoing, value, Redactor())
 
 
@@ -86,18 +86,18 @@ async def _state(run: ToolRun, found: Found) -> Result:
 
 
 def _summary(found: Found) -> dict[str, Any]:
-    one = found.investigation
+    investigation = found.investigation
     return {
-        "investigation": Exact(one.id),
-        "status": Exact(one.status),
-        "asked": one.question or one.alert.title,
-        "service": one.alert.service,
-        "began": when(one.alert.started_at),
-        "accepted": when(one.accepted_at),
-        "finished": when(one.finished_at),
-        "verdict": Exact(one.verdict) if one.verdict else None,
-        "confidence": one.confidence,
-        "headline": one.headline,
+        "investigation": Exact(investigation.id),
+        "status": Exact(investigation.status),
+        "asked": investigation.question or investigation.alert.title,
+        "service": investigation.alert.service,
+        "began": when(investigation.alert.started_at),
+        "accepted": when(investigation.accepted_at),
+        "finished": when(investigation.finished_at),
+        "verdict": Exact(investigation.verdict) if investigation.verdict else None,
+        "confidence": investigation.confidence,
+        "headline": investigation.headline,
     }
 
 

@@ -47,7 +47,7 @@ ASKS = ("collect", "query")
 
 def case_tool_list(tools: Sequence[Tool]) -> tuple[McpTool, ...]:
     """The tools as MCP has them."""
-    found = [_tool(one.name, one.description, one.arguments) for one in tools]
+    found = [_tool(tool.name, tool.description, tool.arguments) for tool in tools]
     return (*found, _tool(READ.name, READ.description, ReadArguments))
 
 

@@ -45,9 +45,9 @@ def values_of(case: Case, finding: Finding) -> dict[str, Any]:
         return _series(case, where)
     if table in TABLES:
         return _rows(case, table, where, finding)
-    looked_up = ObservationDetails.of(finding)
-    if looked_up is not None and looked_up.points:
-        return {"points": [[Exact(at), value] for at, value in looked_up.points]}
+    details = ObservationDetails.of(finding)
+    if details is not None and details.points:
+        return {"points": [[Exact(at), value] for at, value in details.points]}
     return {"rows": [], "note": "this finding is about no single series or table"}
 
 

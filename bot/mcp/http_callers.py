@@ -81,8 +81,8 @@ class HttpCallers:
 
     async def _caller(self, visitor: Visitor) -> Caller:
         who = await self._access.person(visitor)
-        seen = await self._access.visibility(visitor)
-        return Caller(who, visitor.name, visitor.role, seen)
+        visibility = await self._access.visibility(visitor)
+        return Caller(who, visitor.name, visitor.role, visibility)
 
     def refused(self, request: Request) -> int:
         """Count a wrong token."""

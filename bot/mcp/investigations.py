@@ -81,7 +81,7 @@ class Investigations:
         most = caller.investigations_per_hour or self.settings.people.investigations_per_hour
         requester = Requester(caller.who, most)
         now = datetime.now(UTC)
-        asked = AskedIncident(
+        incident = AskedIncident(
             text=question,
             key=own_key(requester, uuid.uuid4().hex),
             door="mcp",
@@ -89,7 +89,7 @@ class Investigations:
             since=since_of(since, now, self.zone, "since") if since else None,
             zone=self.zone,
         )
-        accepted = await self.requests.start(asked, requester, repr((question, service, since)))
+        accepted = await self.requests.start(incident, requester, repr((question, service, since)))
         if accepted.investigation_id is None:
             raise FaultlineError(WAITS)
         return accepted.investigation_id
@@ -107,8 +107,8 @@ class Investigations:
         """The newest first."""
         found: list[Found] = []
         for shelf in self.shelves:
-            own = await in_store(shelf.store.latest, most, caller.visibility)
-            found += [Found(one, shelf) for one in own]
+            latest = await in_store(shelf.store.latest, most, caller.visibility)
+            found += [Found(one, shelf) for one in latest]
         found.sort(key=lambda one: one.investigation.accepted_at, reverse=True)
         return found[:most]
 

@@ -117,9 +117,9 @@ class OpenCases:
     async def open(self, caller: Caller, given: str) -> OpenCase:
         """The case of an answered investigation. Raises FaultlineError."""
         found, folder = await self._investigations.folder(caller, given)
-        one = found.investigation
+        investigation = found.investigation
         # Two callers share nothing, and an investigation that ran again is another case.
-        key = (caller.who, one.id, one.runs, one.finished_at)
+        key = (caller.who, investigation.id, investigation.runs, investigation.finished_at)
         async with self._opening:
             if key not in self._open:
                 self._open[key] = await in_thread(self._read, found, folder)

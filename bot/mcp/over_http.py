@@ -65,15 +65,15 @@ class Resource:
 
     def metadata(self) -> dict[str, Any]:
         """RFC 9728, section 2."""
-        told: dict[str, Any] = {
+        authorization_servers: dict[str, Any] = {
             "resource": self.address,
             "resource_name": "Faultline",
             "bearer_methods_supported": ["header"],
         }
         if self.authorization_servers:
-            told["authorization_servers"] = list(self.authorization_servers)
-            told["scopes_supported"] = list(self.scopes)
-        return told
+            authorization_servers["authorization_servers"] = list(self.authorization_servers)
+            authorization_servers["scopes_supported"] = list(self.scopes)
+        return authorization_servers
 
 
 def caller_of_request(ctx: Context) -> Caller:
@@ -162,8 +162,8 @@ class McpOverHttp:
         if caller is not None:
             return caller
         if wait := self._refused(request):
-            said = f"Too many attempts; the next one counts in {wait} s.\n"
-            return PlainTextResponse(said, 429, {"retry-after": str(wait)})
+            phrase = f"Too many attempts; the next one counts in {wait} s.\n"
+            return PlainTextResponse(phrase, 429, {"retry-after": str(wait)})
         return self._challenge("The token is wrong, has expired or was revoked.", "invalid_token")
 
     def _challenge(self, said: str, error: str = "") -> Response:

@@ -39,16 +39,16 @@ class McpPrompt:
     def text(self, given: Mapping[str, str]) -> str:
         """The text with the arguments. Raises FaultlineError naming one that is missing or
         unknown."""
-        known = {one.name for one in self.arguments}
+        names = {argument.name for argument in self.arguments}
         for name in given:
-            if name not in known:
-                raise FaultlineError(f"the prompt {self.name} takes {', '.join(sorted(known))}")
+            if name not in names:
+                raise FaultlineError(f"the prompt {self.name} takes {', '.join(sorted(names))}")
         values = {"id": quote(given.get("investigation", ""), safe="")}
-        for one in self.arguments:
-            value = one_line(given.get(one.name, ""), LONGEST)
-            if one.required and not value:
-                raise FaultlineError(f"the prompt {self.name} needs {one.name}")
-            values[one.name] = json.dumps(value, ensure_ascii=False) if value else NOT_GIVEN
+        for argument in self.arguments:
+            value = one_line(given.get(argument.name, ""), LONGEST)
+            if argument.required and not value:
+                raise FaultlineError(f"the prompt {self.name} needs {argument.name}")
+            values[argument.name] = json.dumps(value, ensure_ascii=False) if value else NOT_GIVEN
         # In one pass: what somebody typed may look like a name.
         return _NAME.sub(lambda m: values.get(m[1], m[0]), load_prompt(self.file).text)
 

@@ -33,9 +33,9 @@ class Sentence:
 def sentences_of(view: AnswerView) -> tuple[Sentence, ...]:
     """Every sentence of the answer, in order."""
     headline = Sentence("headline", view.headline, _first(view))
-    said = [_sentence(claim.section.value, claim) for claim in (*view.said, *view.beside)]
+    sentences = [_sentence(claim.section.value, claim) for claim in (*view.said, *view.beside)]
     steps = [_sentence("next_step", claim) for claim in view.next_steps]
-    return (headline, *said, *steps)
+    return (headline, *sentences, *steps)
 
 
 def _first(view: AnswerView) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def _sentence(place: str, claim: Claim) -> Sentence:
 
 def cited(sentences: Iterable[Sentence]) -> tuple[str, ...]:
     """The findings of all of them, each once."""
-    return tuple(dict.fromkeys(one for sentence in sentences for one in sentence.findings))
+    return tuple(dict.fromkeys(finding for sentence in sentences for finding in sentence.findings))
 
 
 def sentence_json(sentence: Sentence) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def sentence_json(sentence: Sentence) -> dict[str, Any]:
     return {
         "place": Exact(sentence.place),
         "text": sentence.text,
-        "findings": [Exact(one) for one in sentence.findings],
+        "findings": [Exact(finding) for finding in sentence.findings],
     }
 
 

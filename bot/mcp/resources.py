@@ -83,8 +83,8 @@ async def listed(
         if not cursor.isdecimal() or int(cursor) > MOST_LISTED:
             raise FaultlineError("the cursor is none that a list gave")
         skip = int(cursor)
-    found = await investigations.latest(caller, MOST_LISTED)
-    done = [one.investigation for one in found if one.investigation.status == "done"]
+    latest = await investigations.latest(caller, MOST_LISTED)
+    done = [one.investigation for one in latest if one.investigation.status == "done"]
     files = []
     for one in done[skip : skip + PAGE]:
         about = one_line(one.headline or one.alert.title, 200)

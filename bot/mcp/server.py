@@ -84,7 +84,7 @@ class McpServer:
             TRACE_DOCTOR,
         )
         self.tools: dict[str, McpTool] = {tool.name: tool for tool in tools}
-        self.prompts: dict[str, McpPrompt] = {one.name: one for one in PROMPTS}
+        self.prompts: dict[str, McpPrompt] = {prompt.name: prompt for prompt in PROMPTS}
 
     def close(self) -> None:
         """End what was started for callers."""
@@ -126,11 +126,11 @@ class McpServer:
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Run a tool. What goes wrong is its result."""
-        caller, given = self.caller_of(ctx), params.arguments or {}
-        about = given.get("investigation")
+        caller, arguments = self.caller_of(ctx), params.arguments or {}
+        about = arguments.get("investigation")
         why = ""
         try:
-            result = await self._called(ctx, caller, params.name, given)
+            result = await self._called(ctx, caller, params.name, arguments)
         except ValidationError as error:
             why = what_is_wrong(error)
         except FaultlineError as error:
@@ -175,13 +175,13 @@ class McpServer:
             files, more = await resources.listed(self.investigations, caller, cursor)
         found = [
             types.Resource(
-                uri=one.uri,
-                name=one.uri.removeprefix(resources.SCHEME),
-                title=one.file.title,
-                description=one.description,
-                mime_type=one.file.media_type,
+                uri=file.uri,
+                name=file.uri.removeprefix(resources.SCHEME),
+                title=file.file.title,
+                description=file.description,
+                mime_type=file.file.media_type,
             )
-            for one in files
+            for file in files
         ]
         return types.ListResourcesResult(resources=found, next_cursor=more)
 
@@ -208,18 +208,20 @@ class McpServer:
         await self.record(ctx, caller, f"read {file.name}", about, "")
         if isinstance(content, bytes):
             blob = base64.b64encode(content).decode()
-            one: types.TextResourceContents | types.BlobResourceContents = (
+            contents: types.TextResourceContents | types.BlobResourceContents = (
                 types.BlobResourceContents(uri=uri, mime_type=file.media_type, blob=blob)
             )
         else:
-            one = types.TextResourceContents(uri=uri, mime_type=file.media_type, text=content)
-        return types.ReadResourceResult(contents=[one])
+            contents = types.TextResourceContents(uri=uri, mime_type=file.media_type, text=content)
+        return types.ReadResourceResult(contents=[contents])
 
     async def list_prompts(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         """The prompts."""
-        return types.ListPromptsResult(prompts=[_prompt(one) for one in self.prompts.values()])
+        return types.ListPromptsResult(
+            prompts=[_prompt(prompt) for prompt in self.prompts.values()]
+        )
 
     async def get_prompt(
         self, ctx: Context, params: types.GetPromptRequestParams

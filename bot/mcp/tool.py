@@ -77,8 +77,8 @@ class McpTool:
         # The class's own docstring is written for us.
         schema.pop("description", None)
         schema.pop("title", None)
-        told = {name: dict(one) for name, one in schema.get("properties", {}).items()}
-        for one in told.values():
+        properties = {name: dict(one) for name, one in schema.get("properties", {}).items()}
+        for one in properties.values():
             # A name again, which each conversation would carry.
             one.pop("title", None)
-        return {**schema, "properties": told}
+        return {**schema, "properties": properties}

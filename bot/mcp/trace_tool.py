@@ -67,13 +67,19 @@ def _place(run: ToolRun, asked: str) -> str:
 
 
 def _value(told: Any) -> dict[str, Any]:
-    diagnoses = [one for one in told.get("diagnoses") or [] if isinstance(one, dict)]
+    diagnoses = [
+        diagnosis for diagnosis in told.get("diagnoses") or [] if isinstance(diagnosis, dict)
+    ]
     return {
         "summary": told.get("summary"),
         "facts": told.get("facts"),
         "diagnoses": [
-            {**one, "rule": Exact(one.get("rule") or ""), "severity": one.get("severity")}
-            for one in diagnoses
+            {
+                **diagnosis,
+                "rule": Exact(diagnosis.get("rule") or ""),
+                "severity": diagnosis.get("severity"),
+            }
+            for diagnosis in diagnoses
         ],
         "diagnoses_in_all": told.get("diagnoses_in_all"),
         "unread": (told.get("unread") or [])[:MOST_UNREAD],

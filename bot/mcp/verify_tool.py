@@ -100,22 +100,22 @@ def _told(case: OpenCase, sentences: Sequence[Sentence], verified: Verification)
         "verified_at": when(verified.at),
         "sources_asked": list(verified.asked),
         "sources_not_asked": list(verified.not_asked),
-        "sentences": [_sentence(one, verified, impact) for one in sentences],
+        "sentences": [_sentence(sentence, verified, impact) for sentence in sentences],
         "impact": {one.name: {"then": one.then, "again": one.again} for one in impact},
         "findings": [
             {
-                **proof_json(one.finding, items_of(one.finding, view)),
+                **proof_json(finding.finding, items_of(finding.finding, view)),
                 "numbers": {
                     number.name: {"then": number.then, "again": number.again}
-                    for number in one.numbers
+                    for number in finding.numbers
                 }
-                or dict(one.finding.numbers),
-                "then": Exact(one.then),
-                "why": one.why,
-                "now": Exact(one.now),
-                "now_says": one.now_says,
+                or dict(finding.finding.numbers),
+                "then": Exact(finding.then),
+                "why": finding.why,
+                "now": Exact(finding.now),
+                "now_says": finding.now_says,
             }
-            for one in verified.findings.values()
+            for finding in verified.findings.values()
         ],
         "stated": _decided(case.answered.diagnosis),
         "same_time_again": _decided(verified.same_time),
@@ -127,9 +127,9 @@ def _impact(stated: Diagnosis, again: Diagnosis | None) -> tuple[ComparedNumber,
     """The numbers of the impact, which no single finding has."""
     if again is None:
         return ()
-    found = again.impact.numbers
+    numbers = again.impact.numbers
     return tuple(
-        ComparedNumber(name, value, found.get(name))
+        ComparedNumber(name, value, numbers.get(name))
         for name, value in stated.impact.numbers.items()
     )
 
@@ -137,29 +137,33 @@ def _impact(stated: Diagnosis, again: Diagnosis | None) -> tuple[ComparedNumber,
 def _sentence(
     sentence: Sentence, verified: Verification, impact: Sequence[ComparedNumber]
 ) -> dict[str, Any]:
-    own = [verified.findings[one] for one in sentence.findings if one in verified.findings]
-    then = _then(own)
+    findings = [
+        verified.findings[finding] for finding in sentence.findings if finding in verified.findings
+    ]
+    then = _then(findings)
     is_impact = sentence.place == Section.HAPPENING.value
-    if is_impact and then == "confirmed" and not all(one.same for one in impact):
+    if is_impact and then == "confirmed" and not all(number.same for number in impact):
         then = "changed"
     return {
         **sentence_json(sentence),
         "then": Exact(then),
         "holds": HOLDS[then],
-        "now": Exact(_now(own)),
-        "not_asked": [Exact(one.finding.id) for one in own if one.then == "not_asked"],
+        "now": Exact(_now(findings)),
+        "not_asked": [
+            Exact(finding.finding.id) for finding in findings if finding.then == "not_asked"
+        ],
     }
 
 
 def _then(own: Sequence[VerifiedFinding]) -> Then:
     for state in THENS:
-        if any(one.then == state for one in own):
+        if any(finding.then == state for finding in own):
             return state
     return "not_asked"
 
 
 def _now(own: Sequence[VerifiedFinding]) -> Now:
-    states = {one.now for one in own} - {"event"}
+    states = {finding.now for finding in own} - {"event"}
     if not own:
         return "unknown"
     if not states:

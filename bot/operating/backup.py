@@ -60,14 +60,14 @@ def back_up(settings: Settings, to: Path) -> str:
         part.replace(target)
     except (OSError, sqlite3.Error, tarfile.TarError) as error:
         part.unlink(missing_ok=True)
-        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise FaultlineError(f"the backup could not be written to {target} ({said})") from error
-    held = (
+        strerror = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise FaultlineError(f"the backup could not be written to {target} ({strerror})") from error
+    phrase = (
         f"{count} case files"
         if cases_here(settings)
         else f"no case folders: they lie in {settings.store.cases}"
     )
-    return f"{target}: {target.stat().st_size / 2**20:.1f} MiB, {held}"
+    return f"{target}: {target.stat().st_size / 2**20:.1f} MiB, {phrase}"
 
 
 def _write(settings: Settings, part: Path, scratch: Path, now: datetime) -> int:
@@ -128,10 +128,10 @@ def _version(file: Path) -> str | None:
     """The version of the store's tables, read without changing a byte of the file."""
     opened = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
     try:
-        found = opened.execute("SELECT version_num FROM alembic_version").fetchone()
+        row = opened.execute("SELECT version_num FROM alembic_version").fetchone()
     finally:
         opened.close()
-    return str(found[0]) if found else None
+    return str(row[0]) if row else None
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str, scratch: Path) -> int:

@@ -37,21 +37,27 @@ def print_findings(findings: Sequence[CheckResult]) -> None:
     """One line each, and what to do below it; the last line counts."""
     console = Console(highlight=False, soft_wrap=True)
     width = max((len(f.about) for f in findings), default=0)
-    for one in findings:
-        mark, style = MARKS[one.state]
+    for finding in findings:
+        mark, style = MARKS[finding.state]
         console.print(
-            Text.assemble((mark, style), f"  {one.about:<{width}}  {plain(one.what, LONGEST)}")
+            Text.assemble(
+                (mark, style), f"  {finding.about:<{width}}  {plain(finding.what, LONGEST)}"
+            )
         )
-        if one.todo:
-            console.print(Text(f"{'':<{width + 9}}-> {plain(one.todo, LONGEST)}"))
-    wrong = [one.about for one in findings if one.state == "wrong"]
-    said = f"{len(wrong)} wrong: {', '.join(dict.fromkeys(wrong))}" if wrong else "nothing is wrong"
-    console.print(Text(said))
+        if finding.todo:
+            console.print(Text(f"{'':<{width + 9}}-> {plain(finding.todo, LONGEST)}"))
+    wrong = [finding.about for finding in findings if finding.state == "wrong"]
+    phrase = (
+        f"{len(wrong)} wrong: {', '.join(dict.fromkeys(wrong))}" if wrong else "nothing is wrong"
+    )
+    console.print(Text(phrase))
 
 
 def as_json(findings: Sequence[CheckResult]) -> str:
     """The same for programs."""
-    return json.dumps({"findings": [asdict(one) for one in findings]}, indent=2, ensure_ascii=False)
+    return json.dumps(
+        {"findings": [asdict(finding) for finding in findings]}, indent=2, ensure_ascii=False
+    )
 
 
 def when(at: datetime) -> str:

@@ -34,11 +34,11 @@ def print_versions(settings: Settings) -> None:
         engine.execution_options(reads_only=True).connect() as connection,
     ):
         current = current_version(connection)
-    known = known_versions()
-    lines = [f"{'->' if v.number == current else '  '} {v.number}  {v.brought}" for v in known]
+    versions = known_versions()
+    lines = [f"{'->' if v.number == current else '  '} {v.number}  {v.brought}" for v in versions]
     if current is None:
         lines.insert(0, f"-> {NOTHING}  no tables")
-    elif current not in [v.number for v in known]:
+    elif current not in [v.number for v in versions]:
         lines.append(f"-> {current}  of a newer release than this")
     Console(highlight=False, soft_wrap=True).print("\n".join(lines), markup=False)
 
@@ -62,9 +62,9 @@ def take_back(settings: Settings, to: str, *, sure: bool) -> None:
                 f"{living} of the bot's workers are alive: stop every `faultline serve` and "
                 f"`worker` first"
             )
-        known = known_versions()
-        numbers = [v.number for v in known]
-        above = [v for v in known if to == NOTHING or (to in numbers and v.number > to)]
+        versions = known_versions()
+        numbers = [v.number for v in versions]
+        above = [v for v in versions if to == NOTHING or (to in numbers and v.number > to)]
         if not sure and above:
             lost = "; ".join(f"{v.number}: {v.brought}" for v in above)
             raise FaultlineError(

@@ -90,7 +90,7 @@ def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
     lines = len(
         session.scalars(select(ProgressRow.id).where(ProgressRow.investigation_id == name)).all()
     )
-    asked = len(
+    row_count = len(
         session.scalars(select(QuestionRow.id).where(QuestionRow.investigation_id == name)).all()
     )
     remembered = (
@@ -104,12 +104,12 @@ def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
         "its case folder",
         "its row" if known else "no row",
         counted(lines, "line") + " of progress",
-        counted(asked, "question"),
+        counted(row_count, "question"),
         counted(len(work), "workflow") + " of the engine",
         *(["what is remembered of it"] if remembered else []),
     ]
-    kept = f"; {', '.join(further)}, started from it, stays" if further else ""
-    return ", ".join(said) + kept
+    phrase = f"; {', '.join(further)}, started from it, stays" if further else ""
+    return ", ".join(said) + phrase
 
 
 def _stays(posts: list[str]) -> str:

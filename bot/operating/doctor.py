@@ -61,15 +61,15 @@ def whole(inspection: Inspection) -> Sequence[CheckResult]:
         ("questions", question_checks),
         ("settings", lambda one: settings_checks(one.settings)),
     )
-    found: list[CheckResult] = []
+    check_results: list[CheckResult] = []
     for about, checks in parts:
         try:
-            found += checks(inspection)
+            check_results += checks(inspection)
         except SQLAlchemyError as error:
-            said = f"could not be looked at: {first_line(error)}"
-            found.append(
+            phrase = f"could not be looked at: {first_line(error)}"
+            check_results.append(
                 CheckResult(
-                    "wrong", about, said, "the database, or the rights of its user, say why"
+                    "wrong", about, phrase, "the database, or the rights of its user, say why"
                 )
             )
-    return found
+    return check_results

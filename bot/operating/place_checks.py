@@ -104,20 +104,22 @@ def _server(inspection: Inspection) -> Iterator[CheckResult]:
             "store.database must name the primary",
         )
     skew = abs(theirs - ours)
-    said = f"the clocks of the database and of this machine differ by {lasting(skew)}"
+    phrase = f"the clocks of the database and of this machine differ by {lasting(skew)}"
     todo = "let both follow a time server (chrony); leases of posts and of workers trust the clocks"
-    yield CheckResult("wrong" if skew > SKEW else "ok", "clock", said, todo if skew > SKEW else "")
+    yield CheckResult(
+        "wrong" if skew > SKEW else "ok", "clock", phrase, todo if skew > SKEW else ""
+    )
     if waiting and float(longest or 0) > BLOCKED_S:
-        said = (
+        phrase = (
             f"{counted(int(waiting), 'query')} wait for a lock, the longest for "
             f"{float(longest):.0f} s"
         )
         todo = "`SELECT pg_blocking_pids(pid), * FROM pg_stat_activity` names who holds it"
-        yield CheckResult("wrong", "database", said.replace("querys", "queries"), todo)
+        yield CheckResult("wrong", "database", phrase.replace("querys", "queries"), todo)
     if full[0] > 0.9 * full[1]:
-        said = f"{full[0]} of {full[1]} connections are in use"
+        phrase = f"{full[0]} of {full[1]} connections are in use"
         yield CheckResult(
-            "wrong", "database", said, "raise max_connections: each worker takes up to 20"
+            "wrong", "database", phrase, "raise max_connections: each worker takes up to 20"
         )
 
 
@@ -126,9 +128,9 @@ def _cases(settings: Settings) -> CheckResult:
         cases = open_cases(settings)
         _probe(cases)
     except (FaultlineError, BaseError, OSError, ValueError) as error:
-        said = " ".join(str(error).split())[:300] or type(error).__name__
+        name = " ".join(str(error).split())[:300] or type(error).__name__
         todo = "the bot needs to read, write, list and delete there; investigations fail without it"
-        return CheckResult("wrong", "cases", f"the case store does not work: {said}", todo)
+        return CheckResult("wrong", "cases", f"the case store does not work: {name}", todo)
     return CheckResult("ok", "cases", f"{cases.location}: written, read and deleted a probe")
 
 
@@ -154,11 +156,11 @@ def _room(settings: Settings) -> Iterator[CheckResult]:
             continue
         little = disk.free < LEAST_FREE_BYTES or disk.free < LEAST_FREE_SHARE * disk.total
         few = files.f_files > 0 and files.f_favail < LEAST_FILES_SHARE * files.f_files
-        said = f"{place}: {disk.free / 2**30:.1f} GiB free of {disk.total / 2**30:.1f}"
-        said += f", and few files left ({files.f_favail})" if few else ""
+        phrase = f"{place}: {disk.free / 2**30:.1f} GiB free of {disk.total / 2**30:.1f}"
+        phrase += f", and few files left ({files.f_favail})" if few else ""
         todo = "make room, or shorten [retention]; a full disk stops everything"
         yield CheckResult(
-            "wrong" if little or few else "ok", "disk", said, todo if little or few else ""
+            "wrong" if little or few else "ok", "disk", phrase, todo if little or few else ""
         )
 
 

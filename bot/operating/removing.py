@@ -35,10 +35,13 @@ def delete_rows(session: Session, names: Sequence[str]) -> None:
 
 def engine_work(rows: EngineRows, session: Session, name: str) -> list[Workflow]:
     """The engine's workflows of an investigation and of the questions about it."""
-    asked = session.scalars(
+    requested_rows = session.scalars(
         select(QuestionRow.id).where(QuestionRow.investigation_id == name)
     ).all()
-    return [*rows.of(name), *(w for one in asked for w in rows.of(f"question:{one}"))]
+    return [
+        *rows.of(name),
+        *(w for requested_row in requested_rows for w in rows.of(f"question:{requested_row}")),
+    ]
 
 
 def delete_case(cases: CaseStore, name: str) -> None:

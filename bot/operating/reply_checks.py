@@ -63,9 +63,9 @@ def _held_by_lost(living: Executors, name: str, target: str, count: int) -> Chec
     """The target may be well: nobody has asked it since."""
     worker = living.lost[name]
     held = "is" if count == 1 else "are"
-    said = f"{counted(count, 'answer')} for {target} {held} held by {worker.who}, which has not "
-    said += f"answered for {lasting(worker.silent)}"
-    return CheckResult("wrong", "replies", said, taken_over(worker, living))
+    phrase = f"{counted(count, 'answer')} for {target} {held} held by {worker.who}, which has not "
+    phrase += f"answered for {lasting(worker.silent)}"
+    return CheckResult("wrong", "replies", phrase, taken_over(worker, living))
 
 
 def _waiting_for(
@@ -79,18 +79,18 @@ def _waiting_for(
     if tries < TRIED and waited < UNDER_WAY:
         return
     id_ = first.id.split(":")[0]
-    said = f"{counted(len(waiting), 'answer')} waiting for {target}, the oldest ({id_}) "
-    said += f"for {lasting(waited)}, tried {tries} times"
+    phrase = f"{counted(len(waiting), 'answer')} waiting for {target}, the oldest ({id_}) "
+    phrase += f"for {lasting(waited)}, tried {tries} times"
     why = last_said(inspection, id_, f"reply {target}")
     if why:
-        said += f": {why}"
+        phrase += f": {why}"
     todo = f"is {target} down, or its token refused? `faultline check` asks it; "
     todo += "tries go on for most of a day"
     if again is not None:
         todo += f", the next at {when(again)}"
     if not anybody:
         todo = "start a worker: nobody posts them"
-    yield CheckResult("wrong", "replies", said, todo)
+    yield CheckResult("wrong", "replies", phrase, todo)
 
 
 def _claims(inspection: Inspection, replying: set[str]) -> Iterator[CheckResult]:
@@ -101,16 +101,16 @@ def _claims(inspection: Inspection, replying: set[str]) -> Iterator[CheckResult]
         row.attempted_at < inspection.now - UNDER_WAY,
     )
     with inspection.read() as session:
-        found = session.execute(query.order_by(row.attempted_at).limit(200)).all()
-    ended = [(key, at) for key, at, id_ in found if id_ not in replying]
+        rows = session.execute(query.order_by(row.attempted_at).limit(200)).all()
+    ended = [(key, at) for key, at, id_ in rows if id_ not in replying]
     if not ended:
         return
     key, at = ended[0]
     posts = counted(len(ended), "post")
-    said = f"{posts} claimed and never recorded, the oldest {key} at {when(at)}"
+    phrase = f"{posts} claimed and never recorded, the oldest {key} at {when(at)}"
     todo = "the next try looks for it at the vendor first; "
     todo += "`faultline requeue ID` makes one, if its target answers"
-    yield CheckResult("wrong", "posts", said, todo)
+    yield CheckResult("wrong", "posts", phrase, todo)
 
 
 def _digests(inspection: Inspection) -> Iterator[CheckResult]:
@@ -122,16 +122,20 @@ def _digests(inspection: Inspection) -> Iterator[CheckResult]:
         .limit(20)
     )
     with inspection.read() as session:
-        found = session.execute(query).all()
-    targets = [one for one in configured_targets(inspection.settings) if one.has_channels]
-    labels = " or ".join(one.own_label for one in targets) or "no reply target with channels"
-    for channel, count, until in found:
+        rows = session.execute(query).all()
+    targets = [
+        configured_target
+        for configured_target in configured_targets(inspection.settings)
+        if configured_target.has_channels
+    ]
+    labels = " or ".join(target.own_label for target in targets) or "no reply target with channels"
+    for channel, count, until in rows:
         untold = counted(count, "investigation")
         ended = f"which ended at {when(until)}" if until else "which are over"
-        said = f"{channel or 'a channel'} was not told of {untold} of its quiet hours, {ended}"
+        phrase = f"{channel or 'a channel'} was not told of {untold} of its quiet hours, {ended}"
         todo = f"{labels} is down, or the bot is not in that channel: "
         todo += "workers' logs say `digest: ...`"
-        yield CheckResult("wrong", "digests", said, todo)
+        yield CheckResult("wrong", "digests", phrase, todo)
 
 
 def _untold(inspection: Inspection) -> Iterator[CheckResult]:
@@ -149,5 +153,5 @@ def _untold(inspection: Inspection) -> Iterator[CheckResult]:
         reruns = session.scalar(select(func.count()).where(*again)) or 0
     if (edits or reruns) and not inspection.executors().count:
         messages, runs = counted(edits, "message"), counted(reruns, "run")
-        said = f"{messages} to bring up to date, {runs} to make again"
-        yield CheckResult("wrong", "replies", said, "start a worker")
+        phrase = f"{messages} to bring up to date, {runs} to make again"
+        yield CheckResult("wrong", "replies", phrase, "start a worker")

@@ -91,7 +91,7 @@ def _requeue(
     *,
     questions: bool = False,
 ) -> Requeued:
-    begun, told, asked = [], [], []
+    begun, told, ids = [], [], []
     targets = configured_targets(settings)
     for name in names:
         with Session(store) as session, session.begin():
@@ -113,8 +113,8 @@ def _requeue(
             ).all():
                 rows.delete([w.id for w in rows.of(f"question:{question.id}")])
                 _ask_again(session, question, now)
-                asked.append(question.id)
-    return Requeued(tuple(begun), tuple(told), tuple(asked))
+                ids.append(question.id)
+    return Requeued(tuple(begun), tuple(told), tuple(ids))
 
 
 def _mark_forgotten(session: Session, row: InvestigationRow, now: datetime) -> None:

@@ -52,8 +52,8 @@ def restore(settings: Settings, backup: Path) -> str:
         _check(scratch, about)
         _put_in_place(settings, scratch, about)
     except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise EvidenceError(str(backup), f"cannot be restored ({said})") from error
+        strerror = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise EvidenceError(str(backup), f"cannot be restored ({strerror})") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return f"restored the backup of {about['made_at']}: {begin_again(settings)}"
@@ -153,26 +153,26 @@ def _check(scratch: Path, about: dict[str, Any]) -> None:
         try:
             connection = sqlite3.connect(file)
             try:
-                said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+                phrase = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             finally:
                 connection.close()
         except sqlite3.Error as error:
             raise EvidenceError(name, f"is not an intact database ({error})") from error
-        if said != "ok":
-            raise EvidenceError(name, f"is not an intact database ({said})")
-    found = (
+        if phrase != "ok":
+            raise EvidenceError(name, f"is not an intact database ({phrase})")
+    total = (
         sum(1 for path in (scratch / CASES).rglob("*") if path.is_file())
         if (scratch / CASES).is_dir()
         else 0
     )
-    if found != about.get("case_files"):
-        raise EvidenceError(CASES, f"{found} files instead of {about.get('case_files')}")
+    if total != about.get("case_files"):
+        raise EvidenceError(CASES, f"{total} files instead of {about.get('case_files')}")
     if about.get("tables") not in [v.number for v in known_versions()]:
-        said = (
+        phrase = (
             f"its tables are version {about.get('tables')}, which this release does not know: "
             f"use a newer one"
         )
-        raise FaultlineError(said)
+        raise FaultlineError(phrase)
 
 
 def _put_in_place(settings: Settings, scratch: Path, about: dict[str, Any]) -> None:

@@ -18,48 +18,54 @@ WIDEST_IPV6 = 64
 
 def settings_checks(settings: Settings) -> Iterator[CheckResult]:
     """What is wrong, or worth knowing; one "ok" when there is nothing."""
-    found = [*_in_and_out(settings), *_doors(settings), *_proxies(settings), *_kept(settings)]
-    yield from found or [CheckResult("ok", "settings", "nothing that contradicts itself")]
+    doors = [*_in_and_out(settings), *_doors(settings), *_proxies(settings), *_kept(settings)]
+    yield from doors or [CheckResult("ok", "settings", "nothing that contradicts itself")]
 
 
 def _in_and_out(settings: Settings) -> Iterator[CheckResult]:
     configured = configured_targets(settings)
     if all(one.on_click for one in configured):
-        declared = [one for one in declared_targets(settings) if not one.on_click]
+        declared = [
+            declared_target
+            for declared_target in declared_targets(settings)
+            if not declared_target.on_click
+        ]
         variables = " or ".join(one.switched_on_by for one in declared)
-        said = "answers are posted nowhere: no reply target is configured"
-        yield CheckResult("note", "settings", said, f"set {variables}")
+        phrase = "answers are posted nowhere: no reply target is configured"
+        yield CheckResult("note", "settings", phrase, f"set {variables}")
     for target in declared_targets(settings):
-        for one in target.problems(settings):
-            yield CheckResult(one.state, "settings", one.problem, one.todo)
+        for problem in target.problems(settings):
+            yield CheckResult(problem.state, "settings", problem.problem, problem.todo)
     if settings.recorded.case is not None and configured:
-        said = "every alert is answered from one recorded case (recorded.case)"
+        phrase = "every alert is answered from one recorded case (recorded.case)"
         todo = "that is for trying things out: unset it where real alerts come in"
-        yield CheckResult("wrong", "settings", said, todo)
+        yield CheckResult("wrong", "settings", phrase, todo)
 
 
 def _doors(settings: Settings) -> Iterator[CheckResult]:
     server, login = settings.server, settings.login
     here = names_this_machine(server.public_url)
     if server.host not in ("127.0.0.1", "::1", "localhost") and here:
-        said = f"the bot listens on {server.host}, and links in answers lead to {server.public_url}"
+        phrase = (
+            f"the bot listens on {server.host}, and links in answers lead to {server.public_url}"
+        )
         yield CheckResult(
             "wrong",
             "settings",
-            said,
+            phrase,
             "set server.public_url to the address that others reach it by",
         )
     if not here and server.access_token is None and login.issuer is None:
-        said = (
+        phrase = (
             "nobody can open the pages: server.public_url is not this machine, and there is no "
             "login"
         )
         yield CheckResult(
-            "wrong", "settings", said, "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer"
+            "wrong", "settings", phrase, "set FAULTLINE_SERVER__ACCESS_TOKEN, or login.issuer"
         )
     if login.issuer is not None and not server.public_url.startswith("https://") and not here:
-        said = "logins over plain http: cookies can be read on the way"
-        yield CheckResult("wrong", "settings", said, "set server.public_url to its https address")
+        phrase = "logins over plain http: cookies can be read on the way"
+        yield CheckResult("wrong", "settings", phrase, "set server.public_url to its https address")
 
 
 def _proxies(settings: Settings) -> Iterator[CheckResult]:
@@ -68,53 +74,55 @@ def _proxies(settings: Settings) -> Iterator[CheckResult]:
         network = ipaddress.ip_network(named)
         widest = WIDEST_IPV4 if network.version == 4 else WIDEST_IPV6
         if network.prefixlen < widest:
-            said = (
+            phrase = (
                 f"server.trusted_proxies holds {network}, a wide network: every client in it can "
                 f"claim any address"
             )
             todo = f"name the proxies' own addresses or subnets, of /{widest} or smaller"
-            yield CheckResult("note", "settings", said, todo)
+            yield CheckResult("note", "settings", phrase, todo)
 
 
 def _kept(settings: Settings) -> Iterator[CheckResult]:
-    kept, looked_at = settings.retention, settings.investigation
-    if 0 < kept.investigations_days < looked_at.memory_days:
-        said = (
-            f"investigations are deleted after {kept.investigations_days:g} days, and memory is "
+    retention, investigation = settings.retention, settings.investigation
+    if 0 < retention.investigations_days < investigation.memory_days:
+        phrase = (
+            f"investigations are deleted after {retention.investigations_days:g} "
+            "days, and memory is "
             f"to reach back "
-            f"{looked_at.memory_days:g}"
+            f"{investigation.memory_days:g}"
         )
         yield CheckResult(
             "note",
             "settings",
-            said,
+            phrase,
             "raise retention.investigations_days or lower investigation.memory_days",
         )
-    if kept.calls_days < looked_at.learned_calls_days:
-        said = (
-            f"calls between services are deleted after {kept.calls_days:g} days, and are to be "
-            f"known for {looked_at.learned_calls_days:g}"
+    if retention.calls_days < investigation.learned_calls_days:
+        phrase = (
+            f"calls between services are deleted after {retention.calls_days:g} days, "
+            "and are to be "
+            f"known for {investigation.learned_calls_days:g}"
         )
         advice = "raise retention.calls_days or lower investigation.learned_calls_days"
-        yield CheckResult("note", "settings", said, advice)
-    if 0 < kept.investigations_days * HOUR_DAYS < looked_at.join_hours:
-        said = "investigations are deleted before their alerts stop joining them"
+        yield CheckResult("note", "settings", phrase, advice)
+    if 0 < retention.investigations_days * HOUR_DAYS < investigation.join_hours:
+        phrase = "investigations are deleted before their alerts stop joining them"
         yield CheckResult(
             "wrong",
             "settings",
-            said,
+            phrase,
             "raise retention.investigations_days or lower investigation.join_hours",
         )
-    if 0 < kept.investigations_days < kept.cases_days:
-        said = "case folders are kept for longer than their investigations, and go with them"
-        yield CheckResult("note", "settings", said, "lower retention.cases_days")
+    if 0 < retention.investigations_days < retention.cases_days:
+        phrase = "case folders are kept for longer than their investigations, and go with them"
+        yield CheckResult("note", "settings", phrase, "lower retention.cases_days")
     if settings.login.isolation == "teams" and not any(
         team.groups for team in settings.teams.values()
     ):
-        said = (
+        phrase = (
             "investigations are shown to their teams alone, and no team has groups: only "
             "admins see what belongs to one"
         )
         yield CheckResult(
-            "wrong", "settings", said, "set teams.NAME.groups, or login.isolation to off"
+            "wrong", "settings", phrase, "set teams.NAME.groups, or login.isolation to off"
         )

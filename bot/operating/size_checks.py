@@ -48,8 +48,8 @@ def size_checks(inspection: Inspection) -> Iterator[CheckResult]:
             engine.dispose()
     grows = (size - unused) / count * per_day if count else 0.0
     since = f", oldest investigation {oldest:%Y-%m-%d}" if oldest else ""
-    said = f"{_mb(size)} with {counted(count, 'investigation')}{since}; about {_mb(grows)} a day"
-    yield CheckResult("ok", "database size", f"{said}. Largest: {_named(tables)}")
+    phrase = f"{_mb(size)} with {counted(count, 'investigation')}{since}; about {_mb(grows)} a day"
+    yield CheckResult("ok", "database size", f"{phrase}. Largest: {_named(tables)}")
     yield from _unused(inspection.store, size, unused)
     cases = _local_cases(inspection.settings)
     if cases is None:
@@ -102,10 +102,12 @@ def _bucket(cases: CaseStore, now: datetime) -> CheckResult:
     age = min(LATELY, now - first) if first else LATELY
     grows = lately / max(1.0, age / timedelta(days=1))
     size = _mb(sum(everything.by_case.values()))
-    said = f"more than {size} (only {MOST_LISTED:,} files were listed)" if everything.cut else size
+    phrase = (
+        f"more than {size} (only {MOST_LISTED:,} files were listed)" if everything.cut else size
+    )
     since = f", oldest {first:%Y-%m-%d}" if first else ""
     more = "at least " if week.cut else ""
-    return CheckResult("ok", CASE_STORE, f"{said}{since}; {more}{_came(grows)}")
+    return CheckResult("ok", CASE_STORE, f"{phrase}{since}; {more}{_came(grows)}")
 
 
 def _came(a_day: float) -> str:
@@ -126,12 +128,12 @@ def _bytes_below(path: str) -> int:
 def _unused(store: Engine, size: int, unused: int) -> Iterator[CheckResult]:
     if unused < MUCH_UNUSED or unused < UNUSED_SHARE * size:
         return
-    said = f"{_mb(unused)} of the files are unused; what comes next fills them before they grow"
+    phrase = f"{_mb(unused)} of the files are unused; what comes next fills them before they grow"
     todo = (
         f"retention gives them back, if this release made the file; else stop the bot once and run"
         f" `sqlite3 {store.url.database} 'PRAGMA auto_vacuum=2; VACUUM'`"
     )
-    yield CheckResult("note", "database size", said, todo)
+    yield CheckResult("note", "database size", phrase, todo)
 
 
 def _full(
@@ -152,16 +154,18 @@ def _full(
         if more <= 0:
             continue
         days = _free(place) / more
-        kept = inspection.settings.retention
-        longest = max(kept.investigations_days, kept.cases_days, kept.deliveries_days)
-        forever = 0 in (kept.investigations_days, kept.cases_days)
+        retention = inspection.settings.retention
+        longest = max(
+            retention.investigations_days, retention.cases_days, retention.deliveries_days
+        )
+        forever = 0 in (retention.investigations_days, retention.cases_days)
         when = f"{days:.0f} days" if days < 3_650 else "more than ten years"
-        said = f"{place}: full in {when} at {_mb(more)} a day"
+        phrase = f"{place}: full in {when} at {_mb(more)} a day"
         if not forever:
-            said += f"; retention stops the growth after {longest:.0f} days"
+            phrase += f"; retention stops the growth after {longest:.0f} days"
         soon = days < SOON_DAYS
         todo = "shorten retention.cases_days first, or enlarge the disk" if soon else ""
-        yield CheckResult("wrong" if soon else "ok", "disk", said, todo)
+        yield CheckResult("wrong" if soon else "ok", "disk", phrase, todo)
 
 
 def _free(place: Path) -> int:
@@ -174,7 +178,9 @@ def _local_cases(settings: Settings) -> Path | None:
 
 
 def _named(tables: list[TableSize]) -> str:
-    largest = sorted(tables, key=lambda one: (one.bytes or 0, one.rows), reverse=True)[:LARGEST]
+    largest = sorted(tables, key=lambda table: (table.bytes or 0, table.rows), reverse=True)[
+        :LARGEST
+    ]
     said = [
         f"{one.name} {one.rows:,} rows" + (f" ({_mb(one.bytes)})" if one.bytes else "")
         for one in largest

@@ -26,14 +26,14 @@ def spool_checks(settings: Settings, now: datetime) -> Iterator[CheckResult]:
     try:
         figures = figures_of(directory)
     except OSError as error:
-        said = f"{directory} cannot be read ({error.strerror})"
-        yield CheckResult("wrong", "spool", said, "look as the user that runs the bot")
+        phrase = f"{directory} cannot be read ({error.strerror})"
+        yield CheckResult("wrong", "spool", phrase, "look as the user that runs the bot")
         return
     if figures.oldest_at is None:
         yield CheckResult("ok", "spool", "no alert waits for the database")
     else:
         waits = now - figures.oldest_at
-        said = (
+        phrase = (
             f"{counted(figures.alerts, 'alert')} in {directory} not in the database, the oldest "
             f"for {lasting(waits)}"
         )
@@ -42,11 +42,11 @@ def spool_checks(settings: Settings, now: datetime) -> Iterator[CheckResult]:
             "the database takes no writes, or no web process runs on this host; keep the directory:"
             " alerts are moved as soon as both are there"
         )
-        yield CheckResult("wrong" if late else "ok", "spool", said, todo if late else "")
+        yield CheckResult("wrong" if late else "ok", "spool", phrase, todo if late else "")
     if figures.refused:
-        said = f"the database refused {counted(figures.refused, 'alert')}: {directory / REFUSED}"
+        phrase = f"the database refused {counted(figures.refused, 'alert')}: {directory / REFUSED}"
         todo = "each line is one alert; look at what it says, then delete the file"
-        yield CheckResult("wrong", "spool", said, todo)
+        yield CheckResult("wrong", "spool", phrase, todo)
 
 
 def hanging_checks(inspection: Inspection) -> Iterator[CheckResult]:
@@ -54,25 +54,27 @@ def hanging_checks(inspection: Inspection) -> Iterator[CheckResult]:
     hung = last_time(inspection.store, HANGING)
     if hung is None or inspection.now - hung > HUNG_LATELY:
         return
-    said = "calls of the database hang in a web process, though it answers others"
+    phrase = "calls of the database hang in a web process, though it answers others"
     todo = (
         "look at the locks of the database and the network to it; restart the web process where "
         "faultline_store_threads_hanging does not fall"
     )
-    yield CheckResult("wrong", "database", said, todo)
+    yield CheckResult("wrong", "database", phrase, todo)
 
 
 def watchdog_checks(inspection: Inspection) -> Iterator[CheckResult]:
     """The alert that always fires, once it has arrived."""
-    own = inspection.settings.heartbeat
-    heard = last_time(inspection.store, WATCHDOG)
-    if heard is None or not own.watchdog_alert:
+    heartbeat = inspection.settings.heartbeat
+    time = last_time(inspection.store, WATCHDOG)
+    if time is None or not heartbeat.watchdog_alert:
         return
-    silent = (inspection.now - heard).total_seconds()
-    missing = missing_after(silent, timedelta(minutes=own.watchdog_minutes), own.watchdog_alert)
+    silent = (inspection.now - time).total_seconds()
+    missing = missing_after(
+        silent, timedelta(minutes=heartbeat.watchdog_minutes), heartbeat.watchdog_alert
+    )
     if missing is None:
-        said = f"{own.watchdog_alert} arrived {lasting(timedelta(seconds=silent))} ago"
-        yield CheckResult("ok", "watchdog", said)
+        phrase = f"{heartbeat.watchdog_alert} arrived {lasting(timedelta(seconds=silent))} ago"
+        yield CheckResult("ok", "watchdog", phrase)
         return
     todo = (
         "look at Prometheus, Alertmanager and the route of that alert: while it is missing, real "

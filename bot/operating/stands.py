@@ -52,10 +52,10 @@ def where_it_stands(inspection: Inspection, name: str, active: Sequence[Workflow
     """Of an investigation that runs, by its workflows that have not ended."""
     if inspection.rows is None:
         return Stands(f"the engine's tables cannot be read: {inspection.no_rows}")
-    own = [w for w in active if w.name == WORKFLOW_INVESTIGATE]
-    if not own:
+    actives = [w for w in active if w.name == WORKFLOW_INVESTIGATE]
+    if not actives:
         return Stands("the engine has no work for it", f"`faultline requeue {name}` restarts it")
-    workflow = own[-1]
+    workflow = actives[-1]
     # PENDING is DBOS's word for a workflow that an executor has taken.
     if workflow.status != "PENDING":
         return Stands(
@@ -77,13 +77,13 @@ def _running(
     step, missing = step_now(steps, progress)
     last = max((s.completed_at for s in steps if s.completed_at), default=workflow.started_at)
     since = f" for {lasting(inspection.now - last)}" if last else ""
-    said = f"step {step} ({TOLD.get(step, 'in between')}){since}"
+    phrase = f"step {step} ({TOLD.get(step, 'in between')}){since}"
     if step == "collect" and missing:
         return Stands(
-            f"{said}, waiting for {', '.join(missing)}",
+            f"{phrase}, waiting for {', '.join(missing)}",
             f"is {missing[0]} slow? `faultline check` asks it",
         )
-    return Stands(said, RETRIED)
+    return Stands(phrase, RETRIED)
 
 
 def step_now(steps: Sequence[Step], progress: Sequence[ProgressRow]) -> tuple[str, list[str]]:

@@ -38,12 +38,12 @@ def story(inspection: Inspection, name: str) -> list[CheckResult]:
         row = session.get(InvestigationRow, name)
         if row is not None:
             return list(_of_investigation(inspection, session, row))
-        found = list(_by_other_names(session, name))
-    if found:
-        return found
+        stories = list(_by_other_names(session, name))
+    if stories:
+        return stories
     ghosts = inspection.rows.of(name) if inspection.rows else []
     if ghosts:
-        said = (
+        phrase = (
             f"the store knows no {name}, and the engine has {counted(len(ghosts), 'workflow')} "
             f"of that name"
         )
@@ -51,11 +51,11 @@ def story(inspection: Inspection, name: str) -> list[CheckResult]:
             CheckResult(
                 "wrong",
                 "lost",
-                said,
+                phrase,
                 f"`faultline delete {name}` removes them; was the store restored from a backup?",
             )
         ]
-    said = (
+    phrase = (
         f"nothing is known of {plain(name, 80)}: no investigation, delivery, alert, incident "
         f"or question has that name"
     )
@@ -63,7 +63,7 @@ def story(inspection: Inspection, name: str) -> list[CheckResult]:
         CheckResult(
             "wrong",
             "unknown",
-            said,
+            phrase,
             "`faultline doctor` without a name looks at the whole installation",
         )
     ]
@@ -123,12 +123,12 @@ def _came_with(session: Session, row: InvestigationRow) -> Iterator[CheckResult]
             f"rate",
         )
     if row.quiet_until is not None:
-        said = (
+        phrase = (
             "told in the digest"
             if row.digested_at
             else f"its channel is quiet until {when(row.quiet_until)}, and gets a digest then"
         )
-        yield CheckResult("ok", "quiet", said)
+        yield CheckResult("ok", "quiet", phrase)
 
 
 def _waits(inspection: Inspection, session: Session, row: InvestigationRow) -> CheckResult:
@@ -139,15 +139,15 @@ def _waits(inspection: Inspection, session: Session, row: InvestigationRow) -> C
     )
     running = session.scalar(select(func.count()).where(other.status == "running")) or 0
     ahead = f"{session.scalar(before) or 0} more urgent or older"
-    said = (
+    phrase = (
         f"behind {ahead}, with {running} running, for {lasting(inspection.now - row.accepted_at)}"
     )
     if inspection.executors().count:
-        return CheckResult("ok", "waits", said)
+        return CheckResult("ok", "waits", phrase)
     return CheckResult(
         "wrong",
         "waits",
-        f"{said}; no worker is alive",
+        f"{phrase}; no worker is alive",
         "start `faultline serve` or `faultline worker`",
     )
 
@@ -178,8 +178,8 @@ def _step(step: Step) -> CheckResult:
         else ""
     )
     at = f" at {when(step.completed_at)}" if step.completed_at else ""
-    said = f"{step.name}{took}, {'failed' if step.failed else 'done'}{at}"
-    return CheckResult("note" if step.failed else "ok", "step", said)
+    phrase = f"{step.name}{took}, {'failed' if step.failed else 'done'}{at}"
+    return CheckResult("note" if step.failed else "ok", "step", phrase)
 
 
 def _lines(session: Session, name: str) -> Iterator[CheckResult]:
@@ -214,11 +214,11 @@ def _told(session: Session, row: InvestigationRow) -> Iterator[CheckResult]:
                 f"{where}: {post.ref}" + (f" at {when(post.posted_at)}" if post.posted_at else ""),
             )
         else:
-            said = (
+            phrase = (
                 f"{where}: claimed at {when(post.attempted_at)} by {post.owner}, and not recorded"
             )
             yield CheckResult(
-                "note", "posted", said, "the next try looks for it at the vendor first"
+                "note", "posted", phrase, "the next try looks for it at the vendor first"
             )
 
 
@@ -262,31 +262,37 @@ def _next_reply(inspection: Inspection, reply: Workflow) -> CheckResult:
     target = (reply.queue or "").removeprefix("replies-")
     lost = inspection.executors().lost.get(reply.executor or "")
     if lost and reply.status == "PENDING":
-        said = f"its reply to {target or 'a reply target'} waits: {lost.said}"
-        return CheckResult("wrong", "next", said, "another worker takes it over within seconds")
+        phrase = f"its reply to {target or 'a reply target'} waits: {lost.said}"
+        return CheckResult("wrong", "next", phrase, "another worker takes it over within seconds")
     tries, again = next_try(inspection.rows.steps(reply.id)) if inspection.rows else (0, None)
     if not tries:
         return CheckResult("ok", "next", f"it is being posted to {target or 'a reply target'}")
-    said = f"{target} was tried {tries} times" + (
+    phrase = f"{target} was tried {tries} times" + (
         f", and is tried again at {when(again)}" if again else ""
     )
     return CheckResult(
-        "wrong", "next", said, f"is {target} down, or its token refused? `faultline check` asks it"
+        "wrong",
+        "next",
+        phrase,
+        f"is {target} down, or its token refused? `faultline check` asks it",
     )
 
 
 def _of_incident(name: str) -> ColumnElement[bool]:
     """Whether it is an investigation's PagerDuty incident, with or without the account's name."""
-    kept = InvestigationRow.pagerduty_incident
-    return or_(kept == name, kept.endswith(f"{SEPARATOR}{name}", autoescape=True))
+    pagerduty_incident = InvestigationRow.pagerduty_incident
+    return or_(
+        pagerduty_incident == name,
+        pagerduty_incident.endswith(f"{SEPARATOR}{name}", autoescape=True),
+    )
 
 
 def _answered_at(address: str) -> ColumnElement[bool]:
     """Whether it is an investigation's address at a target whose addresses have no column."""
     # Both databases keep JSON as text that holds a value between quotes.
     quoted = json.dumps(address)
-    kept = cast(InvestigationRow.reply_addresses, String)
-    return kept.contains(f": {quoted}", autoescape=True)
+    string = cast(InvestigationRow.reply_addresses, String)
+    return string.contains(f": {quoted}", autoescape=True)
 
 
 def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
@@ -295,9 +301,9 @@ def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
     for delivery in session.scalars(
         select(DeliveryRow).where(DeliveryRow.delivery_id == name).limit(5)
     ):
-        said = f"{when(delivery.received_at)}: a delivery of {delivery.source}"
+        phrase = f"{when(delivery.received_at)}: a delivery of {delivery.source}"
         to = delivery.investigation_id
-        told = (
+        text = (
             f"which is, or joined, {to}"
             if to
             else "of which no investigation came: a resolution, or held back"
@@ -305,7 +311,7 @@ def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
         yield CheckResult(
             "ok",
             "delivery",
-            f"{said}, {told}; the same again is a duplicate",
+            f"{phrase}, {text}; the same again is a duplicate",
             f"`faultline doctor {to}`" if to else "",
         )
     for member in session.scalars(
@@ -314,14 +320,14 @@ def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
         .order_by(GroupedAlertRow.id.desc())
         .limit(5)
     ):
-        said = f"{when(member.at)}: it joined {member.investigation_id}: {plain(member.why, 200)}"
-        yield CheckResult("ok", "grouped", said, f"`faultline doctor {member.investigation_id}`")
+        phrase = f"{when(member.at)}: it joined {member.investigation_id}: {plain(member.why, 200)}"
+        yield CheckResult("ok", "grouped", phrase, f"`faultline doctor {member.investigation_id}`")
     for held in session.scalars(
         select(SuppressedAlertRow).where(SuppressedAlertRow.fingerprint == name).limit(5)
     ):
         came = f"{held.count} times from {when(held.first_at)} to {when(held.last_at)}"
-        said = f"not investigated, {came}: {held.kind}, {plain(held.why, 200)}"
-        yield CheckResult("ok", held.kind, said)
+        phrase = f"not investigated, {came}: {held.kind}, {plain(held.why, 200)}"
+        yield CheckResult("ok", held.kind, phrase)
     for mute in session.scalars(
         select(MuteRow).where(MuteRow.fingerprint == name).order_by(MuteRow.id.desc()).limit(3)
     ):

@@ -67,18 +67,18 @@ class Sweep:
 
     def run(self) -> Counter[str]:
         """Delete what is due; how much of what that was."""
-        kept, done = self.settings.retention, Counter[str]()
+        retention, done = self.settings.retention, Counter[str]()
         parts: tuple[tuple[str, float, Callable[[datetime], int]], ...] = (
-            ("engine", kept.engine_days, self.engine_rows),
-            ("investigations", kept.investigations_days, self.investigations),
-            ("cases", kept.cases_days, self.case_folders),
-            ("conversations", kept.conversations_days, self.conversations),
-            ("progress", kept.progress_days, self.progress),
-            ("deliveries", kept.deliveries_days, self.deliveries),
-            ("changes", kept.changes_days, self.reported_changes),
-            ("calls", kept.calls_days, self.learned_calls),
+            ("engine", retention.engine_days, self.engine_rows),
+            ("investigations", retention.investigations_days, self.investigations),
+            ("cases", retention.cases_days, self.case_folders),
+            ("conversations", retention.conversations_days, self.conversations),
+            ("progress", retention.progress_days, self.progress),
+            ("deliveries", retention.deliveries_days, self.deliveries),
+            ("changes", retention.changes_days, self.reported_changes),
+            ("calls", retention.calls_days, self.learned_calls),
             ("audit", self.settings.login.audit_days, self.audit),
-            ("records", kept.investigations_days, self.records),
+            ("records", retention.investigations_days, self.records),
             ("short-lived", SHORTEST_DAYS, self.short_lived),
         )
         for name, days, delete_before in parts:
@@ -153,13 +153,13 @@ class Sweep:
         while not self.stop():
             with Session(self.store.engine) as session, session.begin():
                 read = query.where(row.id > after).order_by(row.id).limit(LINES_AT_ONCE)
-                found = session.execute(read).all()
-                ids = [id_ for id_, at, status in found if at < before and status in ENDED]
+                rows = session.execute(read).all()
+                ids = [id_ for id_, at, status in rows if at < before and status in ENDED]
                 session.execute(delete(row).where(row.id.in_(ids)))
             count += len(ids)
-            if len(found) < LINES_AT_ONCE or found[-1].at >= before:
+            if len(rows) < LINES_AT_ONCE or rows[-1].at >= before:
                 break
-            after = found[-1].id
+            after = rows[-1].id
         return count
 
     def reported_changes(self, before: datetime) -> int:
@@ -181,9 +181,9 @@ class Sweep:
     def deliveries(self, before: datetime) -> int:
         """Ids of deliveries that no vendor will send again, keys under which programs asked, and
         what they asked of deploys."""
-        row, asked, check = DeliveryRow, AskedRequestRow, DeployCheckRow
+        row, request_row, check = DeliveryRow, AskedRequestRow, DeployCheckRow
         with Session(self.store.engine) as session, session.begin():
-            session.execute(delete(asked).where(asked.at < before))
+            session.execute(delete(request_row).where(request_row.at < before))
             session.execute(delete(check).where(check.asked_at < before))
         over = (
             select(row.received_at)
@@ -249,15 +249,15 @@ class Sweep:
 
     def _ended(self, before: datetime) -> ColumnElement[bool]:
         """Ended, told, and open no longer: nothing of what may still come would look for it."""
-        row, member, asked = InvestigationRow, GroupedAlertRow, QuestionRow
+        row, member, question_row = InvestigationRow, GroupedAlertRow, QuestionRow
         joins = self.now - timedelta(hours=self.settings.investigation.join_hours)
         open_members = select(member.id).where(
             member.investigation_id == row.id,
             member.open_fingerprint.is_not(None),
             member.at > joins,
         )
-        unanswered = select(asked.id).where(
-            asked.investigation_id == row.id, asked.status == "asked"
+        unanswered = select(question_row.id).where(
+            question_row.investigation_id == row.id, question_row.status == "asked"
         )
         return and_(
             row.status.in_(ENDED),
@@ -303,10 +303,10 @@ class Sweep:
 
 def named_at(name: str) -> datetime | None:
     """When a folder was begun, by its name; None for a name that is none of ours."""
-    timed, asked = NAMED_BY_TIME.fullmatch(name), TRACE_REPORT.fullmatch(name)
+    timed, match = NAMED_BY_TIME.fullmatch(name), TRACE_REPORT.fullmatch(name)
     try:
         if timed:
             return datetime.strptime(timed[1] + timed[2], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-        return datetime.fromtimestamp(int(asked[1]), UTC) if asked else None
+        return datetime.fromtimestamp(int(match[1]), UTC) if match else None
     except (ValueError, OverflowError, OSError):
         return None

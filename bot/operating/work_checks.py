@@ -65,11 +65,11 @@ def _workers(inspection: Inspection, count: int) -> CheckResult:
             )
             or 0
         )
-    said = f"no worker is alive; {counted(waiting, 'investigation')} not ended"
+    phrase = f"no worker is alive; {counted(waiting, 'investigation')} not ended"
     return CheckResult(
         "wrong",
         "workers",
-        said,
+        phrase,
         "start `faultline serve` or `faultline worker`; what waits goes on by itself",
     )
 
@@ -77,14 +77,14 @@ def _workers(inspection: Inspection, count: int) -> CheckResult:
 def _several_machines(inspection: Inspection, hosts: list[str]) -> Iterator[CheckResult]:
     cases = inspection.settings.store.cases
     if len(hosts) > 1 and not (cases or "").startswith("s3://"):
-        said = (
+        phrase = (
             f"workers on {len(hosts)} machines, and the case folders in a directory: "
             f"{cases or 'of each machine'}"
         )
         yield CheckResult(
             "note",
             "cases",
-            said,
+            phrase,
             "set store.cases to s3://..., unless all machines share that directory",
         )
 
@@ -94,14 +94,14 @@ def _queues(inspection: Inspection) -> Iterator[CheckResult]:
     assert inspection.rows is not None
     for queue in inspection.rows.queues():
         waits = inspection.now - queue.oldest if queue.oldest else timedelta(0)
-        said = f"{queue.queue or 'no queue'}: {queue.enqueued} waiting, {queue.pending} at work"
-        said += f"; the oldest waits for {lasting(waits)}" if queue.enqueued else ""
+        phrase = f"{queue.queue or 'no queue'}: {queue.enqueued} waiting, {queue.pending} at work"
+        phrase += f"; the oldest waits for {lasting(waits)}" if queue.enqueued else ""
         late = queue.oldest is not None and waits > WAITS_LONG
         todo = (
             "start more workers, or raise worker.concurrency; a reply target that is down delays "
             "only its own posts"
         )
-        yield CheckResult("wrong" if late else "ok", "queue", said, todo if late else "")
+        yield CheckResult("wrong" if late else "ok", "queue", phrase, todo if late else "")
 
 
 def _in_the_store(inspection: Inspection) -> Iterator[CheckResult]:
@@ -114,33 +114,33 @@ def _in_the_store(inspection: Inspection) -> Iterator[CheckResult]:
     if not count or oldest is None:
         return
     waits = inspection.now - oldest
-    said = (
+    phrase = (
         f"{counted(count, 'investigation')} accepted and waiting, the oldest for "
         f"{lasting(waits)}; {running} running"
     )
     if not running and waits > FORGOTTEN:
         todo = "no worker takes any: their logs say why (`dispatch: ...`), or none is alive"
-        yield CheckResult("wrong", "queue", said, todo)
+        yield CheckResult("wrong", "queue", phrase, todo)
     else:
         late = waits > WAITS_LONG
         yield CheckResult(
-            "wrong" if late else "ok", "queue", said, "start more workers" if late else ""
+            "wrong" if late else "ok", "queue", phrase, "start more workers" if late else ""
         )
 
 
 def _of_the_lost(active: list[Workflow], living: Executors) -> Iterator[CheckResult]:
-    held: defaultdict[str, list[Workflow]] = defaultdict(list)
+    workflows: defaultdict[str, list[Workflow]] = defaultdict(list)
     for workflow in active:
         if workflow.status == "PENDING" and workflow.executor:
-            held[workflow.executor].append(workflow)
+            workflows[workflow.executor].append(workflow)
     for name, worker in sorted(living.lost.items()):
-        if name in held:
-            said = f"{worker.said}; it has {counted(len(held[name]), 'workflow')}: "
-            said += _names(held[name])
-            yield CheckResult("wrong", "takeover", said, taken_over(worker, living))
+        if name in workflows:
+            names = f"{worker.said}; it has {counted(len(workflows[name]), 'workflow')}: "
+            names += _names(workflows[name])
+            yield CheckResult("wrong", "takeover", names, taken_over(worker, living))
         elif worker.declared and worker.silent < TOLD_FOR:
-            said = f"{worker.said}; its work was taken over"
-            yield CheckResult("note", "workers", said, f"check {worker.host}")
+            names = f"{worker.said}; its work was taken over"
+            yield CheckResult("note", "workers", names, f"check {worker.host}")
 
 
 def taken_over(worker: LostWorker, living: Executors) -> str:
@@ -167,14 +167,14 @@ def _of_the_dead(
     old = [w for w in dead if inspection.now - w.updated_at > SETTLING]
     if old:
         owners = sorted({w.executor or "" for w in old})
-        said = (
+        phrase = (
             f"{counted(len(old), 'workflow')} of {counted(len(owners), 'worker')} that died: "
             f"{_names(old)}"
         )
         yield CheckResult(
             "wrong",
             "takeover",
-            said,
+            phrase,
             "start a worker: it takes them over within seconds, and each goes on where it was",
         )
 
@@ -197,27 +197,27 @@ def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[Ch
     lost = [name for name in open_ if name not in at_work]
     if lost:
         some = ", ".join(lost[:NAMED])
-        said = (
+        phrase = (
             f"the engine has no work for {counted(len(lost), 'investigation')} that did not "
             f"end: {some}"
         )
         yield CheckResult(
             "wrong",
             "lost",
-            said,
+            phrase,
             f"`faultline requeue {lost[0]}` restarts it; no message is posted twice",
         )
     ghosts = sorted(named - known)
     if ghosts:
         some = ", ".join(ghosts[:NAMED])
-        said = (
+        phrase = (
             f"the engine works on {counted(len(ghosts), 'investigation')} that the store does "
             f"not know: {some}"
         )
         yield CheckResult(
             "wrong",
             "lost",
-            said,
+            phrase,
             f"`faultline delete {ghosts[0]}` removes what the engine has of it",
         )
 
@@ -225,16 +225,16 @@ def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[Ch
 def _present(inspection: Inspection, names: set[str]) -> set[str]:
     with inspection.read() as session:
         some = sorted(names)
-        found = set[str]()
+        presents = set[str]()
         for first in range(0, len(some), 200):
-            found |= set(
+            presents |= set(
                 session.scalars(
                     select(InvestigationRow.id).where(
                         InvestigationRow.id.in_(some[first : first + 200])
                     )
                 )
             )
-        return found
+        return presents
 
 
 def usual_length(inspection: Inspection) -> timedelta:
@@ -267,12 +267,12 @@ def _long(inspection: Inspection, active: list[Workflow]) -> Iterator[CheckResul
         stands = where_it_stands(
             inspection, id_, [w for w in active if investigation_of(w.id) == id_]
         )
-        said = (
+        phrase = (
             f"{id_} runs for {lasting(inspection.now - started)}, and {lasting(usual)} is usual: "
             f"{stands.said}"
         )
         yield CheckResult(
-            "wrong", "slow", said, stands.todo or f"`faultline doctor {id_}` tells its story"
+            "wrong", "slow", phrase, stands.todo or f"`faultline doctor {id_}` tells its story"
         )
 
 
@@ -285,14 +285,14 @@ def question_checks(inspection: Inspection) -> Iterator[CheckResult]:
     with inspection.read() as session:
         count, oldest = session.execute(query).one()
     if count and oldest:
-        said = (
+        phrase = (
             f"{counted(count, 'question')} in Slack without an answer, the oldest for "
             f"{lasting(inspection.now - oldest)}"
         )
         yield CheckResult(
             "wrong",
             "questions",
-            said,
+            phrase,
             "Slack is down or no worker is alive; questions are abandoned after 6 hours",
         )
 

@@ -45,17 +45,19 @@ def matches(rule: AlertRule, alert: Alert, channel: str, topology: ServiceTopolo
 
 def _is_service(alert: Alert, rule: AlertRule, topology: ServiceTopology) -> bool:
     # Both sides may use one of the other names that the catalogue gives a service.
-    wanted = [topology.name(service) or service for service in rule.service]
-    return fits(topology.name(alert.service) or "", wanted)
+    names = [topology.name(service) or service for service in rule.service]
+    return fits(topology.name(alert.service) or "", names)
 
 
 def _is_severity(alert: Alert, rule: AlertRule) -> bool:
-    return plain_severity(alert.severity) in {plain_severity(one) for one in rule.severity}
+    return plain_severity(alert.severity) in {
+        plain_severity(severity) for severity in rule.severity
+    }
 
 
 def _has_labels(alert: Alert, rule: AlertRule) -> bool:
-    for label, wanted in rule.labels.items():
-        if label not in alert.labels or not fits(alert.labels[label], (wanted,)):
+    for label, requested_label in rule.labels.items():
+        if label not in alert.labels or not fits(alert.labels[label], (requested_label,)):
             return False
     return True
 

@@ -45,8 +45,8 @@ class DeployToCheck(Frozen):
             )
         for kind in self.parts:
             if kind not in PART_LABELS:
-                known = ", ".join(PART_LABELS)
-                raise SettingsError("canary", f"{kind[:40]!r} is none of {known}")
+                text = ", ".join(PART_LABELS)
+                raise SettingsError("canary", f"{kind[:40]!r} is none of {text}")
         if not 2 * self.wait <= self.baseline <= LONGEST_BASELINE:
             raise SettingsError("baseline", "must be at least twice as long as wait, at most 7d")
         return self

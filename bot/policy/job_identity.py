@@ -90,13 +90,13 @@ def _name(
     """By name first, then by what the job runs as, then by the machine where only one job runs
     there."""
     jobs = settings.jobs
-    given = _first(alert.labels, settings.training.job_labels)
-    for word in (given, alert.service or ""):
+    name = _first(alert.labels, settings.training.job_labels)
+    for word in (name, alert.service or ""):
         known = _named(word, jobs)
         if known is not None:
             return known
-    if _safe(given):
-        return given
+    if _safe(name):
+        return name
     pod, slurm, node = (said.get(key, "") for key in ("pod", "slurm_job_id", "node"))
     running = (
         [name for name, job in jobs.items() if pod and _like(pod, job.pods)],

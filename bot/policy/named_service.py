@@ -32,8 +32,8 @@ def service_in(text: str, known: Iterable[str]) -> str | None:
     names = dict.fromkeys(islice(known, MOST_NAMES))
     said = set(_said(text))
     for forms in (_whole, _stem, _parts):
-        found = {name: len(form) for name in names for form in forms(name) if form in said}
-        longest = [name for name in found if found[name] == max(found.values())]
+        counts = {name: len(form) for name in names for form in forms(name) if form in said}
+        longest = [name for name in counts if counts[name] == max(counts.values())]
         if len(longest) == 1 or (longest and forms is _whole):
             return longest[0]
     return None

@@ -102,8 +102,8 @@ def priority_of(
 
 def _level(severity: str | None, words: Mapping[str, int]) -> int | None:
     """What the first word says that is known: `SEV-1 (critical)`, `P2`, `1`, `warning`."""
-    for found in _WORD.finditer((severity or "")[:LONGEST].casefold()):
-        word = found[0]
+    for match in _WORD.finditer((severity or "")[:LONGEST].casefold()):
+        word = match[0]
         if word in words:
             return words[word]
         numbered = _NUMBERED.fullmatch(word)

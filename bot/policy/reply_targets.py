@@ -75,9 +75,9 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 
     def seen_in(self, settings: Settings) -> Self:
         """The same target, for the table that these settings were made for."""
-        for one in settings.instances(self.name):
-            if one.name == settings.instance_of(self.name):
-                return self.for_instance(one)
+        for instance in settings.instances(self.name):
+            if instance.name == settings.instance_of(self.name):
+                return self.for_instance(instance)
         return self
 
     @property
@@ -101,8 +101,8 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 
     def configured(self, settings: Settings) -> bool:
         """Whether answers are posted there."""
-        own = self.section(settings)
-        return own is not None and all(getattr(own, key) for key in self.needs)
+        section = self.section(settings)
+        return section is not None and all(getattr(section, key) for key in self.needs)
 
     @property
     def switched_on_by(self) -> str:
@@ -161,16 +161,20 @@ def declared_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], .
         # One of Faultline's own whose section is no field of the settings is listed already.
         if name not in BUILT_IN and isinstance(declared, ReplyTargetDeclaration):
             plugins.append(declared)
-    found: list[ReplyTargetDeclaration[Any]] = []
-    for one in (*_built_in(), *plugins):
-        instances = settings.instances(one.name)
-        found += [one.for_instance(instance) for instance in instances] or [one]
-    return tuple(found)
+    declarations: list[ReplyTargetDeclaration[Any]] = []
+    for plugin in (*_built_in(), *plugins):
+        instances = settings.instances(plugin.name)
+        declarations += [plugin.for_instance(instance) for instance in instances] or [plugin]
+    return tuple(declarations)
 
 
 def configured_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], ...]:
     """Those that the settings use."""
-    return tuple(one for one in declared_targets(settings) if one.configured(settings))
+    return tuple(
+        declared_target
+        for declared_target in declared_targets(settings)
+        if declared_target.configured(settings)
+    )
 
 
 def reply_channel(alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings) -> str:
@@ -179,7 +183,11 @@ def reply_channel(alert: Alert, service: str | None, reply_to: ReplyTo, settings
     `service` is the catalogue's name of the alert's. The first target that has channels decides;
     "" where there is none.
     """
-    with_channels = [one for one in declared_targets(settings) if one.has_channels]
+    with_channels = [
+        declared_target
+        for declared_target in declared_targets(settings)
+        if declared_target.has_channels
+    ]
     # A channel can be named for a target that is not switched on. It decides last, but it decides:
     # alert rules may name it.
     with_channels.sort(key=lambda one: not one.configured(settings))
@@ -197,21 +205,27 @@ def told_in(
 
     The server asks too, and has the tokens of few of them.
     """
-    found: set[str] = set()
-    for one in declared_targets(settings):
-        is_one_of_several = one.instance is not None and one.has_channels
-        if is_one_of_several and one.address_for(alert, service, reply_to, settings):
-            found.add(one.own_name)
-    return frozenset(found)
+    names: set[str] = set()
+    for declared_target in declared_targets(settings):
+        has_channels = declared_target.instance is not None and declared_target.has_channels
+        if has_channels and declared_target.address_for(alert, service, reply_to, settings):
+            names.add(declared_target.own_name)
+    return frozenset(names)
 
 
 def slowest_edits(settings: Settings) -> timedelta:
     """How often a message is edited at most, so that no configured target is asked too often."""
-    every = [one.limits.edit_every for one in configured_targets(settings)]
+    every = [
+        configured_target.limits.edit_every for configured_target in configured_targets(settings)
+    ]
     return max(every, default=ReplyLimits().edit_every)
 
 
 def fewest_channels_at_once(settings: Settings) -> int:
     """Channels in which first messages are posted at the same time, by the strictest target."""
-    limits = [one.limits for one in configured_targets(settings) if one.announces]
-    return min((one.channels_at_once for one in limits), default=ReplyLimits().channels_at_once)
+    limits = [
+        configured_target.limits
+        for configured_target in configured_targets(settings)
+        if configured_target.announces
+    ]
+    return min((limit.channels_at_once for limit in limits), default=ReplyLimits().channels_at_once)

@@ -10,9 +10,11 @@ def catalogue_name(service: str | None, settings: Settings) -> str | None:
     catalogue has none."""
     if service is None:
         return None
-    wanted = service.casefold()
+    requested_service = service.casefold()
     for name, entry in settings.services.items():
-        if wanted in {n.casefold() for n in (name, entry.pagerduty_service, *entry.aliases) if n}:
+        if requested_service in {
+            n.casefold() for n in (name, entry.pagerduty_service, *entry.aliases) if n
+        }:
             return name
     return service
 

@@ -54,4 +54,4 @@ class ServiceTopology:
 
 
 def _frozen(calls: Mapping[str, set[str]]) -> Calls:
-    return {name: frozenset(others) for name, others in calls.items()}
+    return {name: frozenset(call) for name, call in calls.items()}

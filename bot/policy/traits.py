@@ -76,28 +76,28 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
 
 
 def _hosts(labels: Mapping[str, str]) -> list[str]:
-    said = (_PORT.sub("", _short(labels.get(name))).casefold() for name in HOST_LABELS)
-    return [host for host in dict.fromkeys(said) if host][:MAX_HOSTS]
+    subs = (_PORT.sub("", _short(labels.get(name))).casefold() for name in HOST_LABELS)
+    return [host for host in dict.fromkeys(subs) if host][:MAX_HOSTS]
 
 
 def _places(labels: Mapping[str, str]) -> dict[str, str]:
     """Where it runs: two alerts that say different places are not of one incident."""
-    found = {}
+    places = {}
     for place, names in PLACE_LABELS.items():
         said = next((value for name in names if (value := _short(labels.get(name)).casefold())), "")
         if said:
-            found[place] = said
-    return found
+            places[place] = said
+    return places
 
 
 def _words(
     alert: Alert, service: str | None, job: str | None, hosts: frozenset[str]
 ) -> frozenset[str]:
     names = set(words_of(alert.service or "", service or "", job or "", *sorted(hosts)))
-    said = words_of(alert.title[:1_000], alert.signal or "")
+    words = words_of(alert.title[:1_000], alert.signal or "")
     return frozenset(
         w
-        for w in said
+        for w in words
         if w not in names and (len(w) <= LONGEST_CODE or not _DIGIT.search(w)) and not w.isdigit()
     )
 

@@ -64,12 +64,12 @@ def masked_alert(alert: Alert) -> Alert:
     """The alert with the secrets in it masked. An id that is one becomes another id, which is the
     same for each repeat."""
     clean = masked_model(alert, keep=_NAMES)
-    given = {name: alert.labels[name] for name in _IDENTITIES if name in alert.labels}
-    told = {name: _identity(value) for name, value in given.items()}
-    if any(clean.labels.get(name) != value for name, value in told.items()):
-        clean = clean.model_copy(update={"labels": {**clean.labels, **told}})
-    own = _identity(alert.id)
-    return clean if own == alert.id else clean.model_copy(update={"id": own})
+    labels = {name: alert.labels[name] for name in _IDENTITIES if name in alert.labels}
+    identities = {name: _identity(value) for name, value in labels.items()}
+    if any(clean.labels.get(name) != value for name, value in identities.items()):
+        clean = clean.model_copy(update={"labels": {**clean.labels, **identities}})
+    identity = _identity(alert.id)
+    return clean if identity == alert.id else clean.model_copy(update={"id": identity})
 
 
 _IDENTITIES = ("fingerprint", "incident_key")

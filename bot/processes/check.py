@@ -81,7 +81,7 @@ async def all_checks(settings: Settings, *, vendors: bool = True) -> Sequence[Ch
         ("inbound", lambda: _inbound(settings)),
         ("replies", lambda: _replies(settings)),
     ]
-    if any(_hears_people(one) for one in settings.each("slack")):
+    if any(_hears_people(workspace) for workspace in settings.each("slack")):
         parts.append(("people", lambda: _people(settings)))
     if settings.watch:
         parts.append(("watches", lambda: _watches(settings)))
@@ -91,9 +91,9 @@ async def all_checks(settings: Settings, *, vendors: bool = True) -> Sequence[Ch
         parts = [part for part in parts if part[0] != "replies"]
         return await asyncio.gather(*(bounded(name, check) for name, check in parts))
     connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
-    own = [bounded(name, check) for name, check in parts]
-    own.append(_model(settings))
-    checks = await asyncio.gather(*own, *(bounded(c.name, c.check) for c in connectors))
+    models = [bounded(name, check) for name, check in parts]
+    models.append(_model(settings))
+    checks = await asyncio.gather(*models, *(bounded(c.name, c.check) for c in connectors))
     runbooks = await in_thread(runbook_checks, settings)
     return [*checks, *await in_thread(plugin_checks), *runbooks]
 
@@ -162,15 +162,19 @@ async def _inbound(settings: Settings) -> Check:
 async def _replies(settings: Settings) -> Check:
     types = configured_types(settings)
     if all(one.on_click for one in types):
-        declared = [one for one in declared_targets(settings) if not one.on_click]
+        declared = [
+            declared_target
+            for declared_target in declared_targets(settings)
+            if not declared_target.on_click
+        ]
         variables = " or ".join(one.switched_on_by for one in declared)
         return Check("replies", False, f"no reply target configured: set {variables}")
     checks = await asyncio.gather(*(_reply_target(one, settings) for one in types))
-    said = [", ".join(one.own_label for one in types)]
-    said += [check.line for check in checks if check.line]
+    lines = [", ".join(one.own_label for one in types)]
+    lines += [check.line for check in checks if check.line]
     failed = [check.line for check in checks if not check.ok]
     # One that fails is the news; what works would only hide it.
-    return Check("replies", not failed, "; ".join(failed or said))
+    return Check("replies", not failed, "; ".join(failed or lines))
 
 
 async def _reply_target(one: ReplyTargetType[Any], settings: Settings) -> Check:
@@ -194,13 +198,13 @@ async def _people(settings: Settings) -> Check:
     from faultline.bot.answer.targets.slack.token_check import missing_people_scopes
 
     lacking: list[str] = []
-    for one in settings.each("slack"):
-        if _hears_people(one):
-            name = f"{one.instance_of('slack')}: ".removeprefix(": ")
-            lacking += [f"{name}{scope}" for scope in await missing_people_scopes(one.slack)]
+    for workspace in settings.each("slack"):
+        if _hears_people(workspace):
+            name = f"{workspace.instance_of('slack')}: ".removeprefix(": ")
+            lacking += [f"{name}{scope}" for scope in await missing_people_scopes(workspace.slack)]
     if lacking:
-        said = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"
-        return Check("people", True, said, tuple(f"the scope {one}" for one in lacking))
+        phrase = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"
+        return Check("people", True, phrase, tuple(f"the scope {one}" for one in lacking))
     return Check("people", True, "members, guests and user groups of Slack can be distinguished")
 
 
@@ -211,7 +215,7 @@ async def _watches(settings: Settings) -> Check:
         for name, watch in settings.watch.items()
     ]
     line = f"{len(said)} watched: {', '.join(said)}"
-    if not any("metrics" in one.kinds for one in build_connectors(settings)):
+    if not any("metrics" in connector.kinds for connector in build_connectors(settings)):
         return Check("watches", False, f"{line}; no source of metrics is configured for them")
     return Check("watches", True, line)
 

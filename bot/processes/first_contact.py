@@ -42,10 +42,10 @@ class FirstContact:
         try:
             self._answers()
         except (SQLAlchemyError, StoreHangsError) as error:
-            said = first_line(error) if isinstance(error, SQLAlchemyError) else str(error)
+            line = first_line(error) if isinstance(error, SQLAlchemyError) else str(error)
             if not self._known_before():
-                raise FaultlineError(f"the database does not answer ({said})") from error
-            log.error("starting without the database, which does not answer (%s)", said)
+                raise FaultlineError(f"the database does not answer ({line})") from error
+            log.error("starting without the database, which does not answer (%s)", line)
         else:
             self.make()
 
@@ -63,11 +63,13 @@ class FirstContact:
             log.warning("cannot write to the spool's directory (%s)", error.strerror)
 
     def _answers(self) -> None:
-        asked = AbandonableStore(partial(another_store, self.store), within_s=ANSWER_WITHIN_S)
+        abandonable_store = AbandonableStore(
+            partial(another_store, self.store), within_s=ANSWER_WITHIN_S
+        )
         try:
-            asked.call(answers)
+            abandonable_store.call(answers)
         finally:
-            asked.close()
+            abandonable_store.close()
 
     def _known_before(self) -> bool:
         try:

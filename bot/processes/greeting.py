@@ -71,7 +71,7 @@ class Greeting:
     def _trial(self) -> str:
         if not self.sources:
             return "faultline init asks five questions and writes the settings"
-        if "Slack" in self.replies and any("Slack" in one for one in self.alerts):
+        if "Slack" in self.replies and any("Slack" in alert for alert in self.alerts):
             return "@faultline investigate checkout errors since 10:05   (in Slack)"
         return self._command('ask "checkout is slow since 14:19"')
 
@@ -106,14 +106,14 @@ def greeting_of(
     config: Path | None,
 ) -> Greeting:
     """What these settings have to say."""
-    alerts = [name for one in sources for name in one.configured(settings)]
+    alerts = [name for source in sources for name in source.configured(settings)]
     replies = configured_targets(settings)
     return Greeting(
         addresses=tuple(addresses),
         pages=settings.server.public_url,
         alerts=tuple(alerts),
         sources=tuple(_evidence(settings)),
-        replies=tuple(one.own_label for one in replies),
+        replies=tuple(reply.own_label for reply in replies),
         model=settings.model.name,
         reply_variable=declared_targets(settings)[0].switched_on_by,
         worker=worker,
@@ -123,9 +123,9 @@ def greeting_of(
 
 def _evidence(settings: Settings) -> Iterator[str]:
     """The connectors that are configured, without loading them."""
-    for one in (*CONNECTORS.values(), *settings.plugins.values()):
-        instances = settings.instances(one.name)
+    for connector in (*CONNECTORS.values(), *settings.plugins.values()):
+        instances = settings.instances(connector.name)
         if instances:
-            yield from (f"{one.name} {instance.name}" for instance in instances)
-        elif one.is_set(settings):
-            yield one.name
+            yield from (f"{connector.name} {instance.name}" for instance in instances)
+        elif connector.is_set(settings):
+            yield connector.name

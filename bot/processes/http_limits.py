@@ -266,8 +266,8 @@ class LimitedConnection(HttpToolsProtocol):
         answering = self.cycle is not None and (
             not self.cycle.response_complete if self._in_head else self.cycle.response_started
         )
-        nothing_asked = status == 408 and self._in_head and not self._head_bytes
-        if not answering and not nothing_asked:
+        nothing = status == 408 and self._in_head and not self._head_bytes
+        if not answering and not nothing:
             head = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
             length = f"content-length: {len(line)}\r\n\r\n".encode("ascii")
             self.transport.write(STATUS_LINE[status] + head + length + line.encode("ascii"))

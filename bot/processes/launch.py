@@ -66,10 +66,10 @@ class Workers:
         """Fork it; while this process has one thread."""
         self._said, says = Pipe(duplex=False)
         # It ends with the worker, and has loaded as little as this process' nursery.
-        own = Nursery(within=self._nursery)
+        nursery = Nursery(within=self._nursery)
         with says:
-            self._first = ForkedWorker(fork_here, _work_first, self._settings, own, says)
-        own.leave()
+            self._first = ForkedWorker(fork_here, _work_first, self._settings, nursery, says)
+        nursery.leave()
 
     def check_first(self) -> None:
         """End the start where the worker would fail again and again. Raises FaultlineError."""

@@ -50,14 +50,14 @@ class LocalBot:
         assert taken is not None, "what a person asks for is always investigated"
         deadline, after = time.monotonic() + ANSWER_WITHIN_S, 0
         while time.monotonic() < deadline:
-            found = self.store.get(taken)
+            investigate = self.store.get(taken)
             for line in self.store.progress(taken, after):
                 said(line)
                 after = line.seq
             # The answer stands a moment before the last files of its case do.
-            has_ended = found is not None and found.status in ENDED
-            if found is not None and has_ended and taken not in self.in_hand():
-                return found
+            has_ended = investigate is not None and investigate.status in ENDED
+            if investigate is not None and has_ended and taken not in self.in_hand():
+                return investigate
             time.sleep(LOOK_EVERY_S)
         raise FaultlineError(f"no answer within {ANSWER_WITHIN_S / 60:.0f} minutes")
 

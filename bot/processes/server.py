@@ -295,19 +295,21 @@ def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets bound to every address of the host. Raises SettingsError when there is none, or one
     is taken."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        getaddrinfo = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except OSError as error:
         raise SettingsError("server.host", f"{host!r} is no address ({error.strerror})") from error
-    return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(found)]
+    return [_bound(family, address) for family, _, _, _, address in dict.fromkeys(getaddrinfo)]
 
 
 def addresses_of(sockets: Sequence[socket.socket]) -> list[str]:
     """Where they listen, as a browser takes it."""
-    found = []
+    addresses = []
     for one in sockets:
         host, port = one.getsockname()[:2]
-        found.append(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
-    return found
+        addresses.append(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    return addresses
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:

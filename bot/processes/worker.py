@@ -143,9 +143,9 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
             Announce(store, targets, every_s=every_s, rest_s=rest_s, channels_at_once=at_once)
         )
     if talks:
-        asked = Conversations(store.engine)
-        enqueue = enqueue_questions(asked, engine)
-        loops.append(Dispatch(asked, enqueue, every_s=every_s, rest_s=rest_s))
+        conversations = Conversations(store.engine)
+        enqueue = enqueue_questions(conversations, engine)
+        loops.append(Dispatch(conversations, enqueue, every_s=every_s, rest_s=rest_s))
     for loop in loops:
         engine.changes.on(STORE, loop.wake)
     # By the clock: nothing that is stored makes them due.
@@ -173,7 +173,9 @@ class RunningEngine:
         self, engine: WorkerEngine, context: WorkerContext, traces: TraceReading, *, talks: bool
     ) -> None:
         self._engine = engine
-        self._targets = [one.own_name for one in configured_targets(context.settings)]
+        self._targets = [
+            configured_target.own_name for configured_target in configured_targets(context.settings)
+        ]
         self._store = context.store.engine
         self._grace_s = context.settings.worker.grace_s
         self.stop_deadline_s = self._grace_s + STOP_MARGIN_S

@@ -132,9 +132,9 @@ class AdvisoryLocks:
     def live_executors(self) -> int:
         """How many locks of executors are held in this database."""
         with self._engine.connect() as session:
-            held = set(session.execute(text(HELD_LOCKS), {"space": LOCK_SPACE}).scalars())
+            execute = set(session.execute(text(HELD_LOCKS), {"space": LOCK_SPACE}).scalars())
             lost = set(session.execute(text(LOST), {"silent": LOST_AFTER_S}).scalars())
-        return len(held - {_lock_number(one) & 0xFFFFFFFF for one in lost})
+        return len(execute - {_lock_number(one) & 0xFFFFFFFF for one in lost})
 
     def _declare_lost(self, executor_id: str) -> None:
         """Where a holder is silent: fence it off, and end its session, which the server may keep

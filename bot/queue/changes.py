@@ -203,10 +203,10 @@ class NotifiedChanges(Changes):
         """Listen for so long, or until `sign` is heard; says whether it was."""
         until = time.monotonic() + seconds
         while not self._stopping.is_set():
-            heard = {one.payload for one in session.notifies(timeout=0)}
-            for what in heard & {STORE, QUEUES}:
+            payloads = {notify.payload for notify in session.notifies(timeout=0)}
+            for what in payloads & {STORE, QUEUES}:
                 self.changed(what)
-            if sign and sign in heard:
+            if sign and sign in payloads:
                 return True
             left = until - time.monotonic()
             if left <= 0:

@@ -142,8 +142,8 @@ class FairDispatch(Dispatch):
         by_team.update(one.team for one in urgent)
 
         # Urgent ones that got no urgent slot compete for the usual slots.
-        given = {one.id for one in urgent}
-        rest = [one for one in waiting if one.id not in given]
+        ids = {one.id for one in urgent}
+        rest = [one for one in waiting if one.id not in ids]
         usual = in_order(rest, by_team, share, now, most=capacity.usual)
 
         for one in urgent:

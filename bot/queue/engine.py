@@ -154,14 +154,14 @@ class WorkerEngine:
     @staticmethod
     def in_hand(queue: str) -> list[str]:
         """The investigations that are queued there, or run from there."""
-        found = DBOS.list_workflows(
+        workflows = DBOS.list_workflows(
             status=["ENQUEUED", "PENDING"],
             queue_name=queue,
             name=WORKFLOW_INVESTIGATE,
             load_input=False,
             load_output=False,
         )
-        return [status.workflow_id.partition(":")[0] for status in found]
+        return [status.workflow_id.partition(":")[0] for status in workflows]
 
     def take_no_more(self, within_s: float) -> None:
         """Stop taking work off the queues, and over from others. What runs goes on for `within_s`

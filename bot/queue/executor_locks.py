@@ -93,11 +93,11 @@ class FileLocks:
 
     def live_executors(self) -> int:
         """How many files are locked."""
-        found = 0
+        live_executors = 0
         for path in self._directory.glob("*.lock"):
             with suppress(FileNotFoundError), path.open("r") as file:
-                found += not _locked(file, fcntl.LOCK_SH)
-        return found
+                live_executors += not _locked(file, fcntl.LOCK_SH)
+        return live_executors
 
 
 def _locked(file: IO[str], how: int) -> bool:

@@ -51,10 +51,10 @@ def in_order(
     of_team: dict[int, dict[str, list[WaitingInvestigation]]] = {
         p: defaultdict(list) for p in PRIORITIES
     }
-    for one in sorted(waiting, key=lambda w: (w.accepted_at, w.id), reverse=True):
-        of_team[min(level(one.priority, one.accepted_at, now), PRIORITIES[-1])][one.team].append(
-            one
-        )
+    for investigation in sorted(waiting, key=lambda w: (w.accepted_at, w.id), reverse=True):
+        of_team[min(level(investigation.priority, investigation.accepted_at, now), PRIORITIES[-1])][
+            investigation.team
+        ].append(investigation)
     count, chosen = Counter(taken), list[WaitingInvestigation]()
     for queues in of_team.values():
         while queues and len(chosen) < most:

@@ -114,9 +114,9 @@ class Pollers:
 
     def _begin(self, name: str) -> None:
         self._events[name] = WakeableEvent()
-        given = (self._events[name], self._instance, self._queues[name])
+        args = (self._events[name], self._instance, self._queues[name])
         thread = threading.Thread(
-            target=queue_worker_thread, args=given, name=f"queue {name}", daemon=True
+            target=queue_worker_thread, args=args, name=f"queue {name}", daemon=True
         )
         self._threads[name] = thread
         thread.start()

@@ -114,12 +114,12 @@ class JsonLines(logging.Formatter):
 def message_of(record: logging.LogRecord) -> str:
     """The message on one line. A record whose arguments do not fit is logged as it was written."""
     try:
-        said = record.getMessage()
+        message = record.getMessage()
     except Exception:  # noqa: BLE001  an argument's own __str__ may raise anything; the log goes on
-        said = str(record.msg)
+        message = str(record.msg)
     # Before line ends are escaped: a key of several lines is found by them.
-    said = masked(said if len(said) <= MAX_MESSAGE else said[:MAX_MESSAGE] + "…")
-    return printable(said)
+    message = masked(message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "…")
+    return printable(message)
 
 
 def printable(text: str) -> str:
@@ -168,10 +168,10 @@ def _error(record: logging.LogRecord) -> tuple[str, list[str]] | None:
         return None
     error = record.exc_info[1]
     classes: list[str] = []
-    seen: set[int] = set()
+    ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen and len(classes) < 10:
-        seen.add(id(cause))
+    while cause is not None and id(cause) not in ids and len(classes) < 10:
+        ids.add(id(cause))
         classes.append(type(cause).__name__)
         cause = cause.__cause__
     return " from ".join(classes), _places(record.exc_info[2])

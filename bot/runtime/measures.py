@@ -174,8 +174,8 @@ def word(label: str, value: str) -> str:
     if len(value) > 60 or not value.isascii() or not value.isprintable():
         return OTHER
     with _words_lock:
-        known = _words.setdefault(label, set())
-        if value not in known and len(known) >= MOST_WORDS:
+        values = _words.setdefault(label, set())
+        if value not in values and len(values) >= MOST_WORDS:
             return OTHER
-        known.add(value)
+        values.add(value)
     return value

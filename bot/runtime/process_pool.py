@@ -207,13 +207,13 @@ class PrioritySlots:
         if self._free:
             self._free -= 1
             return
-        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (priority, next(self._turn), given))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (priority, next(self._turn), future))
         try:
-            await given
+            await future
         except asyncio.CancelledError:
             # It may have got its place at the same moment.
-            if not given.cancelled():
+            if not future.cancelled():
                 self._give_back()
             raise
 
@@ -355,6 +355,6 @@ def _send_outcome(pipe: Connection, succeeded: bool, outcome: object) -> None:
             # An error may be packed and yet not unpack: where its class takes other arguments.
             pickle.loads(packed)  # noqa: S301
     except Exception as error:  # noqa: BLE001
-        told = RuntimeError(f"cannot be sent: {outcome!r:.300} ({type(error).__name__})")
-        packed = pickle.dumps((False, told))
+        runtime_error = RuntimeError(f"cannot be sent: {outcome!r:.300} ({type(error).__name__})")
+        packed = pickle.dumps((False, runtime_error))
     pipe.send_bytes(packed)

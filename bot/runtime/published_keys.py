@@ -64,8 +64,8 @@ class PublishedKeys:
     async def claims(self, token: str) -> Mapping[str, Any]:
         """What a token says that one of the keys signed. Raises ConnectorError, of the call "token"
         where the token is to blame."""
-        wanted = self._key_id(token)
-        key = await self._key(wanted)
+        key_id = self._key_id(token)
+        key = await self._key(key_id)
         try:
             return jwt.decode(token, key, algorithms=list(ALGORITHMS), registry=_registry()).claims
         except UNREADABLE as error:
@@ -93,12 +93,12 @@ class PublishedKeys:
         async with self._reading:
             fresh = self._keys is not None and time.monotonic() - self._keys[0] <= KEPT_S
             keys = self._keys[1] if self._keys is not None and fresh else await self._refreshed()
-            found = _chosen(keys, wanted)
-            if found is None and fresh and self._may_reread():
-                found = _chosen(await self._refreshed(), wanted)
-        if found is None:
+            chosen = _chosen(keys, wanted)
+            if chosen is None and fresh and self._may_reread():
+                chosen = _chosen(await self._refreshed(), wanted)
+        if chosen is None:
             raise self._wrong("is signed with a key that the issuer does not publish")
-        return found
+        return chosen
 
     def _may_reread(self) -> bool:
         now = time.monotonic()
@@ -109,7 +109,7 @@ class PublishedKeys:
 
     async def _refreshed(self) -> list[PublicKey]:
         published = await self._read()
-        keys = [key for one in published.keys[:MAX_KEYS] if (key := _imported(one)) is not None]
+        keys = [key for entry in published.keys[:MAX_KEYS] if (key := _imported(entry)) is not None]
         if not keys:
             problem = "holds no key that could sign (RSA of 2048 bits, or EC)"
             raise ConnectorError(self._vendor, "keys", problem)

@@ -141,11 +141,11 @@ async def _note(
         if outcome is not None and not told_first:
             measures.POSTS.labels(word("target", target), KINDS[verb], outcome).inc()
         if told_first or (outcome == "posted" and verb == ANSWER) or verb in ENDS:
-            found = await in_store(WATCH.find, investigation_id)
-            if found is not None and told_first:
-                await first_message_posted(found, target, began)
-            elif found is not None:
-                _timed(found, verb, word("target", target))
+            investigation = await in_store(WATCH.find, investigation_id)
+            if investigation is not None and told_first:
+                await first_message_posted(investigation, target, began)
+            elif investigation is not None:
+                _timed(investigation, verb, word("target", target))
     except Exception as error:  # noqa: BLE001  the store may be away, and the step is done
         log.info("not counted: %s", type(error).__name__)
 

@@ -251,10 +251,10 @@ def _digest(investigation_id: str) -> bytes:
 
 def _headers(settings: TelemetrySettings) -> dict[str, str]:
     """`name=value,name=value`, as in OTEL_EXPORTER_OTLP_HEADERS. Raises SettingsError."""
-    given = settings.otlp_headers.get_secret_value() if settings.otlp_headers else ""
-    found = {}
-    for one in filter(None, (part.strip() for part in given.split(","))):
-        name, mark, value = one.partition("=")
+    secret_value = settings.otlp_headers.get_secret_value() if settings.otlp_headers else ""
+    values_by_name = {}
+    for part in filter(None, (part.strip() for part in secret_value.split(","))):
+        name, mark, value = part.partition("=")
         if (
             not mark
             or not name.strip()
@@ -264,5 +264,5 @@ def _headers(settings: TelemetrySettings) -> dict[str, str]:
             raise SettingsError(
                 "telemetry.otlp_headers", "must be name=value, several separated by commas"
             )
-        found[name.strip()] = value.strip()
-    return found
+        values_by_name[name.strip()] = value.strip()
+    return values_by_name

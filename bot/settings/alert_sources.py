@@ -70,13 +70,13 @@ def sections_of_alert_sources(unknown: Iterable[str]) -> Mapping[str, type[Secti
 
     Raises SettingsError for a plug-in that cannot be used.
     """
-    wanted = sorted(set(unknown))
+    requested_unknown = sorted(set(unknown))
     # Without such a section no package's metadata is read, so that the start is not delayed.
-    if not wanted:
+    if not requested_unknown:
         return {}
     plugins = installed(GROUP)
     sections: dict[str, type[Section]] = {}
-    for name in wanted:
+    for name in requested_unknown:
         plugin = built_in(name) if name in BUILT_IN else plugins.get(name)
         if plugin is None:
             continue

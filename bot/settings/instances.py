@@ -35,7 +35,7 @@ def take_instances(
     `allowed` are those that may be given so, `known` all. Raises SettingsError naming section and
     table.
     """
-    found: dict[str, Tables] = {}
+    tables: dict[str, Tables] = {}
     for section in [name for name, value in values.items() if isinstance(value, list)]:
         given = values[section]
         if section not in known:
@@ -44,10 +44,10 @@ def take_instances(
             raise SettingsError(section, f"must be one table, [{section}]")
         del values[section]
         if given:
-            found[section] = _by_name(section, given)
-        for table in found.get(section, {}).values():
+            tables[section] = _by_name(section, given)
+        for table in tables.get(section, {}).values():
             refuse_secrets(section, table, allowed[section], table["name"])
-    return found
+    return tables
 
 
 def refuse_secrets(
@@ -133,13 +133,13 @@ def _clash(section: str, name: str, other: str) -> str:
 
 def _instance(section: str, table: Mapping[str, Any], model: type[Section]) -> InstanceSettings:
     name = table["name"]
-    own = {key: value for key, value in table.items() if key not in OWN_KEYS}
+    values = {key: value for key, value in table.items() if key not in OWN_KEYS}
     try:
         head = InstanceTable(name=name, covers=table.get("covers", {}))
     except ValidationError as error:
         raise problem_in(error, InstanceTable, section, name) from None
     try:
-        checked = model.model_validate(own)
+        checked = model.model_validate(values)
     except ValidationError as error:
         raise problem_in(error, model, section, name) from None
     return InstanceSettings(name, Covers.of(head.covers), checked)

@@ -96,8 +96,8 @@ class JobSettings(JobLocations):
 
 def _ports(text: str) -> range:
     """The ports, or an empty range for what names none."""
-    given = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", text, re.ASCII)
-    if given is None:
+    match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", text, re.ASCII)
+    if match is None:
         return range(0)
-    first, last = int(given[1]), int(given[2] or given[1])
+    first, last = int(match[1]), int(match[2] or match[1])
     return range(first, last + 1) if 1 <= first <= last <= 65535 else range(0)

@@ -49,8 +49,8 @@ def needed_by(role: ProcessRole, section: str, key: str) -> bool:
 
 def beyond_need(role: ProcessRole, settings: Settings) -> list[str]:
     """Variables of the secrets that these settings hold and the process does not need, sorted."""
-    found = {name for section, key, name in _held(settings) if not needed_by(role, section, key)}
-    return sorted(found)
+    names = {name for section, key, name in _held(settings) if not needed_by(role, section, key)}
+    return sorted(names)
 
 
 def _held(settings: Settings) -> Iterator[tuple[str, str, str]]:

@@ -39,4 +39,4 @@ class RedactionSettings(Section):
     @property
     def as_rules(self) -> tuple[Rule, ...]:
         """The rules as `faultline.analysis.secrets` takes them."""
-        return tuple(Rule(one.pattern, one.action) for one in self.rules)
+        return tuple(Rule(rule.pattern, rule.action) for rule in self.rules)

@@ -156,8 +156,8 @@ def _shared() -> str:
     """The keys that many sections have, once."""
     names = [name for name, section in _sections() if issubclass(section, SelfHostedSettings)]
     sections = ", ".join(f"`[{name}]`" for name in names)
-    own = frozenset(SelfHostedSettings.model_fields) - SHARED_KEYS
-    inherited = own | frozenset(ConnectorSettings.model_fields)
+    model_fields = frozenset(SelfHostedSettings.model_fields) - SHARED_KEYS
+    inherited = model_fields | frozenset(ConnectorSettings.model_fields)
     server = _rows(names[0], SelfHostedSettings, without=inherited)
     connector = _rows(names[0], ConnectorSettings)
     shared = SHARED.replace("CONNECTOR", connector).replace("SERVER", server)
@@ -185,25 +185,25 @@ def _rows(name: str, section: type[BaseModel], *, without: frozenset[str] = froz
 
 def _docstrings_of_fields(section: type[BaseModel]) -> dict[str, str]:
     """What stands below each field in the source, a section's parents included."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for model in reversed(section.__mro__):
         if issubclass(model, BaseModel) and model is not BaseModel:
             source = textwrap.dedent(inspect.getsource(model))
-            found |= _docstrings_in(ast.parse(source).body[0])
-    return found
+            docstrings |= _docstrings_in(ast.parse(source).body[0])
+    return docstrings
 
 
 def _docstrings_in(node: ast.stmt) -> dict[str, str]:
     assert isinstance(node, ast.ClassDef)
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for field, below in pairwise(node.body):
         match field, below:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                found[name] = _linked(text)
-    return found
+                docstrings[name] = _linked(text)
+    return docstrings
 
 
 def _linked(text: str) -> str:

@@ -51,19 +51,19 @@ def sections_of_reply_targets(unknown: Iterable[str]) -> Mapping[str, SectionOwn
 
     Raises SettingsError for a plug-in that cannot be used.
     """
-    wanted = sorted(set(unknown))
+    requested_unknown = sorted(set(unknown))
     # Without such a section no package's metadata is read, so that the start is not delayed.
-    if not wanted:
+    if not requested_unknown:
         return {}
     plugins = installed(GROUP)
-    found: dict[str, SectionOwner] = {}
-    for name in wanted:
+    section_owners: dict[str, SectionOwner] = {}
+    for name in requested_unknown:
         plugin = plugins.get(name)
         if name in BUILT_IN:
             plugin = Plugin(name, BUILT_IN[name], "faultline")
         if plugin is not None:
-            found[name] = _loaded(plugin)
-    return found
+            section_owners[name] = _loaded(plugin)
+    return section_owners
 
 
 def _loaded(plugin: Plugin) -> SectionOwner:

@@ -291,7 +291,9 @@ def settings_model(unknown: tuple[str, ...] = ()) -> type[Settings]:
     Raises SettingsError for a plug-in that cannot be used.
     """
     connectors = plugin_connectors(unknown)
-    sections: dict[str, Any] = {name: (one.settings, ...) for name, one in connectors.items()}
+    sections: dict[str, Any] = {
+        name: (connector.settings, ...) for name, connector in connectors.items()
+    }
     for name, section in sections_of_alert_sources(set(unknown) - set(sections)).items():
         sections[name] = (section, section())
     targets = sections_of_reply_targets(set(unknown) - set(sections))
@@ -361,17 +363,17 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
     for name, table in values.items():
         if name in tables and isinstance(table, dict):
             refuse_secrets(name, table, tables[name])
-    for one in variables(environ, tables, repeated):
-        if one.section in repeated:
-            add_variable(one, repeated[one.section])
+    for variable in variables(environ, tables, repeated):
+        if variable.section in repeated:
+            add_variable(variable, repeated[variable.section])
             continue
-        if one.section not in tables:
-            near = did_you_mean.suggestion(one.section, tables)
-            raise SettingsError(one.name, "no such section of the settings" + near)
-        table = values.setdefault(one.section, {})
+        if variable.section not in tables:
+            near = did_you_mean.suggestion(variable.section, tables)
+            raise SettingsError(variable.name, "no such section of the settings" + near)
+        table = values.setdefault(variable.section, {})
         if not isinstance(table, dict):
-            raise SettingsError(one.section, "must be a table")
-        table[one.key] = one.value
+            raise SettingsError(variable.section, "must be a table")
+        table[variable.key] = variable.value
     try:
         settings = model.model_validate(values)
     except ValidationError as error:
@@ -383,31 +385,31 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
 
 def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
     """The sections that may be given several times, as `[[section]]`."""
-    found: dict[str, type[Section]] = {}
+    sections_by_name: dict[str, type[Section]] = {}
     tables = _tables_of(model)
-    for one in (*CONNECTORS.values(), *model.plugins.values()):
-        section = tables[one.name]
-        if one.several and not set(OWN_KEYS) & set(section.model_fields):
-            found[one.name] = section
+    for connector in (*CONNECTORS.values(), *model.plugins.values()):
+        section = tables[connector.name]
+        if connector.several and not set(OWN_KEYS) & set(section.model_fields):
+            sections_by_name[connector.name] = section
     chats: dict[str, type[Section]] = {
         "msteams": MsTeamsSettings,
         "mattermost": MattermostSettings,
         "discord": DiscordSettings,
         "answer_webhook": AnswerWebhookSettings,
     }
-    found |= chats
+    sections_by_name |= chats
     # The one alert source without a connector that several systems send to.
-    found["webhook"] = WebhookSettings
-    return found
+    sections_by_name["webhook"] = WebhookSettings
+    return sections_by_name
 
 
 def _tables_of(model: type[Settings]) -> Mapping[str, type[Section]]:
-    found: dict[str, type[Section]] = {}
+    tables_by_name: dict[str, type[Section]] = {}
     for name, field in model.model_fields.items():
         table = field.annotation
         if isinstance(table, type) and issubclass(table, Section):
-            found[name] = table
-    return found
+            tables_by_name[name] = table
+    return tables_by_name
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

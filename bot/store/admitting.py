@@ -55,11 +55,11 @@ class Admission:
     def _admit(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
         delivery = arrival.delivery
         if delivery is not None:
-            seen = known.delivery(delivery.source, delivery.id)
-            if seen is not None:
-                return Accepted("duplicate", seen.investigation_id)
-            if (told := told_before(known, arrival, now)) is not None:
-                return told
+            observed_delivery = known.delivery(delivery.source, delivery.id)
+            if observed_delivery is not None:
+                return Accepted("duplicate", observed_delivery.investigation_id)
+            if (admit := told_before(known, arrival, now)) is not None:
+                return admit
         accepted = self._route(session, known, arrival, now)
         known.open.add(arrival.alert.fingerprint)
         if delivery is not None:
@@ -81,9 +81,11 @@ class Admission:
             return self._open(session, known, arrival, now) or self._start(
                 session, known, arrival, now
             )
-        held = self._muted(session, known, arrival, now) or self._open(session, known, arrival, now)
-        if held is not None:
-            return held
+        route = self._muted(session, known, arrival, now) or self._open(
+            session, known, arrival, now
+        )
+        if route is not None:
+            return route
         channel = self._policy.channel(arrival)
         return (
             self._excluded(session, arrival.alert, channel, now)

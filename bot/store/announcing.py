@@ -56,8 +56,8 @@ class Announcing:
         """The first of each channel, the most urgent and then the oldest, but for channels that are
         busy."""
         with reading(self._engine) as session:
-            found = session.execute(_first_of_each_channel(), {"most": most, "busy": list(busy)})
-            return [Due(name, channel) for name, channel in found]
+            execute = session.execute(_first_of_each_channel(), {"most": most, "busy": list(busy)})
+            return [Due(name, channel) for name, channel in execute]
 
     def claim(self, investigation_id: str, now: datetime) -> bool:
         """Take it: whether nobody else has, and no worker has begun it meanwhile."""

@@ -78,13 +78,13 @@ def is_api_token(header: str | None) -> bool:
 def caller_of(store: Store, header: str | None, now: datetime | None = None) -> Caller | None:
     """Who sent an Authorization header (`Bearer faultline_...`); None for a token that is unknown,
     revoked or expired, and for anything else."""
-    now, given = now or datetime.now(UTC), _given(header)
-    token_id = given.removeprefix(PREFIX).partition("_")[0]
-    if not given.startswith(PREFIX) or not token_id.isalnum():
+    now, token = now or datetime.now(UTC), _given(header)
+    token_id = token.removeprefix(PREFIX).partition("_")[0]
+    if not token.startswith(PREFIX) or not token_id.isalnum():
         return None
     with reading(store.engine) as session:
         row = session.get(ApiTokenRow, storable(token_id, MAX_NAME))
-        if row is None or not hmac.compare_digest(row.digest, _digest(given)):
+        if row is None or not hmac.compare_digest(row.digest, _digest(token)):
             return None
         if row.expires_at <= now:
             return None

@@ -20,10 +20,10 @@ def is_same_request(engine: Engine, key: str, asked_for: str, now: datetime) -> 
     digest = hashlib.sha256(asked_for.encode("utf-8", "replace")).hexdigest()
     try:
         with Session(engine) as session, session.begin():
-            held = session.get(AskedRequestRow, key)
-            if held is None:
+            response = session.get(AskedRequestRow, key)
+            if response is None:
                 session.add(AskedRequestRow(key=key, digest=digest, at=now))
-            return held is None or held.digest == digest
+            return response is None or response.digest == digest
     except IntegrityError:  # another process took it at the same moment
         with Session(engine) as session:
             return session.get_one(AskedRequestRow, key).digest == digest

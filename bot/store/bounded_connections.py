@@ -88,13 +88,13 @@ def bound(engine: Engine, waits: Waits) -> None:
         try:
             # By statements and not by `options` of the start packet, which poolers refuse.
             connection.execute(SET, [list(settings), list(settings.values()), list(SAID)])
-            found = connection.execute(LIMIT).fetchone()
+            row = connection.execute(LIMIT).fetchone()
             connection.commit()
         except psycopg.Error:
             # Nobody else knows of it yet.
             connection.close()
             raise
-        limit_s = found[0] / 1000 if found else 0
+        limit_s = row[0] / 1000 if row else 0
         longest = limit_s + MARGIN_S if limit_s else None
         if waits.leave_after_s is not None:
             longest = min(waits.leave_after_s, longest or waits.leave_after_s)

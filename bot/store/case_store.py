@@ -98,8 +98,8 @@ class CaseStore:
     def names(self, case_id: str, below: str = "") -> list[str]:
         """Names of a case's files, sorted, relative to the case."""
         prefix = f"{case_id}/{below}".rstrip("/")
-        found = [meta["path"] for batch in obstore.list(self._store, prefix) for meta in batch]
-        return sorted(path.removeprefix(f"{case_id}/") for path in found)
+        paths = [meta["path"] for batch in obstore.list(self._store, prefix) for meta in batch]
+        return sorted(path.removeprefix(f"{case_id}/") for path in paths)
 
     def listed(self, case_id: str, below: str = "") -> dict[str, Stored]:
         """A case's files below a prefix, by their names relative to it, sorted."""
@@ -277,8 +277,8 @@ class CaseStore:
             raise self._away(error) from error
 
     def _away(self, error: BaseError | OSError) -> FaultlineError:
-        said = str(error).splitlines()[0][:200]
-        return FaultlineError(f"case store {self.location}: {said}")
+        line = str(error).splitlines()[0][:200]
+        return FaultlineError(f"case store {self.location}: {line}")
 
 
 def _stored(meta: ObjectMeta) -> Stored:

@@ -33,15 +33,15 @@ class Checkpoints(BackgroundLoop):
         if self._file is None:
             return False
         try:
-            found = self._file.stat()
+            stat = self._file.stat()
         except FileNotFoundError:
             return False
         # The file keeps its size when it is written from its beginning again.
-        if found.st_size < WORTH_BYTES or found.st_mtime_ns == self._done_at:
+        if stat.st_size < WORTH_BYTES or stat.st_mtime_ns == self._done_at:
             return False
         with self._engine.execution_options(reads_only=True).connect() as connection:
             driver = connection.connection.driver_connection
             assert driver is not None
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        self._done_at = found.st_mtime_ns
+        self._done_at = stat.st_mtime_ns
         return False

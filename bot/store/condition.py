@@ -76,14 +76,14 @@ def read_condition(engine: Engine, visibility: Visibility = ALL) -> Condition:
         if not visibility.is_all:
             progress = progress.where(ProgressRow.investigation_id.in_(visibility.ids()))
         newest = progress.order_by(ProgressRow.id.desc()).limit(READ_LINES)
-        said = [(at, stage, text) for at, stage, text in session.execute(newest).all()]
+        lines = [(at, stage, text) for at, stage, text in session.execute(newest).all()]
     return Condition(
         counts=counts,
         waiting_since=waiting,
-        last_sign=said[0][0] if said else None,
+        last_sign=lines[0][0] if lines else None,
         answer_s=tuple(sorted((end - begin) / timedelta(seconds=1) for begin, end in times if end)),
-        connectors=_latest(said, COLLECTED, lambda text: " missing: " not in text),
-        places=_latest(said, REPLIED, lambda text: text.startswith("answered in ")),
+        connectors=_latest(lines, COLLECTED, lambda text: " missing: " not in text),
+        places=_latest(lines, REPLIED, lambda text: text.startswith("answered in ")),
     )
 
 

@@ -112,7 +112,7 @@ class FleetMemory:
             there = took_part[host]
             chances = [occasions[one].chance for one in there]
             records.append(_record(host, own, len(there), by_chance(len(own), chances)))
-        return tuple(sorted(records, key=lambda one: (one.by_chance, one.host)))
+        return tuple(sorted(records, key=lambda record: (record.by_chance, record.host)))
 
     def investigations(self, *, since: datetime, before: datetime) -> frozenset[str]:
         """The ids of those that the records of this time come from."""
@@ -133,7 +133,9 @@ class FleetMemory:
             )
             known = session.scalar(counted) or 0
         records = self.records(since=since, before=before, without=without)
-        return tuple(one for one in records if is_repeated(one.blamed, one.by_chance, known))
+        return tuple(
+            record for record in records if is_repeated(record.blamed, record.by_chance, known)
+        )
 
     def _blames(
         self, between: Sequence[ColumnElement[bool]], without: set[str]
@@ -157,15 +159,15 @@ class FleetMemory:
         occasions: dict[Occasion, _Occasion],
     ) -> Mapping[str, set[Occasion]]:
         """The occasions of each of these machines; fills in how many machines each had."""
-        found: dict[str, set[Occasion]] = defaultdict(set)
+        parts: dict[str, set[Occasion]] = defaultdict(set)
         sizes: dict[str, Occasion] = {}
         if not hosts:
-            return found
+            return parts
         query = select(FleetHostRow).where(FleetHostRow.host.in_(hosts), *between, *self._seen())
         with self._read() as session:
             for row in session.scalars(query):
                 if row.investigation_id not in without:
-                    found[row.host].add(_occasion(row))
+                    parts[row.host].add(_occasion(row))
                     sizes[row.investigation_id] = _occasion(row)
             for batch in _batches(list(sizes)):
                 counted = (
@@ -176,7 +178,7 @@ class FleetMemory:
                 for name, count in session.execute(counted):
                     occasion = occasions[sizes[name]]
                     occasion.hosts = max(occasion.hosts, count)
-        return found
+        return parts
 
     def _seen(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
@@ -197,9 +199,9 @@ def _record(
     host: str, own: Sequence[FleetHostRow], took_part: int, probability: float
 ) -> HostRecord:
     newest = sorted(own, key=lambda row: (row.at, row.investigation_id), reverse=True)
-    told = []
+    host_incidents = []
     for row in newest[:MOST_TOLD]:
-        told.append(
+        host_incidents.append(
             HostIncident(
                 id=row.investigation_id, at=row.at, job=row.job, fault=row.fault, part=row.part
             )
@@ -210,7 +212,7 @@ def _record(
         blamed=len(own),
         by_chance=probability,
         part=most_said(row.part for row in own),
-        incidents=tuple(told),
+        incidents=tuple(host_incidents),
     )
 
 

@@ -164,10 +164,10 @@ def follow_up_scope(scope: Scope, follow_up: FollowUpScope | None) -> Scope:
 def _investigation(
     parent: StoredInvestigation, key: str, question: str, reply_to: ReplyTo, now: datetime
 ) -> InvestigationRow:
-    own = hashlib.sha256(f"further\x00{key}".encode("utf-8", "replace")).hexdigest()[:16]
+    hexdigest = hashlib.sha256(f"further\x00{key}".encode("utf-8", "replace")).hexdigest()[:16]
     return InvestigationRow(
         id=new_investigation_id(now),
-        fingerprint=own,
+        fingerprint=hexdigest,
         open_fingerprint=None,
         alert=parent.alert.model_dump(mode="json"),
         question=storable(masked(question), MAX_QUESTION) or None,

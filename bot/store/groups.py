@@ -182,13 +182,13 @@ class Groups:
         keys = {f"{SERVICE_KEY}{service}" for service in services}
         if not keys:
             return
-        found = self._session.execute(_newest_under(keys, self._policy, self._now)).all()
-        self._lock({row.id: row for _, row, _ in found}.values())
-        for fingerprint, row, joined in found:
-            held = joined or (row.alert if row.fingerprint == fingerprint else None)
-            if held is None:
+        rows = self._session.execute(_newest_under(keys, self._policy, self._now)).all()
+        self._lock({row.id: row for _, row, _ in rows}.values())
+        for fingerprint, row, joined in rows:
+            alert = joined or (row.alert if row.fingerprint == fingerprint else None)
+            if alert is None:
                 continue
-            traits = self._policy.traits(Alert.model_validate(held))
+            traits = self._policy.traits(Alert.model_validate(alert))
             if traits.service:
                 self._newest.setdefault(traits.service, (row, traits))
 
@@ -268,12 +268,12 @@ def _alert(session: Session, row: InvestigationRow, fingerprint: str) -> Alert |
     query = select(GroupedAlertRow.alert).where(
         GroupedAlertRow.investigation_id == row.id, GroupedAlertRow.fingerprint == fingerprint
     )
-    found = session.scalar(query)
+    alert = session.scalar(query)
     if (
-        found is None and row.fingerprint == fingerprint
+        alert is None and row.fingerprint == fingerprint
     ):  # else it was resolved, and has joined its own investigation
-        found = row.alert
-    return Alert.model_validate(found) if found else None
+        alert = row.alert
+    return Alert.model_validate(alert) if alert else None
 
 
 def _newest_under(

@@ -141,24 +141,24 @@ class _Members:
 
 
 def _members(session: Session, ids: Sequence[str]) -> defaultdict[str, _Members]:
-    member, found = GroupedAlertRow, defaultdict[str, _Members](_Members)
+    member, members = GroupedAlertRow, defaultdict[str, _Members](_Members)
     for batch in _batches(ids):
         query = select(member.investigation_id, member.fingerprint, member.open_fingerprint)
         for id_, print_, open_ in session.execute(query.where(member.investigation_id.in_(batch))):
-            had = found[id_]
-            found[id_] = _Members(had.prints | {print_}, had.open + (open_ is not None))
-    return found
+            had = members[id_]
+            members[id_] = _Members(had.prints | {print_}, had.open + (open_ is not None))
+    return members
 
 
 def _causes(session: Session, ids: Sequence[str]) -> dict[str, EarlierCause]:
-    row, found = RememberedRow, {}
+    row, causes_by_id = RememberedRow, {}
     for batch in _batches(ids):
         query = select(row.investigation_id, row.content).where(row.investigation_id.in_(batch))
         for id_, content in session.execute(query):
             causes = EarlierInvestigation.model_validate(content).causes
             if causes:
-                found[id_] = causes[0]
-    return found
+                causes_by_id[id_] = causes[0]
+    return causes_by_id
 
 
 def _judged(engine: Engine, ids: Sequence[str]) -> dict[str, bool]:

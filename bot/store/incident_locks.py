@@ -62,8 +62,8 @@ class IncidentLocks:
         longer than WAIT_S from here on."""
         alone = self.about | dict.fromkeys(self.own, True)
         given = {"keys": list(alone), "alone": list(alone.values())}
-        found = session.execute(TRY, given | {"wait": f"{WAIT_S * 1000:.0f}"})
-        return {key for _, key, got in found if not got}
+        execute = session.execute(TRY, given | {"wait": f"{WAIT_S * 1000:.0f}"})
+        return {key for _, key, got in execute if not got}
 
     def refused(self, busy: set[int]) -> list[int]:
         """Places of the alerts whose own locks are busy."""
@@ -78,7 +78,7 @@ def locks_of(arrivals: Sequence[Arrival], policy: Policy) -> IncidentLocks:
         about |= dict.fromkeys(map(_bucket, alone), True)
         for key in map(_bucket, shared):
             about.setdefault(key, False)
-    return IncidentLocks(tuple(_number(one.alert.fingerprint) for one in arrivals), about)
+    return IncidentLocks(tuple(_number(arrival.alert.fingerprint) for arrival in arrivals), about)
 
 
 def _about(arrival: Arrival, policy: Policy) -> tuple[list[str], list[str]]:

@@ -72,7 +72,7 @@ class Labels:
     ) -> AnswerLabel | None:
         """Keep a judgement; None when there is no such investigation. What holds already is not
         kept twice."""
-        given = AnswerLabel(
+        answer_label = AnswerLabel(
             investigation_id,
             right,
             storable(masked(without_mentions(cause).strip()), MAX_CAUSE),
@@ -82,23 +82,23 @@ class Labels:
         with Session(self._engine) as session, session.begin():
             if session.get(InvestigationRow, investigation_id) is None:
                 return None
-            held = session.scalar(_newest().where(LabelRow.investigation_id == investigation_id))
-            if held is not None and (held.right, held.cause, held.who) == (
+            row = session.scalar(_newest().where(LabelRow.investigation_id == investigation_id))
+            if row is not None and (row.right, row.cause, row.who) == (
                 right,
-                given.cause,
-                given.who,
+                answer_label.cause,
+                answer_label.who,
             ):
-                return _label(held)
+                return _label(row)
             session.add(
                 LabelRow(
                     investigation_id=investigation_id,
                     right=right,
-                    cause=given.cause,
-                    who=given.who,
-                    at=given.at,
+                    cause=answer_label.cause,
+                    who=answer_label.who,
+                    at=answer_label.at,
                 )
             )
-        return given
+        return answer_label
 
     def get(self, investigation_id: str) -> AnswerLabel | None:
         """The judgement that holds, or None."""

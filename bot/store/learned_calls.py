@@ -57,8 +57,8 @@ class LearnedCalls:
         """Keep what was seen, the first `MOST_LEARNED` of it; of a call that is known, the latest
         time it was seen."""
         rows: dict[str, dict[str, Any]] = {}
-        for one in calls:
-            row = _values(one)
+        for call in calls:
+            row = _values(call)
             before = rows.get(row["id"])
             if before is None or before["last_seen"] < row["last_seen"]:
                 rows[row["id"]] = row
@@ -99,12 +99,12 @@ class LearnedCalls:
             return [_call(row) for row in session.scalars(query)]
 
     def _in_place(self, place: Mapping[str, str]) -> list[ColumnElement[bool]]:
-        row, wanted = LearnedCallRow, _place(place)
-        found = [row.environment == wanted["environment"], *self._visible()]
-        if wanted["cluster"]:
-            found.append(row.cluster.in_(["", wanted["cluster"]]))
-        if wanted["region"]:
-            found.append(row.region.in_(["", wanted["region"]]))
+        row, requested_place = LearnedCallRow, _place(place)
+        found = [row.environment == requested_place["environment"], *self._visible()]
+        if requested_place["cluster"]:
+            found.append(row.cluster.in_(["", requested_place["cluster"]]))
+        if requested_place["region"]:
+            found.append(row.region.in_(["", requested_place["region"]]))
         return found
 
     def _visible(self) -> list[ColumnElement[bool]]:

@@ -154,8 +154,8 @@ class Listing:
             .order_by(newest.c.value)
         )
         with self._session() as session:
-            found = session.scalars(query.limit(MOST_CHOICES)).all()
-        return tuple(text_of(v) for v in found)
+            rows = session.scalars(query.limit(MOST_CHOICES)).all()
+        return tuple(text_of(v) for v in rows)
 
     def _wanted(self, wanted: ListingFilter) -> list[ColumnElement[bool]]:
         row = InvestigationRow

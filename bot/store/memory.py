@@ -127,12 +127,12 @@ class Memory:
         query = self._newest(since=since, before=before, limit=READ_FOR_LIKENESS)
         with self._read() as session:
             rows = session.scalars(query.where(self._matches(words, every=False)))
-            found = (
+            matching_rows = (
                 row
                 for row in rows
                 if len(set(words) & set(row.words.split(" "))) >= ALIKE * len(words)
             )
-            return [_remembered(row) for _, row in zip(range(limit), found, strict=False)]
+            return [_remembered(row) for _, row in zip(range(limit), matching_rows, strict=False)]
 
     def _matches(self, words: Sequence[str], *, every: bool) -> ColumnElement[bool]:
         """Rows with the words, by the database's own full-text index. Words hold letters and digits

@@ -118,9 +118,9 @@ class Mutes:
 
 def _prints(visibility: Visibility) -> CompoundSelect[str]:
     """Fingerprints of the alerts of the investigations that may be seen."""
-    seen, one = visibility.ids(), InvestigationRow
-    own = select(one.fingerprint).where(one.id.in_(seen))
-    joined = select(GroupedAlertRow.fingerprint).where(GroupedAlertRow.investigation_id.in_(seen))
+    ids, investigation_row = visibility.ids(), InvestigationRow
+    own = select(investigation_row.fingerprint).where(investigation_row.id.in_(ids))
+    joined = select(GroupedAlertRow.fingerprint).where(GroupedAlertRow.investigation_id.in_(ids))
     return union(own, joined)
 
 

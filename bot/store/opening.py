@@ -59,8 +59,8 @@ def open_cases(settings: Settings) -> CaseStore:
 
 def first_line(error: SQLAlchemyError) -> str:
     """What the driver said, on one line; its messages name host and user, never the password."""
-    said = str(getattr(error, "orig", None) or type(error).__name__)
-    return " ".join(said.split("\n", 1)[0].split())
+    orig = str(getattr(error, "orig", None) or type(error).__name__)
+    return " ".join(orig.split("\n", 1)[0].split())
 
 
 def _database(settings: Settings) -> str | None:

@@ -54,11 +54,11 @@ def adopt_addresses(row: InvestigationRow, reply_to: ReplyTo) -> None:
 
 
 def _kept(reply_to: ReplyTo) -> dict[str, str] | None:
-    kept = {}
+    addresses_by_target = {}
     for target, address in reply_to.others.items():
         if address and len(address) <= MAX_ADDRESS:
-            kept[target] = address
-    return kept or None
+            addresses_by_target[target] = address
+    return addresses_by_target or None
 
 
 def answered_at(target: str, address: str) -> ColumnElement[bool]:

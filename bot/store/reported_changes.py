@@ -55,8 +55,8 @@ class ReportedChanges:
         """Keep the changes, all or none. One with a known id replaces the earlier report."""
         received = now or datetime.now(UTC)
         with Session(self._engine) as session, session.begin():
-            for one in changes:
-                session.merge(_row(one, received))
+            for change in changes:
+                session.merge(_row(change, received))
 
     def any(self) -> bool:
         """Whether there are any at all."""
@@ -69,8 +69,8 @@ class ReportedChanges:
         query = select(row).where(row.at >= start, row.at < end)
         query = query.order_by(row.at.desc(), row.id).limit(MOST_READ)
         with Session(self._engine) as session:
-            found = [_change(one) for one in session.scalars(query)]
-        return found[::-1]
+            changes = [_change(row) for row in session.scalars(query)]
+        return changes[::-1]
 
 
 def _row(one: ReportedChange, received: datetime) -> ReportedChangeRow:

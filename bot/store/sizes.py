@@ -34,8 +34,8 @@ def database_bytes(engine: Engine) -> int:
         file = Path(engine.url.database or "")
         return sum(one.stat().st_size for one in file.parent.glob(f"*{file.suffix}*"))
     with engine.connect() as connection:
-        asked = text("SELECT pg_database_size(current_database())")
-        return int(connection.execute(asked).scalar_one())
+        requested_text = text("SELECT pg_database_size(current_database())")
+        return int(connection.execute(requested_text).scalar_one())
 
 
 def unused_bytes(engine: Engine) -> int:
@@ -52,9 +52,9 @@ def table_sizes(engine: Engine) -> list[TableSize]:
     """The tables of one database, the largest first."""
     with engine.execution_options(reads_only=True).connect() as connection:
         if engine.dialect.name != "sqlite":
-            found = [TableSize(*row) for row in connection.execute(text(PG_TABLES)).tuples()]
-            return sorted(found, key=lambda one: one.bytes or 0, reverse=True)
+            sizes = [TableSize(*row) for row in connection.execute(text(PG_TABLES)).tuples()]
+            return sorted(sizes, key=lambda size: size.bytes or 0, reverse=True)
         names = [n for n in inspect(connection).get_table_names() if not n.startswith(WORDS_INDEX)]
         counts = [connection.scalar(select(func.count()).select_from(table(n))) for n in names]
-    found = [TableSize(name, rows or 0, None) for name, rows in zip(names, counts, strict=True)]
-    return sorted(found, key=lambda one: one.rows, reverse=True)
+    sizes = [TableSize(name, rows or 0, None) for name, rows in zip(names, counts, strict=True)]
+    return sorted(sizes, key=lambda size: size.rows, reverse=True)

@@ -37,8 +37,10 @@ class SlackChannelFacts:
         """Every channel that an investigation came from; None where Slack was never asked."""
         named = select(InvestigationRow.slack_channel).distinct()
         with reading(self._engine) as session:
-            known = {row.channel: _readers(row) for row in session.scalars(select(SlackChannelRow))}
-            return {one: known.get(one) for one in session.scalars(named) if one}
+            readers_by_channel = {
+                row.channel: _readers(row) for row in session.scalars(select(SlackChannelRow))
+            }
+            return {one: readers_by_channel.get(one) for one in session.scalars(named) if one}
 
     def keep(
         self, channel: str, members: Collection[str] | None, now: datetime | None = None
@@ -59,7 +61,7 @@ class SlackChannelFacts:
         Of a channel that Slack was never asked about nothing is known, unless its workspace is none
         of the `askable` ones (unset: all are), so that there is nobody to ask.
         """
-        found = set()
+        channels = set()
         for channel, readers in self.read().items():
             if readers is not None:
                 is_public = readers.members is None
@@ -67,8 +69,8 @@ class SlackChannelFacts:
                 nobody_to_ask = askable is not None and instance_in(channel) not in askable
                 is_public = nobody_to_ask and may_be_public(channel)
             if is_public or channel == own:
-                found.add(channel)
-        return frozenset(found)
+                channels.add(channel)
+        return frozenset(channels)
 
 
 def may_be_public(channel: str) -> bool:

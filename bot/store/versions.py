@@ -50,21 +50,21 @@ def current_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     # Our own name.
-    found = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
-    number: str | None = found.scalar()
+    exec_driver_sql = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
+    number: str | None = exec_driver_sql.scalar()
     return number
 
 
 def refuse_newer(connection: Connection) -> None:
     """Raise FaultlineError for tables of a version that this program does not know: a newer release
     made them."""
-    current, known = current_version(connection), [version.number for version in known_versions()]
-    if current is not None and current not in known:
+    current, numbers = current_version(connection), [version.number for version in known_versions()]
+    if current is not None and current not in numbers:
         raise FaultlineError(
             f"the database is newer than this program: its tables are version {current}, and "
-            f"{known[-1]} is the newest "
+            f"{numbers[-1]} is the newest "
             f"known here. Start the newer release, or with that release run `faultline database "
-            f"downgrade {known[-1]}`"
+            f"downgrade {numbers[-1]}`"
         )
 
 
@@ -85,16 +85,18 @@ def downgrade(engine: Engine, to: str) -> None:
 
     What the versions above it brought is dropped.
     """
-    known = [version.number for version in known_versions()]
-    if to not in (*known, NOTHING):
-        raise FaultlineError(f"there is no version {to!r}; known are {NOTHING}, {', '.join(known)}")
+    numbers = [version.number for version in known_versions()]
+    if to not in (*numbers, NOTHING):
+        raise FaultlineError(
+            f"there is no version {to!r}; known are {NOTHING}, {', '.join(numbers)}"
+        )
     from alembic import command
 
     with engine.begin() as connection:
         _one_at_a_time(connection)
         refuse_newer(connection)
         current = current_version(connection)
-        if current is None or (to != NOTHING and known.index(to) > known.index(current)):
+        if current is None or (to != NOTHING and numbers.index(to) > numbers.index(current)):
             raise FaultlineError(
                 f"the tables are version {current or NOTHING}; {to} is not below it"
             )

@@ -35,14 +35,14 @@ class Visibility:
 
     def where(self) -> list[ColumnElement[bool]]:
         """The conditions on rows of investigations; nothing where all are seen."""
-        found: list[ColumnElement[bool]] = [false()] if self.nothing else []
+        conditions: list[ColumnElement[bool]] = [false()] if self.nothing else []
         if self.teams is not None:
             team = InvestigationRow.team
-            found.append(or_(team == "", team.in_(sorted(self.teams))))
+            conditions.append(or_(team == "", team.in_(sorted(self.teams))))
         if self.channels is not None:
             channel = InvestigationRow.slack_channel
-            found.append(or_(channel.is_(None), channel.in_(sorted(self.channels))))
-        return found
+            conditions.append(or_(channel.is_(None), channel.in_(sorted(self.channels))))
+        return conditions
 
     def ids(self) -> Select[str]:
         """The ids of what is seen, for rows of other tables."""

@@ -84,10 +84,10 @@ class Logins:
             session.execute(delete(SessionRow).where(self._over(now)))
             visitor = _visitor(session, person, now)
             mine = select(SessionRow.id).where(SessionRow.visitor_id == visitor.id)
-            kept = session.scalars(
+            rows = session.scalars(
                 mine.order_by(SessionRow.created_at.desc()).limit(MAX_SESSIONS - 1)
             ).all()
-            others = (SessionRow.visitor_id == visitor.id, SessionRow.id.not_in(kept))
+            others = (SessionRow.visitor_id == visitor.id, SessionRow.id.not_in(rows))
             session.execute(delete(SessionRow).where(*others))
             session.add(
                 SessionRow(
@@ -114,8 +114,8 @@ class Logins:
         )
         query = query.where(SessionRow.id == _key(secret), ~self._over(now))
         with reading(self._engine) as session:
-            found = session.execute(query).one_or_none()
-            login = _login(*found) if found else None
+            row = session.execute(query).one_or_none()
+            login = _login(*row) if row else None
         if login is not None and now - login.seen_at >= SEEN_EVERY:
             self._seen(login.key, now)
         return login

@@ -189,20 +189,20 @@ class AccessControl:
                 return too_many_attempts(request, wait)
             return refusal(request, 401, WRONG_API_TOKEN, BEARER)
         if wait := self.too_fast_s(caller):
-            said = f"This token's limit of {caller.limits.calls_per_minute} calls a minute is "
-            said += f"reached. Ask again in {wait} s."
-            return refusal(request, 429, said, {"retry-after": str(wait)})
+            phrase = f"This token's limit of {caller.limits.calls_per_minute} calls a minute is "
+            phrase += f"reached. Ask again in {wait} s."
+            return refusal(request, 429, phrase, {"retry-after": str(wait)})
         return AuthenticatedRequest(visitor_for(caller), "", bearer=True)
 
     def _ask_to_sign_in(self, request: Request) -> Response:
         if is_api(request):
-            said = (
+            sentence = (
                 "Send a token: Authorization: Bearer faultline_... An admin makes one at /tokens."
             )
-            return refusal(request, 401, said, BEARER)
+            return refusal(request, 401, sentence, BEARER)
         if "text/html" not in request.headers.get("accept", ""):
-            said = "The access token is missing." if self.token else "Sign in first."
-            return refusal(request, 401, said, BEARER)
+            sentence = "The access token is missing." if self.token else "Sign in first."
+            return refusal(request, 401, sentence, BEARER)
         if request.method not in READS:
             return RedirectResponse("/login", 303)
         target = request.url.path

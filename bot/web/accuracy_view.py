@@ -199,7 +199,7 @@ def _groups(
     members: dict[str, list[JudgedAnswer]] = defaultdict(list)
     for answer in answers:
         members[name(answer)].append(answer)
-    found = sorted(
+    groups = sorted(
         (Group(key, _share(of)) for key, of in members.items()), key=lambda g: (-g.share.of, g.name)
     )
-    return tuple(found[:MAX_GROUPS])
+    return tuple(groups[:MAX_GROUPS])

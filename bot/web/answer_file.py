@@ -22,15 +22,19 @@ def answer_file(stored: StoredInvestigation, folder: Path) -> str:
     style = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in STYLES)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     view = build_view(stored, (), folder)
-    said = view.answer
-    cited = {one for found in said.findings.values() for one in found.evidence} if said else set()
+    answer = view.answer
+    cited = (
+        {one for finding in answer.findings.values() for one in finding.evidence}
+        if answer
+        else set()
+    )
     return (
         template_environment()
         .get_template("answer_file.html")
         .render(
             view=view,
             # Many findings rest on the same queries: each is shown once.
-            cited=[item for one, item in said.evidence.items() if one in cited] if said else (),
+            cited=[item for one, item in answer.evidence.items() if one in cited] if answer else (),
             style=Markup(style),  # noqa: S704  our own style sheets
             policy=f"{NOTHING_ELSE}; style-src 'sha256-{digest}'",
             version=version("faultline-bot"),

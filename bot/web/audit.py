@@ -79,16 +79,16 @@ class AuditPages:
 
     async def show(self, request: Request) -> Response:
         """One page of lines, the newest first."""
-        wanted = read_filters(request)
+        filters = read_filters(request)
         before = request.query_params.get("before", "")
         last = int(before) if before.isdecimal() and len(before) < 19 else None
-        entries = await in_store(self.access.audit_log.read, wanted, before=last, limit=LISTED)
+        entries = await in_store(self.access.audit_log.read, filters, before=last, limit=LISTED)
         return self.site.page(
             request,
             "audit.html",
             visits=entries,
-            asked=wanted,
-            days=_days(wanted),
+            asked=filters,
+            days=_days(filters),
             actions=await in_store(self.access.audit_log.actions),
             older=entries[-1].id if len(entries) == LISTED else None,
             kept=self.access.settings.login.audit_days,
@@ -107,13 +107,13 @@ class AuditPages:
 
 def read_filters(request: Request) -> AuditFilter:
     """The filters of an address; what is no day counts as not given."""
-    given = {name: value[:LONGEST_FILTER].strip() for name, value in request.query_params.items()}
-    until = _day(given.get("until", ""))
+    values = {name: value[:LONGEST_FILTER].strip() for name, value in request.query_params.items()}
+    until = _day(values.get("until", ""))
     return AuditFilter(
-        who=given.get("who", ""),
-        action=given.get("action", ""),
-        investigation_id=given.get("investigation", ""),
-        since=_day(given.get("since", "")),
+        who=values.get("who", ""),
+        action=values.get("action", ""),
+        investigation_id=values.get("investigation", ""),
+        since=_day(values.get("since", "")),
         until=until + timedelta(days=1) if until else None,
     )
 
@@ -146,8 +146,8 @@ def _keys(section: str, table: BaseModel) -> Iterator[Setting]:
     for key in type(table).model_fields:
         value = getattr(table, key)
         if is_secret(type(table), key):
-            said = f"set by {secret_variable(section, key)}" if value else "not set"
-            yield Setting(key, said, bool(value))
+            phrase = f"set by {secret_variable(section, key)}" if value else "not set"
+            yield Setting(key, phrase, bool(value))
         else:
             yield Setting(key, _said(value), key in table.model_fields_set)
 

@@ -97,7 +97,7 @@ def _of_rows(
     names = _columns(rows)
     if not names:
         return
-    quantities = [_of_column(one, rows) for one in names]
+    quantities = [_of_column(name, rows) for name in names]
     scales = []
     for column, quantity in zip(names, quantities, strict=True):
         values = [row.get(column) for row in rows]
@@ -127,8 +127,8 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
             if _is_scalar(value):
                 names[name] = None
     identities = [name for name in IDENTITIES if name in names]
-    others = [name for name in names if name not in IDENTITIES]
-    return tuple([*identities, *others][:MAX_COLUMNS])
+    other_names = [name for name in names if name not in IDENTITIES]
+    return tuple([*identities, *other_names][:MAX_COLUMNS])
 
 
 def _is_about(row: Mapping[str, object], subject: str) -> bool:
@@ -148,7 +148,7 @@ def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     scale = _scale(every_value) if compares else 0.0
 
     def largest(key: str) -> float:
-        return max(_size(one[key]) for one in groups)
+        return max(_size(group[key]) for group in groups)
 
     keys = sorted(groups[0], key=largest, reverse=True)
     rows = []

@@ -65,23 +65,23 @@ def _questions(said: AnswerView) -> Iterable[tuple[str, str, Iterable[str]]]:
         yield "What moved", "moved", affected
     else:
         yield "Affected by it", "on what is affected", affected
-    others: list[str] = []
+    findings: list[str] = []
     for cause in said.suspects[1:]:
-        others += cause.findings
-    yield "For other candidates", "for other candidates", others
+        findings += cause.findings
+    yield "For other candidates", "for other candidates", findings
     ruled_out = [f.id for f in said.findings.values() if f.kind == CHANGE_RULED_OUT.name]
     yield "Checked, and not the cause", "checked and ruled out", ruled_out
 
 
 def _group(title: str, short: str, members: list[Finding], said: AnswerView) -> EvidenceGroup:
-    whole = tuple(finding_view(found, said.evidence) for found in members[:FULL])
+    whole = tuple(finding_view(member, said.evidence) for member in members[:FULL])
     return EvidenceGroup(title, f"{len(members)} {short}", whole, tuple(members[FULL:]))
 
 
 def known_ids(groups: Iterable[EvidenceGroup]) -> frozenset[str]:
     """Ids that a link on the page may lead to."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for group in groups:
-        found.update(shown.finding.id for shown in group.findings)
-        found.update(finding.id for finding in group.lines)
-    return frozenset(found)
+        ids.update(shown.finding.id for shown in group.findings)
+        ids.update(finding.id for finding in group.lines)
+    return frozenset(ids)

@@ -38,13 +38,13 @@ def similar_line(earlier: EarlierView) -> str:
 
 def decided_line(answer: AnswerView) -> str:
     """How sure the answer is, and what it was chosen from."""
-    others = len(answer.other_causes)
+    count = len(answer.other_causes)
     if answer.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return "What alerts is inside its usual range, or back in it"
     if not answer.causes:
         return "No candidate was found"
     if answer.suspected_only:
-        return f"{counted(others + 1, 'candidate')}, none of them established"
-    if not others:
+        return f"{counted(count + 1, 'candidate')}, none of them established"
+    if not count:
         return f"{answer.how_sure}; there was no other candidate"
-    return f"{answer.how_sure}; {counted(others, 'other candidate')} weighed"
+    return f"{answer.how_sure}; {counted(count, 'other candidate')} weighed"

@@ -51,32 +51,36 @@ class InvestigatePage:
 
     async def show(self, request: Request) -> Response:
         """The form, filled in as the address says."""
-        given = {name: request.query_params.get(name, "")[:LONGEST] for name in FIELDS}
-        return await self._form(request, {**given, "key": uuid.uuid4().hex})
+        query_params = {name: request.query_params.get(name, "")[:LONGEST] for name in FIELDS}
+        return await self._form(request, {**query_params, "key": uuid.uuid4().hex})
 
     async def start(self, request: Request) -> Response:
         """Start one and go to its page."""
         form = await request.form(max_files=0, max_fields=10, max_part_size=4 * MOST_TEXT)
-        given = _fields(form)
+        fields = _fields(form)
         requester = await requester_of(self.access, request)
         try:
-            asked = _asked(given, own_key(requester, given["key"] or uuid.uuid4().hex))
-            as_sent = repr([given[name] for name in FIELDS])
-            accepted = await self.requests.start(asked, requester, as_sent)
+            requested_request = _asked(
+                fields, own_key(requester, fields["key"] or uuid.uuid4().hex)
+            )
+            as_sent = repr([fields[name] for name in FIELDS])
+            accepted = await self.requests.start(requested_request, requester, as_sent)
         except SettingsError as error:
-            return await self._form(request, given, 400, f"{error}.")
+            return await self._form(request, fields, 400, f"{error}.")
         except Refused as error:
-            return await self._form(request, given, _status(error), f"{error}".rstrip(".") + ".")
+            return await self._form(request, fields, _status(error), f"{error}".rstrip(".") + ".")
         except NotAccepted:
-            said = "This could not be stored. Send the form again."
-            return await self._form(request, given, 503, said)
-        found = accepted.investigation_id
-        note_investigation(request, found)
-        if found is None:
-            said = "The database is away for the moment. The investigation starts when it is back, "
-            said += "and then stands in the list."
-            return self.site.problem(request, 200, "Taken", said)
-        return RedirectResponse(f"/investigations/{found}", 303)
+            trouble = "This could not be stored. Send the form again."
+            return await self._form(request, fields, 503, trouble)
+        investigation_id = accepted.investigation_id
+        note_investigation(request, investigation_id)
+        if investigation_id is None:
+            trouble = (
+                "The database is away for the moment. The investigation starts when it is back, "
+            )
+            trouble += "and then stands in the list."
+            return self.site.problem(request, 200, "Taken", trouble)
+        return RedirectResponse(f"/investigations/{investigation_id}", 303)
 
     async def _form(
         self, request: Request, given: dict[str, str], status: int = 200, trouble: str = ""
@@ -100,11 +104,13 @@ def _status(error: Refused) -> int:
 
 
 def _fields(form: FormData) -> dict[str, str]:
-    given = {}
+    storables_by_name = {}
     for name in FIELDS:
         value = form.get(name)
-        given[name] = storable(value.strip(), MOST_TEXT) if isinstance(value, str) else ""
-    return given
+        storables_by_name[name] = (
+            storable(value.strip(), MOST_TEXT) if isinstance(value, str) else ""
+        )
+    return storables_by_name
 
 
 def _asked(given: dict[str, str], key: str) -> AskedIncident:
@@ -122,10 +128,10 @@ def _asked(given: dict[str, str], key: str) -> AskedIncident:
 def _places(text: str) -> dict[str, str]:
     """`cluster=eu-1, region=eu`. Raises SettingsError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    found = {}
+    values_by_name = {}
     for part in parts[:MAX_PLACES]:
         match = _PLACE.fullmatch(part)
         if match is None:
             raise SettingsError("where", "write a label and its value, such as cluster=eu-1")
-        found[match["name"]] = match["value"]
-    return found
+        values_by_name[match["name"]] = match["value"]
+    return values_by_name

@@ -228,37 +228,39 @@ def _with_diagnosis(
     view: InvestigationView, diagnosis: Diagnosis, report: Report | None, case: Case | None
 ) -> InvestigationView:
     evidence = case.evidence if case else ()
-    said = answer_view(view.alert, diagnosis, report, gaps=view.gaps, evidence=evidence)
+    answer = answer_view(view.alert, diagnosis, report, gaps=view.gaps, evidence=evidence)
     home = f"/investigations/{view.investigation.id}"
     causes = []
-    for cause in said.causes:
-        causes.append(CauseView(cause, said.known(cause.findings), said.known(cause.contradicting)))
+    for cause in answer.causes:
+        causes.append(
+            CauseView(cause, answer.known(cause.findings), answer.known(cause.contradicting))
+        )
     failed = view.investigation.status == "failed"
     state = state_view(
         view.investigation.status,
-        said.verdict.value,
-        said.confidence,
-        culprit=said.cause.subject if said.cause else None,
-        explained=said.explained,
+        answer.verdict.value,
+        answer.confidence,
+        culprit=answer.cause.subject if answer.cause else None,
+        explained=answer.explained,
     )
     # An answer without report and without a cause has no headline but the stored one.
-    headline = said.headline if report or said.causes else view.headline
+    headline = answer.headline if report or answer.causes else view.headline
     return replace(
         view,
-        answer=said,
+        answer=answer,
         diagnosis=diagnosis,
         state=view.state if failed else state,
         since=_since(diagnosis),
-        confidence=said.confidence,
+        confidence=answer.confidence,
         headline=view.headline if failed else headline,
-        happening=cited_claims(said.section(Section.HAPPENING), said, home),
-        why_label="Why" if said.established else "What was seen",
-        why=cited_claims(said.section(Section.WHY), said, home),
-        next_steps=next_steps(said, home),
-        unsure=cited_claims(_doubts(said), said, home),
-        by_model=tuple(_by_model(said, home)),
+        happening=cited_claims(answer.section(Section.HAPPENING), answer, home),
+        why_label="Why" if answer.established else "What was seen",
+        why=cited_claims(answer.section(Section.WHY), answer, home),
+        next_steps=next_steps(answer, home),
+        unsure=cited_claims(_doubts(answer), answer, home),
+        by_model=tuple(_by_model(answer, home)),
         causes=tuple(causes),
-        groups=evidence_groups(said),
+        groups=evidence_groups(answer),
         earlier=earlier_view(diagnosis),
     )
 

@@ -38,9 +38,11 @@ class Judgement:
 
 def read_judgement(form: Mapping[str, object]) -> Judgement | str:
     """The judgement, or what is wrong with the form in one line."""
-    given = {name: value for name, value in form.items() if isinstance(value, str)}
-    if given.get("right") not in ("yes", "no"):
+    values = {name: value for name, value in form.items() if isinstance(value, str)}
+    if values.get("right") not in ("yes", "no"):
         return "Say whether the answer was right: yes or no."
     return Judgement(
-        given["right"] == "yes", given.get("cause", "")[:MAX_CAUSE], given.get("who", "")[:MAX_WHO]
+        values["right"] == "yes",
+        values.get("cause", "")[:MAX_CAUSE],
+        values.get("who", "")[:MAX_WHO],
     )

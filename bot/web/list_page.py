@@ -173,9 +173,9 @@ def chips(given: Mapping[str, str]) -> tuple[Chip, ...]:
         "alerts": ALERTS.get(wanted.alerts or "", ""),
     }
     return tuple(
-        Chip(said, _address({k: v for k, v in given.items() if k != name}))
-        for name, said in words.items()
-        if said
+        Chip(word, _address({k: v for k, v in given.items() if k != name}))
+        for name, word in words.items()
+        if word
     )
 
 
@@ -200,8 +200,8 @@ def _given(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 def _address(given: Mapping[str, str], **place: str) -> str:
-    kept = {name: value for name, value in given.items() if name not in ("after", "before")}
-    query = urlencode({**kept, **place})
+    values = {name: value for name, value in given.items() if name not in ("after", "before")}
+    query = urlencode({**values, **place})
     return f"/?{query}" if query else "/"
 
 
@@ -218,10 +218,10 @@ def _by_day(
 ) -> list[tuple[str, list[StoredInvestigation]]]:
     """What is not over yet, then each day."""
     days: dict[str, list[StoredInvestigation]] = {"Now": []}
-    for one in shown:
-        running = one.status in ("accepted", "running")
-        name = "Now" if running else _day(one.accepted_at, now)
-        days.setdefault(name, []).append(one)
+    for investigation in shown:
+        running = investigation.status in ("accepted", "running")
+        name = "Now" if running else _day(investigation.accepted_at, now)
+        days.setdefault(name, []).append(investigation)
     return [(name, of_day) for name, of_day in days.items() if of_day]
 
 

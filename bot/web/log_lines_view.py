@@ -88,10 +88,10 @@ def _of_template(rows: pl.DataFrame, template: str) -> pl.DataFrame:
         return rows.clear()
     pattern = template_pattern(template)
     try:
-        found = rows.filter(pl.col("message").str.contains(pattern))
-        if not found.height:
-            found = log_texts(rows.head(UNWRAPPED)).filter(pl.col("text").str.contains(pattern))
+        texts = rows.filter(pl.col("message").str.contains(pattern))
+        if not texts.height:
+            texts = log_texts(rows.head(UNWRAPPED)).filter(pl.col("text").str.contains(pattern))
     # The regex engine refuses a pattern that compiles to more than its limit.
     except pl.exceptions.PolarsError:
         return rows.clear()
-    return found
+    return texts

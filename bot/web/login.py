@@ -97,8 +97,8 @@ class LoginPages:
         target = local_target(request.query_params.get("next", "/"))
         if self.access.token is None:
             return RedirectResponse("/login", 303)
-        given = (await request.form(max_files=0, max_fields=8)).get("token")
-        if not isinstance(given, str) or not same(given.strip(), self.access.token):
+        token = (await request.form(max_files=0, max_fields=8)).get("token")
+        if not isinstance(token, str) or not same(token.strip(), self.access.token):
             if wait := self.access.throttle.failed(self.access.address(request)):
                 return too_many_attempts(request, wait)
             await self._record(request, None, "sign-in refused", 401, "wrong access token")
@@ -161,9 +161,11 @@ class LoginPages:
         if wait := self.sign_ins.wait_s(address):
             return too_many_attempts(request, wait)
         form = await request.form(max_files=0, max_fields=4, max_part_size=MAX_LOGOUT_BODY)
-        given = form.get("logout_token")
+        logout_token = form.get("logout_token")
         try:
-            issuer, what = await self.provider.ended(given if isinstance(given, str) else "")
+            issuer, what = await self.provider.ended(
+                logout_token if isinstance(logout_token, str) else ""
+            )
         except ConnectorError as error:
             self.sign_ins.failed(address)
             return PlainTextResponse(f"{error}\n", 502 if error.retryable else 400)
@@ -294,5 +296,5 @@ def _provider_of(access: AccessControl) -> Provider | None:
 def _one(request: Request, name: str) -> str | None:
     """A parameter of the answer that stands there once: twice is no answer of the protocol (RFC
     6749 section 3.1)."""
-    given = request.query_params.getlist(name)
-    return given[0] if len(given) == 1 else None
+    getlist = request.query_params.getlist(name)
+    return getlist[0] if len(getlist) == 1 else None

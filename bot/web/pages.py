@@ -217,11 +217,11 @@ class Pages:
             self.follow_ups.parent(investigation_id),
             self.follow_ups.started_from(investigation_id),
         )
-        seen = [
+        ids = [
             one.id for one in self.store.some([*further, *([parent] if parent else [])], visibility)
         ]
-        shown = [one for one in further if one in seen][-FOLLOW_UPS_SHOWN:]
-        return {"parent": parent if parent in seen else None, "further": shown}
+        shown = [one for one in further if one in ids][-FOLLOW_UPS_SHOWN:]
+        return {"parent": parent if parent in ids else None, "further": shown}
 
     def _exports(self, found: StoredInvestigation) -> tuple[tuple[str, str], ...]:
         """Title and address of what the answer can be taken along as."""
@@ -249,12 +249,14 @@ class Pages:
                 request, 409, "Not yet", "This investigation has no answer that could be judged."
             )
         form = await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
-        given = read_judgement(form)
-        if isinstance(given, str):
-            return self.site.problem(request, 400, "Not kept", given)
+        judgement = read_judgement(form)
+        if isinstance(judgement, str):
+            return self.site.problem(request, 400, "Not kept", judgement)
         visitor = visitor_of(request)
-        who = visitor.name if visitor is not None and visitor.named else given.who
-        await in_store(self.labels.write, found.id, right=given.right, cause=given.cause, who=who)
+        who = visitor.name if visitor is not None and visitor.named else judgement.who
+        await in_store(
+            self.labels.write, found.id, right=judgement.right, cause=judgement.cause, who=who
+        )
         return RedirectResponse(f"/investigations/{found.id}#judgement", 303)
 
     async def judged_zip(self, request: Request) -> Response:

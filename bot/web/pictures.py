@@ -67,13 +67,15 @@ class DrawnMap:
 
 def drawn_map(view: AnswerView, calls: Sequence[KnownCall]) -> DrawnMap | None:
     """The map of the incident; None where there is none."""
-    found = incident_map(view, calls)
-    if found is None:
+    incident = incident_map(view, calls)
+    if incident is None:
         return None
-    listed = tuple(DrawnCall(call.known) for call in found.calls)
-    services = tuple((box.service, box.name) for box in found.boxes)
-    drawn = DrawnMap(_pictures_of(found), found.notes, listed, found.left_out, services=services)
-    large = incident_map(view, calls, MOST_ON_LARGE_MAP) if found.left_out else None
+    listed = tuple(DrawnCall(call.known) for call in incident.calls)
+    services = tuple((box.service, box.name) for box in incident.boxes)
+    drawn = DrawnMap(
+        _pictures_of(incident), incident.notes, listed, incident.left_out, services=services
+    )
+    large = incident_map(view, calls, MOST_ON_LARGE_MAP) if incident.left_out else None
     if large is None:
         return drawn
     return replace(drawn, large=_pictures_of(large), still_left_out=large.left_out)

@@ -64,25 +64,25 @@ class QuestionPage:
         given = form.get("question")
         question = " ".join(given.split()) if isinstance(given, str) else ""
         if not question or len(question) > LONGEST:
-            said = f"Ask one question of at most {LONGEST} characters."
-            return self.site.problem(request, 400, "Not asked", said)
+            sentence = f"Ask one question of at most {LONGEST} characters."
+            return self.site.problem(request, 400, "Not asked", sentence)
         if found.status != "done":
-            said = "This investigation has no answer that could be asked about."
-            return self.site.problem(request, 409, "Not yet", said)
+            sentence = "This investigation has no answer that could be asked about."
+            return self.site.problem(request, 409, "Not yet", sentence)
         folder, trouble = await self.site.folder(found.id)
         if folder is None:
-            said = trouble or "There is no case folder."
-            return self.site.problem(request, 404, "No case folder", said)
+            sentence = trouble or "There is no case folder."
+            return self.site.problem(request, 404, "No case folder", sentence)
         wait = self._rate.wait_s(self._asking(request), PER_WINDOW)
         if wait:
-            said = f"{PER_WINDOW} questions in {WINDOW_S / 60:.0f} minutes are the limit. "
-            said += f"Ask again in {wait} s."
-            return self.site.problem(request, 429, "Too many questions", said)
+            sentence = f"{PER_WINDOW} questions in {WINDOW_S / 60:.0f} minutes are the limit. "
+            sentence += f"Ask again in {wait} s."
+            return self.site.problem(request, 429, "Too many questions", sentence)
         try:
             answer = await self._answer(found, folder, question)
         except (FaultlineError, OSError) as error:
-            said = f"{error}."
-            return self.site.problem(request, 422, "This case cannot be read", said)
+            sentence = f"{error}."
+            return self.site.problem(request, 422, "This case cannot be read", sentence)
         home = f"/investigations/{found.id}"
         return self.site.page(
             request,
@@ -101,10 +101,10 @@ class QuestionPage:
         return f"{visitor.who if visitor else ''} {address}"
 
     def _linked(self, line: AnswerLine, home: str) -> LinkedLine:
-        own = f"{self.site.settings.server.public_url}{home}"
+        phrase = f"{self.site.settings.server.public_url}{home}"
         links = []
         for title, url in line.links:
-            path = url.removeprefix(own)
+            path = url.removeprefix(phrase)
             links.append((title, url if path == url else f"{home}{path}"))
         command = _COMMAND.match(line.text)
         shell = command[0] if command else ""

@@ -112,10 +112,10 @@ def condition_lines(condition: Condition, now: datetime) -> list[ConditionLine]:
 
 def _times(condition: Condition) -> tuple[float, float] | None:
     """Median and 95th percentile, in seconds."""
-    found = condition.answer_s
+    answer_s = condition.answer_s
     return (
-        (found[len(found) // 2], found[min(len(found) - 1, int(0.95 * len(found)))])
-        if found
+        (answer_s[len(answer_s) // 2], answer_s[min(len(answer_s) - 1, int(0.95 * len(answer_s)))])
+        if answer_s
         else None
     )
 
@@ -125,8 +125,8 @@ def _room(directory: Path) -> list[ConditionLine]:
         free = shutil.disk_usage(directory if directory.exists() else Path.cwd()).free
     except OSError:
         return []
-    said = f"{free / 1e9:,.1f} GB free"
-    return [ConditionLine("Disk", "fault" if free < LITTLE_ROOM else "well", said)]
+    phrase = f"{free / 1e9:,.1f} GB free"
+    return [ConditionLine("Disk", "fault" if free < LITTLE_ROOM else "well", phrase)]
 
 
 def intake_lines(readiness: Readiness, now: datetime) -> list[ConditionLine]:
@@ -139,19 +139,19 @@ def intake_lines(readiness: Readiness, now: datetime) -> list[ConditionLine]:
             lines.append(ConditionLine("Spool", "fault", f"takes no alerts: {figures.problem}"))
         elif figures.oldest_at is not None:
             waits = _seconds(now - figures.oldest_at)
-            said = f"{figures.alerts} alerts wait for the store, the oldest for {waits}"
+            phrase = f"{figures.alerts} alerts wait for the store, the oldest for {waits}"
             late = intake.not_storing() is not None
-            lines.append(ConditionLine("Spool", "fault" if late else "open", said))
+            lines.append(ConditionLine("Spool", "fault" if late else "open", phrase))
         else:
             lines.append(ConditionLine("Spool", "well", "no alert waits for the store"))
         if figures.refused:
-            said = f"{figures.refused} refused by the store: `faultline doctor` names the file"
-            lines.append(ConditionLine("Refused alerts", "fault", said))
+            phrase = f"{figures.refused} refused by the store: `faultline doctor` names the file"
+            lines.append(ConditionLine("Refused alerts", "fault", phrase))
     silent = watchdog.silent_s(now) if watchdog is not None else None
     if watchdog is not None and silent is not None:
         missing = watchdog.missing(now)
-        said = f"arrived {_seconds(timedelta(seconds=silent))} ago"
-        lines.append(ConditionLine("Watchdog", "fault" if missing else "well", missing or said))
+        phrase = f"arrived {_seconds(timedelta(seconds=silent))} ago"
+        lines.append(ConditionLine("Watchdog", "fault" if missing else "well", missing or phrase))
     return lines
 
 

@@ -26,5 +26,5 @@ def refusal(
 
 def too_many_attempts(request: Request, wait_s: int) -> Response:
     """The answer to somebody who tried too often."""
-    said = f"Too many attempts; the next one counts in {wait_s} s."
-    return refusal(request, 429, said, {"retry-after": str(wait_s)})
+    line = f"Too many attempts; the next one counts in {wait_s} s."
+    return refusal(request, 429, line, {"retry-after": str(wait_s)})

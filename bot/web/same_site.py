@@ -84,9 +84,9 @@ class FormReader:
         if not await self._read():
             return 413, TOO_LONG
         request = Request(self._scope, self.receive)
-        given = request.headers.get(CSRF_HEADER) or _field(await self._form(request))
+        header = request.headers.get(CSRF_HEADER) or _field(await self._form(request))
         self._given = False
-        return None if csrf and same(given, csrf) else (403, NO_TOKEN)
+        return None if csrf and same(header, csrf) else (403, NO_TOKEN)
 
     async def receive(self) -> Message:
         """The body that was read; then whatever the server says."""

@@ -101,18 +101,18 @@ def example_traces(case: Case, finding: Finding) -> tuple[Trace, ...]:
     windows = span_windows(case)
     now, before = rows.filter(windows.in_search("start")), rows.filter(windows.in_baseline("start"))
     failed = now.filter(_FAILED)
-    found: list[Trace] = []
+    traces: list[Trace] = []
     for part, quantile, why in (
         (now, SLOW, "during the incident"),
         (failed, 0.5, "failed"),
         (before, 0.5, "before"),
     ):
         trace = _at_quantile(part, quantile)
-        if trace is not None and trace[0] not in {t.id for t in found}:
-            found.append(Trace(trace[0], why, trace[1]))  # type: ignore[arg-type]
+        if trace is not None and trace[0] not in {t.id for t in traces}:
+            traces.append(Trace(trace[0], why, trace[1]))  # type: ignore[arg-type]
     if "error" in finding.kind:
-        found.sort(key=lambda t: t.why != "failed")
-    return tuple(found)
+        traces.sort(key=lambda t: t.why != "failed")
+    return tuple(traces)
 
 
 def _at_quantile(rows: pl.DataFrame, quantile: float) -> tuple[str, float] | None:

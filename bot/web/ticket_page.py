@@ -39,14 +39,16 @@ class TicketPage:
         form = await request.form(max_files=0, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
         blamed = await self._blamed(found.id)
         offers = await in_store(ticket_offers, found, self.site.store, self.site.settings, blamed)
-        wanted = [one for one in offers if one.label and one.value == form.get("target")]
-        if not wanted:
-            said = "That is not offered (any more). Go back and load the page again."
-            return self.site.problem(request, 400, "Not asked for", said)
-        offer = wanted[0]
+        requested_offers = [
+            offer for offer in offers if offer.label and offer.value == form.get("target")
+        ]
+        if not requested_offers:
+            sentence = "That is not offered (any more). Go back and load the page again."
+            return self.site.problem(request, 400, "Not asked for", sentence)
+        offer = requested_offers[0]
         if not await in_store(self.tickets.ask, found.id, offer.target, offer.about):
-            said = "This investigation has no answer that a ticket could hold."
-            return self.site.problem(request, 409, "Not yet", said)
+            sentence = "This investigation has no answer that a ticket could hold."
+            return self.site.problem(request, 409, "Not yet", sentence)
         await in_store(self._note, request, found, offer.what)
         return RedirectResponse(f"/investigations/{found.id}#h-onward", 303)
 

@@ -179,8 +179,8 @@ def is_change(finding: Finding) -> bool:
 
 
 def _strongest(findings: Iterable[Finding], decisive: set[str]) -> list[Finding]:
-    found = [f for f in findings if _is_onset(f)]
-    return sorted(found, key=lambda f: (f.id not in decisive, -f.strength))[:MAX_ONSETS]
+    matching_findings = [f for f in findings if _is_onset(f)]
+    return sorted(matching_findings, key=lambda f: (f.id not in decisive, -f.strength))[:MAX_ONSETS]
 
 
 def _axis(always: list[datetime], others: list[datetime], incident: Window) -> _Axis:

@@ -74,27 +74,29 @@ class TokenPages:
         assert visitor is not None, "nobody gets here without having been let in"
         if visitor.is_program:
             # A token that leaked must not outlive its revocation.
-            said = "A token cannot make tokens. Sign in as an admin."
-            return self.site.problem(request, 403, "Not made", said)
+            sentence = "A token cannot make tokens. Sign in as an admin."
+            return self.site.problem(request, 403, "Not made", sentence)
         form = await request.form(max_files=0, max_fields=10, max_part_size=LONGEST)
-        given = _fields(form)
-        if trouble := _trouble(given, self.site.settings):
-            return await self._page(request, 400, given=given, trouble=trouble)
-        role = next(role for role in ROLES if role == given["role"])
-        limits = TokenLimits(int(given["investigations_per_hour"]), int(given["calls_per_minute"]))
+        fields = _fields(form)
+        if trouble := _trouble(fields, self.site.settings):
+            return await self._page(request, 400, given=fields, trouble=trouble)
+        role = next(role for role in ROLES if role == fields["role"])
+        limits = TokenLimits(
+            int(fields["investigations_per_hour"]), int(fields["calls_per_minute"])
+        )
         try:
             token, caller = await in_store(
                 make_token,
                 self.site.store,
-                given["name"],
+                fields["name"],
                 role,
-                days=int(given["days"]),
+                days=int(fields["days"]),
                 made_by=visitor.who,
-                team=given["team"],
+                team=fields["team"],
                 limits=limits,
             )
         except BudgetExceeded as error:
-            return await self._page(request, 409, given=given, trouble=f"{error}.")
+            return await self._page(request, 409, given=fields, trouble=f"{error}.")
         note_for_audit(request, f"{caller.who} ({caller.role}): {caller.name}")
         return await self._page(request, made=token)
 
@@ -102,8 +104,8 @@ class TokenPages:
         """End one."""
         caller = await in_store(revoke_token, self.site.store, request.path_params["token_id"])
         if caller is None:
-            said = "It is revoked already, or never was."
-            return self.site.problem(request, 404, "No such token", said)
+            sentence = "It is revoked already, or never was."
+            return self.site.problem(request, 404, "No such token", sentence)
         note_for_audit(request, f"{caller.who}: {caller.name}")
         return RedirectResponse("/tokens", 303)
 
@@ -133,11 +135,11 @@ class TokenPages:
 
 
 def _fields(form: FormData) -> dict[str, str]:
-    given = {}
+    fields = {}
     for name in DEFAULTS:
         value = form.get(name)
-        given[name] = " ".join(value.split()) if isinstance(value, str) else ""
-    return given
+        fields[name] = " ".join(value.split()) if isinstance(value, str) else ""
+    return fields
 
 
 def _trouble(given: dict[str, str], settings: Settings) -> str:

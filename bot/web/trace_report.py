@@ -39,7 +39,7 @@ def trace_report(folder: Path) -> TraceReport:
         result = run_job(sources, Wanted(chosen(None), charts=True), jobs=1, say=lambda *_: None)
         report = report_of(result)
         page = render(page_of(report, windows_of(report, None)))
-    found = _POLICY.search(page)
-    if found is None:
+    match = _POLICY.search(page)
+    if match is None:
         raise EvidenceError("traces", "the report names no policy")
-    return TraceReport(page, html.unescape(found.group(1)) + "; frame-ancestors 'none'")
+    return TraceReport(page, html.unescape(match.group(1)) + "; frame-ancestors 'none'")

@@ -22,16 +22,16 @@ def job_html(ranks: JobRanks) -> str:
     report = ranks.report
     facts = escape(" · ".join(report.facts))
     lines = []
-    for one in report.diagnoses[:MAX_DIAGNOSES]:
-        said, fix = (escape(text[:MAX_TEXT]) for text in (one.statement, one.fix))
-        colour = _COLOURS[one.severity]
+    for diagnosis in report.diagnoses[:MAX_DIAGNOSES]:
+        said, fix = (escape(text[:MAX_TEXT]) for text in (diagnosis.statement, diagnosis.fix))
+        colour = _COLOURS[diagnosis.severity]
         lines.append(
-            f'<li><b style="color:{colour}">{one.severity}</b> {said}'
+            f'<li><b style="color:{colour}">{diagnosis.severity}</b> {said}'
             f'<br><span style="opacity:.75">{fix}</span></li>'
         )
     more = len(report.diagnoses) - len(lines)
     if more > 0:
         lines.append(f"<li>and {more} more: <code>job.diagnose()</code></li>")
-    found = f"<ul>{''.join(lines)}</ul>" if lines else ""
+    phrase = f"<ul>{''.join(lines)}</ul>" if lines else ""
     well = f"<p>{escape(report.nothing_wrong)}</p>" if report.nothing_wrong else ""
-    return f"<p><b>{facts}</b></p>{well}{found}"
+    return f"<p><b>{facts}</b></p>{well}{phrase}"

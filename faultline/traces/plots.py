@@ -45,10 +45,10 @@ class Plots:
 
     def steps(self) -> alt.Chart:
         """Where the mean step of each rank goes."""
-        found = self._job.steps_by_rank()
-        parts = [name.removesuffix("_ns") for name in found.columns if name.endswith("_ns")]
+        steps = self._job.steps_by_rank()
+        parts = [name.removesuffix("_ns") for name in steps.columns if name.endswith("_ns")]
         parts.remove("step")
-        means = found.group_by("rank").agg(pl.col(f"{part}_ns").mean() for part in parts)
+        means = steps.group_by("rank").agg(pl.col(f"{part}_ns").mean() for part in parts)
         return _stacked(means.sort("rank"), parts, "rank", "ms of the mean step")
 
     def overlap(self) -> alt.Chart:
@@ -87,13 +87,13 @@ class Plots:
 
     def launch_queue(self, rank: int = 0) -> alt.Chart:
         """Kernels launched and not yet begun on one rank, by stream."""
-        found = self._job.launch_queue_series(rank)
-        return _line(found, "queue_length", "stream", "kernels waiting")
+        launch_queue_series = self._job.launch_queue_series(rank)
+        return _line(launch_queue_series, "queue_length", "stream", "kernels waiting")
 
     def memory(self, rank: int = 0) -> alt.Chart:
         """Allocated memory of one rank's devices over time."""
-        found = self._job.memory_timeline(rank).drop_nulls("allocated_bytes")
-        data = found.with_columns(gib=pl.col("allocated_bytes") / 2**30)
+        memory_timeline = self._job.memory_timeline(rank).drop_nulls("allocated_bytes")
+        data = memory_timeline.with_columns(gib=pl.col("allocated_bytes") / 2**30)
         return _line(data, "gib", "device", "GiB allocated")
 
 

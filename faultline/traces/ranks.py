@@ -88,19 +88,19 @@ class JobRanks:
         """The columns of every rank, by rank. Raises SettingsError where the job is too large."""
         if not self.in_memory:
             raise SettingsError("traces", "are too large to keep: give a rank")
-        found: list[KeptRank] = []
+        ranks: list[KeptRank] = []
         for update in run_in_threads(_read, self._tasks, self._processes):
             if update.error is not None:
                 name = self._tasks[update.number].argument.name
                 self._problems.append((name, problem_of(update.error)))
-            found += update.result or ()
-        if self._traces and not found:
+            ranks += update.result or ()
+        if self._traces and not ranks:
             self._refuse(self._problems)
-        captures = [_capture(one.trace) for one in found]
+        captures = [_capture(rank.trace) for rank in ranks]
         newest, self._older = one_per_rank(captures)
         return {
             rank: replace(
-                found[place], trace=replace(found[place].trace, rank=rank, step_name=self._steps)
+                ranks[place], trace=replace(ranks[place].trace, rank=rank, step_name=self._steps)
             )
             for rank, place in newest.items()
         }
@@ -267,20 +267,20 @@ class JobRanks:
 
     def _read_again(self, rank: int) -> TraceColumns:
         result = next(r for r in self.result.ranks if r.summary.rank == rank)
-        found = traces_in(result.path, order=rank)
-        same = [t for t in found if t.rank == rank] or found
+        traces = traces_in(result.path, order=rank)
+        same = [t for t in traces if t.rank == rank] or traces
         return replace(
             same[0], rank=rank, file=result.summary.file, step_name=self._steps or same[0].step_name
         )
 
 
 def _read(run: RankRun, _: Say) -> list[KeptRank]:
-    found = []
+    ranks = []
     for trace in traces_in(run.path, order=run.order):
         steps = run.wanted.steps or trace.step_name
         named = replace(trace, file=run.name, step_name=steps)
-        found.append(KeptRank(named, run))
-    return found
+        ranks.append(KeptRank(named, run))
+    return ranks
 
 
 def _capture(trace: TraceColumns) -> Capture:

@@ -64,6 +64,8 @@ def failed_checks(folder: Path, checks: list[str] | None = None) -> dict[str, li
     reports = json.loads(ran.stdout)
     found: dict[str, list[str]] = {}
     for report in reports if isinstance(reports, list) else [reports]:
-        for one in report.get("results", {}).get("failed_checks", []):
-            found.setdefault(one["check_id"], []).append(f"{one['file_path']} {one['resource']}")
+        for failed_check in report.get("results", {}).get("failed_checks", []):
+            found.setdefault(failed_check["check_id"], []).append(
+                f"{failed_check['file_path']} {failed_check['resource']}"
+            )
     return found

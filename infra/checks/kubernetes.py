@@ -44,8 +44,8 @@ def misfits(file: Path) -> list[str]:
     program = str(tool(PYTHON.with_name("kubernetes-validate")))
     command = [program, "--strict", "--kubernetes-version", VERSION, str(file)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
-    return [line for line in said if "ERROR" in line] or (said if ran.returncode else [])
+    lines = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
+    return [line for line in lines if "ERROR" in line] or (lines if ran.returncode else [])
 
 
 def insecure(objects: list[dict[str, Any]]) -> list[str]:
@@ -71,9 +71,10 @@ def _of_pod(spec: Mapping[str, Any]) -> Iterator[str]:
     if spec.get("automountServiceAccountToken") is not False:
         yield "a token is mounted that nobody asked for"
     for container in [*spec.get("initContainers", []), *spec["containers"]]:
-        own = container.get("securityContext", {})
+        security_context = container.get("securityContext", {})
         yield from (
-            f"{container['name']}: {what}" for what in _of_container(container, {**pod, **own})
+            f"{container['name']}: {what}"
+            for what in _of_container(container, {**pod, **security_context})
         )
 
 

@@ -51,8 +51,8 @@ def _input(name: str, body: str) -> str:
 
 
 def _said(body: str) -> str:
-    found = _TEXT.search(body)
-    return found[1].replace("|", "\\|") if found else ""
+    match = _TEXT.search(body)
+    return match[1].replace("|", "\\|") if match else ""
 
 
 if __name__ == "__main__":

@@ -27,17 +27,17 @@ def found_in_terraform(
     for defect in defects:
         change(folder / defect.file, defect.old, defect.new)
     if check == "terraform fmt":
-        said = terraform.unformatted(folder)
+        problems = terraform.unformatted(folder)
     elif check == "terraform validate":
-        said = terraform.problems(folder, ["."])
+        problems = terraform.problems(folder, ["."])
     elif check == "terraform test":
         if defects[0].alone:
             # What is not declared is named in the plan already.
             change(folder / SECURITY, ASSERTED, f"{ASSERTED}\n  command = plan")
-        said = terraform.failures(folder, sorted({defect.assertions for defect in defects}))
+        problems = terraform.failures(folder, sorted({defect.assertions for defect in defects}))
     else:
-        said = list(failed_checks(folder / "modules", [defect.says for defect in defects]))
-    return {defect.name: any(defect.says in line for line in said) for defect in defects}
+        problems = list(failed_checks(folder / "modules", [defect.says for defect in defects]))
+    return {defect.name: any(defect.says in line for line in problems) for defect in defects}
 
 
 def main() -> None:

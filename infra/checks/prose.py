@@ -80,9 +80,9 @@ def banned_phrases(file: str, text: str) -> Iterator[Problem]:
     if not ANY_BANNED.search(text):
         return
     for pattern, instead in BANNED.items():
-        for found in pattern.finditer(text):
-            phrase = " ".join(found.group().strip(PUNCTUATION).split())
-            line = line_of(text, found.start())
+        for match in pattern.finditer(text):
+            phrase = " ".join(match.group().strip(PUNCTUATION).split())
+            line = line_of(text, match.start())
             yield Problem(file, line, f'"{phrase}": write {instead}')
 
 
@@ -102,8 +102,8 @@ def long_sentences(file: str, markdown: str) -> Iterator[Problem]:
 
 def semicolons(file: str, markdown: str) -> Iterator[Problem]:
     text = prose_of(markdown)
-    for found in re.finditer(";", text):
-        yield Problem(file, line_of(text, found.start()), "a semicolon: make two sentences of it")
+    for match in re.finditer(";", text):
+        yield Problem(file, line_of(text, match.start()), "a semicolon: make two sentences of it")
 
 
 def is_listed(file: str, listed: list[str]) -> bool:
@@ -120,14 +120,14 @@ def problems_of(file: str, text: str) -> Iterator[Problem]:
 def files() -> list[str]:
     """Pages and Python files of the project, without those not converted yet."""
     skipped = CONFIGURATION["exempt"]["files"]
-    found: list[str] = []
+    posixes: list[str] = []
     for folder, inside, names in os.walk(HOME):
         # Tools and caches are in hidden folders, and what is built is in dist/.
         inside[:] = [name for name in inside if not name.startswith(".") and name != "dist"]
         for name in names:
             if name == "run" or name.endswith((".md", ".py", ".toml")):
-                found.append((Path(folder) / name).relative_to(HOME).as_posix())
-    return sorted(file for file in found if not is_listed(file, skipped))
+                posixes.append((Path(folder) / name).relative_to(HOME).as_posix())
+    return sorted(file for file in posixes if not is_listed(file, skipped))
 
 
 def problems() -> list[Problem]:

@@ -46,31 +46,31 @@ _USED = re.compile(r'^\s*(resource|data|ephemeral)\s+"(aws_\w+)"', re.MULTILINE)
 def used_types(modules: Path) -> set[tuple[str, str]]:
     """Kinds and types of all resources, data sources and ephemeral resources below a folder."""
     return {
-        found
+        match
         for file in modules.rglob("*.tf")
-        for found in _USED.findall(file.read_text(encoding="utf-8"))
+        for match in _USED.findall(file.read_text(encoding="utf-8"))
     }
 
 
 def read_schemas(wheel: Path, types: set[tuple[str, str]]) -> dict[str, dict[str, Block]]:
     """The schemas of these types; one that the provider does not have is left out, and Terraform
     says so."""
-    found: dict[str, dict[str, Block]] = {"resource": {}, "data": {}, "ephemeral": {}}
+    blocks: dict[str, dict[str, Block]] = {"resource": {}, "data": {}, "ephemeral": {}}
     with zipfile.ZipFile(wheel) as opened:
         for kind, name in sorted(types):
             if kind == "ephemeral":
                 if name in EPHEMERAL:
-                    found[kind][name] = EPHEMERAL[name]
+                    blocks[kind][name] = EPHEMERAL[name]
                 continue
             module = name.removeprefix("aws_") if kind == "resource" else "data_" + name
             try:
                 text = opened.read(f"cdktn_provider_aws/{module}/__init__.py").decode()
             except KeyError:
                 continue
-            found[kind][name] = _Module(text).root(found_by_aws=kind == "data")
-    if "aws_wafv2_web_acl" in found["resource"]:
-        _add_statements(found["resource"]["aws_wafv2_web_acl"])
-    return found
+            blocks[kind][name] = _Module(text).root(found_by_aws=kind == "data")
+    if "aws_wafv2_web_acl" in blocks["resource"]:
+        _add_statements(blocks["resource"]["aws_wafv2_web_acl"])
+    return blocks
 
 
 class _Module:
@@ -90,8 +90,8 @@ class _Module:
             name = getter.name
             if name.endswith("_input") or name in META or name in block["blocks"]:
                 continue
-            known = block["attributes"].get(name)
-            if known is None:
+            attribute = block["attributes"].get(name)
+            if attribute is None:
                 kind = _attribute_type(ast.unparse(getter.returns)) if getter.returns else "dynamic"
                 block["attributes"][name] = {
                     "type": kind,
@@ -99,8 +99,8 @@ class _Module:
                     "computed": True,
                     "settable": False,
                 }
-            elif (found_by_aws or name in OFTEN_COMPUTED) and not known["required"]:
-                known["computed"] = True
+            elif (found_by_aws or name in OFTEN_COMPUTED) and not attribute["required"]:
+                attribute["computed"] = True
         return block
 
     def _block(self, node: ast.ClassDef) -> Block:

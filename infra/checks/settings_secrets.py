@@ -27,7 +27,7 @@ FILE = Path(__file__).parents[1] / "terraform/settings-secrets.json"
 def secret_names(role: ProcessRole | None = None) -> list[str]:
     """The environment variables that hold secrets, sorted, of one process or of all; without the
     one that the module itself sets."""
-    found = []
+    secret_variables = []
     several = sections_that_repeat(Settings)
     for name, field in Settings.model_fields.items():
         section = field.annotation
@@ -40,10 +40,10 @@ def secret_names(role: ProcessRole | None = None) -> list[str]:
         for key in section.model_fields:
             if not is_secret(section, key) or not (role is None or needed_by(role, name, key)):
                 continue
-            found.append(secret_variable(name, key))
+            secret_variables.append(secret_variable(name, key))
             if name in several:
-                found.append(secret_variable(name, key, NAME))
-    return sorted(set(found) - {SET_BY_THE_MODULE})
+                secret_variables.append(secret_variable(name, key, NAME))
+    return sorted(set(secret_variables) - {SET_BY_THE_MODULE})
 
 
 def is_secret_name(variable: str) -> bool:

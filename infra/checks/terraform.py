@@ -107,16 +107,16 @@ class Terraform:
 
     def problems(self, folder: Path, modules: Iterable[str] = VALIDATED) -> list[str]:
         """What `terraform validate` finds, one line each."""
-        found = []
+        problems = []
         for module in modules:
             self._run(folder / module, "get")
             said = json.loads(self._run(folder / module, "validate", "-json").stdout)
-            found += [
-                f"{module}: {one['summary']}: {one.get('detail', '')}"
-                for one in said["diagnostics"]
-                if one["severity"] == "error"
+            problems += [
+                f"{module}: {diagnostic['summary']}: {diagnostic.get('detail', '')}"
+                for diagnostic in said["diagnostics"]
+                if diagnostic["severity"] == "error"
             ]
-        return found
+        return problems
 
     def failures(self, folder: Path, assertions: Iterable[str] = ()) -> list[str]:
         """What `terraform test` finds with all files of assertions, or with these: the messages of
@@ -128,15 +128,15 @@ class Terraform:
         files = [f"-filter=tests/{name}.tftest.hcl" for name in assertions]
         ran = self._run(folder, "test", "-json", *files)
         lines = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
-        found = [
-            f"{one['diagnostic']['summary']}: {one['diagnostic'].get('detail', '')} "
-            f"{one['diagnostic'].get('snippet')}"
-            for one in lines
-            if one.get("@level") == "error" and "diagnostic" in one
+        failures = [
+            f"{line['diagnostic']['summary']}: {line['diagnostic'].get('detail', '')} "
+            f"{line['diagnostic'].get('snippet')}"
+            for line in lines
+            if line.get("@level") == "error" and "diagnostic" in line
         ]
-        if ran.returncode and not found:
-            found.append(ran.stdout[-2000:] + ran.stderr[-2000:])
-        return found
+        if ran.returncode and not failures:
+            failures.append(ran.stdout[-2000:] + ran.stderr[-2000:])
+        return failures
 
     def _run(self, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

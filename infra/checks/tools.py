@@ -24,20 +24,20 @@ class NotHere(Exception):
 
 def bindings() -> Path:
     """The wheel that the provider's schemas are read from. Raises NotHere."""
-    found = sorted(TOOLS.glob(BINDINGS))
-    if not found:
+    glob = sorted(TOOLS.glob(BINDINGS))
+    if not glob:
         raise NotHere("cdktn-provider-aws is not there: ./run test fetches it")
-    return found[-1]
+    return glob[-1]
 
 
 def terraform() -> str:
     """The program, or OpenTofu's of the same arguments. Raises NotHere."""
-    found = (
+    faultline_terraform = (
         os.environ.get("FAULTLINE_TERRAFORM") or shutil.which("terraform") or shutil.which("tofu")
     )
-    if found is None:
+    if faultline_terraform is None:
         raise NotHere("terraform is not on PATH, and no package index has it")
-    return found
+    return faultline_terraform
 
 
 def tool(path: Path) -> Path:

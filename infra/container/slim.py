@@ -51,9 +51,9 @@ def without_unused_files(site: Path) -> Iterator[Path]:
 
 def unasked_services(site: Path) -> Iterator[Path]:
     """Descriptions of AWS services beyond `ACTIONS`."""
-    kept = CREDENTIAL_SERVICES | {service for service, _ in ACTIONS}
+    credential_services = CREDENTIAL_SERVICES | {service for service, _ in ACTIONS}
     for folder in (site / "botocore/data").glob("*/"):
-        if folder.name not in kept:
+        if folder.name not in credential_services:
             yield folder
 
 
@@ -72,18 +72,18 @@ def unreached_modules(site: Path) -> Iterator[Path]:
 
 def reachable(site: Path, roots: Iterable[str]) -> set[Path]:
     """The files of these modules, of the packages that they lie in and of all that they import."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     waiting = list(roots)
     while waiting:
         module = waiting.pop()
         file = _file_of(site, module)
-        if file is None or file in found:
+        if file is None or file in paths:
             continue
-        found.add(file)
+        paths.add(file)
         if "." in module:
             waiting.append(module.rpartition(".")[0])
         waiting += _imports(file)
-    return found
+    return paths
 
 
 def _file_of(site: Path, module: str) -> Path | None:

@@ -59,14 +59,14 @@ def without_hash(lock: Lock) -> Iterator[str]:
             if "editable" in package["source"]:
                 continue
             files = [*package.get("wheels", ()), *filter(None, [package.get("sdist")])]
-            hashes = [re.fullmatch(r"sha256:[0-9a-f]{64}", one.get("hash", "")) for one in files]
+            hashes = [re.fullmatch(r"sha256:[0-9a-f]{64}", file.get("hash", "")) for file in files]
             if not files or not all(hashes):
                 yield name
 
 
 def installed_by(lock: Lock, *extras: str) -> set[str]:
     """The packages that Faultline with these extras needs, on any platform."""
-    found: set[str] = set()
+    names: set[str] = set()
     (root,) = lock[PROJECT]
     waiting = list(root["dependencies"])
     for extra in extras:
@@ -77,10 +77,10 @@ def installed_by(lock: Lock, *extras: str) -> set[str]:
         for package in lock[name]:
             for extra in one.get("extra", ()):
                 waiting += package.get("optional-dependencies", {}).get(extra, ())
-            if name not in found:
+            if name not in names:
                 waiting += package.get("dependencies", ())
-        found.add(name)
-    return found - {PROJECT}
+        names.add(name)
+    return names - {PROJECT}
 
 
 def extras_of(lock: Lock) -> tuple[str, ...]:

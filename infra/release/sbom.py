@@ -85,7 +85,8 @@ def complete(document: dict[str, Any]) -> list[str]:
     tools = document["metadata"]["tools"]
     document["metadata"]["tools"] = {
         "components": [
-            {"type": "application", "name": one["name"], "version": one["version"]} for one in tools
+            {"type": "application", "name": tool["name"], "version": tool["version"]}
+            for tool in tools
         ]
     }
     document["metadata"]["component"]["licenses"] = [{"expression": "Apache-2.0"}]
@@ -136,8 +137,8 @@ def main() -> None:
     without = complete(document)
     target.write_text(json.dumps(document, indent=1) + "\n")
     if without:
-        said = ", ".join(without)
-        sys.exit(f"no SPDX licence: {said}. Read theirs, and add it to infra/release/sbom.py")
+        text = ", ".join(without)
+        sys.exit(f"no SPDX licence: {text}. Read theirs, and add it to infra/release/sbom.py")
 
 
 if __name__ == "__main__":

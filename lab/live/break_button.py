@@ -73,7 +73,7 @@ class BreakButton:
         self._broken: BrokenShop | None = None
         self._secret = False
         self._faults = {
-            one.name: one for one in faults_for(shop.services, small=shop.options.small)
+            fault.name: fault for fault in faults_for(shop.services, small=shop.options.small)
         }
         self.app = Starlette(
             routes=[
@@ -109,17 +109,18 @@ class BreakButton:
 
     async def _show(self, request: Request) -> Response:
         links = " · ".join(
-            f'<a href="{html.escape(one.url)}">{html.escape(one.name)}</a>' for one in self._links
+            f'<a href="{html.escape(link.url)}">{html.escape(link.name)}</a>'
+            for link in self._links
         )
         state, actions = self._healthy_text() if self._broken is None else self._broken_text()
         return HTMLResponse(_PAGE.format(state=state, actions=actions, links=links))
 
     def _healthy_text(self) -> tuple[str, str]:
         rows = []
-        for one in self._faults.values():
-            button = _button(f"/break/{one.name}", "Break", says=f"Break: {one.name}")
-            said = f"<span>{html.escape(one.title)}<code>{one.name}</code></span>"
-            rows.append(f"<li>{button}{said}</li>")
+        for fault in self._faults.values():
+            button = _button(f"/break/{fault.name}", "Break", says=f"Break: {fault.name}")
+            phrase = f"<span>{html.escape(fault.title)}<code>{fault.name}</code></span>"
+            rows.append(f"<li>{button}{phrase}</li>")
         surprise = _button(f"/break/{SURPRISE}", "Break something", "main")
         chosen = f"<p>Or choose:</p><ul>{''.join(rows)}</ul>"
         return "The shop is healthy.", f'<div class="buttons">{surprise}</div>{chosen}'

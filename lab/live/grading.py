@@ -77,11 +77,11 @@ def grade_answer(
     if not truth.subject:
         return replace(grade, false_alarm=first is not None, change_right=blamed == NO_CHANGE)
     place = _place(truth, causes)
-    seen = kinds_seen(diagnosis) if place == 1 else frozenset[str]()
+    kinds = kinds_seen(diagnosis) if place == 1 else frozenset[str]()
     return replace(
         grade,
         culprit_right=place == 1,
-        kind_right=not seen.isdisjoint(truth.kinds),
+        kind_right=not kinds.isdisjoint(truth.kinds),
         change_right=blamed == guilty_change,
         place=place,
     )
@@ -143,20 +143,20 @@ class LiveFigures:
 
 def live_figures(grades: Iterable[LiveGrade]) -> LiveFigures:
     """What the grades come to."""
-    found = LiveFigures()
-    for one in grades:
-        found.played += 1
-        if one.problem:
-            found.without_answer += 1
+    figures = LiveFigures()
+    for grade in grades:
+        figures.played += 1
+        if grade.problem:
+            figures.without_answer += 1
             continue
-        found.culprit.count(one.culprit_right)
-        found.kind.count(one.kind_right)
-        found.false_alarms.count(one.false_alarm)
-        if one.truth.subject:
-            found.culprit_in_three.count(one.place is not None and one.place <= IN_THE_FIRST)
-        changes = found.change_of_guilty if one.truth.guilty else found.no_change_blamed
-        changes.count(one.change_right)
-    return found
+        figures.culprit.count(grade.culprit_right)
+        figures.kind.count(grade.kind_right)
+        figures.false_alarms.count(grade.false_alarm)
+        if grade.truth.subject:
+            figures.culprit_in_three.count(grade.place is not None and grade.place <= IN_THE_FIRST)
+        changes = figures.change_of_guilty if grade.truth.guilty else figures.no_change_blamed
+        changes.count(grade.change_right)
+    return figures
 
 
 def summary_table(grades: Sequence[LiveGrade]) -> str:
@@ -176,8 +176,8 @@ def summary_table(grades: Sequence[LiveGrade]) -> str:
     for name, value in rows:
         lines.append(f"{name:40s} {value}")
     lines.append("")
-    for one in grades:
-        lines.append(_line(one))
+    for grade in grades:
+        lines.append(_line(grade))
     return "\n".join(lines)
 
 
@@ -186,8 +186,8 @@ def _line(one: LiveGrade) -> str:
     if one.problem:
         return f"{one.number:3d}  -          {truth:34s} {one.problem}"
     marks = f"{_mark(one.culprit_right)}{_mark(one.kind_right)}{_mark(one.change_right)}"
-    said = f"{one.verdict} {one.confidence:.2f} {', '.join(one.named[:2])} ({one.kind})"
-    return f"{one.number:3d}  {marks}        {truth:34s} {said}"
+    phrase = f"{one.verdict} {one.confidence:.2f} {', '.join(one.named[:2])} ({one.kind})"
+    return f"{one.number:3d}  {marks}        {truth:34s} {phrase}"
 
 
 def _mark(value: bool | None) -> str:

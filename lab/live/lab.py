@@ -68,7 +68,7 @@ def run_lab(options: LabOptions) -> int:
 
 def _check(options: LabOptions) -> None:
     services = services_of(small=options.small)
-    possible = {one.name for one in faults_for(services, small=options.small)}
+    possible = {fault.name for fault in faults_for(services, small=options.small)}
     if options.fault is not None and options.fault not in possible:
         shop = "the small shop has" if options.small else "there is"
         problem = f"{shop} no fault {options.fault!r}; see faultline lab --list"

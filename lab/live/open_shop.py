@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> None:
         stack.callback(stop)
         collector, stop = serve_in_thread(jaeger, port=options.jaeger_port, host=host)
         stack.callback(stop)
-        told = ShopOptions(
+        shop_options = ShopOptions(
             interval_s=options.interval,
             small=options.small,
             load=options.load,
@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace) -> None:
             prometheus=options.prometheus,
             prometheus_room=options.room,
         )
-        shop = stack.enter_context(running_shop(room, told))
+        shop = stack.enter_context(running_shop(room, shop_options))
         rng = random.Random(options.seed)
         desk = ChangeDesk(shop, rng, _publisher(options.changes))
         changing = threading.Lock()

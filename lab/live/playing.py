@@ -202,5 +202,5 @@ def cpu_pressure() -> float | None:
 
 def _file_of(archive: bytes, name: str) -> bytes:
     with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
-        found = next(one for one in zipped.namelist() if Path(one).name == name)
-        return zipped.read(found)
+        namelist = next(one for one in zipped.namelist() if Path(one).name == name)
+        return zipped.read(namelist)

@@ -103,11 +103,11 @@ def watched_shop(
         names = [service.name for service in shop.services]
         for number, name in enumerate((*names, DATABASE, CACHE), 1):
             pagerduty.services[f"PSHOP{number:03d}"] = name
-        own = folder / "bot"
-        own.mkdir(exist_ok=True)
-        (own / "faultline.toml").write_text(shop_settings(shop.options))
-        environ = _environment(shop, urls, own)
-        bot = stack.enter_context(BotProcess(own, environ, port=port, log=log))
+        path = folder / "bot"
+        path.mkdir(exist_ok=True)
+        (path / "faultline.toml").write_text(shop_settings(shop.options))
+        environ = _environment(shop, urls, path)
+        bot = stack.enter_context(BotProcess(path, environ, port=port, log=log))
         shop.guard(bot.pid)
         relay.bot_url = bot.url
         yield WatchedShop(shop, bot, relay, slack, pagerduty)

@@ -24,10 +24,10 @@ def write_certificates(room: Path) -> None:
     authority = _signed("Shop test authority", key, key, None, now - month, now + month)
     (room / AUTHORITY).write_bytes(authority.public_bytes(serialization.Encoding.PEM))
     for file, until in ((VALID, now + month), (EXPIRED, now - day)):
-        own = ec.generate_private_key(ec.SECP256R1())
-        certificate = _signed(HOST, own, key, authority, now - month, until)
+        private_key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _signed(HOST, private_key, key, authority, now - month, until)
         (room / file).write_bytes(
-            own.private_bytes(
+            private_key.private_bytes(
                 serialization.Encoding.PEM,
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),

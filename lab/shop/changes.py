@@ -118,7 +118,7 @@ class ChangeDesk:
         """What a harmless change of that kind may be about."""
         if kind == "migration":
             return [DATABASE]
-        ours = [one.name for one in self._shop.services if not one.external]
+        ours = [service.name for service in self._shop.services if not service.external]
         if kind == "config" and not self._shop.options.small:
             ours.append(CACHE)
         return ours

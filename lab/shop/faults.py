@@ -269,20 +269,20 @@ class BrokenShop:
 
 def faults_for(services: tuple[ShopService, ...], *, small: bool) -> list[ShopFault]:
     """The faults that this shop can have."""
-    names = {one.name for one in services}
+    names = {service.name for service in services}
     stores = set() if small else {DATABASE, CACHE}
-    found = []
+    faults = []
     for fault in FAULTS.values():
         known = names | stores | {"us"}
         if (fault.small or not small) and not known.isdisjoint(fault.targets):
-            found.append(fault)
-    return found
+            faults.append(fault)
+    return faults
 
 
 def fault_order(shop: Shop, seed: int, incidents: int) -> list[str]:
     """Which fault comes when: every fault once before any comes again."""
     rng = random.Random(f"order {seed}")
-    names = [one.name for one in faults_for(shop.services, small=shop.options.small)]
+    names = [fault.name for fault in faults_for(shop.services, small=shop.options.small)]
     order: list[str] = []
     while len(order) < incidents:
         order += rng.sample(names, len(names))
@@ -293,8 +293,8 @@ def draw(shop: Shop, seed: int, name: str | None = None) -> ShopIncident:
     """The incident of a seed; of that fault, if one is named."""
     rng = random.Random(f"shop {seed}")
     fault = FAULTS[name or fault_order(shop, seed, 1)[0]]
-    known = {one.name for one in shop.services} | {DATABASE, CACHE, "us"}
-    target = rng.choice([one for one in fault.targets if one in known])
+    names = {service.name for service in shop.services} | {DATABASE, CACHE, "us"}
+    target = rng.choice([target for target in fault.targets if target in names])
     return ShopIncident(fault, target, seed)
 
 

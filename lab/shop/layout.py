@@ -241,17 +241,17 @@ def services_of(*, small: bool) -> tuple[ShopService, ...]:
     """The whole shop, or the small one: fewer services, and no step that needs a store."""
     if not small:
         return SERVICES
-    return tuple(_cut(one) for one in SERVICES if one.name in SMALL)
+    return tuple(_cut(service) for service in SERVICES if service.name in SMALL)
 
 
 def _cut(service: ShopService) -> ShopService:
     routes = {}
     for path, steps in service.routes.items():
-        kept = tuple(step for step in steps if _is_kept(step))
-        calls_nothing = not any(isinstance(step, CallStep) for step in kept)
+        remaining_steps = tuple(step for step in steps if _is_kept(step))
+        calls_nothing = not any(isinstance(step, CallStep) for step in remaining_steps)
         # A page whose only call is gone would tell nothing.
         if service.name != "web" or not calls_nothing:
-            routes[path] = kept
+            routes[path] = remaining_steps
     return replace(service, routes=routes)
 
 

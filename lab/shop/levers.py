@@ -45,8 +45,8 @@ class ServiceLevers:
 
     def update(self, values: dict[str, Any]) -> None:
         """Set the named ones. Raises ValueError for a name that is none."""
-        known = {one.name for one in fields(self)}
+        names = {one.name for one in fields(self)}
         for name, value in values.items():
-            if name not in known:
+            if name not in names:
                 raise ValueError(f"there is no lever {name!r}")
             setattr(self, name, value)

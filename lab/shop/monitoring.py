@@ -47,8 +47,8 @@ class ShopPrometheus:
     def value(self, query: str) -> float | None:
         """The first value of an instant query."""
         answer = self.client.get(f"{self.url}/api/v1/query", params={"query": query})
-        found = answer.json()["data"]["result"]
-        return float(found[0]["value"][1]) if found else None
+        result = answer.json()["data"]["result"]
+        return float(result[0]["value"][1]) if result else None
 
 
 @contextmanager

@@ -88,7 +88,7 @@ class ShopResolver(AbstractResolver):
         """Every known name is this machine."""
         if not self._book.knows(host):
             raise OSError(None, "Name or service not known")
-        found: ResolveResult = {
+        resolve_result: ResolveResult = {
             "hostname": host,
             "host": "127.0.0.1",
             "port": port,
@@ -96,7 +96,7 @@ class ShopResolver(AbstractResolver):
             "proto": 0,
             "flags": 0,
         }
-        return [found]
+        return [resolve_result]
 
     async def close(self) -> None:
         """Nothing is open."""

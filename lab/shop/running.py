@@ -76,11 +76,11 @@ class Shop:
 
     def service(self, name: str) -> ShopService:
         """The row of the layout."""
-        return next(one for one in self.services if one.name == name)
+        return next(service for service in self.services if service.name == name)
 
     def pods_of(self, service: str) -> list[ShopPod]:
         """Its replicas."""
-        return [one for one in self.pods.values() if one.service == service]
+        return [pod for pod in self.pods.values() if pod.service == service]
 
     def start(self) -> None:
         """Start every process."""
@@ -273,6 +273,6 @@ def _is_free(port: int) -> bool:
 
 def summary(pods: Iterable[ShopPod]) -> str:
     """How many processes of what, for people."""
-    services = {one.service for one in pods if one.program == "service"}
-    replicas = sum(one.program == "service" for one in pods)
+    services = {pod.service for pod in pods if pod.program == "service"}
+    replicas = sum(pod.program == "service" for pod in pods)
     return f"{len(services)} services in {replicas} processes"

@@ -104,14 +104,14 @@ class ServiceProgram:
         await self._redis.aclose()
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
-        found: list[Coroutine[Any, Any, None]] = []
+        consumes: list[Coroutine[Any, Any, None]] = []
         if self.pod.collector:
-            found.append(self.spans.run())
+            consumes.append(self.spans.run())
         if self.layout.consumer is not None:
-            found.append(self._consume())
+            consumes.append(self._consume())
         if self.layout.batch is not None:
-            found.append(self._batch())
-        return found
+            consumes.append(self._batch())
+        return consumes
 
     def _handler(
         self, path: str, steps: tuple[Step, ...]
@@ -237,10 +237,10 @@ class ServiceProgram:
         if self.levers.stuck:
             await asyncio.sleep(0.5)
             return
-        found = await self._redis.xreadgroup(
+        xreadgroup = await self._redis.xreadgroup(
             GROUP, self.pod.name, {stream: ">"}, count=BATCH_SIZE, block=500
         )
-        for _, messages in _streams(found):
+        for _, messages in _streams(xreadgroup):
             for number, _ in messages:
                 await self._process(stream, str(number), steps)
 
@@ -306,6 +306,6 @@ def _streams(found: object) -> list[tuple[str, list[tuple[str, dict[str, str]]]]
 async def serve(pod: ShopPod) -> None:
     """Run the service that the pod is a replica of."""
     services = services_of(small=pod.small)
-    layout = next(one for one in services if one.name == pod.service)
-    external = frozenset(one.name for one in services if one.external)
+    layout = next(service for service in services if service.name == pod.service)
+    external = frozenset(service.name for service in services if service.external)
     await ServiceProgram(pod, layout, external).run()

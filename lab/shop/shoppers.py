@@ -84,7 +84,7 @@ class Shoppers:
 
 
 def _routes(pod: ShopPod) -> list[str]:
-    front = next(one for one in services_of(small=pod.small) if one.name == "web")
+    front = next(service for service in services_of(small=pod.small) if service.name == "web")
     return [path for path in SHOPPING.rates if path in front.routes]
 
 

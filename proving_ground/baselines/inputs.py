@@ -58,10 +58,10 @@ class BaselineInputs:
     @cached_property
     def series(self) -> tuple[MeasuredSeries, ...]:
         """Every series with points on both sides."""
-        found: list[MeasuredSeries] = []
+        series: list[MeasuredSeries] = []
         for block in blocks_of(self.case):
-            found += _rows(block)
-        return tuple(found)
+            series += _rows(block)
+        return tuple(series)
 
     @cached_property
     def alike(self) -> tuple[MeasuredSeries, ...]:
@@ -69,13 +69,15 @@ class BaselineInputs:
         have none; else every series."""
         if not self.case.alert.signal:
             return self.series
-        wanted = classify(self.case.alert.signal)
-        with_wanted = {one.service for one in self.series if one.signal_class is wanted}
-        kept = []
-        for one in self.series:
-            if one.signal_class is wanted or one.service not in with_wanted:
-                kept.append(one)
-        return tuple(kept)
+        requested_classify = classify(self.case.alert.signal)
+        services = {
+            series.service for series in self.series if series.signal_class is requested_classify
+        }
+        remaining_series = []
+        for series in self.series:
+            if series.signal_class is requested_classify or series.service not in services:
+                remaining_series.append(series)
+        return tuple(remaining_series)
 
     @cached_property
     def graph(self) -> Topology:
@@ -85,7 +87,7 @@ class BaselineInputs:
     @cached_property
     def services(self) -> frozenset[str]:
         """Every service with a series or a call."""
-        return self.graph.services | {one.service for one in self.series}
+        return self.graph.services | {series.service for series in self.series}
 
     @cached_property
     def alerting(self) -> tuple[str, ...]:
@@ -98,16 +100,16 @@ class BaselineInputs:
         named = sorted(words & self.services, key=lambda name: (-len(name), name))
         if named:
             return tuple(named[:1])
-        doors = [one for one in self.graph.services if not self.graph.callers(one)]
-        return tuple(sorted(doors, key=lambda one: (-len(self.graph.callees(one)), one)))
+        doors = [service for service in self.graph.services if not self.graph.callers(service)]
+        return tuple(sorted(doors, key=lambda door: (-len(self.graph.callees(door)), door)))
 
     @cached_property
     def target(self) -> MeasuredSeries | None:
         """The alerting series: the one that the alert names, else the one of the alerting service
         that moved most; without such a service the one that moved most of all."""
-        own = [one for one in self.series if one.service in self.alerting[:1]]
-        named = [one for one in own if one.signal == self.case.alert.signal]
-        among = named or own or self.series
+        series = [series for series in self.series if series.service in self.alerting[:1]]
+        named = [series for series in series if series.signal == self.case.alert.signal]
+        among = named or series or self.series
         return max(among, key=lambda one: (one.shift, one.service, one.signal), default=None)
 
 

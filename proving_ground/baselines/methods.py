@@ -26,13 +26,13 @@ LEAST_TOGETHER = 4
 
 def named_by_baselines(inputs: BaselineInputs) -> dict[str, tuple[str, ...]]:
     """What each method names. A method that a case's tables break has named nothing."""
-    found = {}
+    methods_by_name = {}
     for name, method in METHODS.items():
         try:
-            found[name] = tuple(method(inputs)[:GRADED_SERVICES])
+            methods_by_name[name] = tuple(method(inputs)[:GRADED_SERVICES])
         except FaultlineError:
-            found[name] = ()
-    return found
+            methods_by_name[name] = ()
+    return methods_by_name
 
 
 def alerting_service(inputs: BaselineInputs) -> list[str]:
@@ -43,26 +43,28 @@ def alerting_service(inputs: BaselineInputs) -> list[str]:
 def busiest_callee(inputs: BaselineInputs) -> list[str]:
     """Whoever the alerting service calls, the one with most traffic first."""
     traffic: dict[str, float] = {}
-    for one in inputs.series:
-        if one.signal_class is SignalClass.TRAFFIC:
-            traffic[one.service] = max(traffic.get(one.service, 0.0), float(np.mean(one.now)))
+    for series in inputs.series:
+        if series.signal_class is SignalClass.TRAFFIC:
+            traffic[series.service] = max(
+                traffic.get(series.service, 0.0), float(np.mean(series.now))
+            )
     callees: list[str] = []
     for service in inputs.alerting[:1]:
         callees += inputs.graph.callees(service)
-    return sorted(callees, key=lambda one: (-traffic.get(one, 0.0), one))
+    return sorted(callees, key=lambda callee: (-traffic.get(callee, 0.0), callee))
 
 
 def largest_shift(inputs: BaselineInputs) -> list[str]:
     """By the largest move of any series of the service, either way."""
-    return _ranked((one.service, one.shift) for one in inputs.series)
+    return _ranked((series.service, series.shift) for series in inputs.series)
 
 
 def n_sigma(inputs: BaselineInputs) -> list[str]:
     """By the highest point in standard deviations above the mean before."""
     scores = []
-    for one in inputs.series:
-        spread = float(np.std(one.before)) or 1.0
-        scores.append((one.service, float(np.max(one.now) - np.mean(one.before)) / spread))
+    for series in inputs.series:
+        spread = float(np.std(series.before)) or 1.0
+        scores.append((series.service, float(np.max(series.now) - np.mean(series.before)) / spread))
     return _ranked(scores)
 
 
@@ -70,9 +72,9 @@ def baro(inputs: BaselineInputs) -> list[str]:
     """BARO's robust scorer (FSE 2024): the highest point in interquartile ranges above the
     median."""
     scores = []
-    for one in inputs.series:
-        centre, scale = one.robust_scale
-        scores.append((one.service, (float(np.max(one.now)) - centre) / scale))
+    for series in inputs.series:
+        centre, scale = series.robust_scale
+        scores.append((series.service, (float(np.max(series.now)) - centre) / scale))
     return _ranked(scores)
 
 
@@ -103,9 +105,9 @@ def ranked_correlation(inputs: BaselineInputs) -> list[str]:
     if target is None:
         return []
     scores = []
-    for one in inputs.series:
-        if one is not target:
-            scores.append((one.service, _significance(target, one)))
+    for series in inputs.series:
+        if series is not target:
+            scores.append((series.service, _significance(target, series)))
     return _ranked(scores)
 
 
@@ -137,10 +139,10 @@ def _rarities(inputs: BaselineInputs) -> dict[str, float]:
     Both methods score one kind of signal: where the alert names one, a service is scored by its
     series of that class, if it has any.
     """
-    found: dict[str, float] = {}
+    rarities: dict[str, float] = {}
     for one in inputs.alike:
-        found[one.service] = max(found.get(one.service, 0.0), _rarity(one))
-    return found
+        rarities[one.service] = max(rarities.get(one.service, 0.0), _rarity(one))
+    return rarities
 
 
 def _rarity(one: MeasuredSeries) -> float:

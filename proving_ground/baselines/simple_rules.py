@@ -25,10 +25,10 @@ MOST = 1e8
 def simple_rules(inputs: BaselineInputs) -> list[str]:
     """Services with evidence, the strongest first; all others by their largest metric."""
     scores: dict[str, float] = defaultdict(float)
-    for one in inputs.series:
-        spread = float(np.std(one.before)) or 1.0
-        sigmas = abs(float(np.mean(one.now) - np.mean(one.before))) / spread
-        scores[one.service] = max(scores[one.service], METRICS + min(sigmas, MOST))
+    for series in inputs.series:
+        spread = float(np.std(series.before)) or 1.0
+        sigmas = abs(float(np.mean(series.now) - np.mean(series.before))) / spread
+        scores[series.service] = max(scores[series.service], METRICS + min(sigmas, MOST))
     for service, sigmas in _slow_spans(inputs).items():
         if sigmas > SIGMAS:
             scores[service] = max(scores[service], SPANS + min(sigmas, MOST))
@@ -45,11 +45,11 @@ def _error_lines(inputs: BaselineInputs) -> dict[str, float]:
     counts = _counted(lines, windows, "time")
     seconds = sum(window.seconds for window in windows.baseline)
     expected = windows.search.seconds / seconds if seconds else 0.0
-    found = {}
+    error_lines = {}
     for service, before, now in counts.select("service", "before", "now").iter_rows():
         usual = before * expected
-        found[service] = (now - usual) / math.sqrt(max(usual, 1.0))
-    return found
+        error_lines[service] = (now - usual) / math.sqrt(max(usual, 1.0))
+    return error_lines
 
 
 def _slow_spans(inputs: BaselineInputs) -> dict[str, float]:
@@ -63,11 +63,11 @@ def _slow_spans(inputs: BaselineInputs) -> dict[str, float]:
     means = spans.group_by("service").agg(
         (now.mean() - before.mean()).alias("rise"), before.std().alias("spread"), now.len()
     )
-    found = {}
+    slow_spans = {}
     for service, rise, spread, count in means.iter_rows():
         if rise is not None and spread:
-            found[service] = rise / (spread / math.sqrt(count))
-    return found
+            slow_spans[service] = rise / (spread / math.sqrt(count))
+    return slow_spans
 
 
 def _counted(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:

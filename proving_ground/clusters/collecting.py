@@ -149,7 +149,7 @@ def cluster_world(number: int, *, test: bool, fault: str | None, size: int | Non
     """The world of a seed, with a fault of its cluster in five of six."""
     seed = WorldSeed(number, test)
     rng = seed.generator("cluster fault")
-    wanted = size or int(rng.integers(6, 21))
+    requested_size = size or int(rng.integers(6, 21))
     if fault is None and rng.random() < 5 / 6:
         fault = str(rng.choice(list(CLUSTER_FAULTS)))
-    return World.of(seed, size=wanted, fault=fault)
+    return World.of(seed, size=requested_size, fault=fault)

@@ -164,9 +164,9 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, help="case folder to write (default: demo/cases/<story>)"
     )
-    asked = parser.parse_args()
-    out = asked.out or Path(__file__).resolve().parents[2] / "demo" / "cases" / asked.story
-    record(STORIES[asked.story], out)
+    args = parser.parse_args()
+    out = args.out or Path(__file__).resolve().parents[2] / "demo" / "cases" / args.story
+    record(STORIES[args.story], out)
     say(f"written: {out}")
 
 

@@ -314,10 +314,10 @@ def refuse_machine_names(out: Path) -> None:
     names = [n.encode() for n in {socket.gethostname(), getpass.getuser()} if len(n) > 3]
     for file in (p for p in out.rglob("*") if p.is_file()):
         for content in contents_of(file):
-            found = MACHINE_PATHS.search(content) or next((n for n in names if n in content), None)
-            if found:
+            match = MACHINE_PATHS.search(content) or next((n for n in names if n in content), None)
+            if match:
                 shutil.rmtree(out)
-                raise SystemExit(f"{file.name} names this machine ({found!r}); nothing was written")
+                raise SystemExit(f"{file.name} names this machine ({match!r}); nothing was written")
 
 
 def contents_of(file: Path) -> list[bytes]:

@@ -189,13 +189,13 @@ def usual_changes(
     times = list(rng.uniform(0, clock.steps, rng.poisson(per_hour * hours)))
     for _ in range(int(rng.integers(0, 4))):
         times.append(max(0.0, around - guilty_delay(rng)))
-    found = []
+    changes = []
     for step in sorted(times):
         kind = str(rng.choice(KINDS, p=USUAL_KINDS))
         theme = str(rng.choice(OF_KIND[kind]))
         unit = graph.units[int(rng.choice(changed))].name
-        found.append(draw_change(rng, clock.at(step), unit, kind, theme, bad=False))
-    return found
+        changes.append(draw_change(rng, clock.at(step), unit, kind, theme, bad=False))
+    return changes
 
 
 def guilty_delay(rng: np.random.Generator) -> float:

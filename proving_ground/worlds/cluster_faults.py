@@ -57,7 +57,7 @@ def dead_machine(it: Injection) -> None:
 def closed_zone(it: Injection) -> None:
     """A zone was drained: what ran there is missing everywhere."""
     zone = it.graph.machines[it.target].zone
-    machines = {n for n, one in enumerate(it.graph.machines) if one.zone == zone}
+    machines = {n for n, machine in enumerate(it.graph.machines) if machine.zone == zone}
     for unit, share in it.graph.shares_on(machines):
         left = max(0.06, 1 - share)
         # What is left also takes what the others took, at rising cost.

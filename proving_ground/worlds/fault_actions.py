@@ -232,12 +232,12 @@ def bad_machine(it: Injection) -> None:
 
 def bad_zone(it: Injection) -> None:
     zone = it.graph.machines[it.target].zone
-    place(it, {n for n, one in enumerate(it.graph.machines) if one.zone == zone})
+    place(it, {n for n, machine in enumerate(it.graph.machines) if machine.zone == zone})
 
 
 def bad_cluster(it: Injection) -> None:
     cluster = it.graph.machines[it.target].cluster
-    place(it, {n for n, one in enumerate(it.graph.machines) if one.cluster == cluster})
+    place(it, {n for n, machine in enumerate(it.graph.machines) if machine.cluster == cluster})
 
 
 def neighbour(it: Injection) -> None:

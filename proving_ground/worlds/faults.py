@@ -284,19 +284,19 @@ def targets_of(kind: SimulatedFault, graph: Graph) -> list[tuple[int, int | None
     """All (target, edge) that the fault can hit in this system; empty when there is none."""
     if kind.place is not PlaceKind.UNIT:
         return _places(kind, graph)
-    found: list[tuple[int, int | None]] = []
+    targets: list[tuple[int, int | None]] = []
     for unit in graph.of_kind(*kind.hits):
         if len(graph.units[unit].pods) < kind.least_pods or not _in_use(graph, unit):
             continue
         if kind.wants_edge is None:
             if unit and kind.hits == SERVED and not graph.callers_of[unit]:
                 continue
-            found.append((unit, None))
+            targets.append((unit, None))
         elif kind.name == "slow_queries":
-            found.extend((unit, number) for number in graph.callers_of[unit])
+            targets.extend((unit, number) for number in graph.callers_of[unit])
         else:
-            found.extend((unit, number) for number in _wanted_calls(kind, graph, unit))
-    return found
+            targets.extend((unit, number) for number in _wanted_calls(kind, graph, unit))
+    return targets
 
 
 def course_of(
@@ -317,12 +317,12 @@ def course_of(
 def _places(kind: SimulatedFault, graph: Graph) -> list[tuple[int, int | None]]:
     if kind.place is PlaceKind.CLUSTER and len({m.cluster for m in graph.machines}) < 2:
         return []
-    found: list[tuple[int, int | None]] = []
+    places: list[tuple[int, int | None]] = []
     for number in range(len(graph.machines)):
         # One unit's only replica on a machine is that unit's trouble, not the machine's.
         if len(list(graph.shares_on({number}))) >= 2:
-            found.append((number, None))
-    return found
+            places.append((number, None))
+    return places
 
 
 def _in_use(graph: Graph, unit: int) -> bool:
@@ -331,7 +331,7 @@ def _in_use(graph: Graph, unit: int) -> bool:
 
 def _wanted_calls(kind: SimulatedFault, graph: Graph, unit: int) -> list[int]:
     calls = graph.calls_of[unit]
-    found = []
+    numbers = []
     for number in range(calls.start, calls.stop):
         edge = graph.edges[number]
         if graph.units[edge.callee].kind is not kind.wants_edge:
@@ -339,5 +339,5 @@ def _wanted_calls(kind: SimulatedFault, graph: Graph, unit: int) -> list[int]:
         if kind.wants_cache and edge.cache < 0:
             continue
         if any(route.calls[number] > 0 for route in graph.routes):
-            found.append(number)
-    return found
+            numbers.append(number)
+    return numbers

@@ -73,11 +73,11 @@ class Levers:
 
     def rows(self, lever: str, indices: range, window: slice, steps: int) -> Floats | None:
         """The positions of several neighbouring levers, shape [len(indices), steps], or None."""
-        found = [i for i in indices if (lever, i) in self._moved]
-        if not found:
+        matching_indices = [i for i in indices if (lever, i) in self._moved]
+        if not matching_indices:
             return None
         neutral = 1.0 if lever in MULTIPLIED else 0.0
         rows = np.full((len(indices), steps), neutral)
-        for index in found:
+        for index in matching_indices:
             rows[index - indices.start] = self._moved[lever, index][window]
         return rows

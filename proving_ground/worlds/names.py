@@ -225,5 +225,5 @@ def _parts(name: str, prefix: str) -> list[str]:
     """The words of a styled name, without what the style added."""
     spaced = "".join(f" {c.lower()}" if c.isupper() else c for c in name)
     words = spaced.replace("-", " ").replace("_", " ").split()
-    kept = [word for word in words if word not in ("service", prefix)]
-    return [word.removesuffix("service") or word for word in kept] or ["main"]
+    remaining_words = [word for word in words if word not in ("service", prefix)]
+    return [word.removesuffix("service") or word for word in remaining_words] or ["main"]

@@ -60,8 +60,8 @@ def random_size(rng: np.random.Generator) -> int:
 def random_graph(seed: WorldSeed, size: int | None = None) -> Graph:
     """A system of about `size` units with its calls, routes and places."""
     rng = seed.generator("graph")
-    wanted = random_size(rng) if size is None else size
-    draft = _draw_units(rng, max(SMALLEST, min(LARGEST, wanted)))
+    requested_size = random_size(rng) if size is None else size
+    draft = _draw_units(rng, max(SMALLEST, min(LARGEST, requested_size)))
     return _finish(rng, _in_call_order(draft))
 
 

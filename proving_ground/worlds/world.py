@@ -206,7 +206,7 @@ class WorldBuilder:
     def _background(self) -> tuple[Bystander, ...]:
         """Troubles that began half an hour to many hours before, at units of little traffic."""
         rng = self._seed.generator("background")
-        found = []
+        bystanders = []
         for number in range(int(rng.choice((0, 1, 2, 3), p=(0.3, 0.35, 0.25, 0.1)))):
             name = str(rng.choice([k for k, v in FAULTS.items() if v.place is PlaceKind.UNIT]))
             kind = FAULTS[name]
@@ -226,8 +226,8 @@ class WorldBuilder:
             kind.acts(
                 Injection(self.graph, self.clock, inner, self._quiet, target, edge, course, 1.0)
             )
-            found.append(Bystander(name, self.graph.units[target].name, begin, end))
-        return tuple(found)
+            bystanders.append(Bystander(name, self.graph.units[target].name, begin, end))
+        return tuple(bystanders)
 
     def _hiccups(self) -> Levers:
         """A quarter of the units are slow for half a minute now and then, all day and harmlessly:
@@ -423,9 +423,9 @@ class WorldBuilder:
 
     def _near_bystanders(self) -> set[int]:
         near: set[int] = set()
-        for one in self.bystanders:
-            near.update(self.graph.hops_to(self.graph.index(one.subject)))
-            near.update(self.graph.hops_from(self.graph.index(one.subject)))
+        for bystander in self.bystanders:
+            near.update(self.graph.hops_to(self.graph.index(bystander.subject)))
+            near.update(self.graph.hops_from(self.graph.index(bystander.subject)))
         return near
 
 

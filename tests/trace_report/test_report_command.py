@@ -299,7 +299,8 @@ def test_on_a_terminal_a_long_run_shows_how_far_it_is_and_leaves_nothing_behind(
         write_trace(tmp_path / f"rank{rank}.json", document(events, rank, 2))
     main, other = pty.openpty()
     soon = (
-        "from faultline.bot.cli import main as cli; from faultline.trace_report import progress, workers; "
+        "from faultline.bot.cli import main as cli; from faultline.trace_report "
+        "import progress, workers; "
         "progress.AFTER_S = 0.01; workers.SMALL_BYTES = 1_000; "
         "cli.main()"
     )

@@ -119,8 +119,8 @@ class Blame:
     def together(self) -> tuple[RankBlame, ...]:
         """Several ranks, fewer than half, that are late in the same steps: alone, none of
         them would make the others wait."""
-        found = self._persistent(self.beyond_median)
-        return found if 1 < len(found) < len(self.ranks) / 2 else ()
+        persistent = self._persistent(self.beyond_median)
+        return persistent if 1 < len(persistent) < len(self.ranks) / 2 else ()
 
     def _persistent(self, charged: Sequence[RankBlame]) -> tuple[RankBlame, ...]:
         if self.step_count < MIN_STEPS:
@@ -211,7 +211,7 @@ class _Charge:
 
 def _charges(matched: Matched) -> dict[int, list[_Charge]]:
     """By place: [second-last, last) arrival of the collectives at which the rank came last."""
-    found: dict[int, list[_Charge]] = defaultdict(list)
+    charges: dict[int, list[_Charge]] = defaultdict(list)
     for block in matched.groups:
         rows = np.flatnonzero(block.synchronising)
         if not len(rows):
@@ -222,14 +222,14 @@ def _charges(matched: Matched) -> dict[int, list[_Charge]]:
         for column in np.unique(last).tolist():
             mine = last == column
             place = int(block.places[column])
-            found[place].append(_Charge(block, rows[mine], two[mine, 0], two[mine, 1], column))
-    return found
+            charges[place].append(_Charge(block, rows[mine], two[mine, 0], two[mine, 1], column))
+    return charges
 
 
 def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
     """By place: [median, own) arrival of the collectives at which the rank came later than the
     median rank."""
-    found: dict[int, list[_Charge]] = defaultdict(list)
+    charges: dict[int, list[_Charge]] = defaultdict(list)
     for block in matched.groups:
         rows = np.flatnonzero(block.synchronising)
         width = len(block.places)
@@ -240,10 +240,10 @@ def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
         for column, place in enumerate(block.places.tolist()):
             late = start[:, column] > middle
             if late.any():
-                found[place].append(
+                charges[place].append(
                     _Charge(block, rows[late], middle[late], start[late, column], column)
                 )
-    return found
+    return charges
 
 
 def _delayed_by_others(
@@ -293,8 +293,10 @@ def _effect_on_others(
     One delay costs different groups time at different moments (tensor parallel ranks at once, their
     data parallel peers at the next gradients): no rank waits for it twice.
     """
-    others = most.block.places[most.block.places != place]
-    chosen = others[np.linspace(0, len(others) - 1, min(len(others), MAX_VICTIMS)).astype(np.int64)]
+    other_place = most.block.places[most.block.places != place]
+    chosen = other_place[
+        np.linspace(0, len(other_place) - 1, min(len(other_place), MAX_VICTIMS)).astype(np.int64)
+    ]
     waited = []
     for other in chosen.tolist():
         shared = union_of(*(spans for block, spans in late if other in block.places))
@@ -337,11 +339,11 @@ def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArr
     ]
     found.sort(key=lambda f: -f[0])
     calls = summary.collectives
-    told = []
+    late_arrivals = []
     for waited, charge, row in found[:MAX_EVIDENCE]:
         own = int(charge.block.row[row, charge.column])
         step = int(calls.step[own])
-        told.append(
+        late_arrivals.append(
             LateArrival(
                 rank=summary.rank,
                 file=summary.file,
@@ -353,7 +355,7 @@ def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArr
                 waited_ns=waited,
             )
         )
-    return tuple(told)
+    return tuple(late_arrivals)
 
 
 def _shifted(steps: StepColumns, offset: int) -> StepColumns:

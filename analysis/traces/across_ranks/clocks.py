@@ -54,8 +54,8 @@ def aligned(matched: Matched, ranks: Sequence[RankSummary]) -> tuple[Matched, Cl
             offset = clock_offsets(matched, [str(place) for place in range(len(ranks))])
             moved = shifted(matched, offset)
             return moved, Clocks(offset, "rank", impossible_share(moved))
-    one_host = len(set(hosts)) < 2
-    return moved, Clocks(offset, "one host" if one_host else "host", impossible)
+    host = len(set(hosts)) < 2
+    return moved, Clocks(offset, "one host" if host else "host", impossible)
 
 
 def shifted(matched: Matched, offset: Int64) -> Matched:

@@ -105,8 +105,10 @@ class RankComparison:
         common = set(self.job.steps)
         place = self.job.place_of(rank)
         own = self.job.ranks[place].operations.per_step(common)
-        others = [s.operations.per_step(common) for i, s in enumerate(self.job.ranks) if i != place]
-        return extra_operation(own, others, explained_ms)
+        other_rank = [
+            s.operations.per_step(common) for i, s in enumerate(self.job.ranks) if i != place
+        ]
+        return extra_operation(own, other_rank, explained_ms)
 
     def speed_of(self, rank: int) -> RankSpeed | None:
         """How fast the rank's device is; None where its kernels cannot be compared."""
@@ -148,15 +150,17 @@ def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame
     if count < 2:
         return WhyNot("the trace of one rank alone cannot show which rank delays the others")
     if job.world_size and count < PRESENT * job.world_size:
-        said = f"traces of {count} of {job.world_size} ranks do not show which rank arrives last"
-        return WhyNot(said, {"ranks": float(count), "world_size": float(job.world_size)})
+        phrase = f"traces of {count} of {job.world_size} ranks do not show which rank arrives last"
+        return WhyNot(phrase, {"ranks": float(count), "world_size": float(job.world_size)})
     if charged.step_count < MIN_STEPS:
         shared = counted(charged.step_count, "step")
-        said = (
+        phrase = (
             f"the traces have {shared} in common; {MIN_STEPS} are needed to tell a straggler "
             f"from an outlier"
         )
-        return WhyNot(said, {"steps": float(charged.step_count), "steps_needed": float(MIN_STEPS)})
+        return WhyNot(
+            phrase, {"steps": float(charged.step_count), "steps_needed": float(MIN_STEPS)}
+        )
     if not len(matched):
         launched = sum(s.collectives.launched_only for s in job.ranks)
         if launched:
@@ -167,9 +171,9 @@ def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame
     if clocks.agree:
         return None
     percent, allowed = round(clocks.impossible * 100, 1), MAX_IMPOSSIBLE * 100
-    said = (
+    phrase = (
         f"{percent:g} % of the collectives end on one rank before another has entered: the clocks "
         f"of the traces do not "
         f"agree, or they are not of the same steps ({allowed:g} % is the limit)"
     )
-    return WhyNot(said, {"percent": percent, "percent_allowed": allowed})
+    return WhyNot(phrase, {"percent": percent, "percent_allowed": allowed})

@@ -64,10 +64,10 @@ def idle_together(ranks: Sequence[RankSummary], offset: Int64) -> AllIdle:
     lengths = (spans[1] - spans[0])[long]
     kept = np.sort(long[np.argsort(-lengths, kind="stable")][:MAX_INTERVALS])
     total = int(lengths.sum())
-    found = tuple(
+    intervals = tuple(
         _interval(ranks, offset, int(spans[0][i]), int(spans[1][i])) for i in kept.tolist()
     )
-    return AllIdle(found, total, total / max(_wall(ranks[0]), 1))
+    return AllIdle(intervals, total, total / max(_wall(ranks[0]), 1))
 
 
 def _interval(ranks: Sequence[RankSummary], offset: Int64, begin: int, end: int) -> IdleTogether:

@@ -87,7 +87,7 @@ def _compared(
     """Every rank against the usual ones."""
     names, median, total = tables
     common = _median(median[:, usual]) if len(ranks) >= MANY_RANKS and len(names) else None
-    found = []
+    speeds = []
     for place, summary in enumerate(ranks):
         own = median[:, place]
         rest = usual & (np.arange(len(ranks)) != place)
@@ -101,8 +101,8 @@ def _compared(
             total[rows, place],
         )
         if speed is not None:
-            found.append(speed)
-    return tuple(found)
+            speeds.append(speed)
+    return tuple(speeds)
 
 
 DURATIONS = RowTable(
@@ -124,8 +124,15 @@ def kernel_distribution(ranks: Sequence[RankSummary], most: int = 20) -> Rows:
     for name in top:
         for summary, place in zip(ranks, places, strict=True):
             if name in place:
-                own = summary.kernels
-                times = (own.count, own.total, own.shortest, own.median, own.p95, own.longest)
+                kernels = summary.kernels
+                times = (
+                    kernels.count,
+                    kernels.total,
+                    kernels.shortest,
+                    kernels.median,
+                    kernels.p95,
+                    kernels.longest,
+                )
                 rows.append((name, summary.rank, *(column[place[name]] for column in times)))
     return DURATIONS.of(rows)
 
@@ -154,10 +161,10 @@ def _tables(ranks: Sequence[RankSummary]) -> _Tables:
 
 def _median(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Median of each row over ranks; NaN where none of them has the kernel."""
-    found = np.full(len(columns), np.nan)
+    median = np.full(len(columns), np.nan)
     have = ~np.isnan(columns).all(axis=1)
-    found[have] = np.nanmedian(columns[have], axis=1)
-    return found
+    median[have] = np.nanmedian(columns[have], axis=1)
+    return median
 
 
 def _speed(

@@ -124,11 +124,11 @@ def matched_collectives(ranks: Sequence[RankSummary]) -> Matched:
     order = order[np.argsort(calls.group[order], kind="stable")]
     edges = np.flatnonzero(np.diff(calls.group[order])) + 1
     blocks = []
-    for own in np.split(order, edges) if len(order) else ():
-        group = int(calls.group[own[0]])
+    for part in np.split(order, edges) if len(order) else ():
+        group = int(calls.group[part[0]])
         width = int(members[group].sum())
         if width > 1:
-            blocks.append(_block(calls, ranks, own.reshape(-1, width), group))
+            blocks.append(_block(calls, ranks, part.reshape(-1, width), group))
     partial = [
         g for g, have in zip(calls.groups, members, strict=True) if _is_partial(g, have, ranks)
     ]
@@ -139,27 +139,27 @@ def _all_calls(ranks: Sequence[RankSummary]) -> _Calls:
     groups: dict[str, ProcessGroup] = {}
     group_ids: dict[str, int] = {}
     operation_ids: dict[str, int] = {}
-    wanted = [np.flatnonzero(~s.collectives.named(OTHER, *POINT_TO_POINT)) for s in ranks]
+    indexes = [np.flatnonzero(~s.collectives.named(OTHER, *POINT_TO_POINT)) for s in ranks]
     # All ranks of a large job have millions: they are copied once, to where they stay.
-    table = np.empty((8, sum(len(rows) for rows in wanted)), dtype=np.int64)
+    table = np.empty((8, sum(len(rows) for rows in indexes)), dtype=np.int64)
     end = 0
-    for place, (summary, rows) in enumerate(zip(ranks, wanted, strict=True)):
+    for place, (summary, rows) in enumerate(zip(ranks, indexes, strict=True)):
         calls = summary.collectives
         for group in calls.groups:
             groups.setdefault(group.key, group)
         ids = [group_ids.setdefault(g.key, len(group_ids)) for g in calls.groups]
         named = [operation_ids.setdefault(o, len(operation_ids)) for o in calls.operations]
         uneven = np.asarray([*(o == UNEVEN for o in calls.operations), False], dtype=np.bool_)
-        own = table[:, end : end + len(rows)]
+        places = table[:, end : end + len(rows)]
         end += len(rows)
-        own[0] = place
-        own[1] = np.asarray([*ids, 0], dtype=np.int64)[calls.group[rows]]
-        own[2] = np.asarray([*named, 0], dtype=np.int64)[calls.operation[rows]]
-        own[3] = np.where(uneven[calls.operation[rows]], 0, calls.elements[rows])
-        own[4] = calls.sequence[rows]
-        own[5] = calls.step[rows]
-        own[6] = calls.start[rows]
-        own[7] = rows
+        places[0] = place
+        places[1] = np.asarray([*ids, 0], dtype=np.int64)[calls.group[rows]]
+        places[2] = np.asarray([*named, 0], dtype=np.int64)[calls.operation[rows]]
+        places[3] = np.where(uneven[calls.operation[rows]], 0, calls.elements[rows])
+        places[4] = calls.sequence[rows]
+        places[5] = calls.step[rows]
+        places[6] = calls.start[rows]
+        places[7] = rows
     rank, joint, operation, size, sequence, step, start, row = table
     return _Calls(
         place=rank,
@@ -258,7 +258,7 @@ def _block(calls: _Calls, ranks: Sequence[RankSummary], own: Int64, group: int) 
             collectives.end[row[:, column]],
         )
         size[:, column] = collectives.bytes[row[:, column]]
-    found = MatchedGroup(
+    matched_group = MatchedGroup(
         calls.groups[group],
         places,
         calls.operations,
@@ -268,7 +268,7 @@ def _block(calls: _Calls, ranks: Sequence[RankSummary], own: Int64, group: int) 
         row,
         size.max(axis=1),
     )
-    return found.select(np.argsort(found.last_arrival, kind="stable"))
+    return matched_group.select(np.argsort(matched_group.last_arrival, kind="stable"))
 
 
 def _is_partial(group: ProcessGroup, have: NDArray[np.bool_], ranks: Sequence[RankSummary]) -> bool:

@@ -142,8 +142,8 @@ class ArgumentColumns:
     def select(self, new_row: Int32) -> ArgumentColumns:
         """After rows were renumbered."""
         return ArgumentColumns(
-            {name: found.select(new_row) for name, found in self.numbers.items()},
-            {name: found.select(new_row) for name, found in self.texts.items()},
+            {name: number.select(new_row) for name, number in self.numbers.items()},
+            {name: text.select(new_row) for name, text in self.texts.items()},
         )
 
 

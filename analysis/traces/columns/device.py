@@ -216,12 +216,12 @@ def _kinds(trace: TraceColumns) -> NDArray[np.uint8]:
 
 
 def _scan(trace: TraceColumns) -> DeviceScan | None:
-    kept = vars(trace)
-    if "_device_scan" not in kept:
-        kept["_device_scan"] = scan_device(
+    devices = vars(trace)
+    if "_device_scan" not in devices:
+        devices["_device_scan"] = scan_device(
             trace.category, _kinds(trace), trace.ts, trace.correlation
         )
-    found: DeviceScan | None = kept["_device_scan"]
+    found: DeviceScan | None = devices["_device_scan"]
     return found
 
 
@@ -284,9 +284,9 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[DeviceStr
     """
     if not len(rows):
         return np.empty(0, dtype=np.int64), ()
-    own = streams_of_lanes(rows, trace.lane, trace.stream, len(trace.lanes))
-    if own is not None:
-        used, a_number = np.flatnonzero(own[0]), own[1]
+    streams = streams_of_lanes(rows, trace.lane, trace.stream, len(trace.lanes))
+    if streams is not None:
+        used, a_number = np.flatnonzero(streams[0]), streams[1]
         return _indexed(
             [DeviceStream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()],
             used, len(trace.lanes), lambda table: of_lane(rows, trace.lane, table),
@@ -320,11 +320,11 @@ def _indexed(
 
 def device_streams(trace: TraceColumns) -> tuple[Int64, tuple[DeviceStream, ...]]:
     """`streams_of` all `device_rows`. Kept with the trace; read-only."""
-    kept = vars(trace)
-    if "_device_streams" not in kept:
-        kept["_device_streams"] = streams_of(trace, device_rows(trace))
-        kept["_device_streams"][0].setflags(write=False)
-    index, streams = kept["_device_streams"]
+    remaining_streams = vars(trace)
+    if "_device_streams" not in remaining_streams:
+        remaining_streams["_device_streams"] = streams_of(trace, device_rows(trace))
+        remaining_streams["_device_streams"][0].setflags(write=False)
+    index, streams = remaining_streams["_device_streams"]
     return index, streams
 
 

@@ -76,10 +76,10 @@ def innermost_at(
 ) -> Int64:
     """For each moment on a lane the index of the last-started interval open there; -1 for none. O(n
     log n)."""
-    found = np.full(len(times), -1, dtype=np.int64)
+    innermost = np.full(len(times), -1, dtype=np.int64)
     _, owner, asked, place = _sweep(starts, ends, lanes, times, time_lanes)
-    found[asked] = owner[place]
-    return found
+    innermost[asked] = owner[place]
+    return innermost
 
 
 def _sweep(
@@ -102,8 +102,8 @@ def _sweep(
     what = np.concatenate((real, real, np.arange(len(times))))[order]
     time, change = time[order], change[order]
     owner = _owners(what, change, np.cumsum(change), ends, time)
-    asked = np.flatnonzero(change == 0)
-    return time, owner, what[asked], asked
+    indexes = np.flatnonzero(change == 0)
+    return time, owner, what[indexes], indexes
 
 
 def _owners(what: Int64, change: Int64, depth: Int64, ends: Int64, time: Int64) -> Int64:

@@ -184,8 +184,8 @@ def _work(name: str) -> str:
 
 
 def _tile(name: str) -> str:
-    found = _TILE.search(name)
-    return next((group for group in found.groups() if group), "") if found else ""
+    match = _TILE.search(name)
+    return next((group for group in match.groups() if group), "") if match else ""
 
 
 def _dtype(name: str) -> str:
@@ -198,5 +198,5 @@ def _dtype(name: str) -> str:
     old = _OLD_GEMM.match(name)
     if old is not None:
         return _LETTER_GEMM[old[1].lower()]
-    found = _TYPE.search(name)
-    return found[1].lower() if found else ""
+    match = _TYPE.search(name)
+    return match[1].lower() if match else ""

@@ -53,9 +53,9 @@ def pass_of(name: str) -> ForwardPass | None:
 @lru_cache(maxsize=KNOWN_RANGES)
 def _pass_of(name: str) -> ForwardPass | None:
     for pattern, read in _READERS:
-        found = pattern.match(name)
-        if found is not None:
-            return read(found)
+        match = pattern.match(name)
+        if match is not None:
+            return read(match)
     return None
 
 
@@ -73,8 +73,8 @@ def _sglang(found: re.Match[str]) -> ForwardPass:
     if mode == "MIXED":
         parts = dict(_PART.findall(more))
         if "c" in parts:
-            told = [_number(parts.get(key)) for key in ("c", "c_sq", "g", "g_sq")]
-            return ForwardPass("SGLang", *told)
+            numbers = [_number(parts.get(key)) for key in ("c", "c_sq", "g", "g_sq")]
+            return ForwardPass("SGLang", *numbers)
         # Without details a mixed batch says only how many requests there are.
         return ForwardPass("SGLang", requests, None, requests, None)
     if mode == "IDLE":

@@ -103,9 +103,9 @@ def steps_of(trace: TraceColumns) -> StepColumns:
     cpu = ~trace.in_category("gpu_user_annotation")
     first: dict[int, int] = {}
     for row in rows.tolist():
-        found = _STEP.match(trace.name_of(row))
-        if found and cpu[row]:
-            first.setdefault(int(found[1]), row)
+        match = _STEP.match(trace.name_of(row))
+        if match and cpu[row]:
+            first.setdefault(int(match[1]), row)
     kept = np.asarray(list(first.values()), dtype=np.int64)
     return StepColumns(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
 
@@ -122,18 +122,18 @@ def _of_ranges(trace: TraceColumns, pattern: re.Pattern[str]) -> StepColumns:
     each has a different number, else in order."""
     rows = trace.rows_named(lambda name: pattern.match(name) is not None)
     rows = rows[trace.in_category(*_ON_HOST)[rows]]
-    kept: list[int] = []
+    remaining_rows: list[int] = []
     for row in rows.tolist():
-        if not kept or trace.ts[row] >= trace.end[kept[-1]]:
-            kept.append(row)
+        if not remaining_rows or trace.ts[row] >= trace.end[remaining_rows[-1]]:
+            remaining_rows.append(row)
     numbers = []
-    for row in kept:
-        found = _NUMBER.search(trace.name_of(row))
-        if found is not None:
-            numbers.append(int(found[1]))
-    if len(set(numbers)) < len(kept):
-        numbers = list(range(len(kept)))
-    at = np.asarray(kept, dtype=np.int64)
+    for row in remaining_rows:
+        match = _NUMBER.search(trace.name_of(row))
+        if match is not None:
+            numbers.append(int(match[1]))
+    if len(set(numbers)) < len(remaining_rows):
+        numbers = list(range(len(remaining_rows)))
+    at = np.asarray(remaining_rows, dtype=np.int64)
     return StepColumns(np.asarray(numbers, dtype=np.int64), trace.ts[at], trace.end[at])
 
 

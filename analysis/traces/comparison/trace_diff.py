@@ -112,16 +112,16 @@ def side_of(
     work on a device counts for the step that launched it. Raises EvidenceError where it has none of
     the steps asked for.
     """
-    found = _windows(trace, steps)
+    windows = _windows(trace, steps)
     stacks = call_stacks(trace)
     rows = np.flatnonzero(stacks.inside)
     host = np.where(trace.on_device[rows] & (stacks.parent[rows] >= 0), stacks.parent[rows], rows)
-    sample = found.position_of(trace.ts[host])
+    sample = windows.position_of(trace.ts[host])
     rows, sample = rows[sample >= 0], sample[sample >= 0]
     names, which = _names(trace, short_names)
     key = which[trace.name[rows]] * 2 + trace.on_device[rows]
     used, place = np.unique(key, return_inverse=True)
-    pair, entry = np.unique(place * len(found) + sample, return_inverse=True)
+    pair, entry = np.unique(place * len(windows) + sample, return_inverse=True)
     total, own = np.zeros((2, len(pair)), dtype=np.int64)
     np.add.at(total, entry, trace.dur[rows])
     np.add.at(own, entry, stacks.self_ns[rows])
@@ -129,15 +129,15 @@ def side_of(
     return Side(
         tuple(names[k // 2] for k in used.tolist()),
         (used % 2).astype(np.bool_),
-        pair // len(found),
-        pair % len(found),
+        pair // len(windows),
+        pair % len(windows),
         np.bincount(entry, minlength=len(pair)).astype(np.int64),
         total,
         own,
-        tuple((trace.rank, number) for number in found.number.tolist()),
-        _measures(trace, found),
+        tuple((trace.rank, number) for number in windows.number.tolist()),
+        _measures(trace, windows),
         (int(allocated.max(initial=-1)),),
-        np.zeros(len(found), dtype=np.int64),
+        np.zeros(len(windows), dtype=np.int64),
     )
 
 
@@ -233,7 +233,7 @@ def short_name(name: str) -> str:
         or not _BRACKET.search(name)
     ):
         return name
-    kept: list[str] = []
+    characters: list[str] = []
     opened: list[tuple[str, int]] = []
     waiting = {"<": 0, "(": 0}
     for character in name.replace("->", ""):
@@ -243,26 +243,26 @@ def short_name(name: str) -> str:
             while last != opener:
                 last, place = opened.pop()
                 waiting[last] -= 1
-            del kept[place:]
+            del characters[place:]
             continue
         if character in waiting:
-            opened.append((character, len(kept)))
+            opened.append((character, len(characters)))
             waiting[character] += 1
-        kept.append(character)
-    return "".join(kept).split(" ")[-1].replace("::::", "::") or name
+        characters.append(character)
+    return "".join(characters).split(" ")[-1].replace("::::", "::") or name
 
 
 def _windows(trace: TraceColumns, steps: Collection[int] | None) -> StepColumns:
-    found = steps_of(trace)
+    windows = steps_of(trace)
     if steps is not None:
-        chosen = found.only(set(steps))
+        chosen = windows.only(set(steps))
         if not len(chosen):
             raise EvidenceError(
                 trace.file, f"has none of the steps {', '.join(map(str, sorted(steps)[:10]))}"
             )
         return chosen
-    if len(found):
-        return found
+    if len(windows):
+        return windows
     begin = int(trace.ts.min()) if len(trace) else 0
     end = int(trace.end.max()) if len(trace) else 0
     number, start, stop = np.asarray([[-1], [begin], [end + 1]], dtype=np.int64)

@@ -145,8 +145,8 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
     for kind in kinds:
         for difference in grown(diff, on_device=kind == "kernel"):
             measure = _of_name(diff, difference)
-            known = failed or measure.control
-            if known and _fails(measure, fail_over_percent, least_ns):
+            control = failed or measure.control
+            if control and _fails(measure, fail_over_percent, least_ns):
                 found.append(_regression(kind, measure, fail_over_percent))
     return found
 

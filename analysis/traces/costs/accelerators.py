@@ -70,15 +70,15 @@ def accelerator_of(header: Mapping[str, Any]) -> Accelerator | None:
     if not isinstance(first, dict) or not isinstance(first.get("name"), str):
         return None
     memory = first.get("totalGlobalMem")
-    held = memory / GB if isinstance(memory, (int, float)) else None
-    return accelerator_named(first["name"], held)
+    memory_gb = memory / GB if isinstance(memory, (int, float)) else None
+    return accelerator_named(first["name"], memory_gb)
 
 
 def accelerator_named(name: str, memory_gb: float | None = None) -> Accelerator | None:
     """By the device's name. Where its memory is not known, the name is searched for it."""
     if memory_gb is None:
-        said = re.search(r"(\d+) ?GB", name)
-        memory_gb = float(said[1]) if said else 0.0
+        match = re.search(r"(\d+) ?GB", name)
+        memory_gb = float(match[1]) if match else 0.0
     for pattern, least_gb, figures in _entries():
         if pattern.search(name) and memory_gb >= least_gb:
             return Accelerator(

@@ -40,26 +40,26 @@ def _forward(
     transposed: int | None = None,
     extra: int | None = None,
 ) -> Cost:
-    given, weight = call.shape(0), call.shape(1, len(call.shape(0)))
+    shape, weight = call.shape(0), call.shape(1, len(call.shape(0)))
     turned = transposed is not None and call.at(transposed).value == "True"
     parts = call.at(groups).numbers
     if not parts or parts[0] < 1:
         raise Unknown(f"groups of {call.name}")
-    space = len(given) - 2
+    space = len(shape) - 2
     steps = _each(call, stride, space)
     pads = _each(call, padding, space)
     spread = _each(call, dilation, space)
     if turned:
         more = _each(call, extra or 0, space)
-        out = _grown(given[2:], weight[2:], steps, pads, spread, more)
-        positions, channels = prod(given[2:]), weight[1] * parts[0]
+        out = _grown(shape[2:], weight[2:], steps, pads, spread, more)
+        positions, channels = prod(shape[2:]), weight[1] * parts[0]
         weights_used = prod(weight)
     else:
-        out = _shrunk(given[2:], weight[2:], steps, pads, spread)
+        out = _shrunk(shape[2:], weight[2:], steps, pads, spread)
         positions, channels = prod(out), weight[0]
         weights_used = prod(weight)
-    flops = 2 * given[0] * positions * weights_used
-    elements = given[0] * channels * prod(out)
+    flops = 2 * shape[0] * positions * weights_used
+    elements = shape[0] * channels * prod(out)
     moved = call.at(0).bytes + call.at(1).bytes + elements * call.at(0).item_bytes
     if bias is not None and call.at(bias).shape:
         flops += elements
@@ -69,11 +69,11 @@ def _forward(
 
 def backward(call: Call) -> Cost:
     """aten::convolution_backward (grad_output, input, weight, ..., output_mask)."""
-    grad, given, weight = call.shape(0), call.shape(1), call.shape(2)
-    if not len(grad) == len(given) == len(weight):
-        raise Unknown(f"{call.name} of {grad}, {given} and {weight}")
+    grad, shape, weight = call.shape(0), call.shape(1), call.shape(2)
+    if not len(grad) == len(shape) == len(weight):
+        raise Unknown(f"{call.name} of {grad}, {shape} and {weight}")
     turned = call.at(7).value == "True"
-    positions = prod((given if turned else grad)[2:])
+    positions = prod((shape if turned else grad)[2:])
     once = 2 * grad[0] * positions * prod(weight)
     flops = moved = 0
     tensors = sum(call.at(place).bytes for place in (0, 1, 2))

@@ -79,10 +79,10 @@ def _overhead(job: TrainingJob) -> list[JobDiagnosis]:
     if not heavy:
         return []
     worst = max(heavy, key=lambda s: s.facts.overhead.share)
-    own = worst.facts.overhead
+    overhead = worst.facts.overhead
     numbers = {
-        "percent": percent(own.share),
-        "overhead_ms": ms(own.ns),
+        "percent": percent(overhead.share),
+        "overhead_ms": ms(overhead.ns),
         "window_ms": ms(worst.facts.window_ns),
         "rank": float(worst.rank),
     }
@@ -93,7 +93,9 @@ def _overhead(job: TrainingJob) -> list[JobDiagnosis]:
         f"on"
     )
     subject = subject_of([s.rank for s in heavy], job.count)
-    return [PROFILER_OVERHEAD.found("warning", subject, statement, numbers, events=own.longest)]
+    return [
+        PROFILER_OVERHEAD.found("warning", subject, statement, numbers, events=overhead.longest)
+    ]
 
 
 def _limited(job: TrainingJob) -> list[JobDiagnosis]:

@@ -85,12 +85,12 @@ def communication_rules(
     a job that communicates for much of its time. A slow link explains long transfers
     (`explained`). Ranks that wait for input also wait for each other."""
     if job.has_steps:
-        found = _after_backward(job) or _fsdp(job) or _little_hidden(job)
-        if found or explained:
-            return found
-        found = _transfer(job)
-        if found:
-            return found
+        fsdp = _after_backward(job) or _fsdp(job) or _little_hidden(job)
+        if fsdp or explained:
+            return fsdp
+        fsdp = _transfer(job)
+        if fsdp:
+            return fsdp
     return [] if waits_for_input else _exposed(job)
 
 
@@ -138,9 +138,11 @@ def _only_waiting(job: TrainingJob) -> bool:
 def _overlap(summary: RankSummary) -> AllReduceOverlap | None:
     """The rank's overlap where its gradients are reduced after the backward pass, and that costs
     enough."""
-    found = all_reduce_overlap(summary)
-    late = found is not None and found.none_overlaps and found.step_share >= COMMUNICATION_SHARE
-    return found if late else None
+    overlap = all_reduce_overlap(summary)
+    late = (
+        overlap is not None and overlap.none_overlaps and overlap.step_share >= COMMUNICATION_SHARE
+    )
+    return overlap if late else None
 
 
 def _little_hidden(job: TrainingJob) -> list[JobDiagnosis]:
@@ -266,10 +268,10 @@ def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:
 
 
 def _sharding(summary: RankSummary) -> float:
-    found = [
+    step_shares = [
         e.step_share for e in exposures(summary) if e.operation in ("all_gather", "reduce_scatter")
     ]
-    return min(sum(found), 1.0)
+    return min(sum(step_shares), 1.0)
 
 
 def _longest(summary: RankSummary, operation: str) -> Sequence[EventReference]:

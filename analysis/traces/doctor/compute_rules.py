@@ -59,11 +59,11 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
     if not ranks:
         return []
     worst = max(ranks, key=lambda s: (_versions(s), _highest(s), s.facts.recompiles.compilations))
-    own = worst.facts.recompiles
+    recompiles = worst.facts.recompiles
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     parts = []
     if _versions(worst) >= MANY_VERSIONS:
-        frame = own.frames[0]
+        frame = recompiles.frames[0]
         numbers |= {
             "versions": float(frame.versions),
             "frame": float(frame.frame),
@@ -74,7 +74,7 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
             f"version {frame.highest}"
         )
     elif _limit_reached(worst):
-        frame = max(own.frames, key=lambda f: f.highest)
+        frame = max(recompiles.frames, key=lambda f: f.highest)
         numbers |= {
             "frame": float(frame.frame),
             "highest": float(frame.highest),
@@ -85,20 +85,22 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
             f"up at "
             f"{RECOMPILE_LIMIT}"
         )
-    if own.uncompiled_steps >= MIN_COMPILING_STEPS:
-        numbers["uncompiled_steps"] = float(own.uncompiled_steps)
-        parts.append(f"{own.uncompiled_steps} steps look compiled code up and run without it")
-    if own.steps_compiling >= MIN_COMPILING_STEPS:
+    if recompiles.uncompiled_steps >= MIN_COMPILING_STEPS:
+        numbers["uncompiled_steps"] = float(recompiles.uncompiled_steps)
+        parts.append(
+            f"{recompiles.uncompiled_steps} steps look compiled code up and run without it"
+        )
+    if recompiles.steps_compiling >= MIN_COMPILING_STEPS:
         numbers |= {
-            "compilations": float(own.compilations),
-            "steps_compiling": float(own.steps_compiling),
-            "compiling_ms": ms(own.compiling_ns),
+            "compilations": float(recompiles.compilations),
+            "steps_compiling": float(recompiles.steps_compiling),
+            "compiling_ms": ms(recompiles.compiling_ns),
         }
         parts.append(
-            f"{own.compilations} compilations in {own.steps_compiling} steps take "
+            f"{recompiles.compilations} compilations in {recompiles.steps_compiling} steps take "
             f"{numbers['compiling_ms']:g} ms"
         )
-    limit = _limit_reached(worst) or own.uncompiled_steps >= MIN_COMPILING_STEPS
+    limit = _limit_reached(worst) or recompiles.uncompiled_steps >= MIN_COMPILING_STEPS
     return [
         RECOMPILES.found(
             "critical" if limit else "warning",
@@ -106,10 +108,12 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
             f"code is compiled again and again on {who}: " + "; ".join(parts),
             numbers,
             ranks=[s.rank for s in ranks] if len(ranks) < job.count else (),
-            events=own.events,
-            details={"frames": {str(f.frame): f.versions for f in own.frames}},
+            events=recompiles.events,
+            details={"frames": {str(f.frame): f.versions for f in recompiles.frames}},
             # What running without the code costs is not in the trace: only compiling is.
-            cost_ns=own.compiling_ns / worst.facts.step_count if own.compiling_ns else None,
+            cost_ns=recompiles.compiling_ns / worst.facts.step_count
+            if recompiles.compiling_ns
+            else None,
         )
     ]
 
@@ -128,8 +132,8 @@ def _limit_reached(summary: RankSummary) -> bool:
 
 def compiles_again(summary: RankSummary) -> bool:
     """Whether the rank compiles more than a healthy job needs."""
-    own = summary.facts.recompiles
-    often = max(own.steps_compiling, own.uncompiled_steps) >= MIN_COMPILING_STEPS
+    recompiles = summary.facts.recompiles
+    often = max(recompiles.steps_compiling, recompiles.uncompiled_steps) >= MIN_COMPILING_STEPS
     return often or _versions(summary) >= MANY_VERSIONS or _limit_reached(summary)
 
 
@@ -138,10 +142,10 @@ def _tensor_cores(job: TrainingJob) -> list[JobDiagnosis]:
     if not ranks:
         return []
     worst = max(ranks, key=lambda s: s.facts.tensor_cores.matrix_ns)
-    own = [s.facts.tensor_cores for s in ranks]
-    operators = sum(o.eligible_operators for o in own)
+    tensor_cores = [s.facts.tensor_cores for s in ranks]
+    operators = sum(o.eligible_operators for o in tensor_cores)
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
-    share = sum(o.matrix_ns for o in own) / sum(o.kernel_ns for o in own)
+    share = sum(o.matrix_ns for o in tensor_cores) / sum(o.kernel_ns for o in tensor_cores)
     numbers |= {"operators": float(operators), "percent": percent(share)}
     statement = (
         f"{operators} operators on {who} could use tensor cores and none does; matrix products "
@@ -157,10 +161,15 @@ def _tensor_cores(job: TrainingJob) -> list[JobDiagnosis]:
 
 
 def _unused(summary: RankSummary) -> bool:
-    own = summary.facts.tensor_cores
-    able = own.compute_capability is not None and own.compute_capability >= VOLTA
-    matters = own.matrix_ns > 0 and own.matrix_ns >= MATRIX_SHARE * own.kernel_ns
-    return able and own.eligible_operators > 0 and not own.used_kernels and matters
+    tensor_cores = summary.facts.tensor_cores
+    able = tensor_cores.compute_capability is not None and tensor_cores.compute_capability >= VOLTA
+    matters = (
+        tensor_cores.matrix_ns > 0
+        and tensor_cores.matrix_ns >= MATRIX_SHARE * tensor_cores.kernel_ns
+    )
+    return (
+        able and tensor_cores.eligible_operators > 0 and not tensor_cores.used_kernels and matters
+    )
 
 
 JOB_RULES = (JobRule(RECOMPILES, _recompiles), JobRule(TENSOR_CORES_UNUSED, _tensor_cores))

@@ -280,10 +280,10 @@ def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
 
 def _idle_ns(ranks: Sequence[RankSummary]) -> float | None:
     """Idle time per step, mean over the ranks with an accelerator."""
-    own = [s.facts for s in ranks if s.facts.on_device]
-    if not own:
+    facts = [s.facts for s in ranks if s.facts.on_device]
+    if not facts:
         return None
-    return fmean((f.window_ns - f.device.busy_ns) / f.step_count for f in own)
+    return fmean((f.window_ns - f.device.busy_ns) / f.step_count for f in facts)
 
 
 def _has_full_queue(summary: RankSummary) -> bool:

@@ -72,8 +72,8 @@ class TrainingJob:
 
     def where(self, numbers: Iterable[int]) -> list[RankSummary]:
         """The summaries of these ranks."""
-        wanted = set(numbers)
-        return [s for s in self.ranks if s.rank in wanted]
+        requested_numbers = set(numbers)
+        return [s for s in self.ranks if s.rank in requested_numbers]
 
 
 def mean_step_ns(ranks: Sequence[RankSummary]) -> float:

@@ -38,14 +38,14 @@ def slow_links(job: TrainingJob) -> list[JobDiagnosis]:
     if job.compared is None or not job.step_count:
         return []
     window = job.step_ns * job.step_count
-    found: dict[tuple[str, str, int], CollectiveRow] = {}
+    collective_rows: dict[tuple[str, str, int], CollectiveRow] = {}
     for row in job.compared.collectives.rows:
         if not _is_slow(row) or _bare(row) < COST_SHARE * window:
             continue
         key = (row.operation, row.group, row.ranks)
-        if key not in found or _bare(row) > _bare(found[key]):
-            found[key] = row
-    return [_said(job, row) for row in found.values()]
+        if key not in collective_rows or _bare(row) > _bare(collective_rows[key]):
+            collective_rows[key] = row
+    return [_said(job, row) for row in collective_rows.values()]
 
 
 def _is_slow(row: CollectiveRow) -> bool:

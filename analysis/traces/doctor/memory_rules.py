@@ -65,32 +65,32 @@ def _driver_calls(job: TrainingJob) -> list[JobDiagnosis]:
     if not ranks:
         return []
     worst = max(ranks, key=lambda s: s.facts.allocations.driver_ns)
-    own = worst.facts.allocations
+    allocations = worst.facts.allocations
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     steady = worst.facts.steps - 1
     numbers |= {
-        "calls": float(own.driver_calls),
-        "steps_with": float(own.driver_steps),
+        "calls": float(allocations.driver_calls),
+        "steps_with": float(allocations.driver_steps),
         "steady_steps": float(steady),
-        "calls_ms": short(own.driver_ns / 1e6),
+        "calls_ms": short(allocations.driver_ns / 1e6),
     }
     statement = (
         f"{who} still {'asks' if len(ranks) == 1 else 'ask'} the driver for memory in "
-        f"{own.driver_steps} of {steady} "
-        f"steps after the first: {own.driver_calls} calls, {numbers['calls_ms']:g} ms"
+        f"{allocations.driver_steps} of {steady} "
+        f"steps after the first: {allocations.driver_calls} calls, {numbers['calls_ms']:g} ms"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    cost = own.driver_ns / worst.facts.step_count
+    cost = allocations.driver_ns / worst.facts.step_count
     found = ALLOCATOR_CALLS.found(
-        "warning", subject, statement, numbers, events=own.longest, cost_ns=cost
+        "warning", subject, statement, numbers, events=allocations.longest, cost_ns=cost
     )
     return [found]
 
 
 def _calls_often(summary: RankSummary) -> bool:
     steady = summary.facts.steps - 1
-    own = summary.facts.allocations
-    return steady >= 2 and own.driver_steps >= max(2.0, DRIVER_STEPS * steady)
+    allocations = summary.facts.allocations
+    return steady >= 2 and allocations.driver_steps >= max(2.0, DRIVER_STEPS * steady)
 
 
 def _growth(job: TrainingJob) -> list[JobDiagnosis]:
@@ -132,12 +132,12 @@ def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
     if worst is None or severity is None:
         return []
     ranks = [s for s in ranks if pressure(_used(s)) is not None]
-    own = worst.facts.allocations
+    allocations = worst.facts.allocations
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
         "percent": percent(_used(worst)),
-        "reserved_gb": short(own.peak_reserved / 1e9),
-        "device_gb": short(own.device_memory / 1e9),
+        "reserved_gb": short(allocations.peak_reserved / 1e9),
+        "device_gb": short(allocations.device_memory / 1e9),
     }
     statement = (
         f"{who} {'reserves' if len(ranks) == 1 else 'reserve'} {numbers['percent']:g} % of the "
@@ -153,8 +153,10 @@ def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
 
 def _is_fixed(summary: RankSummary) -> bool:
     """Whether the reserved total never changed in the trace."""
-    own = summary.facts.allocations
-    return own.peak_reserved > 0 and own.lowest_reserved == own.peak_reserved
+    allocations = summary.facts.allocations
+    return (
+        allocations.peak_reserved > 0 and allocations.lowest_reserved == allocations.peak_reserved
+    )
 
 
 def _serves_from_pool(summary: RankSummary) -> bool:
@@ -163,8 +165,10 @@ def _serves_from_pool(summary: RankSummary) -> bool:
 
 
 def _used(summary: RankSummary) -> float:
-    own = summary.facts.allocations
-    return own.peak_reserved / own.device_memory if own.device_memory else 0.0
+    allocations = summary.facts.allocations
+    return (
+        allocations.peak_reserved / allocations.device_memory if allocations.device_memory else 0.0
+    )
 
 
 def _fragmentation(job: TrainingJob) -> list[JobDiagnosis]:
@@ -172,11 +176,11 @@ def _fragmentation(job: TrainingJob) -> list[JobDiagnosis]:
     if not ranks:
         return []
     worst = max(ranks, key=_used)
-    own = worst.facts.allocations
+    allocations = worst.facts.allocations
     who, numbers = said_ranks([s.rank for s in ranks], job.count)
     numbers |= {
-        "reserved_gb": short(own.peak_reserved / 1e9),
-        "allocated_gb": short(own.peak_allocated / 1e9),
+        "reserved_gb": short(allocations.peak_reserved / 1e9),
+        "allocated_gb": short(allocations.peak_allocated / 1e9),
         "percent": percent(_used(worst)),
     }
     statement = (
@@ -192,8 +196,11 @@ def _fragmentation(job: TrainingJob) -> list[JobDiagnosis]:
 
 
 def _fragmented(summary: RankSummary) -> bool:
-    own = summary.facts.allocations
-    wide = own.peak_allocated > 0 and own.peak_reserved >= RESERVED_RATIO * own.peak_allocated
+    allocations = summary.facts.allocations
+    wide = (
+        allocations.peak_allocated > 0
+        and allocations.peak_reserved >= RESERVED_RATIO * allocations.peak_allocated
+    )
     return wide and not _is_fixed(summary) and _used(summary) >= RESERVED_SHARE
 
 

@@ -63,16 +63,16 @@ def health(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> tuple[str, di
     steps = job.step_count or max(s.facts.steps for s in job.ranks)
     if steps:
         numbers["steps"] = float(steps)
-        told = f"{verdict}: {plural(steps, 'step')} of {numbers['step_ms']:g} ms"
+        phrase = f"{verdict}: {plural(steps, 'step')} of {numbers['step_ms']:g} ms"
     else:
-        told = f"{verdict}: {numbers['step_ms']:g} ms without marked steps"
+        phrase = f"{verdict}: {numbers['step_ms']:g} ms without marked steps"
     numbers["ranks"] = float(job.count)
-    told += f" on {plural(job.count, 'rank')}"
+    phrase += f" on {plural(job.count, 'rank')}"
     if job.count > 1 and job.comparison is not None and job.comparison.why_not is not None:
         why = job.comparison.why_not
         numbers |= {f"compared_{name}": value for name, value in why.numbers.items()}
-        told += f"; it is unknown which rank delays the others: {why.sentence}"
-    return told + _blame(job, numbers) + _busy(job, numbers), numbers
+        phrase += f"; it is unknown which rank delays the others: {why.sentence}"
+    return phrase + _blame(job, numbers) + _busy(job, numbers), numbers
 
 
 def unexplained_idle(job: TrainingJob) -> float | None:
@@ -96,14 +96,14 @@ def _blame(job: TrainingJob, numbers: dict[str, float]) -> str:
     if not percent(worst.share):
         return "; no rank delays the others"
     numbers |= {"rank": float(worst.rank), "blame_percent": percent(worst.share)}
-    told = (
+    blame = (
         f"; no rank delays the others persistently, the most is rank {worst.rank} with "
         f"{numbers['blame_percent']:g} % of the time"
     )
     if not worst.steps_blamed:
-        return told
+        return blame
     numbers["steps_blamed"] = float(worst.steps_blamed)
-    return f"{told}, in {plural(worst.steps_blamed, 'step')}"
+    return f"{blame}, in {plural(worst.steps_blamed, 'step')}"
 
 
 def _busy(job: TrainingJob, numbers: dict[str, float]) -> str:

@@ -136,7 +136,11 @@ def slow_kernels(job: TrainingJob, named: Collection[int]) -> list[JobDiagnosis]
     """Ranks with a slow device that are no stragglers; many of them at once."""
     if job.comparison is None:
         return []
-    slow = [one for one in job.comparison.slow_devices if one.rank not in named and one.slowest]
+    slow = [
+        slow_device
+        for slow_device in job.comparison.slow_devices
+        if slow_device.rank not in named and slow_device.slowest
+    ]
     if len(slow) > MAX_SLOW_DEVICES:
         return [_slow_kernels(job, slow)]
     return [_slow_kernels(job, [speed]) for speed in slow]
@@ -146,7 +150,7 @@ def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> JobDiagnosis
     """The slowest first; its numbers stand for all."""
     speed = speeds[0]
     worst = speed.slowest[0]
-    ranks = sorted(each.rank for each in speeds)
+    ranks = sorted(speed.rank for speed in speeds)
     who, numbers = said_ranks(ranks, job.count)
     numbers |= {
         "rank": float(speed.rank),
@@ -162,7 +166,7 @@ def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> JobDiagnosis
         f"{numbers['own_us']:g} us instead of {numbers['others_us']:g} us for "
         f"`{readable(worst.name)}`"
     )
-    details = {"ratios": {str(each.rank): round(each.ratio, 3) for each in speeds[:64]}}
+    details = {"ratios": {str(speed.rank): round(speed.ratio, 3) for speed in speeds[:64]}}
     return SLOW_KERNELS.found(
         "warning", subject_of(ranks, job.count), statement, numbers, ranks=ranks, details=details
     )
@@ -189,7 +193,7 @@ def _straggler(
     job: TrainingJob, compared: RankComparison, late: Sequence[RankBlame]
 ) -> JobDiagnosis:
     """One rank, or several that are late together: then the worst one's numbers."""
-    charged, ranks = late[0], sorted(each.rank for each in late)
+    charged, ranks = late[0], sorted(rank_blame.rank for rank_blame in late)
     (summary,) = job.where([charged.rank])
     who, named = said_ranks(ranks, job.count)
     delays, them = ("delays", "it") if len(ranks) == 1 else ("together delay", "them")
@@ -210,7 +214,7 @@ def _straggler(
     text = why.text
     if len(ranks) > 1:
         text = text.replace("; its", f"; rank {charged.rank}'s", 1)
-    own, others = _parts(compared, charged.rank)
+    phases_ms, medians_by_phase = _parts(compared, charged.rank)
     return STRAGGLER.found(
         "critical" if charged.share >= CRITICAL_SHARE else "warning",
         subject_of(ranks, job.count),
@@ -229,8 +233,8 @@ def _straggler(
             "cause": why.cause,
             "phase": why.part,
             "operation": why.operation,
-            "phases_ms": own,
-            "others_phases_ms": others,
+            "phases_ms": phases_ms,
+            "others_phases_ms": medians_by_phase,
         },
         fix=_fix(why),
     )
@@ -265,13 +269,13 @@ def _reference(arrival: LateArrival) -> EventReference:
 
 def _parts(compared: RankComparison, rank: int) -> tuple[dict[str, float], dict[str, float]]:
     """Milliseconds per step of each phase, of the rank and the median of the others."""
-    steps = {own.rank: own for own in compared.steps}
+    steps = {step.rank: step for step in compared.steps}
     mine = steps.pop(rank)
-    of_rank, of_others = {}, {}
+    of_rank, medians_by_phase = {}, {}
     for phase in PHASES:
         of_rank[phase] = mine.ms(phase)
-        of_others[phase] = median(other.ms(phase) for other in steps.values())
-    return of_rank, of_others
+        medians_by_phase[phase] = median(other.ms(phase) for other in steps.values())
+    return of_rank, medians_by_phase
 
 
 def _why(compared: RankComparison, rank: int, wait_ms: float) -> _Why:
@@ -410,5 +414,7 @@ def _events_of(compared: RankComparison, slow: SlowStep) -> list[EventReference]
     events = [slow.event] if slow.event is not None else []
     for charged in compared.blame.ranks:
         if charged.rank == slow.rank:
-            events += [_reference(one) for one in charged.clearest if one.step == slow.step]
+            events += [
+                _reference(arrival) for arrival in charged.clearest if arrival.step == slow.step
+            ]
     return events

@@ -65,10 +65,10 @@ MODULES = (
 
 
 def _loaded(modules: Iterable[str]) -> tuple[JobRule, ...]:
-    found: list[JobRule] = []
+    job_rules: list[JobRule] = []
     for module in modules:
-        found += import_module(module).JOB_RULES
-    return tuple(found)
+        job_rules += import_module(module).JOB_RULES
+    return tuple(job_rules)
 
 
 JOB_RULES = _loaded(MODULES)
@@ -94,7 +94,7 @@ RULES: tuple[DoctorRule, ...] = (
     LAUNCH_BOUND,
     GPU_IDLE,
     LAUNCH_QUEUE_FULL,
-    *(one.rule for one in JOB_RULES),
+    *(job_rule.rule for job_rule in JOB_RULES),
 )
 """The rules on profiler traces, in order of precedence. Those on dumps, metrics and logs stand
 between the capture's and the outlier's."""
@@ -111,19 +111,19 @@ def diagnose(job: TrainingJob) -> list[JobDiagnosis]:
     information only.
     """
     capture = capture_rules(job)
-    found = _from_traces(job)
+    diagnoses = _from_traces(job)
     unreliable = any(diagnosis.severity == "warning" for diagnosis in capture)
     if unreliable or not job.has_steps:
-        found = [
+        diagnoses = [
             diagnosis
             # Launches are judged without steps: a server marks none.
             if diagnosis.rule == LAUNCH_BOUND.name and not unreliable
             else replace(diagnosis, severity="info")
-            for diagnosis in found
+            for diagnosis in diagnoses
         ]
     troubles, limits = _split(capture, "info")
     rest, certain = _split(job.told, "critical")
-    said = [*troubles, *certain, *found, *rest, *limits]
+    said = [*troubles, *certain, *diagnoses, *rest, *limits]
     # The sort is stable: findings of one severity keep the order of precedence.
     said.sort(key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
     return said
@@ -133,14 +133,14 @@ def _split(
     diagnoses: Sequence[JobDiagnosis], severity: Severity
 ) -> tuple[list[JobDiagnosis], list[JobDiagnosis]]:
     """Those of other severities, and those of this one."""
-    others = []
+    other_diagnoses = []
     same = []
     for diagnosis in diagnoses:
         if diagnosis.severity == severity:
             same.append(diagnosis)
         else:
-            others.append(diagnosis)
-    return others, same
+            other_diagnoses.append(diagnosis)
+    return other_diagnoses, same
 
 
 def _from_traces(job: TrainingJob) -> list[JobDiagnosis]:

@@ -42,14 +42,14 @@ def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[JobDiagnos
     if job.comparison is None:
         return []
     common = job.comparison.job.steps
-    found = []
+    slow_steps = []
     for outlier in job.comparison.outlier_steps:
         lost = outlier.median_ns - outlier.usual_ns
         # The first recorded step warms up: compilation, allocation, the profiler's own start.
         is_explained = outlier.step in named or outlier.step == common[0]
         if not is_explained and lost >= SLOW_STEP_EXTRA * outlier.usual_ns:
-            found.append(_slow_step(job, outlier))
-    return found[:MAX_SAID]
+            slow_steps.append(_slow_step(job, outlier))
+    return slow_steps[:MAX_SAID]
 
 
 def _slow_step(job: TrainingJob, outlier: OutlierStep) -> JobDiagnosis:

@@ -44,12 +44,12 @@ def circle_of_waiting(state: JobState, operations: Sequence[WaitedOperation]) ->
         for rank in operation.waiting:
             if operation.missing:
                 next_of.setdefault(rank, (operation.missing[0], operation))
-    seen: set[int] = set()
+    observed_ranks: set[int] = set()
     for start in sorted(next_of):
         path: list[int] = []
         rank = start
-        while rank in next_of and rank not in seen:
-            seen.add(rank)
+        while rank in next_of and rank not in observed_ranks:
+            observed_ranks.add(rank)
             path.append(rank)
             rank = next_of[rank][0]
         if rank in path:
@@ -86,14 +86,14 @@ def _rounds(
 ) -> list[set[RecordedGroup]]:
     """The groups used between each two collectives of a group, up to its collective `last`."""
     rounds: list[set[RecordedGroup]] = []
-    held: set[RecordedGroup] | None = None
+    recorded_groups: set[RecordedGroup] | None = None
     for entry in entries:
         if entry.group == group and not entry.is_p2p:
-            if held is not None:
-                rounds.append(held)
-            held = set()
+            if recorded_groups is not None:
+                rounds.append(recorded_groups)
+            recorded_groups = set()
             if entry.seq == last:
                 break
-        elif held is not None:
-            held.add(entry.group)
+        elif recorded_groups is not None:
+            recorded_groups.add(entry.group)
     return rounds[-MAX_ROUNDS:]

@@ -62,8 +62,8 @@ class RankCodeLines:
 def called_at(entry: Collective) -> CodeLine | None:
     """Where a collective was called; None for dumps without stacks."""
     frames = [StackFrame(f.function, f.file, f.line) for f in entry.frames]
-    own = next((f for f in frames if not f.is_library), frames[0] if frames else None)
-    return CodeLine(own, "flight recorder") if own else None
+    frame = next((f for f in frames if not f.is_library), frames[0] if frames else None)
+    return CodeLine(frame, "flight recorder") if frame else None
 
 
 def code_lines(stacks: Sequence[StackDump], logs: JobLogs) -> RankCodeLines:

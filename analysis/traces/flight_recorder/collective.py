@@ -87,11 +87,11 @@ class Collective:
     @property
     def channel(self) -> tuple[int, int] | None:
         """(sender, receiver) of a point-to-point operation, as numbers within the group."""
-        found = _PEERS.match(self.op) if self.is_p2p else None
-        if found is None:
+        match = _PEERS.match(self.op) if self.is_p2p else None
+        if match is None:
             return None
-        own, other = int(found[2]), int(found[4])
-        return (own, other) if found[3] == "->" else (other, own)
+        own, other = int(match[2]), int(match[4])
+        return (own, other) if match[3] == "->" else (other, own)
 
     @property
     def sends(self) -> bool:

@@ -96,9 +96,9 @@ def _first_to_fail(logs: JobLogs) -> list[int]:
     """The rank that the launcher names; else those it did not end itself, unless these are all."""
     if logs.root_cause is not None and logs.root_cause in logs.exits:
         return [logs.root_cause]
-    own = sorted(rank for rank, code in logs.exits.items() if code not in ENDED_BY_LAUNCHER)
+    ranks = sorted(rank for rank, code in logs.exits.items() if code not in ENDED_BY_LAUNCHER)
     known = _ranks_with_log(logs) | set(logs.exits)
-    return own if len(own) < len(known) else []
+    return ranks if len(ranks) < len(known) else []
 
 
 def _ranks_with_log(logs: JobLogs) -> set[int]:
@@ -106,12 +106,12 @@ def _ranks_with_log(logs: JobLogs) -> set[int]:
 
 
 def _only_silent(logs: JobLogs) -> list[DeadRank]:
-    known = _ranks_with_log(logs)
+    ranks = _ranks_with_log(logs)
     lost = _gave_up(logs, ["peer_connection_lost"])
     # With two ranks, one of which lost the other, nothing tells who went first.
-    if len(lost) < 2 or len(lost) != len(known) - 1:
+    if len(lost) < 2 or len(lost) != len(ranks) - 1:
         return []
-    silent = [rank for rank in known - lost if not logs.ranks[rank].exceptions]
+    silent = [rank for rank in ranks - lost if not logs.ranks[rank].exceptions]
     if len(silent) != 1:
         return []
     return [DeadRank(silent[0], None, "", len(lost))]

@@ -139,10 +139,12 @@ def _other_ranks(files: JobFiles) -> frozenset[int]:
 
 def _with_age(hang: JobDiagnosis, stood: PendingAge) -> JobDiagnosis:
     numbers = Numbers(hang.numbers)
-    said = f"{hang.statement}; this has stood for {numbers.say('stood_s', round(stood.seconds))} s"
+    statement = (
+        f"{hang.statement}; this has stood for {numbers.say('stood_s', round(stood.seconds))} s"
+    )
     return replace(
         hang,
-        statement=said,
+        statement=statement,
         numbers=numbers,
         details={**hang.details, "stood_s": round(stood.seconds, 1)},
     )

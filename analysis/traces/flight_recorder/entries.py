@@ -153,7 +153,7 @@ class _Entries:
 def _groups(raw: Any) -> dict[str, RecordedGroup]:
     """pg_config; gloo's one entry "" is the default group's where it lists ranks."""
     groups: dict[str, RecordedGroup] = {}
-    seen: dict[str, tuple[int, ...]] = {}
+    observed_ranks: dict[str, tuple[int, ...]] = {}
     memberships = 0
     for key, item in _first_items(raw):
         if not isinstance(item, dict):
@@ -161,9 +161,9 @@ def _groups(raw: Any) -> dict[str, RecordedGroup]:
         listed = item.get("ranks")
         # A hostile dump may give the same long text to every group: it is read once.
         if isinstance(listed, str):
-            if listed not in seen:
-                seen[listed] = _ranks(listed)
-            ranks = seen[listed]
+            if listed not in observed_ranks:
+                observed_ranks[listed] = _ranks(listed)
+            ranks = observed_ranks[listed]
         else:
             ranks = _ranks(listed)
         memberships += len(ranks)

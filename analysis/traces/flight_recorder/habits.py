@@ -40,11 +40,11 @@ def breaks_habit(entries: Sequence[Collective], group: RecordedGroup, seq: int) 
     steps = [_step(entry) for entry in entries[start : end + 1]]
     followers: dict[Step, Counter[Step]] = defaultdict(Counter)
     for place, (step, after) in enumerate(pairwise(steps), start=start):
-        known = followers[step]
+        follower = followers[step]
         in_window = place >= begin
-        if in_window and known.total() >= MIN_ROUNDS and after not in known:
+        if in_window and follower.total() >= MIN_ROUNDS and after not in follower:
             return True
-        known[after] += 1
+        follower[after] += 1
     return False
 
 

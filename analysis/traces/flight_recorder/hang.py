@@ -227,12 +227,12 @@ def _mismatches(state: JobState, operations: Sequence[WaitedOperation]) -> list[
     if not any(dump.pending for dump in state.dumps.values()):
         places += _last_collectives(state)
     compared = list(dict.fromkeys(places))[:MAX_COMPARED]
-    found = []
+    mismatches = []
     for group, seq in compared:
         mismatch = mismatch_at(state, group, seq)
         if mismatch is not None:
-            found.append(mismatch)
-    return found
+            mismatches.append(mismatch)
+    return mismatches
 
 
 def _last_collectives(state: JobState) -> list[tuple[RecordedGroup, int]]:

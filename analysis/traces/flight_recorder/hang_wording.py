@@ -168,9 +168,9 @@ def _said_minority(numbers: Numbers, found: Mismatch) -> str:
     usual = _said(numbers, found, "usual")
     who = numbers.ranks(sorted(found.odd))
     odd = _said(numbers, found, "odd")
-    others = numbers.count("agreeing", len(found.agree), "rank")
+    count = numbers.count("agreeing", len(found.agree), "rank")
     verb = _verb(found, len(found.odd))
-    return f"{who} {verb} {odd} {where}, where {others} {_verb(found, len(found.agree))} {usual}"
+    return f"{who} {verb} {odd} {where}, where {count} {_verb(found, len(found.agree))} {usual}"
 
 
 def _said_tie(numbers: Numbers, found: Mismatch) -> str:

@@ -152,19 +152,19 @@ def _members(
 
 def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, RecordedGroup]:
     """The group of each of a rank's local numbers."""
-    known = dict(dump.local_ids)
+    local_ids = dict(dump.local_ids)
     by_order = _by_order(dump)
     for number in dump.status:
-        if number in known:
+        if number in local_ids:
             continue
         if number in by_order:
-            known[number] = by_order[number]
+            local_ids[number] = by_order[number]
             continue
         others = {d.local_ids[number] for d in dumps.values() if number in d.local_ids}
         same = [_own(dump, group) for group in others]
         if len(same) == 1 and same[0] is not None:
-            known[number] = same[0]
-    return known
+            local_ids[number] = same[0]
+    return local_ids
 
 
 def _own(dump: Dump, other: RecordedGroup) -> RecordedGroup | None:

@@ -66,9 +66,9 @@ def mismatch_at(state: JobState, group: RecordedGroup, seq: int) -> Mismatch | N
         return None
     aspects: tuple[Aspect, ...] = ("operation", "data type", "size")
     for aspect in aspects:
-        found = _disagreement(state, group, seq, aspect, entries)
-        if found is not None:
-            return found
+        disagreement = _disagreement(state, group, seq, aspect, entries)
+        if disagreement is not None:
+            return disagreement
     return None
 
 
@@ -124,9 +124,9 @@ def _usual(
     if aspect == "operation" and len(keeping) == 1:
         return keeping
     earlier = _earlier(state, group, seq, aspect)
-    seen = [side for side in sides if earlier[side]]
-    if len(seen) == 1 and earlier[seen[0]] >= MIN_SEEN:
-        return seen
+    usuals = [side for side in sides if earlier[side]]
+    if len(usuals) == 1 and earlier[usuals[0]] >= MIN_SEEN:
+        return usuals
     return list(sides)
 
 
@@ -141,5 +141,5 @@ def _earlier(state: JobState, group: RecordedGroup, seq: int, aspect: Aspect) ->
 
 
 def _break_habits(state: JobState, group: RecordedGroup, seq: int, ranks: Sequence[int]) -> bool:
-    asked = ranks[:MAX_ASKED]
-    return any(breaks_habit(state.dumps[rank].entries, group, seq) for rank in asked)
+    requested_ranks = ranks[:MAX_ASKED]
+    return any(breaks_habit(state.dumps[rank].entries, group, seq) for rank in requested_ranks)

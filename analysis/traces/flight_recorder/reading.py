@@ -128,11 +128,11 @@ def _pieces(stack: list[Any]) -> dict[str, Any]:
         elif isinstance(before, str) and isinstance(value, dict | str) and before not in top:
             top[before] = value
         before = value
-    known = {key: top[key] for key in top if key in ("version", "pg_config", "pg_status")}
-    if not entries and "pg_status" not in known:
+    pieces = {key: top[key] for key in top if key in ("version", "pg_config", "pg_status")}
+    if not entries and "pg_status" not in pieces:
         return {}
-    known["entries"] = entries
-    return known
+    pieces["entries"] = entries
+    return pieces
 
 
 def _json(data: bytes) -> tuple[Any, str, bool]:

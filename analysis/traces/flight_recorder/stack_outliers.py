@@ -71,11 +71,11 @@ def _statement(
 ) -> str:
     one = len(ranks) == 1
     verb = "stands" if one else "stand"
-    said = f"{numbers.ranks(ranks)} {verb} outside of collectives"
+    phrase = f"{numbers.ranks(ranks)} {verb} outside of collectives"
     if first is not None:
         numbers["line"] = float(first.frame.line)
         which = "" if one else "the first "
-        said += f", {which}in {first.text},"
-    others = numbers.count("in_collective", in_collective, "other rank")
+        phrase += f", {which}in {first.text},"
+    count = numbers.count("in_collective", in_collective, "other rank")
     waits = "waits" if in_collective == 1 else "wait"
-    return f"{said} while {others} {waits} in one"
+    return f"{phrase} while {count} {waits} in one"

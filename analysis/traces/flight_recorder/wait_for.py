@@ -45,17 +45,17 @@ class WaitedOperation:
 
 def waited_operations(state: JobState) -> list[WaitedOperation]:
     """All of them, the oldest first."""
-    found = [*_collectives(state), *_channels(state)]
-    return sorted(found, key=lambda op: op.entry.created_ns)
+    collectives = [*_collectives(state), *_channels(state)]
+    return sorted(collectives, key=lambda op: op.entry.created_ns)
 
 
 def _collectives(state: JobState) -> Iterator[WaitedOperation]:
     first: dict[RecordedGroup, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for rank, dump in state.dumps.items():
-        seen: set[RecordedGroup] = set()
+        recorded_groups: set[RecordedGroup] = set()
         for entry in dump.pending:
-            if not entry.is_p2p and entry.group not in seen:
-                seen.add(entry.group)
+            if not entry.is_p2p and entry.group not in recorded_groups:
+                recorded_groups.add(entry.group)
                 first[entry.group][entry.seq].append(rank)
     for group, by_seq in first.items():
         for seq in sorted(by_seq)[:MAX_OPERATIONS]:
@@ -116,12 +116,12 @@ def _channels(state: JobState) -> Iterator[WaitedOperation]:
     as well."""
     offers = _offers(state)
     for rank, dump in state.dumps.items():
-        seen: set[tuple[RecordedGroup, tuple[int, int] | None, bool]] = set()
+        places: set[tuple[RecordedGroup, tuple[int, int] | None, bool]] = set()
         for entry in dump.pending:
             place = (entry.group, entry.channel, entry.sends)
-            if entry.channel is None or place in seen:
+            if entry.channel is None or place in places:
                 continue
-            seen.add(place)
+            places.add(place)
             sender, receiver = entry.channel
             peer = state.global_rank(entry.group, receiver if entry.sends else sender)
             if peer is None or peer == rank:

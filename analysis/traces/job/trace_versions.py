@@ -83,8 +83,8 @@ def record_of(text: bytes, trace: str) -> StoredRecord | None:
 
 def version_of(path: Path) -> str:
     """A file's version on disk. Raises OSError."""
-    found = path.stat()
-    return f"{found.st_size}-{found.st_mtime_ns}"
+    stat = path.stat()
+    return f"{stat.st_size}-{stat.st_mtime_ns}"
 
 
 def versions_bytes(versions: Mapping[str, str]) -> bytes:

@@ -96,7 +96,7 @@ ANALYZER = Analyzer(
     training_findings,
     kinds=(
         *RULE_KINDS.values(),
-        *(rule_kind(one.fault) for one in JOB_RULES if one.fault is not None),
+        *(rule_kind(job_rule.fault) for job_rule in JOB_RULES if job_rule.fault is not None),
         TRAINING_HEALTHY,
         TRACES_INCONCLUSIVE,
         TRACE_UNREADABLE,
@@ -116,18 +116,18 @@ def _findings_of_files(case: Case, records: TraceRecords | None) -> list[Finding
     problems += _never_read(files, traces)
     from_files = diagnoses_of_files(files, round(case.scope.incident.end.timestamp() * 1e6))
     job = job_of(summaries, from_files, len(problems))
-    found = _findings(case, job) + _unreadable(problems, from_files)
+    findings = _findings(case, job) + _unreadable(problems, from_files)
     evidence = case.evidence_ids("traces")
     numbered = []
-    for n, finding in enumerate(found, start=1):
+    for n, finding in enumerate(findings, start=1):
         with_host = _with_host(finding, case.scope.training)
         numbered.append(with_host.model_copy(update={"id": f"T{n}", "evidence": evidence}))
     return numbered
 
 
 def _read(file: JobFile, records: TraceRecords | None) -> RankReading:
-    known = records.reading(file.path) if records else None
-    return known or read_ranks(file)
+    reading = records.reading(file.path) if records else None
+    return reading or read_ranks(file)
 
 
 def _never_read(files: JobFiles, traces: Sequence[JobFile]) -> list[tuple[str, str]]:
@@ -163,7 +163,7 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     notes["also"] = [one.statement for one in said if one not in serious][:MAX_DIAGNOSES]
     accusing = [one for one in serious if one.rule not in CAPTURE][:MAX_DIAGNOSES]
     if accusing:
-        return [_finding(name, one, notes) for one in accusing]
+        return [_finding(name, diagnosis, notes) for diagnosis in accusing]
     if serious:
         unfit = serious[0]
         return [_inconclusive(name, unfit.statement, unfit.numbers, notes | {"fix": unfit.fix})]
@@ -193,8 +193,8 @@ def _to_look_at(unsure: Sequence[JobDiagnosis]) -> tuple[str, dict[str, float]]:
     first = f"not certain: {unsure[0].statement}"
     if not more:
         return first, dict(unsure[0].numbers)
-    said = f"{first}; {counted(more, 'more thing')} to look at in the traces"
-    return said, dict(unsure[0].numbers) | {"more_to_look_at": float(more)}
+    phrase = f"{first}; {counted(more, 'more thing')} to look at in the traces"
+    return phrase, dict(unsure[0].numbers) | {"more_to_look_at": float(more)}
 
 
 def _finding(name: str, diagnosis: JobDiagnosis, notes: dict[str, Any]) -> Finding:
@@ -234,9 +234,9 @@ def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
     if host is None:
         return finding
     name = readable(host, MAX_HOST)
-    said = f"{finding.sentence.rstrip('.')}; it runs on host {name}"
+    sentence = f"{finding.sentence.rstrip('.')}; it runs on host {name}"
     with_host = details.model_copy(update={"host": details.host or name})
-    return finding.model_copy(update={"sentence": said, "details": with_host})
+    return finding.model_copy(update={"sentence": sentence, "details": with_host})
 
 
 def _onset(diagnosis: JobDiagnosis) -> datetime | None:
@@ -325,16 +325,16 @@ def _rank_rows(job: TrainingJob) -> list[dict[str, Any]]:
     assert job.comparison is not None
     blame = {blamed.rank: blamed.share for blamed in job.comparison.blame.ranks}
     rows: list[dict[str, Any]] = []
-    for own in job.comparison.steps[:MAX_RANK_ROWS]:
-        share = blame.get(own.rank)
+    for step in job.comparison.steps[:MAX_RANK_ROWS]:
+        share = blame.get(step.rank)
         row: dict[str, Any] = {
-            "rank": own.rank,
-            "step ms": round(own.step_ms, 1),
-            "waits ms": round(own.ms("communication wait"), 1),
+            "rank": step.rank,
+            "step ms": round(step.step_ms, 1),
+            "waits ms": round(step.ms("communication wait"), 1),
             "blame share": round(share, 3) if share is not None else None,
         }
         for phase in PHASES:
-            row[f"{phase} ms"] = round(own.ms(phase), 2)
+            row[f"{phase} ms"] = round(step.ms(phase), 2)
         rows.append(row)
     return rows
 
@@ -347,11 +347,11 @@ def _unreadable(
     by_problem: dict[str, list[str]] = defaultdict(list)
     for file, problem in problems:
         by_problem[problem].append(file)
-    found = [_unreadable_files(problem, files) for problem, files in by_problem.items()]
+    unreadable_files = [_unreadable_files(problem, files) for problem, files in by_problem.items()]
     for diagnosis in diagnoses:
         if diagnosis.rule in INCOMPLETE:
-            found.append(_unreadable_dumps(diagnosis))
-    return found
+            unreadable_files.append(_unreadable_dumps(diagnosis))
+    return unreadable_files
 
 
 def _unreadable_files(problem: str, files: list[str]) -> Finding:

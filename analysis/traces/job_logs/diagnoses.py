@@ -114,7 +114,7 @@ def _nan_fix(ranks: Sequence[int]) -> str:
 def _moment(ranks: Sequence[RankMetrics], step: int) -> dict[str, Any]:
     """When a step was, and how long after the one before it; nothing where the job wrote no
     times."""
-    timed = [own for own in ranks if step in own.times]
+    timed = [rank for rank in ranks if step in rank.times]
     if not timed:
         return {}
     first = min(timed, key=lambda own: own.times[step])
@@ -231,14 +231,14 @@ def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[JobDiagnosis]:
 
     `world` are the job's ranks as far as they are known.
     """
-    found = [
+    failures = [
         _memory(logs, GPU_MEMORY, "the GPU"),
         _memory(logs, HOST_MEMORY, "the host"),
         _xid(logs),
     ]
-    found += [_failure(logs, rule, names) for rule, names in FAILURES.items()]
-    found += [_failure(logs, "known_failure", _clear(logs)), _exceptions(logs, world)]
-    return [diagnosis for diagnosis in found if diagnosis is not None]
+    failures += [_failure(logs, rule, names) for rule, names in FAILURES.items()]
+    failures += [_failure(logs, "known_failure", _clear(logs)), _exceptions(logs, world)]
+    return [diagnosis for diagnosis in failures if diagnosis is not None]
 
 
 def _clear(logs: JobLogs) -> tuple[str, ...]:
@@ -250,7 +250,11 @@ def _clear(logs: JobLogs) -> tuple[str, ...]:
     for log in logs.ranks.values():
         for failure in log.failures.values():
             shown[failure.signature.name] = failure.signature
-    clear = [one for name, one in shown.items() if name not in of_rules and _is_clear(one)]
+    clear = [
+        signature
+        for name, signature in shown.items()
+        if name not in of_rules and _is_clear(signature)
+    ]
     clear.sort(key=lambda signature: (-signature.weight, signature.name))
     return tuple(signature.name for signature in clear)
 
@@ -335,8 +339,8 @@ def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
     number = XID.search(failure.line) if failure.signature.name == "xid" else None
     if number is None:
         return None
-    known = XIDS.get(int(number[2]))
-    if known is not None and not known.is_hardware:
+    xid = XIDS.get(int(number[2]))
+    if xid is not None and not xid.is_hardware:
         return None
     row = {
         "rank": rank,
@@ -344,13 +348,13 @@ def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
         "device": readable(number[1], 40),
         "count": failure.count,
     }
-    if known is None:
+    if xid is None:
         return row | {
             "meaning": "not in the table",
             "action": "see NVIDIA's table",
             "weight": ACTION_WEIGHT,
         }
-    return row | {"meaning": known.meaning, "action": known.action, "weight": known.weight}
+    return row | {"meaning": xid.meaning, "action": xid.action, "weight": xid.weight}
 
 
 def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> JobDiagnosis | None:
@@ -380,11 +384,11 @@ def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> JobDiagnosis | N
 def _exceptions(logs: JobLogs, world: Collection[int]) -> JobDiagnosis | None:
     """Exceptions that follow from no other rank's failure; what all ranks raise alike blames
     none."""
-    own = _own_exceptions(logs)
-    if not own:
+    exceptions = _own_exceptions(logs)
+    if not exceptions:
         return None
-    ranks = tuple(sorted(rank for rank in own if rank is not None))
-    first = own[ranks[0]] if ranks else own[None]
+    ranks = tuple(sorted(rank for rank in exceptions if rank is not None))
+    first = exceptions[ranks[0]] if ranks else exceptions[None]
     blamed = ranks if set(ranks) < set(world) else ()
     numbers = Numbers()
     if blamed:
@@ -396,7 +400,7 @@ def _exceptions(logs: JobLogs, world: Collection[int]) -> JobDiagnosis | None:
         numbers["line"] = float(first.frame.line)
         statement += f" in {_place(first)}"
     rows = []
-    for rank, raised in own.items():
+    for rank, raised in exceptions.items():
         message = readable(raised.message, 160)
         rows.append({"rank": rank, "exception": readable(raised.type), "message": message})
     return JobDiagnosis(

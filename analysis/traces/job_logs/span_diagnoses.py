@@ -44,7 +44,7 @@ def span_diagnoses(
     only bear out. `until_us`: the moment up to which the files were collected, in us since 1970;
     None where nobody knows.
     """
-    last = max((own.last_us for own in ranks), default=0)
+    last = max((rank.last_us for rank in ranks), default=0)
     quiet = (until_us - last) / 1e6 if until_us is not None else 0.0
     still = quiet >= max(STANDS_STILL_S, STANDS_STILL_STEPS * usual_step_ms(ranks) / 1e3)
     severity: Severity = "critical" if (stopped or still) and not named else "info"
@@ -58,23 +58,23 @@ def _standing(
     ranks: Sequence[RankSpans], severity: Severity, quiet_s: float | None
 ) -> JobDiagnosis | None:
     """The ranks that stand elsewhere than most; where all stand in one place, that place."""
-    if len(ranks) < 2 or not any(own.open for own in ranks):
+    if len(ranks) < 2 or not any(rank.open for rank in ranks):
         return None
     usual = _usual_place(ranks)
-    behind = [own for own in ranks if _place(own) != usual]
+    behind = [rank for rank in ranks if _place(rank) != usual]
     if not behind:
         return _all_stand(ranks, quiet_s) if severity == "critical" else None
     if 2 * len(behind) > len(ranks):
         return None
     ranks_behind, numbers = tuple(own.rank for own in behind), Numbers()
     span = behind[0].place
-    others = [own for own in ranks if _place(own) == usual]
+    other_ranks = [rank for rank in ranks if _place(rank) == usual]
     who = numbers.ranks(ranks_behind)
-    rest = numbers.count("waiting", len(others), "other rank")
-    here, there = _where(span, numbers, ""), _where(others[0].place, numbers, "their_")
+    rest = numbers.count("waiting", len(other_ranks), "other rank")
+    here, there = _where(span, numbers, ""), _where(other_ranks[0].place, numbers, "their_")
     if severity == "critical":
         stands = "stands" if len(behind) == 1 else "stand"
-        waits = "waits" if len(others) == 1 else "wait"
+        waits = "waits" if len(other_ranks) == 1 else "wait"
         statement = f"{who} {stands} {here}, while {rest} {waits} {there}"
         statement += _for_how_long(numbers, quiet_s)
     else:
@@ -109,15 +109,16 @@ def _all_stand(standing: Sequence[RankSpans], quiet_s: float | None) -> JobDiagn
         source=SOURCE + "no rank stands elsewhere",
         numbers=numbers,
         steps=(span.step,) if span.step is not None else (),
-        details=_details(standing) | {"at": _time(max(own.place.start_us for own in standing))},
+        details=_details(standing)
+        | {"at": _time(max(rank_span.place.start_us for rank_span in standing))},
     )
 
 
 def _usual_place(ranks: Sequence[RankSpans]) -> tuple[int, str]:
     """Where most ranks stand; of places with as many, the one that is further on: a later step,
     else begun later."""
-    counts = Counter(_place(own) for own in ranks)
-    began = {_place(own): own.place.start_us for own in ranks}
+    counts = Counter(_place(rank) for rank in ranks)
+    began = {_place(rank): rank.place.start_us for rank in ranks}
     return max(counts, key=lambda place: (counts[place], place[0], began[place], place[1]))
 
 
@@ -176,16 +177,16 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     steps = _common_steps(ranks)
     if len(ranks) < 2 or len(steps) < LEAST_STEPS:
         return None
-    usual = {step: median(own.data_ms.get(step, 0.0) for own in ranks) for step in steps}
-    length = median(own.step_ms[step] for own in ranks for step in steps)
+    usual = {step: median(rank.data_ms.get(step, 0.0) for rank in ranks) for step in steps}
+    length = median(rank.step_ms[step] for rank in ranks for step in steps)
     if length <= 0:
         return None
     late = []
-    for own in ranks:
-        over = [own.data_ms.get(step, 0.0) - usual[step] for step in steps]
+    for rank in ranks:
+        over = [rank.data_ms.get(step, 0.0) - usual[step] for step in steps]
         late_steps = [ms for ms in over if ms >= WARN_SHARE * length]
         if median(over) >= WARN_SHARE * length and len(late_steps) >= PERSISTENT * len(steps):
-            late.append((median(over), own))
+            late.append((median(over), rank))
     if not late or 2 * len(late) >= len(ranks) > 2:
         return None
     worst = max(late, key=lambda pair: (pair[0], -pair[1].rank))[1]
@@ -200,9 +201,9 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
 
 def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
     """Steps that every rank timed, without the first, in which loaders and compilers start."""
-    if not ranks or not any(own.data_ms for own in ranks):
+    if not ranks or not any(rank.data_ms for rank in ranks):
         return []
-    common = set.intersection(*(set(own.step_ms) for own in ranks))
+    common = set.intersection(*(set(rank.step_ms) for rank in ranks))
     return sorted(common)[1:]
 
 
@@ -240,10 +241,10 @@ def _input_bound(ranks: Sequence[RankSpans]) -> JobDiagnosis | None:
     if len(steps) < LEAST_STEPS:
         return None
     shares = []
-    for own in ranks:
+    for rank in ranks:
         for step in steps:
-            if own.step_ms[step] > 0:
-                shares.append(own.data_ms.get(step, 0.0) / own.step_ms[step])
+            if rank.step_ms[step] > 0:
+                shares.append(rank.data_ms.get(step, 0.0) / rank.step_ms[step])
     share = median(shares) if shares else 0.0
     if share < WARN_SHARE:
         return None

@@ -219,9 +219,11 @@ def _timed(own: RankSpans, name: str, record: _Record) -> None:
 
 def _of_main_thread(stacks: Iterable[list[OpenSpan]]) -> tuple[OpenSpan, ...]:
     """The thread in which a step is open; else the one in which something began last."""
-    kept = [stack for stack in stacks if stack]
-    best = max(kept, key=lambda s: (any(o.name == STEP for o in s), s[-1].start_us), default=[])
-    return tuple(best)
+    remaining_stacks = [stack for stack in stacks if stack]
+    remaining_stack = max(
+        remaining_stacks, key=lambda s: (any(o.name == STEP for o in s), s[-1].start_us), default=[]
+    )
+    return tuple(remaining_stack)
 
 
 def _joined(one: RankSpans, other: RankSpans) -> RankSpans:
@@ -279,5 +281,5 @@ def _head(file: JobFile) -> bytes:
 
 def usual_step_ms(ranks: Iterable[RankSpans]) -> float:
     """Median over all steps of all ranks; 0 where none was timed."""
-    times = sorted(ms for own in ranks for ms in own.step_ms.values())
+    times = sorted(ms for rank in ranks for ms in rank.step_ms.values())
     return times[len(times) // 2] if times else 0.0

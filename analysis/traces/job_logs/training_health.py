@@ -94,20 +94,20 @@ def first_not_a_number(ranks: Sequence[RankMetrics]) -> NotANumber | None:
 
 def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber | None:
     bad: dict[int | None, list[int]] = {}
-    for own in ranks:
-        series = own.series(measure)
+    for rank in ranks:
+        series = rank.series(measure)
         steps = [step for step, value in series if not math.isfinite(value)]
         if steps and (measure == "loss" or _lasts(series)):
-            bad[own.rank] = steps
+            bad[rank.rank] = steps
     if not bad:
         return None
     step = min(steps[0] for steps in bad.values())
     first = {rank for rank, steps in bad.items() if steps[0] == step}
     later = bad.keys() - first
-    known = {own.rank for own in ranks if step in own.values.get(measure, {})}
+    known = {rank.rank for rank in ranks if step in rank.values.get(measure, {})}
     # Where every rank has it at once, or the log names no rank, none can be distinguished.
     told_apart = first < known and None not in first
-    leader = next(own for own in ranks if own.rank in first)
+    leader = next(rank for rank in ranks if rank.rank in first)
     last_good = None
     lasting = True
     for number, value in leader.series(measure):
@@ -141,13 +141,13 @@ def _lasts(series: Sequence[tuple[int, float]]) -> bool:
 
 def loss_spikes(ranks: Sequence[RankMetrics]) -> list[LossSpike]:
     """The first spike of each rank."""
-    found = []
-    for own in ranks:
-        series = [(step, value) for step, value in own.series("loss") if math.isfinite(value)]
-        spike = _spike(own.rank, series)
+    spikes = []
+    for rank in ranks:
+        series = [(step, value) for step, value in rank.series("loss") if math.isfinite(value)]
+        spike = _spike(rank.rank, series)
         if spike is not None:
-            found.append(spike)
-    return found
+            spikes.append(spike)
+    return spikes
 
 
 def _spike(rank: int | None, series: Sequence[tuple[int, float]]) -> LossSpike | None:
@@ -183,8 +183,8 @@ def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
     change = float(np.log(after / before))
     if change < -np.log(1 - SLOWDOWN) or change < SLOWDOWN_DEVIATIONS * spread:
         return None
-    ranks_seen = max(len(values) for values in by_step.values())
-    return Slowdown(steps[split], float(before), float(after), ranks_seen)
+    count = max(len(values) for values in by_step.values())
+    return Slowdown(steps[split], float(before), float(after), count)
 
 
 def _times(ranks: Sequence[RankMetrics]) -> list[list[tuple[int, float]]]:
@@ -205,8 +205,8 @@ def _times(ranks: Sequence[RankMetrics]) -> list[list[tuple[int, float]]]:
 def _logged(ranks: Sequence[RankMetrics], measure: Measure) -> list[list[tuple[int, float]]]:
     """The series of the ranks that log this measure."""
     found = []
-    for own in ranks:
-        series = own.series(measure)
+    for rank in ranks:
+        series = rank.series(measure)
         if series:
             found.append(list(series))
     return found
@@ -216,8 +216,8 @@ def input_bound(ranks: Sequence[RankMetrics]) -> tuple[float, int] | None:
     """(Median share of the time in the data loader, steps), where the job logs that and it is 10 %
     or more."""
     shares = []
-    for own in ranks:
-        for _, percent in own.series("data_percent"):
+    for rank in ranks:
+        for _, percent in rank.series("data_percent"):
             if 0 <= percent <= 100:
                 shares.append(percent / 100)
     if len(shares) < MIN_SHARES:
@@ -242,13 +242,13 @@ class FullMemory:
 def full_memory(ranks: Sequence[RankMetrics]) -> list[FullMemory]:
     """The ranks short of memory, the fullest first."""
     found = []
-    for own in ranks:
-        logged = [value for _, value in own.series("memory_percent") if 0 <= value <= 100]
+    for rank in ranks:
+        logged = [value for _, value in rank.series("memory_percent") if 0 <= value <= 100]
         percent = max(logged, default=0.0)
-        retries = _rise(own.series("alloc_retries"))
-        ooms = _rise(own.series("ooms"))
+        retries = _rise(rank.series("alloc_retries"))
+        ooms = _rise(rank.series("ooms"))
         if pressure(percent / 100) or ooms:
-            found.append(FullMemory(own.rank, percent, retries, ooms))
+            found.append(FullMemory(rank.rank, percent, retries, ooms))
     found.sort(key=lambda rank: (-rank.ooms, -rank.percent))
     return found
 

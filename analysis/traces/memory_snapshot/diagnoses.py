@@ -73,8 +73,8 @@ def rank_of(path: Path, named: int | None) -> int | None:
     """The rank in a snapshot's name: TorchTitan's 000003_step_40.pickle too."""
     if named is not None:
         return named
-    found = _TORCHTITAN.match(path.stem)
-    return int(found[1]) if found else None
+    match = _TORCHTITAN.match(path.stem)
+    return int(match[1]) if match else None
 
 
 def _latest(files: Iterable[JobFile]) -> list[tuple[int | None, JobFile]]:
@@ -145,18 +145,18 @@ def _why(own: JudgedSnapshot, failed: AllocationFailure, numbers: Numbers) -> st
         return f"the allocator had {inside} more, but in pieces too small{piece}: fragmentation"
     if failed.cause == "growth" and own.growth is not None:
         grew = _size(own.growth.rise.slope_bytes, numbers, "per_step")
-        said = f"what is held grew by {grew} per step"
+        why = f"what is held grew by {grew} per step"
         if own.growth.site:
-            said += f", kept from {_place(own.growth.site, numbers, 'growing_line')}"
-        return said
-    held = f"{_size(failed.allocated, numbers, 'allocated')} were held"
+            why += f", kept from {_place(own.growth.site, numbers, 'growing_line')}"
+        return why
+    phrase = f"{_size(failed.allocated, numbers, 'allocated')} were held"
     top = failed.holders[0] if failed.holders else None
     if top is not None and top.site:
         place = _place(top.site, numbers, "holding_line")
-        held += f", most by {place} ({_size(top.held, numbers, 'most')})"
+        phrase += f", most by {place} ({_size(top.held, numbers, 'most')})"
     if failed.cause.startswith("one"):
-        return f"one allocation that is itself large; {held}"
-    return held
+        return f"one allocation that is itself large; {phrase}"
+    return phrase
 
 
 def _growths(judged: Sequence[Found]) -> list[JobDiagnosis]:
@@ -175,10 +175,10 @@ def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagno
     _, growth = max(group, key=lambda one: one[1].rise.slope_bytes)
     numbers = Numbers()
     who = f" on {numbers.ranks(ranks)}" if ranks else ""
-    kept = ""
+    phrase = ""
     if growth.site:
         stays = _size(growth.site_held, numbers, "kept")
-        kept = f"; {stays} of it stay from {_place(growth.site, numbers, 'line')}"
+        phrase = f"; {stays} of it stay from {_place(growth.site, numbers, 'line')}"
     per_step = _size(growth.rise.slope_bytes, numbers, "per_step")
     rising = numbers.say("rising", growth.rise.rising)
     changes = numbers.say("changes", growth.rise.steps - 1)
@@ -186,7 +186,7 @@ def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagno
         growth.rise.severity,
         subject_of(ranks) if ranks else "the GPU",
         f"the GPU's memory{who} grows by {per_step} per step, rising in {rising} of {changes} "
-        f"steps{kept}",
+        f"steps{phrase}",
         numbers,
         ranks=ranks if len(group) < count else (),
         details={
@@ -232,7 +232,7 @@ def _peaks(judged: Sequence[Found]) -> list[JobDiagnosis]:
     numbers = Numbers()
     who = numbers.ranks([rank]) if rank is not None else "a process"
     peak = own.peak
-    held = _most_held(own)
+    count = _most_held(own)
     if peak is not None:
         holders, when = peak.holders, "at its peak"
     else:
@@ -248,7 +248,7 @@ def _peaks(judged: Sequence[Found]) -> list[JobDiagnosis]:
             rule="memory_held",
             severity="info",
             subject=subject_of([rank]) if rank is not None else "the GPU",
-            statement=f"{who} held {_size(held, numbers, 'held')} of GPU memory {when}{by}",
+            statement=f"{who} held {_size(count, numbers, 'held')} of GPU memory {when}{by}",
             fix="",
             source="torch.cuda.memory snapshot",
             numbers=numbers,
@@ -277,9 +277,9 @@ def _rows(holders: Sequence[LineHolder]) -> list[dict[str, Any]]:
 
 def _place(site: str, numbers: Numbers, name: str) -> str:
     """A line of code; its number is kept."""
-    found = re.search(r":(\d+)", site)
-    if found:
-        numbers[name] = float(found[1])
+    match = re.search(r":(\d+)", site)
+    if match:
+        numbers[name] = float(match[1])
     return site
 
 

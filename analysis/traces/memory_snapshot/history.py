@@ -65,8 +65,8 @@ def levels(snapshot: Snapshot) -> Levels:
 
 def _backwards(change: Ints, end: int) -> Ints:
     after = np.cumsum(change[::-1])[::-1]
-    found: Ints = np.maximum(end - (after - change), 0)
-    return found
+    ints: Ints = np.maximum(end - (after - change), 0)
+    return ints
 
 
 def holders_at(snapshot: Snapshot, index: int) -> list[LineHolder]:
@@ -148,7 +148,7 @@ def _valleys(allocated: Ints) -> list[int]:
     if not len(allocated):
         return []
     depth = VALLEY * float(allocated.max())
-    found: list[int] = []
+    valleys: list[int] = []
     high = low = float(allocated[0])
     low_at, falling = 0, False
     for i, value in enumerate(allocated.tolist()):
@@ -156,10 +156,10 @@ def _valleys(allocated: Ints) -> list[int]:
             if value < low:
                 low, low_at = value, i
             elif value - low >= depth:
-                found.append(low_at)
+                valleys.append(low_at)
                 falling, high = False, value
         elif value > high:
             high = value
         elif high - value >= depth:
             falling, low, low_at = True, value, i
-    return found
+    return valleys

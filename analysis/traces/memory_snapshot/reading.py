@@ -153,7 +153,7 @@ def _content(path: Path) -> bytes:
 
 def _pieces(stack: list[Any]) -> list[Any]:
     """Segments of a file that was cut off."""
-    found = [v for v in stack if isinstance(v, dict) and "blocks" in v]
+    pieces = [v for v in stack if isinstance(v, dict) and "blocks" in v]
     for value in stack:
         if (
             isinstance(value, list)
@@ -161,8 +161,8 @@ def _pieces(stack: list[Any]) -> list[Any]:
             and isinstance(value[0], dict)
             and "blocks" in value[0]
         ):
-            found += value
-    return found
+            pieces += value
+    return pieces
 
 
 def _history(traces: Any, device: int | None) -> list[Any]:
@@ -175,14 +175,14 @@ def _history(traces: Any, device: int | None) -> list[Any]:
 
 def _events(entries: list[Any], sites: _Sites) -> tuple[AllocatorEvent, ...]:
     """The latest events."""
-    found = []
+    events = []
     for entry in entries[-MAX_EVENTS:]:
         if not isinstance(entry, dict) or not isinstance(entry.get("action"), str):
             continue
         site, in_optimizer = sites.of(entry.get("frames"))
         action = ACTIONS.get(entry["action"], OTHER)
         at = _size(entry.get("device_free")) if action == OOM else _address(entry.get("addr"))
-        found.append(
+        events.append(
             AllocatorEvent(
                 action,
                 at,
@@ -192,11 +192,11 @@ def _events(entries: list[Any], sites: _Sites) -> tuple[AllocatorEvent, ...]:
                 in_optimizer,
             )
         )
-    return tuple(found)
+    return tuple(events)
 
 
 def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[MemoryBlock, ...]:
-    found: list[MemoryBlock] = []
+    memory_blocks: list[MemoryBlock] = []
     looked = 0
     for segment in segments:
         blocks = segment.get("blocks")
@@ -204,7 +204,7 @@ def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[MemoryBlock,
         for block in blocks if isinstance(blocks, list) else ():
             looked += 1
             if looked > MAX_BLOCKS:
-                return tuple(found)
+                return tuple(memory_blocks)
             if not isinstance(block, dict):
                 continue
             size = _size(block.get("size"))
@@ -218,9 +218,11 @@ def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[MemoryBlock,
             )
             requested = _size(block["requested_size"]) if "requested_size" in block else size
             address = _address(block["address"]) if "address" in block else at
-            found.append(MemoryBlock(address, size, requested, kind, sites.of(_frames(block))[0]))
+            memory_blocks.append(
+                MemoryBlock(address, size, requested, kind, sites.of(_frames(block))[0])
+            )
             at = address + size
-    return tuple(found)
+    return tuple(memory_blocks)
 
 
 def _frames(block: dict[str, Any]) -> Any:
@@ -259,8 +261,8 @@ class _Sites:
             return "", False
         self._looked += min(len(frames), MAX_FRAMES)
         python = [f for frame in frames[:MAX_FRAMES] if (f := self._frame(frame)) is not None]
-        own = next((f.site for f in python if not f.library), python[0].site if python else "")
-        return own, any(f.optimizer for f in python)
+        site = next((f.site for f in python if not f.library), python[0].site if python else "")
+        return site, any(f.optimizer for f in python)
 
     def _frame(self, frame: Any) -> _Frame | None:
         key = id(frame)

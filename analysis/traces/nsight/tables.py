@@ -175,19 +175,19 @@ def _ranges(strings: Strings, operators: bool) -> ExportPart:
     )
     texts = [text for (text,) in strings.database.texts("NVTX_EVENTS", ("text",))]
     texts += [""] * (len(rows["textId"]) - len(texts))
-    said = [
+    text = [
         text or strings.string(i) for text, i in zip(texts, rows["textId"].tolist(), strict=False)
     ]
-    found = [OPERATOR.match(text) for text in said]
+    matches = [OPERATOR.match(text) for text in text]
     wanted = np.isin(rows["eventType"], RANGES) & (rows["end"] >= rows["start"]) & (rows["end"] > 0)
     mine = wanted & np.asarray(
-        [(match is not None) == operators for match in found], dtype=np.bool_
+        [(match is not None) == operators for match in matches], dtype=np.bool_
     )
     if not operators:
         strings.dropped["NVTX marks and ranges that never end"] = int((~wanted).sum())
     rows = {key: values[mine] for key, values in rows.items()}
     names = [
-        strings.name(found[i][1] if operators else said[i])  # type: ignore[index]
+        strings.name(matches[i][1] if operators else text[i])  # type: ignore[index]
         for i in np.flatnonzero(mine).tolist()
     ]
     return _on_host(

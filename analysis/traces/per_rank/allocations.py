@@ -116,12 +116,12 @@ def step_floors(
     """Numbers of the steps with allocator events of a device, and the lowest allocated total in
     each, bytes."""
     memory = trace.memory
-    own = np.flatnonzero((memory.device_type == device_type) & (memory.device == device))
-    own = own[np.argsort(memory.ts[own], kind="stable")]
-    level = memory.allocated[own]
+    indexes = np.flatnonzero((memory.device_type == device_type) & (memory.device == device))
+    indexes = indexes[np.argsort(memory.ts[indexes], kind="stable")]
+    level = memory.allocated[indexes]
     if not (level >= 0).any() or (device_type == CPU and not (level > 0).any()):
-        level = np.cumsum(np.clip(memory.bytes[own], -(2**48), 2**48))
-    step = window.steps.of(memory.ts[own])
+        level = np.cumsum(np.clip(memory.bytes[indexes], -(2**48), 2**48))
+    step = window.steps.of(memory.ts[indexes])
     numbers, place = np.unique(step, return_inverse=True)
     floor = np.full(len(numbers), np.iinfo(np.int64).max)
     np.minimum.at(floor, place, level)
@@ -136,13 +136,13 @@ def _growth(trace: TraceColumns, window: StepWindow) -> MemoryGrowth | None:
         if len(memory)
         else set()
     )
-    found = []
+    memory_growths = []
     for device_type, device in sorted(devices)[:64]:
         _, floor = step_floors(trace, window, device_type, device)
         rise = rise_of(floor)
         if rise is not None:
-            found.append(MemoryGrowth(device_type, device, rise))
-    return max(found, key=lambda g: (g.rise.slope_bytes, g.rise.grown_bytes), default=None)
+            memory_growths.append(MemoryGrowth(device_type, device, rise))
+    return max(memory_growths, key=lambda g: (g.rise.slope_bytes, g.rise.grown_bytes), default=None)
 
 
 TABLE = RowTable("device_type:int device:int step:int lowest_bytes:int")

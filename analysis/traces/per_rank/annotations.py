@@ -80,18 +80,18 @@ def annotation_breakdown(
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
     if top is None:
         top = len(order)
-    found = []
+    time = []
     cut = []
     for place, index in enumerate(order.tolist()):
         name = trace.names[int(used[index])]
         if place < top or any(pattern.search(name) for pattern in keep):
-            found.append(AnnotationTime(name, spread.at(index)))
+            time.append(AnnotationTime(name, spread.at(index)))
         else:
             cut.append(index)
     if cut:
         rest = np.isin(group, cut)
-        found.append(AnnotationTime(OTHERS, distribution(lengths[rest])))
-    return tuple(found)
+        time.append(AnnotationTime(OTHERS, distribution(lengths[rest])))
+    return tuple(time)
 
 
 def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelAnnotations:
@@ -105,14 +105,14 @@ def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelA
         side = "device" if trace.in_category(*CATEGORY["device"]).any() else "host"
     marks = np.flatnonzero(trace.in_category(*CATEGORY[side]))
     found = np.full(len(rows), -1, dtype=np.int64)
-    asked = rows if side == "device" else device_launches(trace)
-    known: Bool = asked >= 0
+    requested_rows = rows if side == "device" else device_launches(trace)
+    known: Bool = requested_rows >= 0
     place = innermost_at(
         trace.ts[marks],
         trace.end[marks],
         trace.lane[marks],
-        trace.ts[asked[known]],
-        trace.lane[asked[known]],
+        trace.ts[requested_rows[known]],
+        trace.lane[requested_rows[known]],
     )
     found[known] = np.where(place >= 0, marks[place], -1) if len(marks) else -1
     return KernelAnnotations(rows, found, side)
@@ -130,12 +130,12 @@ def kernels_by_annotation(
     used, group = _groups(name + 1)
     spread = distributions(trace.dur[linked.row], group, len(used))
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
-    found = []
+    kernels = []
     for index in order.tolist():
         number = int(used[index])
         name_text = trace.names[number - 1] if number else ""
-        found.append(AnnotationKernels(name_text, spread.at(index)))
-    return tuple(found)
+        kernels.append(AnnotationKernels(name_text, spread.at(index)))
+    return tuple(kernels)
 
 
 TABLE = RowTable(
@@ -148,9 +148,9 @@ def rows(trace: TraceColumns) -> Rows:
     """One row per annotation: its own time on the host and on the device, and the kernels that
     belong to it."""
     by_name: dict[str, dict[str, Any]] = {}
-    for own in kernels_by_annotation(trace):
-        by_name[own.name] = TABLE.row(
-            name=own.name, kernels=own.times.count, kernel_ns=own.times.total
+    for kernel in kernels_by_annotation(trace):
+        by_name[kernel.name] = TABLE.row(
+            name=kernel.name, kernels=kernel.times.count, kernel_ns=kernel.times.total
         )
     sides: tuple[Side, ...] = ("device", "host")
     for side in sides:

@@ -166,9 +166,9 @@ def copy_totals(trace: TraceColumns) -> tuple[CopyTotal, ...]:
 
 def direction_of(name: str) -> str:
     """ "Memcpy HtoD" and the like, "Memset", or "Memcpy unknown"."""
-    found = _SHORT.search(name) or _LONG.search(name)
-    if found:
-        source, target = (part[0].upper().replace("M", "H") for part in found.groups())
+    match = _SHORT.search(name) or _LONG.search(name)
+    if match:
+        source, target = (part[0].upper().replace("M", "H") for part in match.groups())
         return f"Memcpy {source}to{target}"
     return FILL if _FILL.search(name) else UNKNOWN
 

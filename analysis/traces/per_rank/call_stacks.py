@@ -118,11 +118,11 @@ class CallStacks:
     def self_ns(self) -> Int64:
         """For a call its length less that of the calls it makes on its thread; the length of work
         on a stream."""
-        own = self.trace.dur.copy()
+        dur = self.trace.dur.copy()
         rows = np.flatnonzero((self.parent >= 0) & ~self._kernels)
         rows = rows[self.trace.lane[rows] == self.trace.lane[self.parent[rows]]]
-        np.subtract.at(own, self.parent[rows], self.trace.dur[rows])
-        return np.where(self.inside, np.maximum(own, 0), 0)
+        np.subtract.at(dur, self.parent[rows], self.trace.dur[rows])
+        return np.where(self.inside, np.maximum(dur, 0), 0)
 
     @cached_property
     def _kernels(self) -> Bool:
@@ -303,9 +303,9 @@ def _forward_of(trace: TraceColumns) -> Int32:
     by_number = np.lexsort((trace.ts[ahead], ahead_number))
     ahead, ahead_number = ahead[by_number], ahead_number[by_number]
     place = np.searchsorted(ahead_number, values[backward], side="right") - 1
-    found = np.flatnonzero((place >= 0) & (len(ahead) > 0))
-    found = found[ahead_number[place[found]] == values[backward][found]]
-    forward[rows[backward][found]] = ahead[place[found]]
+    indexes = np.flatnonzero((place >= 0) & (len(ahead) > 0))
+    indexes = indexes[ahead_number[place[indexes]] == values[backward][indexes]]
+    forward[rows[backward][indexes]] = ahead[place[indexes]]
     return forward
 
 

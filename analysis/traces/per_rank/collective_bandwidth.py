@@ -190,11 +190,11 @@ def rows_of_one(
         awaited=calls.awaited[:, None],
         transfer=took,
     )
-    found = []
+    collective_rows = []
     for (operation, group), mine in by_size(calls.operation, calls.group, sizes=calls.bytes):
         if calls.operations[operation] == OTHER:
             continue
-        found.append(
+        collective_rows.append(
             collective_row(
                 calls.operations[operation],
                 calls.groups[group],
@@ -205,7 +205,7 @@ def rows_of_one(
                 at_least=True,
             )
         )
-    return sorted(found, key=lambda r: -r.transfer)
+    return sorted(collective_rows, key=lambda r: -r.transfer)
 
 
 def rows(trace: TraceColumns) -> Rows:

@@ -118,14 +118,14 @@ class CollectiveCalls:
         """Whole steps from the start, of about that many collectives."""
         if len(self) <= limit:
             return self
-        kept = _whole_steps(self.step, limit)
+        whole_steps = _whole_steps(self.step, limit)
         columns: dict[str, Any] = {}
         for column in fields(self):
             value = getattr(self, column.name)
             if isinstance(value, np.ndarray):
                 # A slice alone would keep the whole column in memory.
-                columns[column.name] = value[:kept].copy()
-        return replace(self, **columns, cut=self.cut + len(self) - kept)
+                columns[column.name] = value[:whole_steps].copy()
+        return replace(self, **columns, cut=self.cut + len(self) - whole_steps)
 
 
 def collective_calls(
@@ -137,8 +137,13 @@ def collective_calls(
     launched = launch_times(trace, rows, launch)
     moment = np.where(launched >= 0, launched, trace.ts[rows])
     step = steps.of(moment)
-    kept = _whole_steps(step, MAX_COLLECTIVES)
-    rows, launch, moment, cut = rows[:kept], launch[:kept], moment[:kept], len(rows) - kept
+    whole_steps = _whole_steps(step, MAX_COLLECTIVES)
+    rows, launch, moment, cut = (
+        rows[:whole_steps],
+        launch[:whole_steps],
+        moment[:whole_steps],
+        len(rows) - whole_steps,
+    )
     lent = _annotation_of(trace, launch)
     operations, operation = _operations(trace, rows, lent)
     groups, group = _groups(trace, rows)
@@ -160,10 +165,10 @@ def collective_calls(
         dtype=dtype,
         start=trace.ts[rows],
         end=trace.end[rows],
-        launch=launched[:kept],
+        launch=launched[:whole_steps],
         exposed=trace.dur[rows] - covered(activity.computation, trace.ts[rows], trace.end[rows]),
         awaited=covered(_held_back(trace, activity), trace.ts[rows], trace.end[rows]),
-        step=step[:kept],
+        step=step[:whole_steps],
         launched_in=_phases(moment, activity),
         on_device=on_device.astype(np.int64),
         event=trace.event[rows],
@@ -200,10 +205,10 @@ def _rows(trace: TraceColumns, activity: Activity) -> tuple[Int64, int]:
 
 def _phases(moments: Int64, activity: Activity) -> Int64:
     """Index into PHASES of the phase in which each moment lies; -1 for none."""
-    found = np.full(len(moments), -1, dtype=np.int64)
+    indices = np.full(len(moments), -1, dtype=np.int64)
     for index, phase in enumerate(PHASES):
-        found[lies_in(activity.annotated[phase], moments)] = index
-    return found
+        indices[lies_in(activity.annotated[phase], moments)] = index
+    return indices
 
 
 def _whole_steps(step: Int64, limit: int) -> int:
@@ -217,19 +222,19 @@ def _whole_steps(step: Int64, limit: int) -> int:
 def _annotation_of(trace: TraceColumns, launch: Int64) -> Int64:
     """For each launch, the last `nccl:...` annotation around it on its thread; -1 where there is
     none."""
-    found = np.full(len(launch), -1, dtype=np.int64)
+    annotation = np.full(len(launch), -1, dtype=np.int64)
     notes = trace.rows_named(is_launch)
     notes = notes[~trace.in_category("gpu_user_annotation")[notes]]
     here = launch >= 0
     for lane in np.unique(trace.lane[notes]).tolist():
-        own = notes[trace.lane[notes] == lane]
-        asked = np.flatnonzero(here & (trace.lane[np.maximum(launch, 0)] == lane))
-        moment = trace.ts[launch[asked]]
-        place = np.searchsorted(trace.ts[own], moment, side="right") - 1
-        row = own[np.maximum(place, 0)]
+        note = notes[trace.lane[notes] == lane]
+        indexes = np.flatnonzero(here & (trace.lane[np.maximum(launch, 0)] == lane))
+        moment = trace.ts[launch[indexes]]
+        place = np.searchsorted(trace.ts[note], moment, side="right") - 1
+        row = note[np.maximum(place, 0)]
         inside = (place >= 0) & (moment < trace.end[row])
-        found[asked[inside]] = row[inside]
-    return found
+        annotation[indexes[inside]] = row[inside]
+    return annotation
 
 
 def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, ...], Int64]:
@@ -241,7 +246,7 @@ def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[st
         i: operation_named(trace.names[i])
         for i in trace.names_of(np.append(rows, lent[lent >= 0])).tolist()
     }
-    told = []
+    operations = []
     for text, name, note in zip(
         texts.ids_at(rows).tolist(), trace.name[rows].tolist(), lent.tolist(), strict=True
     ):
@@ -250,8 +255,8 @@ def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[st
             operation = by_name[name]
         if operation in (OTHER, *POINT_TO_POINT) and text < 0 and note >= 0:
             operation = by_name[int(trace.name[note])]
-        told.append(operation)
-    return _interned(told)
+        operations.append(operation)
+    return _interned(operations)
 
 
 def _interned(told: list[str]) -> tuple[tuple[str, ...], Int64]:
@@ -305,8 +310,8 @@ def _dtypes(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, .
     own, lender = inputs.at(rows), inputs.at(np.maximum(lent, 0))
     types = []
     for said, mine, theirs, note in zip(told, own, lender, lent.tolist(), strict=True):
-        found = re.search(r'"([^"]+)"', mine or (theirs if note >= 0 else ""))
-        types.append((said or (found[1] if found else ""))[:MAX_NAME])
+        match = re.search(r'"([^"]+)"', mine or (theirs if note >= 0 else ""))
+        types.append((said or (match[1] if match else ""))[:MAX_NAME])
     names, column = _interned(types)
     width = np.asarray([element_bytes(n) for n in names], dtype=np.int64)
     return names, column, width[column] if len(names) else column
@@ -322,13 +327,13 @@ def _elements(
 ) -> tuple[Int64, Int64]:
     """Elements of each input, and of the larger of input and output."""
     dims = trace.arguments.text("Input Dims")
-    own_id = dims.ids_at(rows)
+    ids = dims.ids_at(rows)
     their_id = np.where(lent >= 0, dims.ids_at(np.maximum(lent, 0)), -1)
     # Operators have many more shapes than collectives. The last place is that of no shape.
     counted = np.zeros(len(dims.texts) + 1, dtype=np.int64)
-    used = np.unique(np.append(own_id, their_id))
+    used = np.unique(np.append(ids, their_id))
     counted[used] = [elements_of(dims.texts[i]) if i >= 0 else 0 for i in used.tolist()]
-    own, theirs = counted[own_id], counted[their_id]
+    own, theirs = counted[ids], counted[their_id]
     given = _whole(trace, "In msg nelems", rows, 0)
     elements = np.where(given > 0, given, np.where(own > 0, own, theirs))
     out = _whole(trace, "Out msg nelems", rows, 0)

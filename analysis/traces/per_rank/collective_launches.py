@@ -33,11 +33,11 @@ def _oldest_calls(trace: TraceColumns, starts: Int64) -> Int64:
     calls = trace.rows_named(is_call)
     waiting: deque[int] = deque()
     begun = trace.ts[calls[trace.in_category("cpu_op", "operator")[calls]]].tolist()
-    found, upcoming = starts.copy(), 0
+    oldest_calls, upcoming = starts.copy(), 0
     for place, start in enumerate(starts.tolist()):
         while upcoming < len(begun) and begun[upcoming] <= start:
             waiting.append(begun[upcoming])
             upcoming += 1
         if waiting:
-            found[place] = waiting.popleft()
-    return found
+            oldest_calls[place] = waiting.popleft()
+    return oldest_calls

@@ -63,8 +63,8 @@ def is_launch(name: str) -> bool:
 def operation_named(text: str) -> str:
     """The operation behind a name ("gloo:all_reduce", "ncclDevKernel_AllGather_RING_LL"); "other"
     for none."""
-    found = _OPERATION.search(text)
-    return (found.lastgroup or OTHER) if found else OTHER
+    match = _OPERATION.search(text)
+    return (match.lastgroup or OTHER) if match else OTHER
 
 
 def elements_of(dims: str) -> int:

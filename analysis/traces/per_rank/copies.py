@@ -75,13 +75,13 @@ def _rows(trace: TraceColumns, pattern: re.Pattern[str]) -> Int64:
 
 def _direction(trace: TraceColumns, rows: Int64, calls: Int64) -> DirectionCopies:
     sizes = trace.arguments.number("bytes").at(rows, 0.0)
-    asked = np.unique(calls[rows]) if len(rows) else rows
-    asked = asked[asked >= 0]
+    call = np.unique(calls[rows]) if len(rows) else rows
+    call = call[call >= 0]
     return DirectionCopies(
         count=len(rows),
         bytes=int(np.clip(np.nan_to_num(sizes), 0, 2**50).sum()) if len(rows) else 0,
         ns=int(trace.dur[rows].sum()),
-        host_ns=int(trace.dur[asked].sum()),
+        host_ns=int(trace.dur[call].sum()),
     )
 
 
@@ -99,6 +99,6 @@ def rows(trace: TraceColumns) -> Rows:
     calls = launched_by(trace) if len(here) else here
     rows = []
     for name, own in trace.by_name(here):
-        found = _direction(trace, own, calls)
-        rows.append((name, found.count, found.bytes, found.ns, found.host_ns))
+        direction = _direction(trace, own, calls)
+        rows.append((name, direction.count, direction.bytes, direction.ns, direction.host_ns))
     return TABLE.of(rows)

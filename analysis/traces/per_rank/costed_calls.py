@@ -87,11 +87,16 @@ def costed_calls(trace: TraceColumns, stacks: CallStacks) -> CostedCalls:
     owner = place[nearest(stacks.parent, _mask(trace, rows))[work]]
     kernels, owner = work[owner >= 0], owner[owner >= 0]
     used, group = np.unique(group, return_inverse=True)
-    kept = tuple(cost for i in used.tolist() if (cost := costs[i]) is not None)
+    remaining_costs = tuple(cost for i in used.tolist() if (cost := costs[i]) is not None)
     return CostedCalls(
-        trace, rows, group.reshape(-1).astype(np.int64), kept, kernels.astype(np.int64), owner,
+        trace,
+        rows,
+        group.reshape(-1).astype(np.int64),
+        remaining_costs,
+        kernels.astype(np.int64),
+        owner,
         without,
-    )  # fmt: skip
+    )
 
 
 def _costs(trace: TraceColumns, rows: Int64) -> tuple[Int64, list[Cost | None]]:

@@ -142,7 +142,7 @@ def _launches_of(trace: TraceColumns, stacks: CallStacks, ranges: Int64) -> tupl
 
 
 def _by_correlation(trace: TraceColumns, ranges: Int64) -> Int64:
-    found = np.full(len(ranges), -1, dtype=np.int64)
+    calls_by_hit = np.full(len(ranges), -1, dtype=np.int64)
     calls = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
     if len(calls):
         calls = calls[np.argsort(trace.correlation[calls], kind="stable")]
@@ -150,8 +150,8 @@ def _by_correlation(trace: TraceColumns, ranges: Int64) -> Int64:
             np.searchsorted(trace.correlation[calls], trace.correlation[ranges], side="right") - 1
         )
         hit = (place >= 0) & (trace.correlation[calls[place]] == trace.correlation[ranges])
-        found[hit] = calls[place[hit]]
-    return found
+        calls_by_hit[hit] = calls[place[hit]]
+    return calls_by_hit
 
 
 def _launch_rows(trace: TraceColumns, stacks: CallStacks) -> Int64:
@@ -162,8 +162,8 @@ def _launch_rows(trace: TraceColumns, stacks: CallStacks) -> Int64:
     )
     wanted: Bool = on_runtime(trace) & launch[trace.name]
     above = np.where(stacks.parent >= 0, nearest(stacks.parent, wanted)[stacks.parent], -1)
-    found = np.flatnonzero(wanted & (above < 0))
-    return np.asarray(found[np.argsort(trace.ts[found], kind="stable")], dtype=np.int64)
+    indexes = np.flatnonzero(wanted & (above < 0))
+    return np.asarray(indexes[np.argsort(trace.ts[indexes], kind="stable")], dtype=np.int64)
 
 
 def _operators_around(
@@ -174,17 +174,17 @@ def _operators_around(
     operator = trace.in_category(*OPERATOR_CATEGORIES)
     inner, outer = nearest(stacks.parent, operator), outermost(stacks.parent, operator)
     above = np.where(stacks.parent >= 0, inner[stacks.parent], -1)
-    known: dict[int, tuple[str, ...]] = {-1: ()}
+    names: dict[int, tuple[str, ...]] = {-1: ()}
     starts = np.where(launches >= 0, inner[launches], -1).tolist()
     for start in starts:
-        if start in known:
+        if start in names:
             continue
         path = [row := start]
         while (row := int(above[row])) >= 0 and len(path) < MAX_STACK:
             path.append(row)
         path[-1] = int(outer[start])
-        known[start] = tuple(trace.name_of(row) for row in reversed(path))
-    return tuple(known[start] for start in starts)
+        names[start] = tuple(trace.name_of(row) for row in reversed(path))
+    return tuple(names[start] for start in starts)
 
 
 def _values(trace: TraceColumns, ranges: Int64) -> dict[str, NDArray[np.float64]]:

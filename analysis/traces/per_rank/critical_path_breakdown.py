@@ -74,8 +74,10 @@ def breakdown(trace: TraceColumns, path: CriticalPath, rules: Rules = DEFAULT_RU
     weight = path.edges.weight[path.path]
     sums = np.zeros(len(BOUNDS), dtype=np.int64)
     np.add.at(sums, bound, weight)
-    found = {BOUNDS[i]: int(sums[i]) for i in np.argsort(-sums, kind="stable").tolist() if sums[i]}
-    return Breakdown(path, bound, found, _names(trace, path, bound, weight))
+    matching_sums = {
+        BOUNDS[i]: int(sums[i]) for i in np.argsort(-sums, kind="stable").tolist() if sums[i]
+    }
+    return Breakdown(path, bound, matching_sums, _names(trace, path, bound, weight))
 
 
 def bounds(trace: TraceColumns, path: CriticalPath, rules: Rules) -> Int64:
@@ -84,18 +86,18 @@ def bounds(trace: TraceColumns, path: CriticalPath, rules: Rules) -> Int64:
     kind, row, weight = path.edges.kind[chosen], path.edges.row[chosen], path.edges.weight[chosen]
     safe = np.maximum(row, 0)
     work = kinds(trace)[safe] if len(trace) else row
-    found = np.full(len(chosen), BOUNDS.index("cpu_bound"))
-    found[_while_loading(trace, row, rules)] = BOUNDS.index("data_loading")
-    found[_blocked(path)] = BOUNDS.index("waiting")
+    indices = np.full(len(chosen), BOUNDS.index("cpu_bound"))
+    indices[_while_loading(trace, row, rules)] = BOUNDS.index("data_loading")
+    indices[_blocked(path)] = BOUNDS.index("waiting")
     on_device = (row >= 0) & (work != Kind.OTHER)
     for what, name in _WORK.items():
-        found[on_device & (work == what)] = BOUNDS.index(name)
-    found[on_device & (kind == EdgeKind.DEPENDENCY)] = BOUNDS.index("waiting")
-    found[kind == EdgeKind.LAUNCH_DELAY] = BOUNDS.index("gpu_kernel_launch_overhead")
-    found[kind == EdgeKind.KERNEL_KERNEL_DELAY] = BOUNDS.index("gpu_kernel_kernel_overhead")
+        indices[on_device & (work == what)] = BOUNDS.index(name)
+    indices[on_device & (kind == EdgeKind.DEPENDENCY)] = BOUNDS.index("waiting")
+    indices[kind == EdgeKind.LAUNCH_DELAY] = BOUNDS.index("gpu_kernel_launch_overhead")
+    indices[kind == EdgeKind.KERNEL_KERNEL_DELAY] = BOUNDS.index("gpu_kernel_kernel_overhead")
     idle = np.isin(kind, (EdgeKind.DEPENDENCY, EdgeKind.SYNC_DEPENDENCY)) & (weight == 0)
-    found[idle] = BOUNDS.index("")
-    return np.asarray(found, dtype=np.int64)
+    indices[idle] = BOUNDS.index("")
+    return np.asarray(indices, dtype=np.int64)
 
 
 _WORK = {

@@ -139,11 +139,11 @@ def _chains(
     counted = (
         between & (marks.lane[1:] == main) & gaps & ~_waits_for_others(events, marks, autograd)
     )
-    own = np.flatnonzero(counted)
-    polling, waited = polling_gaps(events, u[own], v[own])
-    counted[own[polling]] = False
+    indexes = np.flatnonzero(counted)
+    polling, waited = polling_gaps(events, u[indexes], v[indexes])
+    counted[indexes[polling]] = False
     drained = waited >= 0
-    found.add_time(EdgeKind.SYNC_DEPENDENCY, waited[drained], v[own[drained]], -1)
+    found.add_time(EdgeKind.SYNC_DEPENDENCY, waited[drained], v[indexes[drained]], -1)
     found.add_time(EdgeKind.DEPENDENCY, u[counted], v[counted], -1)
     found.add(EdgeKind.DEPENDENCY, u[between & ~counted], v[between & ~counted], 0, -1)
     inside = np.flatnonzero(same & (depth > 0))
@@ -178,8 +178,8 @@ def _owner(events: Events, marks: HostMarks, places: Int64) -> Int64:
     siblings = np.flatnonzero(~opens & ~closes)
     if len(siblings):
         starts = np.flatnonzero(events.node_is_start[marks.node])
-        asked = places[siblings]
-        enclosing = _last_start(marks.depth[starts], starts, marks.depth[asked], asked)
+        place = places[siblings]
+        enclosing = _last_start(marks.depth[starts], starts, marks.depth[place], place)
         owner[siblings] = events.node_event[marks.node[enclosing]]
     return np.asarray(owner)
 

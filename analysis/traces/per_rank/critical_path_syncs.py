@@ -95,10 +95,10 @@ def sync_edges(
 
 
 def _without(rules: Rules) -> str:
-    found = "inferred from times" if rules.inferred else "left out"
+    phrase = "inferred from times" if rules.inferred else "left out"
     return (
         f"no synchronization events in the trace: waits between streams and waits of the host "
-        f"are {found}"
+        f"are {phrase}"
     )
 
 
@@ -165,8 +165,8 @@ def _recorded(
     )
     stream = trace.arguments.number("wait_on_stream").at(rows, -1).astype(np.int64)
     records = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
-    found = entry_before(trace.correlation[records], records * 0, asked, asked * 0)
-    record = _picked(records, found)
+    entry = entry_before(trace.correlation[records], records * 0, asked, asked * 0)
+    record = _picked(records, entry)
     known = (record >= 0) & (asked > 0) & (stream >= 0)
     if not known.all():
         missing.append(
@@ -212,7 +212,7 @@ def _stream_waits(
     held = _picked(
         work, entry_after(keys[work], trace.ts[launch[work]], keys[waits], trace.ts[calls])
     )
-    source, target = (_kernel_of(events, kernels, len(trace), found) for found in (recorded, held))
+    source, target = (_kernel_of(events, kernels, len(trace), rows) for rows in (recorded, held))
     fits = (source >= 0) & (target >= 0)
     source, target = source[fits], target[fits]
     across = kernels.stream[source] != kernels.stream[target]

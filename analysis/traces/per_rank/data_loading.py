@@ -99,7 +99,7 @@ def rows(trace: TraceColumns) -> Rows:
     numbers: list[int | None] = list(steps.number.tolist()) if len(steps) else [None]
     rows = []
     for number, begin, end in zip(numbers, begins, ends, strict=True):
-        one = StepWindow(begin, end, steps)
-        spent = one.time_in(*spans)
-        rows.append((number, spent, end - begin, 100 * spent / one.ns))
+        step_window = StepWindow(begin, end, steps)
+        spent = step_window.time_in(*spans)
+        rows.append((number, spent, end - begin, 100 * spent / step_window.ns))
     return TABLE.of(rows)

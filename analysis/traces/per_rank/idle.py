@@ -111,11 +111,11 @@ def gap_statistics(gaps: Gaps) -> tuple[GapTimes, ...]:
         gaps.stream * len(CATEGORIES) + gaps.category,
         len(gaps.streams) * len(CATEGORIES),
     )
-    found = []
+    gap_times = []
     for key in np.flatnonzero(spread.count).tolist():
         stream, category = divmod(key, len(CATEGORIES))
-        found.append(GapTimes(gaps.streams[stream], CATEGORIES[category], spread.at(key)))
-    return tuple(found)
+        gap_times.append(GapTimes(gaps.streams[stream], CATEGORIES[category], spread.at(key)))
+    return tuple(gap_times)
 
 
 def stream_gaps(

@@ -86,15 +86,15 @@ def longest_gaps(
         trace, begin[chosen], end[chosen], launches, CONSECUTIVE_KERNEL_DELAY_NS
     )
     host = np.flatnonzero(~trace.on_device & ~trace.in_category(*NOT_ON_HOST) & (trace.dur > 0))
-    found = []
+    device_gaps = []
     for place, gap in enumerate(chosen.tolist()):
         bounds = int(begin[gap]), int(end[gap])
         rows = _nested(trace, host[(trace.ts[host] < bounds[1]) & (trace.end[host] > bounds[0])])
         launch = int(launches[place])
         launching = _launching(trace, rows, launch)
-        known = rows[launching] if launching.any() else rows
-        recorded = total(*clip(trace.ts[known], trace.end[known], *bounds))
-        found.append(
+        row = rows[launching] if launching.any() else rows
+        recorded = total(*clip(trace.ts[row], trace.end[row], *bounds))
+        device_gaps.append(
             DeviceGap(
                 begin_ns=bounds[0],
                 end_ns=bounds[1],
@@ -106,7 +106,7 @@ def longest_gaps(
                 unrecorded_ns=bounds[1] - bounds[0] - recorded,
             )
         )
-    return tuple(found)
+    return tuple(device_gaps)
 
 
 TABLE = RowTable(
@@ -119,7 +119,7 @@ def rows(trace: TraceColumns) -> Rows:
     """One row per gap and call of the host."""
     found: Rows = []
     for gap in longest_gaps(trace):
-        known = TABLE.row(
+        row = TABLE.row(
             begin_ns=gap.begin_ns,
             gap_ns=gap.duration_ns,
             category=gap.category,
@@ -129,7 +129,7 @@ def rows(trace: TraceColumns) -> Rows:
         )
         for call in gap.host:
             found.append(
-                known
+                row
                 | TABLE.row(
                     host_call=call.name,
                     thread=call.thread[1],
@@ -138,7 +138,7 @@ def rows(trace: TraceColumns) -> Rows:
                 )
             )
         if not gap.host:
-            found.append(known)
+            found.append(row)
     return found
 
 

@@ -92,12 +92,12 @@ def kind_times(work: DeviceWork, kinds: Sequence[Kind] = tuple(KINDS)) -> tuple[
     spent = np.zeros(1 << len(kinds), dtype=np.int64)
     np.add.at(spent, running, np.diff(time[order]))
     busy = int(spent[1:].sum())
-    found = [
+    kind_time = [
         KindTime(_label(mask, kinds), int(spent[mask]), 100.0 * int(spent[mask]) / busy)
         for mask in range(1, len(spent))
         if spent[mask]
     ]
-    return tuple(sorted(found, key=lambda k: (-k.total_ns, k.label)))
+    return tuple(sorted(kind_time, key=lambda k: (-k.total_ns, k.label)))
 
 
 def kernel_breakdown(
@@ -120,14 +120,16 @@ def kernel_breakdown(
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
     whole = int(spread.total.sum())
     kept = order[: _kept(spread.total[order].astype(np.int64), whole, top, share)]
-    found = []
+    kernel_time = []
     for index in kept.tolist():
         kind, name = divmod(int(used[index]), len(trace.names))
-        found.append(_kernel_time(trace.names[name], KINDS[Kind(kind)], spread.at(index), whole))
+        kernel_time.append(
+            _kernel_time(trace.names[name], KINDS[Kind(kind)], spread.at(index), whole)
+        )
     if len(kept) < len(order):
         rest = ~np.isin(group, kept)
-        found.append(_kernel_time(OTHERS, OTHERS, distribution(lengths[rest]), whole))
-    return tuple(found)
+        kernel_time.append(_kernel_time(OTHERS, OTHERS, distribution(lengths[rest]), whole))
+    return tuple(kernel_time)
 
 
 def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[KernelSpread, ...]:
@@ -138,12 +140,12 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
             if kernel.kind != OTHERS:
                 entry = (kernel.times.mean, rank, kernel.times.total)
                 by_name.setdefault((kernel.name, kernel.kind), []).append(entry)
-    found = []
+    kernel_spreads = []
     for (name, kind), entries in by_name.items():
         fastest, slowest = min(entries), max(entries, key=lambda e: (e[0], -e[1]))
         middle = median(mean for mean, _, _ in entries)
         total = int(sum(sum_ns for _, _, sum_ns in entries))
-        found.append(
+        kernel_spreads.append(
             KernelSpread(
                 name,
                 kind,
@@ -156,7 +158,7 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
                 slowest[0],
             )
         )
-    return tuple(sorted(found, key=lambda k: (-k.total_ns, k.name)))
+    return tuple(sorted(kernel_spreads, key=lambda k: (-k.total_ns, k.name)))
 
 
 TABLE = RowTable(

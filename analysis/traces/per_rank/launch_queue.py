@@ -89,8 +89,8 @@ def queue_length(trace: TraceColumns) -> LaunchQueue:
     index, streams = device_streams(trace)
     lost = int((call < 0).sum())
     if lost:
-        known = np.flatnonzero(call >= 0)
-        work, call, index = work[known], call[known], index[known]
+        indexes = np.flatnonzero(call >= 0)
+        work, call, index = work[indexes], call[indexes], index[indexes]
     if _repeats(call, len(trace)):
         first = np.sort(np.unique(call * len(streams) + index, return_index=True)[1])
         work, call, index = work[first], call[first], index[first]

@@ -146,13 +146,13 @@ def launch_summary(trace: TraceColumns) -> tuple[LaunchSummary, ...]:
         for mask in (stats.short_work, stats.long_call, stats.long_delay)
     ]
     works = np.bincount(group, stats.work_count, len(used))
-    found = []
+    launch_summaries = []
     for i, name in enumerate(used.tolist()):
         call, work, delay = (spread.at(i) for spread in spreads)
         short, long_call, long_delay = (int(mark[i]) for mark in marks)
         text = trace.names[name]
         counted = int(works[i])
-        found.append(
+        launch_summaries.append(
             LaunchSummary(
                 text,
                 call_kind(text),
@@ -166,7 +166,7 @@ def launch_summary(trace: TraceColumns) -> tuple[LaunchSummary, ...]:
                 long_delay,
             )
         )
-    return tuple(sorted(found, key=lambda s: (-s.count, s.name)))
+    return tuple(sorted(launch_summaries, key=lambda s: (-s.count, s.name)))
 
 
 def call_kind(name: str) -> CallKind:

@@ -103,11 +103,11 @@ def memory_timelines(trace: TraceColumns) -> list[MemoryTimeline]:
         return []
     key = events.device_type.astype(np.int64) * (1 << 32) + events.device
     operators = _operators(trace)
-    found = [
+    timelines = [
         _timeline(trace, _picked(events, np.flatnonzero(key == k)), steps, operators)
         for k in np.unique(key)
     ]
-    return sorted(found, key=lambda t: -int(t.allocated[t.peak]))
+    return sorted(timelines, key=lambda t: -int(t.allocated[t.peak]))
 
 
 def holders_at_peak(trace: TraceColumns, timeline: MemoryTimeline) -> list[OperatorHolder]:
@@ -148,15 +148,15 @@ def rows(trace: TraceColumns) -> Rows:
     """Peaks, holders, what was not freed, and points of the lines, as JSON values; each row says
     which `kind` it is."""
     found = memory_timelines(trace)
-    given = [_summary(trace, timeline) for timeline in found]
+    summaries = [_summary(trace, timeline) for timeline in found]
     for timeline in found:
         for kind, holders in (
             ("at_peak", holders_at_peak(trace, timeline)),
             ("never_freed", never_freed(trace, timeline)),
         ):
             for h in holders[:MAX_HOLDERS]:
-                held = TABLE.row(operator=h.operator, blocks=h.blocks, bytes=h.bytes, steps=h.steps)
-                given.append({"kind": kind, "device": timeline.name} | held)
+                row = TABLE.row(operator=h.operator, blocks=h.blocks, bytes=h.bytes, steps=h.steps)
+                summaries.append({"kind": kind, "device": timeline.name} | row)
     for timeline in found:
         for i in thinned(timeline).tolist():
             point = TABLE.row(
@@ -166,8 +166,8 @@ def rows(trace: TraceColumns) -> Rows:
                 allocated_bytes=timeline.allocated[i],
                 reserved_bytes=_known(timeline.reserved[i]),
             )
-            given.append(point)
-    return given
+            summaries.append(point)
+    return summaries
 
 
 def _summary(trace: TraceColumns, timeline: MemoryTimeline) -> dict[str, Any]:
@@ -267,27 +267,27 @@ def _operators(trace: TraceColumns) -> list[tuple[Int64, Int64]]:
         return []
     lanes, counts = np.unique(trace.lane[rows], return_counts=True)
     busiest = lanes[np.argsort(-counts, kind="stable")][:MAX_THREADS]
-    found = []
+    operators = []
     for lane in busiest.tolist():
         mine = rows[trace.lane[rows] == lane]
         mine = mine[np.lexsort((-trace.dur[mine], trace.ts[mine]))]
         above, _ = nesting_parents(trace.lane[mine], trace.ts[mine], trace.end[mine])
-        found.append((mine, above))
-    return found
+        operators.append((mine, above))
+    return operators
 
 
 def _operator_at(trace: TraceColumns, operators: list[tuple[Int64, Int64]], times: Int64) -> Int64:
     """Row of the operator that began last and is open at each moment; the events do not say their
     thread."""
-    best = np.full(len(times), -1, dtype=np.int64)
+    operator = np.full(len(times), -1, dtype=np.int64)
     since = np.full(len(times), np.iinfo(np.int64).min)
     for mine, above in operators:
         first = (np.searchsorted(trace.ts[mine], times, side="right") - 1).astype(np.int32)
         place = containing(above.astype(np.int32), trace.end[mine], first, times)
         row = np.where(place >= 0, mine[place], -1)
         start = np.where(row >= 0, trace.ts[row], np.iinfo(np.int64).min)
-        best, since = np.where(start > since, row, best), np.maximum(start, since)
-    return best
+        operator, since = np.where(start > since, row, operator), np.maximum(start, since)
+    return operator
 
 
 def _holders(trace: TraceColumns, blocks: Blocks, places: Int64) -> list[OperatorHolder]:

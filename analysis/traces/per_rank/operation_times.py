@@ -77,8 +77,8 @@ def operation_times(
     them off, to which its kernels belong. O(events log events).
     """
     count = max(1, min(len(steps), MAX_NUMBERS // 16))
-    kept = steps.first(count)
-    step = kept.position_of(trace.ts)
+    remaining_steps = steps.first(count)
+    step = remaining_steps.position_of(trace.ts)
     if on_device is not None:
         step = np.where(trace.on_device, on_device.first(count).position_of(trace.ts), step)
     copied = trace.in_category("gpu_user_annotation", "trace", "overhead")
@@ -86,10 +86,10 @@ def operation_times(
     own = self_times(trace, rows)
     working = (kind[rows] != Kind.COMMUNICATION) & ~_named(trace, rows, _waits_for_others)
     rows, own = rows[working], own[working]
-    longest = _longest_events(trace, rows, own, step[rows], kept)
+    longest = _longest_events(trace, rows, own, step[rows], remaining_steps)
     counted = ~_named(trace, rows, _is_frame)
     rows, own = rows[counted], own[counted]
-    width = max(len(kept), 1)
+    width = max(len(remaining_steps), 1)
     cells, cell = np.unique(
         trace.name[rows].astype(np.int64) * width + step[rows], return_inverse=True
     )
@@ -106,8 +106,8 @@ def operation_times(
         table[row, cells[own_cells] - name * width] = spent[own_cells]
     return OperationTimes(
         names=tuple(told_apart(trace.names[i], MAX_NAME) for i in names[top].tolist()),
-        steps=kept.number,
-        self_ns=table[:, : len(kept)],
+        steps=remaining_steps.number,
+        self_ns=table[:, : len(remaining_steps)],
         longest=longest,
         cut=len(names) - len(top),
     )
@@ -135,11 +135,11 @@ def _longest_events(
     # Of several rows with the same step the last one stays, the longest.
     order = np.argsort(own, kind="stable")
     best[place[order]] = rows[order]
-    found = np.flatnonzero(best >= 0)
-    best = best[found]
+    indexes = np.flatnonzero(best >= 0)
+    best = best[indexes]
     used, name = np.unique(trace.name[best], return_inverse=True)
     return LongestEvents(
-        step=steps.number[found],
+        step=steps.number[indexes],
         event=trace.event[best].astype(np.int64),
         start=trace.ts[best],
         end=trace.end[best],

@@ -232,9 +232,9 @@ def _own_time(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
     parent = _on_thread(trace, stacks)
     rows = np.flatnonzero(listed & (parent >= 0))
     above = nearest(parent, listed)[parent[rows]]
-    own = trace.dur.copy()
-    np.subtract.at(own, above[above >= 0], trace.dur[rows[above >= 0]])
-    return np.maximum(own, 0)
+    dur = trace.dur.copy()
+    np.subtract.at(dur, above[above >= 0], trace.dur[rows[above >= 0]])
+    return np.maximum(dur, 0)
 
 
 def _device_self(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:

@@ -114,9 +114,9 @@ def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[Co
     first = _first_of_each(trace, regions)
     seen: dict[int, dict[int, int]] = defaultdict(dict)
     for row, step in zip(first.tolist(), window.steps.of(trace.ts[first]).tolist(), strict=True):
-        found = _REGION.match(trace.name_of(row)) or _COMPILE_ID.search(trace.name_of(row))
-        if found:
-            seen[int(found[1])].setdefault(int(found[2]), step)
+        match = _REGION.match(trace.name_of(row)) or _COMPILE_ID.search(trace.name_of(row))
+        if match:
+            seen[int(match[1])].setdefault(int(match[2]), step)
     frames = [
         CompiledFrame(frame, len(own), max(own), tuple(own[n] for n in sorted(own))[:16])
         for frame, own in seen.items()

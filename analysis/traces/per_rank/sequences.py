@@ -100,10 +100,10 @@ def _grouped(
     calls = root[begin]
     first, kind = distinct_sequences(names, begin, end, trace.name[calls])
     places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
-    found = []
+    sequences = []
     for one, own in zip(first.tolist(), places, strict=True) if len(first) else ():
         sequence = names[begin[one] : end[one]].tolist()
-        found.append(
+        sequences.append(
             KernelSequence(
                 trace.name_of(int(calls[one])),
                 tuple(trace.names[i] for i in sequence),
@@ -113,4 +113,4 @@ def _grouped(
                 calls[own].astype(np.int32),
             )
         )
-    return sorted(found, key=lambda s: (-s.calls, s.name))
+    return sorted(sequences, key=lambda s: (-s.calls, s.name))

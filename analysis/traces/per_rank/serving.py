@@ -39,13 +39,13 @@ def serving_passes(trace: TraceColumns) -> ServingPasses:
     launch = device_launches(trace)
     if len(host):
         of_work = np.full(len(work), -1, dtype=np.int64)
-        known = np.flatnonzero(launch >= 0)
-        of_work[known] = innermost_at(
+        indexes = np.flatnonzero(launch >= 0)
+        of_work[indexes] = innermost_at(
             trace.ts[host],
             trace.end[host],
             trace.lane[host],
-            trace.ts[launch[known]],
-            trace.lane[launch[known]],
+            trace.ts[launch[indexes]],
+            trace.lane[launch[indexes]],
         )
         return ServingPasses(host, _passes(trace, host), of_work)
     device = _rows(trace, trace.in_category("gpu_user_annotation"))
@@ -121,15 +121,15 @@ def _rows(trace: TraceColumns, wanted: NDArray[np.bool_]) -> Int64:
 
 
 def _passes(trace: TraceColumns, rows: Int64) -> list[ForwardPass]:
-    told = [pass_of(trace.name_of(row)) for row in rows.tolist()]
-    return [found for found in told if found is not None]
+    passes = [pass_of(trace.name_of(row)) for row in rows.tolist()]
+    return [found for found in passes if found is not None]
 
 
 def _sum(passes: list[ForwardPass], what: str) -> int | None:
     """None where one pass does not say."""
     whole = 0
-    for told in passes:
-        number = getattr(told, what)
+    for forward_pass in passes:
+        number = getattr(forward_pass, what)
         if number is None:
             return None
         whole += number

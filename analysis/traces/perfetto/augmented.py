@@ -137,9 +137,9 @@ def microseconds(ns: int) -> str:
 def _flags(trace: TraceColumns, rows: Int64) -> Bool:
     """Mask by number of event."""
     numbers = trace.event[rows]
-    found = np.zeros(int(trace.event.max()) + 1 if len(trace) else 0, dtype=np.bool_)
-    found[numbers] = True
-    return found
+    flags = np.zeros(int(trace.event.max()) + 1 if len(trace) else 0, dtype=np.bool_)
+    flags[numbers] = True
+    return flags
 
 
 def _marked(block: EventBlock, critical: Bool, left_out: Bool | None) -> tuple[Changed, int]:
@@ -153,12 +153,12 @@ def _marked(block: EventBlock, critical: Bool, left_out: Bool | None) -> tuple[C
     marks, drops = mark.tolist(), drop.tolist()
     marks += [False] * (len(block) - len(marks))
     drops += [False] * (len(block) - len(drops))
-    kept = [
+    criticals = [
         _critical(event) if marked else event
         for event, marked, dropped in zip(block.events, marks, drops, strict=True)
         if not dropped
     ]
-    return kept, len(block) - len(kept)
+    return criticals, len(block) - len(criticals)
 
 
 def _critical(event: bytes | msgspec.Raw) -> bytes | msgspec.Raw:

@@ -56,10 +56,10 @@ def queue_lengths(trace: TraceColumns) -> Iterator[CounterTrack]:
 
 def copy_bandwidth(trace: TraceColumns) -> Iterator[CounterTrack]:
     """Per direction: what all running copies move together, GB/s."""
-    known = trace.arguments.number("memory bandwidth (GB/s)")
-    rows = known.rows.astype(np.int64)
-    real = trace.on_device[rows] & (known.values > 0)
-    rows, bandwidth = rows[real], known.values[real]
+    number = trace.arguments.number("memory bandwidth (GB/s)")
+    rows = number.rows.astype(np.int64)
+    real = trace.on_device[rows] & (number.values > 0)
+    rows, bandwidth = rows[real], number.values[real]
     labels = np.asarray([_direction(name) for name in trace.names], dtype=np.int64)
     process = _process_of_lane(trace)
     keys = (

@@ -51,7 +51,7 @@ def late_arrivals(compared: RankComparison, rank: int) -> list[LateArrival]:
         return []
     place = compared.job.place_of(rank)
     calls = compared.job.ranks[place].collectives
-    found = []
+    arrivals = []
     for block, column in compared.matched.of(place):
         last = block.last_arrival
         wait = last - block.start[:, column]
@@ -66,8 +66,8 @@ def late_arrivals(compared: RankComparison, rank: int) -> list[LateArrival]:
                 end=begin + int(wait[i]),
                 event=int(calls.event[row]),
             )
-            found.append(arrival)
-    longest = sorted(found, key=lambda a: a.begin - a.end)[:MAX_ARROWS]
+            arrivals.append(arrival)
+    longest = sorted(arrivals, key=lambda a: a.begin - a.end)[:MAX_ARROWS]
     return sorted(longest, key=lambda a: a.begin)
 
 

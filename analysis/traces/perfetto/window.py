@@ -83,10 +83,10 @@ def perfetto_window(
     lost = np.setdiff1d(np.flatnonzero(inside), rows)
     cut = Counter(trace.category_of(row) for row in lost.tolist())
     cut[""] += chosen.others_lost
-    kept = {category: count for category, count in cut.items() if count}
-    note = WindowDocument(b"", 0, kept).note
+    counts = {category: count for category, count in cut.items() if count}
+    note = WindowDocument(b"", 0, counts).note
     text = head + SEPARATOR.join(chosen.texts) + tail.replace(b'"NOTE"', json.dumps(note).encode())
-    return WindowDocument(text, len(chosen.texts), kept)
+    return WindowDocument(text, len(chosen.texts), counts)
 
 
 def _around(trace: TraceColumns) -> tuple[bytes, bytes]:
@@ -133,9 +133,9 @@ class _Choice:
             place = self._place[first:last]
             interval = np.zeros(len(block), dtype=np.bool_)
             interval[: len(place)] = self._interval[first:last]
-            wanted = np.flatnonzero(~interval)
-            wanted = np.union1d(wanted, np.flatnonzero(place >= 0))
-            for i in wanted.tolist():
+            indexes = np.flatnonzero(~interval)
+            indexes = np.union1d(indexes, np.flatnonzero(place >= 0))
+            for i in indexes.tolist():
                 raw = bytes(block.events[i])
                 size = len(raw) + len(SEPARATOR)
                 if interval[i]:

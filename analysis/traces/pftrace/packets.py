@@ -91,10 +91,10 @@ def packets_of(buffer: Buffer) -> Packets:
 
 def _packets(buffer: Buffer) -> Fields:
     start, stop = np.zeros(1, dtype=np.int64), np.asarray([buffer.length], dtype=np.int64)
-    found = fields(buffer, start, stop).of(_PACKET, BYTES)
-    if not len(found):
+    packets = fields(buffer, start, stop).of(_PACKET, BYTES)
+    if not len(packets):
         raise EvidenceError(buffer.name, "is no Perfetto trace (it has no packets)")
-    return found
+    return packets
 
 
 class _Reading:
@@ -156,14 +156,14 @@ class _Reading:
     def _rare(self) -> dict[int, list[tuple[int, int, int]]]:
         """What changes the state of a sequence, by packet."""
         wanted = (_CLOCKS, _DEFAULTS, _INTERNED)
-        found: dict[int, list[tuple[int, int, int]]] = {}
+        rares: dict[int, list[tuple[int, int, int]]] = {}
         for kind in wanted:
             own = self.content.of(kind, BYTES)
             for packet, start, stop in zip(
                 own.owner.tolist(), own.start.tolist(), own.stop.tolist(), strict=True
             ):
-                found.setdefault(packet, []).append((kind, start, stop))
-        return found
+                rares.setdefault(packet, []).append((kind, start, stop))
+        return rares
 
     def _new_scope(self) -> int:
         self.scopes += 1

@@ -202,17 +202,19 @@ class _Slices:
     def _texts(self, by_number: int, itself: int, kind: int) -> list[str]:
         """A text of each event: interned, or as it stands; the first of several."""
         packets = self.packets
-        found = [""] * packets.count
+        text_by_owner = [""] * packets.count
         own = packets.event.of(itself, BYTES)
         for owner, text in zip(own.owner.tolist(), texts_at(packets.buffer, own), strict=True):
-            found[owner] = found[owner] or text
+            text_by_owner[owner] = text_by_owner[owner] or text
         numbers = packets.event.of(by_number)
         scopes = packets.scope[numbers.owner].tolist()
         for owner, scope, key in zip(
             numbers.owner.tolist(), scopes, numbers.value.tolist(), strict=True
         ):
-            found[owner] = found[owner] or packets.interned.get((scope, kind, key), "")
-        return found
+            text_by_owner[owner] = text_by_owner[owner] or packets.interned.get(
+                (scope, kind, key), ""
+            )
+        return text_by_owner
 
     def _annotations(self, outer: Fields) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
         """Numeric annotations that are kept, by name: one value per event."""
@@ -228,18 +230,18 @@ class _Slices:
             numbers.owner.tolist(), scopes, numbers.value.tolist(), strict=True
         ):
             labels[owner] = packets.interned.get((scope, packed.ANNOTATION_NAMES, key), "")
-        wanted = sorted({_argument(label) for label in set(labels)} - {""})
-        kinds = {name: i for i, name in enumerate(wanted)}
+        arguments = sorted({_argument(label) for label in set(labels)} - {""})
+        kinds = {name: i for i, name in enumerate(arguments)}
         of_label = {label: kinds.get(_argument(label), -1) for label in set(labels)}
         which = np.asarray([of_label[label] for label in labels], dtype=np.int64)
-        found = {name: np.full(packets.count, np.nan) for name in wanted}
+        found = {name: np.full(packets.count, np.nan) for name in arguments}
         for number, wire in ((3, 0), (4, 0), (5, FIXED64)):
             values = content.of(number, wire)
-            told = values.doubles if wire == FIXED64 else values.signed.astype(np.float64)
+            doubles = values.doubles if wire == FIXED64 else values.signed.astype(np.float64)
             for name, i in kinds.items():
                 mine = which[values.owner] == i
                 events = outer.owner[values.owner[mine]]
-                found[name][events] = told[mine]
+                found[name][events] = doubles[mine]
                 if name in ("begin_ns", "end_ns") and wire != FIXED64:
                     column = self.exact.setdefault(name, np.full(packets.count, -1, dtype=np.int64))
                     column[events] = values.signed[mine]

@@ -31,14 +31,14 @@ class Track:
     @property
     def stream(self) -> int:
         """The stream that its name gives ("COMPUTE AGENT [4] STREAM [1] (GPU)"); -1 for none."""
-        found = _STREAM.search(self.name)
-        return int(found[1]) if found else -1
+        match = _STREAM.search(self.name)
+        return int(match[1]) if match else -1
 
     @property
     def device(self) -> int:
         """The accelerator that its name gives; -1 for none."""
-        found = _DEVICE.search(self.name)
-        return int(found[1]) if found else -1
+        match = _DEVICE.search(self.name)
+        return int(match[1]) if match else -1
 
 
 class Tracks:
@@ -47,8 +47,8 @@ class Tracks:
     def __init__(self, packets: Packets) -> None:
         self.packets = packets
         self.known: dict[int, Track] = {}
-        found = packets.descriptors
-        for start, stop in zip(found.start.tolist(), found.stop.tolist(), strict=True):
+        descriptors = packets.descriptors
+        for start, stop in zip(descriptors.start.tolist(), descriptors.stop.tolist(), strict=True):
             if len(self.known) >= MAX_TRACKS:
                 packets.buffer.dropped[f"tracks after {MAX_TRACKS}"] = 1
                 break

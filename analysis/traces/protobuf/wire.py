@@ -113,9 +113,9 @@ class Fields:
 
     def column(self, messages: int, default: int = 0) -> Int64:
         """One number per message, of `of(number)`; the last of a message counts."""
-        found = np.full(messages, default, dtype=np.int64)
-        found[self.owner] = self.signed
-        return found
+        column = np.full(messages, default, dtype=np.int64)
+        column[self.owner] = self.signed
+        return column
 
 
 def read_file(path: Path, limit: int = MAX_BYTES) -> Buffer:

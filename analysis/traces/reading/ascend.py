@@ -51,9 +51,9 @@ def ascend_trace(trace: TraceColumns) -> TraceColumns:
         rows = np.flatnonzero(trace.lane == lane)
         if not len(rows) or (process in FRAMEWORKS and any(trace.categories)):
             continue
-        found = _STREAM.match(trace.lane_names.get(lane, ""))
-        if found is not None:
-            stream[rows] = int(found[1])
+        match = _STREAM.match(trace.lane_names.get(lane, ""))
+        if match is not None:
+            stream[rows] = int(match[1])
         types = task_types.at(rows)
         kinds = []
         for row, task in zip(rows.tolist(), types, strict=True):

@@ -158,9 +158,9 @@ def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
     first = 0
     for part in parts:
         for key, values in part.numbers.items():
-            known = np.flatnonzero(~np.isnan(values))
-            number_rows.setdefault(key, []).append(known + first)
-            number_values.setdefault(key, []).append(values[known])
+            indexes = np.flatnonzero(~np.isnan(values))
+            number_rows.setdefault(key, []).append(indexes + first)
+            number_values.setdefault(key, []).append(values[indexes])
         for key, (ids, told) in part.texts.items():
             found = np.flatnonzero(ids >= 0)
             if len(found):
@@ -177,7 +177,7 @@ def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
         )
         for key, rows in number_rows.items()
     }
-    texts_found = {
+    sparse_texts = {
         key: SparseTexts(
             np.concatenate(rows).astype(np.int32),
             np.concatenate(text_ids[key]),
@@ -185,4 +185,4 @@ def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
         )
         for key, rows in text_rows.items()
     }
-    return ArgumentColumns(numbers, texts_found)
+    return ArgumentColumns(numbers, sparse_texts)

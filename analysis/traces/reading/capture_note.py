@@ -20,16 +20,16 @@ MAX_BYTES = 16 << 20
 def taken_at(notes: Iterable[Path]) -> dict[str, int]:
     """Path of a file beside a note -> ns since 1970 at which it was asked for. A broken note tells
     nothing."""
-    found: dict[str, int] = {}
+    takens: dict[str, int] = {}
     for note in notes:
         try:
             if note.stat().st_size > MAX_BYTES:
                 continue
             files = json.loads(note.read_bytes())["files"]
-            found |= {str(note.parent / name): ns for name, ns in map(_moment, files) if name}
+            takens |= {str(note.parent / name): ns for name, ns in map(_moment, files) if name}
         except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
             continue
-    return found
+    return takens
 
 
 def _moment(file: Mapping[str, Any]) -> tuple[str, int]:

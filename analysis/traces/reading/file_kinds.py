@@ -238,8 +238,8 @@ def _text(path: Path, head: bytes) -> FileKind:
         return "debug_answer"
     if b"\0" in head[:1024]:
         return "other"
-    found = _STACKS.search(head[:4096])
-    if found and found.start() < 400:
+    match = _STACKS.search(head[:4096])
+    if match and match.start() < 400:
         return "stack_dump"
     # Rotated logs end in a number: train.log.1.
     if path.suffix.lower() in _LOG_SUFFIXES or path.suffix[1:].isdigit():
@@ -249,13 +249,13 @@ def _text(path: Path, head: bytes) -> FileKind:
 
 def rank_in_name(path: Path) -> int | None:
     """The rank that a file's name (or torchelastic's folder) gives, or None."""
-    found = _RANK.search(path.name)
-    if found is None:
-        found = _LAST_NUMBER.search(path.name)
-    if found is None:
-        found = _ELASTIC.search(path.as_posix())
-    if found is not None:
-        return int(found[1])
+    match = _RANK.search(path.name)
+    if match is None:
+        match = _LAST_NUMBER.search(path.name)
+    if match is None:
+        match = _ELASTIC.search(path.as_posix())
+    if match is not None:
+        return int(match[1])
     folder = path.parent.name
     if path.stem in ("stdout", "stderr") and re.fullmatch(r"\d{1,6}", folder):
         return int(folder)

@@ -56,10 +56,10 @@ class Database:
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
-            found = self._connection.execute(
+            execute = self._connection.execute(
                 "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 10000"
             )
-            self.tables = {str(name) for name, sql in found if _PLAIN_TABLE.match(str(sql))}
+            self.tables = {str(name) for name, sql in execute if _PLAIN_TABLE.match(str(sql))}
 
     def __enter__(self) -> Database:
         return self

@@ -82,18 +82,18 @@ def sort_job_files(
     Links are followed to files but not to folders; what is neither file nor folder (pipes, devices)
     is left out. Bounded by MAX_FILES and MAX_DEPTH; `left_out` says what that cost.
     """
-    found: list[JobFile] = []
+    job_files: list[JobFile] = []
     left_out: dict[str, int] = {}
     for path, problem in _walk(paths):
-        if len(found) >= MAX_FILES:
+        if len(job_files) >= MAX_FILES:
             left_out[f"beyond the first {MAX_FILES} files"] = 1
             break
         looked = ((known and known(path)) or _look(path)) if problem is None else problem
         if isinstance(looked, str):
             left_out[looked] = left_out.get(looked, 0) + 1
         else:
-            found.append(looked)
-    return JobFiles(tuple(found), left_out)
+            job_files.append(looked)
+    return JobFiles(tuple(job_files), left_out)
 
 
 def _look(path: Path) -> JobFile | str:
@@ -110,12 +110,12 @@ def _look(path: Path) -> JobFile | str:
 
 
 def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, str | None]]:
-    seen: set[Path] = set()
+    observed_paths: set[Path] = set()
     for path in paths:
         below = _below(path, 0) if path.is_dir() else iter([(path, None)])
         for file, problem in below:
-            if file not in seen:
-                seen.add(file)
+            if file not in observed_paths:
+                observed_paths.add(file)
                 yield file, problem
 
 

@@ -222,12 +222,12 @@ class PythonLane:
 
     def _kept(self, pairs: list[tuple[bytes, bytes]]) -> dict[tuple[str, str], bytes]:
         """The values of the arguments that are known, by (kind, argument); the last one counts."""
-        kept: dict[tuple[str, str], bytes] = {}
+        tokens: dict[tuple[str, str], bytes] = {}
         for key, token in pairs:
             spelling = self._known.get(key)
             if spelling is not None:
-                kept[spelling.kind, spelling.argument] = token
-        return kept
+                tokens[spelling.kind, spelling.argument] = token
+        return tokens
 
     def _room_for_argument(self) -> bool:
         if self._arguments_kept >= self._limits.arguments:
@@ -377,8 +377,8 @@ def _members(text: str) -> dict[str, bytes]:
                 if value:
                     members[name] = value
             return members
-    found = {key.decode("latin-1"): value for key, value in _pairs(text)}
-    return {name: found[name] for name in _MEMBERS if name in found}
+    values = {key.decode("latin-1"): value for key, value in _pairs(text)}
+    return {name: values[name] for name in _MEMBERS if name in values}
 
 
 def _arguments(token: bytes) -> list[tuple[bytes, bytes]]:
@@ -386,11 +386,11 @@ def _arguments(token: bytes) -> list[tuple[bytes, bytes]]:
         return []
     if b"\\" not in token and not (b'"Input dims"' in token or b'"external id"' in token):
         try:
-            found = _ARGUMENTS.decode(token)
+            arguments = _ARGUMENTS.decode(token)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         else:
-            return [(key.encode(), bytes(value)) for key, value in found.items()]
+            return [(key.encode(), bytes(value)) for key, value in arguments.items()]
     return list(_pairs(token.decode("latin-1")))
 
 
@@ -410,5 +410,5 @@ def _pairs(text: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _behind(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    match = pattern.match(text, at)
+    return match.end() if match else at

@@ -55,8 +55,8 @@ class StackThread:
     @property
     def own_frame(self) -> StackFrame | None:
         """The innermost call of the job's own code; where there is none, the innermost of all."""
-        own = (f for f in self.frames if not f.is_library)
-        return next(own, self.frames[0] if self.frames else None)
+        frames = (f for f in self.frames if not f.is_library)
+        return next(frames, self.frames[0] if self.frames else None)
 
     @property
     def in_collective(self) -> bool:
@@ -93,7 +93,7 @@ class StackDump:
 def read_stack_dumps(paths: Iterable[Path]) -> list[StackDump]:
     """Every rank's stacks in these files; files that hold none, or cannot be opened, give
     nothing."""
-    found: list[StackDump] = []
+    stack_dumps: list[StackDump] = []
     for path in paths:
         try:
             with path.open("rb") as file:
@@ -104,8 +104,8 @@ def read_stack_dumps(paths: Iterable[Path]) -> list[StackDump]:
         for rank, part in parts:
             threads = parse_stacks(part)
             if threads:
-                found.append(StackDump(rank, str(path), threads))
-    return found
+                stack_dumps.append(StackDump(rank, str(path), threads))
+    return stack_dumps
 
 
 def parse_stacks(text: str) -> tuple[StackThread, ...]:
@@ -132,11 +132,11 @@ def parse_stacks(text: str) -> tuple[StackThread, ...]:
 
 
 def _frame(line: str) -> StackFrame | None:
-    found = _FAULT_FRAME.match(line)
-    if found:
-        return StackFrame(found[3].strip(), found[1], int(found[2]))
-    found = _PYSPY_FRAME.match(line)
-    return StackFrame(found[1].strip(), found[2], int(found[3])) if found else None
+    match = _FAULT_FRAME.match(line)
+    if match:
+        return StackFrame(match[3].strip(), match[1], int(match[2]))
+    match = _PYSPY_FRAME.match(line)
+    return StackFrame(match[1].strip(), match[2], int(match[3])) if match else None
 
 
 def _page(text: str) -> Sequence[tuple[int | None, str]]:

@@ -197,8 +197,8 @@ def _arguments(scanned: Scanned) -> ArgumentColumns:
     numbers = {
         name: SparseNumbers(rows, values) for name, (rows, values) in scanned.numbers.items()
     }
-    for name, found in _counters(scanned).items():
-        numbers.setdefault(name, found)
+    for name, counter in _counters(scanned).items():
+        numbers.setdefault(name, counter)
     texts = {}
     for name, (rows, ids, tokens) in scanned.texts.items():
         decoded, renumbered = merged([compact(token)[:MAX_TEXT] for token in tokens])
@@ -213,20 +213,20 @@ def _arguments(scanned: Scanned) -> ArgumentColumns:
 def _counters(scanned: Scanned) -> dict[str, SparseNumbers]:
     """Arguments of counter events by name, without those that are kept of all events."""
     rows, ids, values, tokens = scanned.counters
-    known = {*NUMBERS, *TEXTS, *ALIASES, *LINK_KEYS}
+    numbers = {*NUMBERS, *TEXTS, *ALIASES, *LINK_KEYS}
     texts, renumbered = merged([text_of(token) for token in tokens])
     if renumbered is not None:
         ids = np.asarray(renumbered, dtype=np.int32)[ids]
     order = np.argsort(ids, kind="stable")
     edges = np.searchsorted(ids[order], np.arange(len(texts) + 1))
-    found = {}
+    sparse_numbers = {}
     for number, name in enumerate(texts):
         own = order[edges[number] : edges[number + 1]]
         own = own[_last_of_each_row(rows[own])]
         own = own[~np.isnan(values[own])]
-        if name not in known and len(own):
-            found[name] = SparseNumbers(rows[own], values[own])
-    return found
+        if name not in numbers and len(own):
+            sparse_numbers[name] = SparseNumbers(rows[own], values[own])
+    return sparse_numbers
 
 
 def _memory(table: Int64, base: int) -> MemoryEvents:

@@ -31,14 +31,14 @@ def rank_of(header: Mapping[str, Any], name: str, order: int) -> tuple[int, Rank
     if isinstance(info, dict) and _is_rank(info.get("rank")):
         return info["rank"], "distributedInfo"
     path = PurePath(name)
-    found = _RANK_IN_NAME.search(path.name)
-    if found is None:
-        found = _TENSOR_PARALLEL.search(path.name)
-    if found is None:
-        found = _RANK_IN_FOLDER.fullmatch(path.parent.name)
-    if found is None:
+    match = _RANK_IN_NAME.search(path.name)
+    if match is None:
+        match = _TENSOR_PARALLEL.search(path.name)
+    if match is None:
+        match = _RANK_IN_FOLDER.fullmatch(path.parent.name)
+    if match is None:
         return order, "order"
-    return int(found[1]), "file name"
+    return int(match[1]), "file name"
 
 
 def _is_rank(value: object) -> bool:

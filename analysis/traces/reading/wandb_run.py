@@ -52,16 +52,16 @@ def one_run(files: Iterable[JobFile]) -> list[JobFile]:
     overwrite each other's steps, so the largest stands for all; resumed parts of one run belong
     together.
     """
-    kept = list(files)
-    unknown = [f for f in kept if f.kind == "wandb_run" and f.rank is None]
+    remaining_files = list(files)
+    unknown = [f for f in remaining_files if f.kind == "wandb_run" and f.rank is None]
     sizes: dict[str, int] = {}
     for file in unknown:
         sizes[file.path.name] = sizes.get(file.path.name, 0) + file.size
     if len(sizes) < 2:
-        return kept
+        return remaining_files
     largest = max(sizes, key=lambda name: (sizes[name], name))
     left_out = {f.path for f in unknown if f.path.name != largest}
-    return [f for f in kept if f.path not in left_out]
+    return [f for f in remaining_files if f.path not in left_out]
 
 
 def history_rows(path: Path) -> Iterator[dict[str, Any]]:

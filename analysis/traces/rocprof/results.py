@@ -193,10 +193,10 @@ class _Process:
         for thread, records in _grouped(found, lambda r: r.thread_id).items():
             names = []
             for record in records:
-                told = ""
+                message = ""
                 if category == "user_annotation":
-                    told = self.messages.get(record.correlation_id.internal, "")
-                names.append(told or self._operation(record.kind, record.operation))
+                    message = self.messages.get(record.correlation_id.internal, "")
+                names.append(message or self._operation(record.kind, record.operation))
             parts.append(
                 EventPart(
                     category=category,

@@ -61,25 +61,25 @@ def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[JobDiagnosis], lis
     """What the files' sessions say, and (file, problem) of those that cannot be read. Never raises
     for a file."""
     sessions, unread = _sessions(list(files)[: 3 * MAX_SESSIONS])
-    found: list[JobDiagnosis] = []
+    job_diagnoses: list[JobDiagnosis] = []
     for session in sessions[:MAX_SESSIONS]:
-        found += [
+        job_diagnoses += [
             d
             for d in session_diagnoses(session)
-            if (d.rule, d.ranks) not in {(f.rule, f.ranks) for f in found}
+            if (d.rule, d.ranks) not in {(f.rule, f.ranks) for f in job_diagnoses}
         ]
-    return found, unread
+    return job_diagnoses, unread
 
 
 def session_diagnoses(session: TraceMLSession) -> list[JobDiagnosis]:
     """What one session says."""
     late = straggler(session)
-    found = [_straggler(session, late)] if late is not None else []
-    found += _shares(session, late)
+    stragglers = [_straggler(session, late)] if late is not None else []
+    stragglers += _shares(session, late)
     if session.ms is None and session.verdict is not None:
-        found += _taken_over(session.verdict)
-    found += [*_pressure(session.memory), *_creep(session.memory)]
-    return found + ([_verdict(session.verdict)] if session.verdict is not None else [])
+        stragglers += _taken_over(session.verdict)
+    stragglers += [*_pressure(session.memory), *_creep(session.memory)]
+    return stragglers + ([_verdict(session.verdict)] if session.verdict is not None else [])
 
 
 def _sessions(files: Sequence[JobFile]) -> tuple[list[TraceMLSession], list[tuple[str, str]]]:
@@ -97,13 +97,13 @@ def _sessions(files: Sequence[JobFile]) -> tuple[list[TraceMLSession], list[tupl
                 databases[file.path.parent] = read_telemetry(file.path)
         except EvidenceError as error:
             unread.append((name, error.problem))
-    found: list[TraceMLSession] = []
+    ml_sessions: list[TraceMLSession] = []
     for folder, session in databases.items():
         beside = [summaries.pop(place) for place in (folder, folder.parent) if place in summaries]
         verdict = next((s.verdict for s in beside if s.verdict is not None), None)
         measured = session if session.ms is not None or not beside else beside[0]
-        found.append(_with_verdict(measured, session, verdict))
-    return found + list(summaries.values()), unread
+        ml_sessions.append(_with_verdict(measured, session, verdict))
+    return ml_sessions + list(summaries.values()), unread
 
 
 def _with_verdict(

@@ -99,10 +99,10 @@ def shares(session: TraceMLSession) -> dict[str, float]:
     if session.ms is None or session.steps < WARN_STEPS:
         return {}
     step = np.maximum(session.step_ms, 1e-9)
-    found = {"input": session.usual("input"), "residual": session.residual_ms}
+    usuals = {"input": session.usual("input"), "residual": session.residual_ms}
     if session.gpu_clock:
-        found["h2d"] = session.usual("h2d")
-    return {name: float(np.median(times / step)) for name, times in found.items()}
+        usuals["h2d"] = session.usual("h2d")
+    return {name: float(np.median(times / step)) for name, times in usuals.items()}
 
 
 def reserved_share(memory: RankMemory) -> float:

@@ -66,20 +66,20 @@ class TraceMLSession:
     def usual(self, phase: str) -> Floats:
         """Median over the steps, by rank, in ms."""
         assert self.ms is not None
-        found: Floats = np.median(self.ms[phase], axis=1)
-        return found
+        median: Floats = np.median(self.ms[phase], axis=1)
+        return median
 
     @property
     def step_ms(self) -> Floats:
         """Waiting for input and the step itself: median over the steps, by rank."""
         assert self.ms is not None
-        found: Floats = np.median(self.ms["input"] + self.ms[TRACED], axis=1)
-        return found
+        median: Floats = np.median(self.ms["input"] + self.ms[TRACED], axis=1)
+        return median
 
     @property
     def residual_ms(self) -> Floats:
         """What of the step lies in no phase: median over the steps, by rank."""
         assert self.ms is not None
         inside = sum((self.ms[p] for p in PHASES if p != "input"), np.zeros_like(self.ms[TRACED]))
-        found: Floats = np.median(np.maximum(self.ms[TRACED] - inside, 0.0), axis=1)
-        return found
+        median: Floats = np.median(np.maximum(self.ms[TRACED] - inside, 0.0), axis=1)
+        return median

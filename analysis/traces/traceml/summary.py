@@ -74,17 +74,17 @@ def _rows(section: dict[str, Any]) -> dict[int, dict[str, Any]]:
     groups = _dict(section, "groups")
     if groups.get("by") not in (None, "global_rank"):
         return {}
-    found: dict[int, dict[str, Any]] = {}
+    rows: dict[int, dict[str, Any]] = {}
     for name, row in _dict(groups, "rows").items():
         if (
             name.isascii()
             and name.isdigit()
             and len(name) < 8
             and isinstance(row, dict)
-            and len(found) < MAX_RANKS
+            and len(rows) < MAX_RANKS
         ):
-            found[int(name)] = _dict(row, "metrics")
-    return found
+            rows[int(name)] = _dict(row, "metrics")
+    return rows
 
 
 def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> TraceMLVerdict | None:

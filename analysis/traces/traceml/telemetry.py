@@ -92,10 +92,10 @@ def _phases(events: str) -> tuple[dict[str, float], bool]:
         if phase is None or not isinstance(devices, dict):
             continue
         for clocks in devices.values():
-            found = _clock(clocks)
-            if found is None:
+            clock = _clock(clocks)
+            if clock is None:
                 continue
-            ms, by_gpu = found
+            ms, by_gpu = clock
             phases[phase] = phases.get(phase, 0.0) + ms
             # Loading happens on the host: only its clock can time it.
             if phase != "input" and not by_gpu:
@@ -162,10 +162,10 @@ def _memory(database: Database) -> tuple[RankMemory, ...]:
         if rank is not None and device:
             reserved[rank] = max(reserved.get(rank, 0.0), _bytes(row[2]))
             total[rank] = max(total.get(rank, 0.0), device)
-    found = []
+    rank_memory = []
     for rank in sorted(peaks.keys() | total.keys())[:MAX_RANKS]:
         by_step = sorted(peaks.get(rank, {}).items())
-        found.append(
+        rank_memory.append(
             RankMemory(
                 rank=rank,
                 peak_allocated=np.array([peak for _, peak in by_step], dtype=np.float64),
@@ -173,7 +173,7 @@ def _memory(database: Database) -> tuple[RankMemory, ...]:
                 total=total.get(rank, 0.0),
             )
         )
-    return tuple(found)
+    return tuple(rank_memory)
 
 
 def _whole(text: str) -> int | None:

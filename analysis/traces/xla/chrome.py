@@ -96,11 +96,11 @@ class _Profile:
     def _rank(
         self, whole: TraceColumns, number: int, key: tuple[str, int], known: Bool
     ) -> TraceColumns:
-        mine = np.asarray([own in (None, key) for own in self.devices], dtype=np.bool_)
+        mine = np.asarray([device in (None, key) for device in self.devices], dtype=np.bool_)
         header = {**whole.header, "deviceProperties": [{"name": f"{key[0]}:{key[1]}"}]}
         rank = whole.rank + number if whole.rank_source == "order" else number
         found = replace(whole.select(known & mine[whole.lane]), header=header, rank=rank)
-        several = len({own for own in self.devices if own is not None}) > 1
+        several = len({device for device in self.devices if device is not None}) > 1
         return replace(found, rank_source="order") if several else found
 
     def _host(self, rows: Int64) -> None:

@@ -23,8 +23,8 @@ def python_name(text: str) -> str:
     """A Python call as PyTorch writes it ("pjit.py(250): cache_miss"); others as they are."""
     if not text.startswith("$"):
         return text
-    found = _PYTHON.match(text)
-    return f"{found[1]}({found[2]}): {found[3]}" if found else text[1:]
+    match = _PYTHON.match(text)
+    return f"{match[1]}({match[2]}): {match[3]}" if match else text[1:]
 
 
 def host_category(text: str) -> str:

@@ -56,11 +56,11 @@ class Statistics:
 
     def number(self, name: str, count: int, default: int = -1) -> Int64:
         """One number per event."""
-        found = np.full(count, default, dtype=np.int64)
+        number = np.full(count, default, dtype=np.int64)
         if name in self.numbers:
             rows, values = self.numbers[name]
-            found[rows] = values
-        return found
+            number[rows] = values
+        return number
 
     def text(self, name: str, count: int) -> Words:
         """One text per event."""
@@ -115,15 +115,17 @@ class Plane:
     @cached_property
     def statistics(self) -> dict[str, int | str]:
         """The plane's own."""
-        own = self.content.of(6, BYTES)
-        own = Fields(np.zeros_like(own.owner), own.number, own.kind, own.value, own.stop)
-        found: dict[str, int | str] = {}
-        read = self._statistics(own, None)
+        outer = self.content.of(6, BYTES)
+        outer = Fields(
+            np.zeros_like(outer.owner), outer.number, outer.kind, outer.value, outer.stop
+        )
+        words_by_name: dict[str, int | str] = {}
+        read = self._statistics(outer, None)
         for name, (_, values) in read.numbers.items():
-            found[name] = int(values[-1])
+            words_by_name[name] = int(values[-1])
         for name, (_, ids, words) in read.texts.items():
-            found[name] = words[int(ids[-1])]
-        return found
+            words_by_name[name] = words[int(ids[-1])]
+        return words_by_name
 
     @property
     def lines(self) -> Iterator[Line]:
@@ -252,16 +254,16 @@ def _together(chunks: list[Statistics]) -> Statistics:
         for name, (rows, values) in chunk.numbers.items():
             numbers.setdefault(name, []).append((rows + first, values))
         for name, (rows, ids, told) in chunk.texts.items():
-            own = words.setdefault(name, {})
-            table = np.asarray([own.setdefault(w, len(own)) for w in told], dtype=np.int32)
+            word = words.setdefault(name, {})
+            table = np.asarray([word.setdefault(w, len(word)) for w in told], dtype=np.int32)
             texts.setdefault(name, []).append((rows + first, table[ids]))
     joined = {}
     for name, parts in numbers.items():
         joined[name] = (_joined([r for r, _ in parts]), _joined([v for _, v in parts]))
     spoken = {}
-    for name, told_parts in texts.items():
-        ids = np.concatenate([i for _, i in told_parts])
-        spoken[name] = (_joined([r for r, _ in told_parts]), ids, tuple(words[name]))
+    for name, text in texts.items():
+        ids = np.concatenate([i for _, i in text])
+        spoken[name] = (_joined([r for r, _ in text]), ids, tuple(words[name]))
     return Statistics(joined, spoken)
 
 

@@ -25,16 +25,16 @@ ABOUT_WORK = re.compile(
 
 def device_of(name: str) -> tuple[str, int] | None:
     """(kind, number) of the accelerator that a plane or process stands for."""
-    found = DEVICE.match(name)
-    return (found[1], int(found[2])) if found else None
+    match = DEVICE.match(name)
+    return (match[1], int(match[2])) if match else None
 
 
 def work_stream(row: str, kind: str, place: int) -> int | None:
     """The stream of a row that does work; `place` is that of a row of operations. None for other
     rows: on a GPU the operations of XLA are its kernels once more."""
-    found = STREAM.match(row)
-    if found is not None:
-        return int(found[1])
+    match = STREAM.match(row)
+    if match is not None:
+        return int(match[1])
     return place if kind != "GPU" and OPERATIONS.match(row) else None
 
 

@@ -95,10 +95,10 @@ class _File:
             return [self._trace(0, host, None)]
         traces = []
         for rank, key in enumerate(sorted(devices)):
-            own = (
+            device = (
                 devices[key] if self.steps else [*devices[key], *_device_steps(devices[key], self)]
             )
-            traces.append(self._trace(rank, [*host, *own], facts[key]))
+            traces.append(self._trace(rank, [*host, *device], facts[key]))
         return traces
 
     def _trace(self, rank: int, parts: Sequence[EventPart], plane: Plane | None) -> TraceColumns:
@@ -256,16 +256,19 @@ class _File:
 def _hlo_categories(plane: Plane, line: Line) -> Words:
     """What kind of operation each event is; most profiles say it once for all events of an id."""
     count = len(line.start_ns)
-    own = line.statistics.text("hlo_category", count)
+    hlo_categories = line.statistics.text("hlo_category", count)
     keys, statistics = plane.event_statistics
     of_key, words = statistics.text("hlo_category", len(keys))
-    if not words or (own[0] >= 0).all():
-        return own
+    if not words or (hlo_categories[0] >= 0).all():
+        return hlo_categories
     unique, place = np.unique(line.metadata, return_inverse=True)
     known = dict(zip(keys, of_key.tolist(), strict=True))
     ids = np.asarray([known.get(key, -1) for key in unique.tolist()], dtype=np.int32)[place]
-    shared = np.where(ids >= 0, ids + len(own[1]), -1)
-    return np.where(own[0] >= 0, own[0], shared).astype(np.int32), (*own[1], *words)
+    shared = np.where(ids >= 0, ids + len(hlo_categories[1]), -1)
+    return np.where(hlo_categories[0] >= 0, hlo_categories[0], shared).astype(np.int32), (
+        *hlo_categories[1],
+        *words,
+    )
 
 
 def _device_steps(parts: Sequence[EventPart], file: _File) -> list[EventPart]:
@@ -282,16 +285,16 @@ def _sizes(line: Line) -> np.ndarray[Any, np.dtype[np.float64]]:
     sizes = np.full(len(line.start_ns), np.nan)
     for what in _DETAILS:
         ids, words = line.statistics.text(what, len(sizes))
-        told = [_SIZE.search(word) for word in words]
-        table = np.asarray([float(found[1]) if found else np.nan for found in told] + [np.nan])
+        matches = [_SIZE.search(word) for word in words]
+        table = np.asarray([float(match[1]) if match else np.nan for match in matches] + [np.nan])
         sizes = np.where(ids >= 0, table[ids], sizes)
     return sizes
 
 
 def _shape(details: str, what: str) -> str:
-    for found in _SHAPE.finditer(details):
-        if found[1] == what:
-            return f"[{found[2]},{found[3]},{found[4]}]"
+    for match in _SHAPE.finditer(details):
+        if match[1] == what:
+            return f"[{match[2]},{match[3]},{match[4]}]"
     return ""
 
 

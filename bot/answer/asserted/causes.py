@@ -37,7 +37,7 @@ def shows(said: Assertion, ground: Ground) -> Phrase:
 
 def explained_by(said: Assertion, ground: Ground) -> Phrase:
     """An effect because of the first cause, as sure as code is."""
-    effect, behind = (ground.finding(one) for one in said.findings)
+    effect, behind = (ground.finding(finding) for finding in said.findings)
     cause, story = ground.cause, story_of(ground.diagnosis, ground.alert)
     if cause is None or not ground.blames:
         raise Refused("code has established no cause")
@@ -110,22 +110,22 @@ def against(said: Assertion, ground: Ground) -> Phrase:
 def candidate(said: Assertion, ground: Ground) -> Phrase:
     """A cause that code ranked below the first."""
     subject, first = ground.subject(said.subjects[0]), ground.cause
-    for cause in sorted(ground.diagnosis.causes, key=lambda one: one.rank):
-        lead = ground.findings.get(cause.findings[0]) if cause.findings else None
-        if cause is first or cause.subject != subject or lead is None or tells_nothing(lead):
+    for cause in sorted(ground.diagnosis.causes, key=lambda cause: cause.rank):
+        finding = ground.findings.get(cause.findings[0]) if cause.findings else None
+        if cause is first or cause.subject != subject or finding is None or tells_nothing(finding):
             continue
         if first is None or not ground.blames or cause.confidence < LEAST_CONFIDENCE:
             break
         near = first.confidence - cause.confidence < AS_LIKELY
         likely = "as likely a" if near else "a less likely"
-        what = statement(lead, known=lead.subject == subject).clause(ground.tense_of(lead))
+        what = statement(finding, known=finding.subject == subject).clause(ground.tense_of(finding))
         return say("{who} is {how} cause: {what}", who=name(subject), how=likely, what=what)
     raise Refused(f"{neutral(subject, 60)} is not among the causes below the first")
 
 
 def calls(said: Assertion, ground: Ground) -> Phrase:
     """A call that the case knows."""
-    caller, callee = (ground.subject(one) for one in said.subjects)
+    caller, callee = (ground.subject(subject) for subject in said.subjects)
     if callee not in ground.calls.callees(caller):
         raise Refused(f"no call from {neutral(caller, 60)} to {neutral(callee, 60)} is known")
     return say("{caller} calls {callee}", caller=name(caller), callee=name(callee))
@@ -139,8 +139,8 @@ def _because(cause: Cause) -> str:
 
 def _lead(cause: Cause, ground: Ground) -> Finding | None:
     """The finding that leads the first cause, where it says more than that something fails."""
-    found = ground.findings.get(cause.findings[0]) if cause.findings else None
-    return None if found is None or is_symptom(found) or tells_nothing(found) else found
+    finding = ground.findings.get(cause.findings[0]) if cause.findings else None
+    return None if finding is None or is_symptom(finding) or tells_nothing(finding) else finding
 
 
 def _is_an_effect(effect: Finding, behind: Finding, ground: Ground) -> bool:

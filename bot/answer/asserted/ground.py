@@ -48,7 +48,9 @@ class Ground:
     @cached_property
     def findings(self) -> dict[str, Finding]:
         """By id, without what memory knows: code tells that in its own words."""
-        return {one.id: one for one in self.diagnosis.findings if not is_memory(one)}
+        return {
+            finding.id: finding for finding in self.diagnosis.findings if not is_memory(finding)
+        }
 
     @property
     def cause(self) -> Cause | None:
@@ -73,7 +75,7 @@ class Ground:
     @cached_property
     def involved(self) -> frozenset[str]:
         """Who alerted, is affected, or is among the causes."""
-        causes = {one.subject for one in self.diagnosis.causes}
+        causes = {cause.subject for cause in self.diagnosis.causes}
         return frozenset({*causes, *self.diagnosis.impact.services, self.alert.service or ""})
 
     @cached_property
@@ -88,31 +90,33 @@ class Ground:
     @cached_property
     def written(self) -> str:
         """All that is known of the incident as text in lower case."""
-        known = (self.diagnosis, self.alert, *self.gaps)
-        return "\n".join([*self.subjects, *(one.model_dump_json() for one in known)]).casefold()
+        gaps = (self.diagnosis, self.alert, *self.gaps)
+        return "\n".join([*self.subjects, *(gap.model_dump_json() for gap in gaps)]).casefold()
 
     @cached_property
     def named_in_words(self) -> frozenset[str]:
         """Names in lower case whose digits are no figures: subjects, as people call them too, and
         changes."""
-        names = {subject_name(one).casefold() for one in self.subjects.values()}
-        changes = {change for one in self.diagnosis.findings if (change := change_named(one))}
-        shown = {change_name(one).casefold() for one in changes}
+        names = {subject_name(subject).casefold() for subject in self.subjects.values()}
+        changes = {
+            change for finding in self.diagnosis.findings if (change := change_named(finding))
+        }
+        shown = {change_name(change).casefold() for change in changes}
         return frozenset(names | set(self.subjects) | {c.casefold() for c in changes} | shown)
 
     def finding(self, one: str) -> Finding:
         """The finding of this id. Raises Refused."""
-        found = self.findings.get(one)
-        if found is None:
+        finding = self.findings.get(one)
+        if finding is None:
             raise Refused(f"there is no finding {neutral(one, 40)}")
-        return found
+        return finding
 
     def subject(self, name: str) -> str:
         """The name as the case spells it. Raises Refused."""
-        known = self.subjects.get(name.strip().casefold())
-        if known is None:
+        subject = self.subjects.get(name.strip().casefold())
+        if subject is None:
             raise Refused(f"{neutral(name, 60)} is no service, place or rank of this case")
-        return known
+        return subject
 
     def onset(self, one: str) -> tuple[datetime, timedelta]:
         """When that began, and how far the time may be off. Raises Refused."""
@@ -126,10 +130,12 @@ class Ground:
     def moved(self, subject: str) -> str:
         """The id of a finding that says so of any of its signals, or of a part of it; empty where
         none does."""
-        for one in self.findings.values():
-            own = one.subject == subject or one.subject.startswith((f"{subject}/", f"{subject} "))
-            if own and change_named(one) is None and one.details.direction != "unaffected":
-                return one.id
+        for finding in self.findings.values():
+            own = finding.subject == subject or finding.subject.startswith(
+                (f"{subject}/", f"{subject} ")
+            )
+            if own and change_named(finding) is None and finding.details.direction != "unaffected":
+                return finding.id
         return ""
 
     def is_blamed_change(self, finding: Finding) -> bool:
@@ -164,5 +170,7 @@ def _measured(case: Case) -> frozenset[str]:
 
 def cited(assertions: Iterable[Assertion]) -> tuple[str, ...]:
     """Every finding that they name, each once, without the alert."""
-    ids = [one for assertion in assertions for one in assertion.findings if one != ALERT]
+    ids = [
+        finding for assertion in assertions for finding in assertion.findings if finding != ALERT
+    ]
     return tuple(dict.fromkeys(ids))

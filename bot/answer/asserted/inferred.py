@@ -28,8 +28,8 @@ def inference(text: str, because: Sequence[str], ground: Ground) -> Claim:
 
 def question_to_a_person(text: str, ground: Ground) -> Claim:
     """What the model would ask somebody who knows. Raises Refused."""
-    asked = f"Question: {_own_words(text, ground)}"
-    return Claim(text=asked, findings=(), section=Section.INFERRED)
+    phrase = f"Question: {_own_words(text, ground)}"
+    return Claim(text=phrase, findings=(), section=Section.INFERRED)
 
 
 def second_opinion(
@@ -42,7 +42,7 @@ def second_opinion(
     if cause is not None and named == cause.subject:
         raise Refused("that is the cause that code ranked first")
     ids = _reasons(because, ground)
-    rank = next((one.rank for one in ground.diagnosis.causes if one.subject == named), None)
+    rank = next((cause.rank for cause in ground.diagnosis.causes if cause.subject == named), None)
     words = _own_words(text, ground)
     where = f" (candidate {rank})" if rank else ""
     lead = say("{rather} {who}{where}", rather=SECOND_OPINION, who=name(named), where=where)
@@ -53,7 +53,7 @@ def second_opinion(
 def kept_inference(claim: Claim, ground: Ground) -> Claim:
     """One that a stored report holds, with the reasons that still exist. Raises Refused."""
     harmless(claim.text)
-    ids = tuple(one for one in claim.findings if one in ground.findings)
+    ids = tuple(finding for finding in claim.findings if finding in ground.findings)
     if claim.findings and not ids:
         raise Refused("none of its reasons is among the findings any more")
     return claim.model_copy(update={"findings": ids, "asserted": ()})

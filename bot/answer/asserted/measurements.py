@@ -47,7 +47,7 @@ def affected(said: Assertion, ground: Ground) -> Phrase:
     """Who feels it, or felt it."""
     if ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         raise Refused("nobody is affected: there is no active incident")
-    names = [ground.subject(one) for one in said.subjects]
+    names = [ground.subject(subject) for subject in said.subjects]
     for one in names:
         if one not in ground.diagnosis.impact.services:
             raise Refused(f"{neutral(one, 60)} is not among the affected")
@@ -66,7 +66,7 @@ def unaffected(said: Assertion, ground: Ground) -> Phrase:
         return statement(finding).clause(ground.tense_of(finding))
     if not said.subjects:
         raise Refused("unaffected takes subjects, or a finding")
-    names = [ground.subject(one) for one in said.subjects]
+    names = [ground.subject(subject) for subject in said.subjects]
     for one in names:
         if moved := ground.moved(one):
             raise Refused(f"{moved} says that something of {neutral(one, 60)} moved")
@@ -80,14 +80,14 @@ def unaffected(said: Assertion, ground: Ground) -> Phrase:
 
 def missing(said: Assertion, ground: Ground) -> Phrase:
     """What could not be looked at."""
-    asked = said.quote.strip("[]() ")
+    requested_quote = said.quote.strip("[]() ")
     for number, sentence in enumerate(ground.diagnosis.missing, start=1):
-        if asked == f"M{number}":
+        if requested_quote == f"M{number}":
             # What follows the first clause is advice.
             clause = _CLAUSE.split(neutral(sentence), maxsplit=1)[0]
             return say("{it}", it=continued(clause.rstrip(".")))
     for gap in ground.gaps:
-        if asked == gap.id:
+        if requested_quote == gap.id:
             return say(
                 "what is missing from {source}'s {kind}: “{why}”",
                 source=neutral(gap.source, 60),
@@ -95,16 +95,16 @@ def missing(said: Assertion, ground: Ground) -> Phrase:
                 # A vendor's words, as often as not: nothing in them may end the quotation.
                 why=re.sub("[“”]", '"', neutral(gap.reason, 200)).rstrip("."),
             )
-    raise Refused(f"nothing missing has the id {neutral(asked, 40)}")
+    raise Refused(f"nothing missing has the id {neutral(requested_quote, 40)}")
 
 
 def own_finding(said: Assertion, ground: Ground) -> Finding:
     """The one finding, which is about the subjects that are named beside it. Raises Refused."""
     finding = ground.finding(said.findings[0])
-    for one in said.subjects:
-        if ground.subject(one) != finding.subject:
+    for subject in said.subjects:
+        if ground.subject(subject) != finding.subject:
             raise Refused(
-                f"{finding.id} is about {neutral(finding.subject, 60)}, not {neutral(one, 60)}"
+                f"{finding.id} is about {neutral(finding.subject, 60)}, not {neutral(subject, 60)}"
             )
     return finding
 

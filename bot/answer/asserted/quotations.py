@@ -50,15 +50,17 @@ def quotes(said: Assertion, ground: Ground) -> Phrase:
 
 def no_data_about(said: Assertion, ground: Ground) -> Phrase:
     """A word of the question that stands nowhere in the data."""
-    asked = neutral(said.quote, 60).strip(" \"'“”?.")
-    if len(asked) < LEAST or not _WORD.fullmatch(asked):
+    requested_neutral = neutral(said.quote, 60).strip(" \"'“”?.")
+    if len(requested_neutral) < LEAST or not _WORD.fullmatch(requested_neutral):
         raise Refused("no_data_about takes one word of the question")
-    if not re.search(rf"(?<!\w){re.escape(asked.casefold())}(?!\w)", ground.question.casefold()):
+    if not re.search(
+        rf"(?<!\w){re.escape(requested_neutral.casefold())}(?!\w)", ground.question.casefold()
+    ):
         raise Refused("the question does not hold this word")
     # "locking" and "locks" are near enough to be meant.
-    if asked.casefold()[:STEM] in ground.written:
+    if requested_neutral.casefold()[:STEM] in ground.written:
         raise Refused("the data may speak of it")
-    return say("nothing in the data is called {it}", it=_quoted(asked, ""))
+    return say("nothing in the data is called {it}", it=_quoted(requested_neutral, ""))
 
 
 def quotable_texts(finding: Finding) -> Iterator[str]:
@@ -104,10 +106,10 @@ def _line_with(words: str, texts: list[str]) -> str:
     pieces = [piece for part in _CUT.split(words) if (piece := _plain(part))]
     if sum(map(len, pieces)) < LEAST:
         raise Refused("a quotation needs words of the source in `quote`")
-    wanted = re.compile(".*?".join(re.escape(piece) for piece in pieces))
+    pattern = re.compile(".*?".join(re.escape(piece) for piece in pieces))
     for text in texts:
         shown = clipped(_SPACE.sub(" ", quotable(_UNSEEN.sub("", text))), SHOWN)
-        if wanted.search(shown.casefold()):
+        if pattern.search(shown.casefold()):
             return shown
     raise Refused("the beginning of the source does not hold these words")
 

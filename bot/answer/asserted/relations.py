@@ -86,15 +86,15 @@ def worded(
         raise Refused(f"it says more than {MOST_PARTS} things; make two claims of it")
     _belong_together(assertions, ground)
     parts: list[Phrase] = []
-    for one in assertions:
-        said, joint = _word(one, ground), one.joint or "and"
+    for assertion in assertions:
+        word, joint = _word(assertion, ground), assertion.joint or "and"
         if joint not in JOINTS:
             raise Refused(f"parts are joined by {', '.join(JOINTS)} only")
-        if _is_told(one, assertions) or str(said) in map(str, parts):
+        if _is_told(assertion, assertions) or str(word) in map(str, parts):
             continue
         if parts:
             parts.append(Phrase((Part(f", {SPOKEN.get(joint, joint)} "),)))
-        parts.append(said)
+        parts.append(word)
     claim = claim_of(joined(parts, ""), section, cited(assertions))
     harmless(claim.text)
     return claim.model_copy(update={"asserted": tuple(assertions)})
@@ -103,18 +103,19 @@ def worded(
 def _belong_together(assertions: Sequence[Assertion], ground: Ground) -> None:
     """Raises Refused where facts of services that have nothing to do with each other are put into
     one sentence, which suggests that they have."""
-    plain = [one for one in assertions if one.relation in PLAIN]
-    found = [ground.findings[one] for one in cited(plain) if one in ground.findings]
+    plain = [assertion for assertion in assertions if assertion.relation in PLAIN]
+    findings = [ground.findings[one] for one in cited(plain) if one in ground.findings]
     # That a service is slow or fails is the incident, whoever is counted among the affected.
-    calm = [one.id for one in found if one.details.bad is False]
+    calm = [finding.id for finding in findings if finding.details.bad is False]
     if calm and len(calm) < len(assertions):
         raise Refused(f"{calm[0]} is no trouble: make it its own claim")
     strangers = {
-        one.subject
-        for one in found
-        if not {one.subject, one.subject.split("/")[0]} & ground.involved and not is_symptom(one)
+        finding.subject
+        for finding in findings
+        if not {finding.subject, finding.subject.split("/")[0]} & ground.involved
+        and not is_symptom(finding)
     }
-    if strangers and {one.subject for one in found} & ground.involved:
+    if strangers and {finding.subject for finding in findings} & ground.involved:
         raise Refused(f"{neutral(min(strangers), 60)} has no part in this: make it its own claim")
 
 
@@ -122,9 +123,9 @@ def _is_told(one: Assertion, assertions: Sequence[Assertion]) -> bool:
     """Whether another part says it too: "it rose" beside "it rose before that"."""
     if one.relation not in PLAIN:
         return False
-    others = [other for other in assertions if other is not one]
+    other_assertions = [other for other in assertions if other is not one]
     before = assertions[: list(assertions).index(one)]
-    told = [other for other in others if other.relation not in PLAIN or other in before]
+    told = [other for other in other_assertions if other.relation not in PLAIN or other in before]
     return any(set(one.findings) <= set(other.findings) for other in told)
 
 
@@ -148,4 +149,4 @@ def _counted(given: Sequence[str], bounds: tuple[int, int], noun: str, of: Relat
 
 def described(relations: Iterable[Relation] = RELATIONS.values()) -> str:
     """The list as the prompt has it, one line each."""
-    return "\n".join(f"- `{one.name}`: {one.takes}" for one in relations)
+    return "\n".join(f"- `{relation.name}`: {relation.takes}" for relation in relations)

@@ -50,11 +50,11 @@ def offered_steps(diagnosis: Diagnosis, alert: Alert) -> list[Step]:
 
 
 def _if_another(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], bool]]:
-    known = {finding.id for finding in diagnosis.findings}
-    ranked = sorted(diagnosis.causes, key=lambda one: one.rank)
+    ids = {finding.id for finding in diagnosis.findings}
+    ranked = sorted(diagnosis.causes, key=lambda cause: cause.rank)
     found = []
     for cause in ranked[1 : 1 + LATER_CAUSES]:
-        cited = tuple(one for one in cause.findings if one in known)[:CITED]
+        cited = tuple(finding for finding in cause.findings if finding in ids)[:CITED]
         if cause.next_step and cited:
             step = continued(closed(quotable(cause.next_step)))
             found.append((f"If it is {subject_name(cause.subject)}: {step}", cited, True))

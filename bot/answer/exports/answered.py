@@ -106,13 +106,15 @@ def timeline_of(answered: ExportedAnswer) -> list[TimelineEntry]:
 def _onsets(answered: ExportedAnswer) -> list[TimelineEntry]:
     view = answered.view
     first = {*(view.cause.findings if view.cause else ()), *view.impact.findings}
-    known = []
+    findings = []
     for finding in view.findings.values():
         if finding.onset is not None and finding.series.get("table") != "changes":
-            known.append(finding)
-    known.sort(key=lambda f: (f.id not in first, -f.strength, f.id))
+            findings.append(finding)
+    findings.sort(key=lambda f: (f.id not in first, -f.strength, f.id))
     return [
-        TimelineEntry(f.onset, "onset", f.sentence, (f.id,)) for f in known[:MOST_ONSETS] if f.onset
+        TimelineEntry(f.onset, "onset", f.sentence, (f.id,))
+        for f in findings[:MOST_ONSETS]
+        if f.onset
     ]
 
 

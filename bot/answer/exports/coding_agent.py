@@ -67,26 +67,26 @@ def _happened(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
         "service": alert.service,
         "summary": alert.summary,
     }
-    said = [f"{c.text} [{', '.join(c.findings)}]" for c in view.said]
+    lines = [f"{c.text} [{', '.join(c.findings)}]" for c in view.said]
     if cause is not None:
-        said.append(f"First cause ({percent(cause.confidence)}): {cause.summary}")
+        lines.append(f"First cause ({percent(cause.confidence)}): {cause.summary}")
     return [
         f"Verdict: {view.verdict_label}, confidence {percent(view.confidence)}.",
         *([f"The investigation's page: {page}"] if page else []),
         "",
         *_data("the alert", [f"{k}: {v}" for k, v in facts.items() if v]),
         "",
-        *_data("the report's sentences", said),
+        *_data("the report's sentences", lines),
     ]
 
 
 def _change(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
-    wanted = cause.change if cause and cause.change else None
-    if wanted is None:
+    change = cause.change if cause and cause.change else None
+    if change is None:
         return ["No change is suspected: the evidence does not point to one."]
-    rows = answered.case.changes.filter(id=wanted).head(1).rows(named=True)
+    rows = answered.case.changes.filter(id=change).head(1).rows(named=True)
     if not rows:
-        return [*_data("the change", [f"id: {wanted}"]), "", "Its content was not collected."]
+        return [*_data("the change", [f"id: {change}"]), "", "Its content was not collected."]
     row = rows[0]
     told = [
         f"{key}: {row[key]}"
@@ -108,12 +108,12 @@ def _places(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
     """Frames of the findings about the cause first, each with the error and a line that was
     logged."""
     about = {i: n for n, i in enumerate(cause.findings)} if cause else {}
-    found = sorted(
+    findings = sorted(
         answered.view.findings.values(),
         key=lambda f: (about.get(f.id, len(about)), -f.strength, f.id),
     )
     first: dict[str, tuple[Finding, LogLineDetails]] = {}
-    for finding in found:
+    for finding in findings:
         details = LogLineDetails.of(finding)
         if details is not None and details.frame is not None:
             first.setdefault(details.frame, (finding, details))

@@ -115,8 +115,8 @@ class _Draft:
         claims = (*self.view.section(Section.UNSURE), *self.view.section(Section.CHECKED))
         lines = [f"- {self._said(claim)}" for claim in claims]
         for cause in self.view.other_causes[:MOST_OTHERS]:
-            said = f"Also weighed ({percent(cause.confidence)}): {shown(cause.summary)}"
-            lines.append(f"- {said}{self.cite(cause.findings[:1])}")
+            phrase = f"Also weighed ({percent(cause.confidence)}): {shown(cause.summary)}"
+            lines.append(f"- {phrase}{self.cite(cause.findings[:1])}")
         return [*lines, f"- {BLANK} what else made it possible, or worse."]
 
     def went_well(self) -> list[str]:
@@ -195,31 +195,31 @@ class _Draft:
         return f", after {span_of(end - began)}" if began is not None and end > began else ""
 
     def _services(self) -> str:
-        names = [shown(subject_name(one)) for one in self.view.impact.services]
+        names = [shown(subject_name(service)) for service in self.view.impact.services]
         more = len(names) - MOST_SERVICES
         return ", ".join(names[:MOST_SERVICES]) + (f" and {more} more" if more > 0 else "")
 
     def _moments(self) -> list[TimelineEntry]:
         """The alert, the bot's own steps, the blamed change and what the answer speaks of. Changes
         that were ruled out are no part of what happened."""
-        wanted = set(self.view.impact.findings)
+        findings = set(self.view.impact.findings)
         for claim in (*self.view.section(Section.WHY), *self.view.section(Section.HAPPENING)):
-            wanted.update(claim.findings)
-        wanted -= {found.id for found in self.view.ruled_out}
-        told = []
+            findings.update(claim.findings)
+        findings -= {found.id for found in self.view.ruled_out}
+        moments = []
         for moment in timeline_of(self.answered):
             always = moment.what in ("alert", "investigation")
-            if always or wanted.intersection(moment.findings):
-                told.append(moment)
-        return told[-MOST_MOMENTS:]
+            if always or findings.intersection(moment.findings):
+                moments.append(moment)
+        return moments[-MOST_MOMENTS:]
 
     def _row(self, moment: TimelineEntry) -> str:
         text = shown(moment.text)
         if moment.what == "alert":
             text = f"Alert: {text}"
-        found = [self.view.findings[one] for one in moment.findings]
-        if moment.what == "onset" and found:
-            text = shown(statement(found[0]).clause().sentence)
+        findings = [self.view.findings[finding] for finding in moment.findings]
+        if moment.what == "onset" and findings:
+            text = shown(statement(findings[0]).clause().sentence)
         cited = self.cite(moment.findings)
         return f"| {moment.time:%Y-%m-%d %H:%M:%S} | {text}{cited}{opened(moment.link)} |"
 

@@ -68,7 +68,9 @@ class BoxStates:
             return BoxState(self._candidate(service), _best(found))
         told = self.view.impact.findings
         # First what the answer itself says of the service, then what its users feel most.
-        for finding in sorted(found, key=lambda one: (one.id not in told, *_urgency(one))):
+        for finding in sorted(
+            found, key=lambda finding: (finding.id not in told, *_urgency(finding))
+        ):
             words = _said(finding)
             if words:
                 return BoxState(f"was {words}" if self.over else words, finding.id)
@@ -108,8 +110,8 @@ class BoxStates:
 
 
 def _best(found: Sequence[Finding]) -> str | None:
-    best = max(found, key=lambda one: one.strength, default=None)
-    return best.id if best else None
+    finding = max(found, key=lambda finding: finding.strength, default=None)
+    return finding.id if finding else None
 
 
 def _urgency(finding: Finding) -> tuple[bool, int, float]:

@@ -114,7 +114,7 @@ def decisive_chart_of(case: Case, diagnosis: Diagnosis) -> DecisiveChart | None:
 
 def finding_chart_of(case: Case, diagnosis: Diagnosis, finding_id: str) -> DecisiveChart | None:
     """The chart of one finding, or None when it has no series to show."""
-    finding = next((one for one in diagnosis.findings if one.id == finding_id), None)
+    finding = next((finding for finding in diagnosis.findings if finding.id == finding_id), None)
     return _ChartMaker(case, diagnosis).of_finding(finding)
 
 
@@ -165,19 +165,19 @@ class _ChartMaker:
         told, _ = self._with_series([self.story.effect], but=drawn)
         if told is not None:
             return told
-        wanted: list[Finding | None] = []
+        findings: list[Finding | None] = []
         if self.culprit and _is_rank(self.culprit):
-            wanted.append(step_time_finding(self.diagnosis, None))
+            findings.append(step_time_finding(self.diagnosis, None))
         impact = set(self.diagnosis.impact.findings)
         for finding in self.diagnosis.findings:
             fault = fault_of(finding)
             if fault is None or not fault.is_symptom or self._is_culprits(finding):
                 continue
             if finding.subject == self.case.alert.service or finding.id in impact:
-                wanted.append(finding)
+                findings.append(finding)
         if self.culprit is None:
-            wanted.append(decisive_finding(self.diagnosis))
-        return self._with_series(wanted, but=drawn)[0]
+            findings.append(decisive_finding(self.diagnosis))
+        return self._with_series(findings, but=drawn)[0]
 
     def _with_series(
         self, findings: Iterable[Finding | None], but: Finding | None = None
@@ -192,10 +192,10 @@ class _ChartMaker:
             series = series_of(self.case, finding)
             if series is None or decisive_part(self.case, finding, series) is None:
                 continue
-            seen = departure(self.case, finding, series)
-            if seen > most:
-                best, most = (finding, series), seen
-            if seen >= PLAIN:
+            observed_departure = departure(self.case, finding, series)
+            if observed_departure > most:
+                best, most = (finding, series), observed_departure
+            if observed_departure >= PLAIN:
                 break
         return best, most
 
@@ -328,8 +328,8 @@ def _within(event: ChartEvent, start: float) -> ChartEvent:
 
 
 def _words(found: Sequence[_Found], events: Sequence[ChartEvent]) -> str:
-    said = [finding.sentence for finding, _ in found]
+    sentences = [finding.sentence for finding, _ in found]
     for event in events:
         name = "change " if event.kind == "change" else ""
-        said.append(f"{name}{event.words} at {event.clock} UTC")
-    return "; ".join(sentence.rstrip(".") for sentence in said)
+        sentences.append(f"{name}{event.words} at {event.clock} UTC")
+    return "; ".join(sentence.rstrip(".") for sentence in sentences)

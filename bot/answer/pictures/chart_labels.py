@@ -96,11 +96,11 @@ def _label(symbol: float, row: int, side: Side, words: str) -> PlacedLabel:
 
 
 def _is_free(labels: Sequence[PlacedLabel], width: float) -> bool:
-    for one in labels:
-        if one.left < 0 or one.right > width:
+    for label in labels:
+        if label.left < 0 or label.right > width:
             return False
         for other in labels:
-            if other is not one and _collide(one, other):
+            if other is not label and _collide(label, other):
                 return False
     return True
 

@@ -88,7 +88,7 @@ def _to_label(event: ChartEvent, x: Scale) -> EventToLabel:
     clock = event.clock
     words = [f"{event.words} {clock}", f"{event.words} {clock[:5]}", event.words]
     if event.earlier:
-        words = [f"{said} (earlier)" for said in words[:2]] + words[2:]
+        words = [f"{word} (earlier)" for word in words[:2]] + words[2:]
     if event.kind == "change":
         words.append(fitted(event.words, 60, SIZE))
     side: Side = "left" if event.kind == "change" else "right"

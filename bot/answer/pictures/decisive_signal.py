@@ -153,8 +153,8 @@ def _metrics(case: Case, finding: Finding) -> FindingSeries:
         rows = min(parts, key=lambda part: _distance(part, finding))
     units = rows["unit"].drop_nulls()
     points = rows.group_by("time").agg(pl.col("value").mean())
-    seen = points["value"].drop_nulls().drop_nans().to_list()
-    unit = unit_of(signal, units[0] if len(units) else None, seen)
+    nans = points["value"].drop_nulls().drop_nans().to_list()
+    unit = unit_of(signal, units[0] if len(units) else None, nans)
     return FindingSeries(points, metric_windows(case), signal_name(signal), unit)
 
 

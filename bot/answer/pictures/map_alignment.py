@@ -53,7 +53,7 @@ def _pulled(
     weights: Mapping[tuple[Place, Place], float],
 ) -> None:
     """Move the places of one rank towards their neighbours in the rank beside."""
-    wanted: list[float] = []
+    means: list[float] = []
     pull: list[float] = []
     for place in rank:
         near = [
@@ -61,9 +61,9 @@ def _pulled(
         ]
         weight = sum(w for w, _ in near)
         mean = sum(w * span.centre for w, span in near) / weight if near else spans[place].centre
-        wanted.append(mean)
+        means.append(mean)
         pull.append(weight or 0.1)
-    for place, centre in zip(rank, _in_order(rank, wanted, pull, spans), strict=True):
+    for place, centre in zip(rank, _in_order(rank, means, pull, spans), strict=True):
         spans[place] = replace(spans[place], centre=centre)
 
 
@@ -97,18 +97,18 @@ def kept_within(
     left = min(span.centre - span.size / 2 for span in spans.values())
     right = max(span.centre + span.size / 2 for span in spans.values())
     shift = (low + high - left - right) / 2
-    kept: dict[Place, Span] = {}
+    remaining_spans: dict[Place, Span] = {}
     for rank in ranks:
         at = low
         for place in rank:
             span = spans[place]
             centre = max(span.centre + shift, at + span.size / 2)
-            kept[place] = replace(span, centre=centre)
+            remaining_spans[place] = replace(span, centre=centre)
             at = centre + span.size / 2 + BESIDE
         at = high
         for place in reversed(rank):
-            span = kept[place]
+            span = remaining_spans[place]
             centre = min(span.centre, at - span.size / 2)
-            kept[place] = replace(span, centre=centre)
+            remaining_spans[place] = replace(span, centre=centre)
             at = centre - span.size / 2 - BESIDE
-    return kept
+    return remaining_spans

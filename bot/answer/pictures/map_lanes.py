@@ -59,12 +59,12 @@ def ways_past(
     for (row, lane), lines in sorted(wanted.items()):
         for x, number in _side_by_side(lane, sorted(lines)):
             ways.setdefault(number, []).extend([(x, rows[row].top), (x, rows[row].bottom)])
-    found = {}
+    ways_pasts = {}
     for number, pair in enumerate(calls):
         points = ways.get(number, [])
         upwards = row_of[pair[0]] > row_of[pair[1]]
-        found[pair] = tuple(reversed(points) if upwards else points)
-    return found
+        ways_pasts[pair] = tuple(reversed(points) if upwards else points)
+    return ways_pasts
 
 
 def _lanes(boxes: Sequence[Span], low: float, high: float) -> list[Lane]:

@@ -74,7 +74,7 @@ def laid_out(incident: IncidentMap, width: int) -> MapLayout:
     else:
         placed = _rows(incident, order, weights, width)
     lines = placed_lines(incident, placed, across)
-    height = max(one.y + one.height for one in placed.boxes.values())
+    height = max(box.y + box.height for box in placed.boxes.values())
     for line in lines:
         height = max([height, *(y for _, y in line.points)])
     height += MARGIN

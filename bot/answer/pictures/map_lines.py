@@ -133,9 +133,9 @@ def _ports(
         box = placed[service]
         ends = sorted(unsorted)
         middle = (len(ends) - 1) / 2
-        own = [place for place, (_, number, _) in enumerate(ends) if number in arrows]
-        if len(own) == 1:
-            middle = own[0]
+        places = [place for place, (_, number, _) in enumerate(ends) if number in arrows]
+        if len(places) == 1:
+            middle = places[0]
         room = (box.height if side in ("left", "right") else box.width) / 2 - 10
         step = min(PORT, room / max(1.0, middle, len(ends) - 1 - middle))
         for place, (_, number, which) in enumerate(ends):

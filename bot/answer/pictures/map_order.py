@@ -80,7 +80,7 @@ def _parts(services: Sequence[str], calls: Sequence[tuple[str, str]]) -> list[li
             part |= new
             waiting += new
         seen |= part
-        parts.append([one for one in services if one in part])
+        parts.append([service for service in services if service in part])
     return parts
 
 
@@ -122,7 +122,7 @@ def _bends(
 ) -> dict[tuple[str, str], tuple[int, ...]]:
     """The bends of each call, followed from its caller to its callee."""
     following = {start: end for start, end in links if start >= services}
-    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    ways: dict[tuple[str, str], tuple[int, ...]] = {}
     for start, end in links:
         if start >= services:
             continue
@@ -131,8 +131,8 @@ def _bends(
         while at >= services:
             way.append(int(names[at]))
             at = following[at]
-        found[str(names[start]), str(names[at])] = tuple(way)
-    return found
+        ways[str(names[start]), str(names[at])] = tuple(way)
+    return ways
 
 
 def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -145,7 +145,7 @@ def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     kept: list[tuple[int, int]] = []
     done: set[int] = set()
     # Starting at services that nobody calls shows which call closes a cycle.
-    for start in sorted(callees, key=lambda one: (one in called, one)):
+    for start in sorted(callees, key=lambda callee: (callee in called, callee)):
         if start not in done:
             _walk(start, callees, done, kept)
     return list(dict.fromkeys(kept))

@@ -29,7 +29,7 @@ def map_svg(incident: IncidentMap, width: int, link: Link | None = None) -> str:
     layout = laid_out(incident, width)
     began = {box.service for box in incident.boxes if box.role == "culprit"}
     lines = [_drawn(line, began) for line in layout.lines]
-    boxes = [_box(one, link) for one in layout.boxes]
+    boxes = [_box(box, link) for box in layout.boxes]
     return picture(
         width,
         layout.height,

@@ -191,11 +191,11 @@ class _MapMaker:
 
     def _suffering_callers(self, service: str) -> list[str]:
         """The services that reach it by calls and show symptoms, the nearest first."""
-        found = []
+        callers = []
         for caller in self.graph.upstream(service, MOST_HOPS):
             if any(_is_symptom(finding) for finding in self.findings.get(caller, ())):
-                found.append(caller)
-        return found
+                callers.append(caller)
+        return callers
 
     def _effect_subjects(self) -> Iterable[str]:
         return (finding.subject for finding in self.view.known(self.view.impact.findings))
@@ -250,15 +250,15 @@ class _MapMaker:
 
     def _box(self, service: str) -> MapBox:
         role = self._role(service)
-        found = self.findings.get(service, [])
-        state = self.states.of(service, role, found)
+        finding = self.findings.get(service, [])
+        state = self.states.of(service, role, finding)
         return MapBox(
             service=service,
             role=role,
             state=state.words,
             has_data=state.words != NO_DATA,
             change=self._change(service),
-            place=_place(found) if role in ("culprit", "candidate") else None,
+            place=_place(finding) if role in ("culprit", "candidate") else None,
             finding=state.finding,
         )
 

@@ -133,17 +133,17 @@ def _number(value: object) -> float:
 def _slow_and_others(details: StragglerDetails, slow: int, *, alone: bool) -> list[RankBar]:
     """The slow rank's bar, and unless it shall be `alone` that of another rank by the others'
     median, which waits for the rest."""
-    own = [StepPart(name, ms) for name, ms in details.phases_ms.items() if _number(ms)]
-    if own and alone:
-        return [RankBar(slow, tuple(own), slow=True)]
-    others = [StepPart(name, ms) for name, ms in details.others_phases_ms.items() if _number(ms)]
+    step_parts = [StepPart(name, ms) for name, ms in details.phases_ms.items() if _number(ms)]
+    if step_parts and alone:
+        return [RankBar(slow, tuple(step_parts), slow=True)]
+    parts = [StepPart(name, ms) for name, ms in details.others_phases_ms.items() if _number(ms)]
     other = next((rank for rank in details.ranks if rank != slow), None)
-    if not own or not others or other is None:
+    if not step_parts or not parts or other is None:
         return []
-    waits = sum(part.ms for part in own) - sum(part.ms for part in others)
+    waits = sum(part.ms for part in step_parts) - sum(part.ms for part in parts)
     if waits > 0:
-        others.append(StepPart(WAITING, waits))
-    bars = [RankBar(slow, tuple(own), slow=True), RankBar(other, tuple(others))]
+        parts.append(StepPart(WAITING, waits))
+    bars = [RankBar(slow, tuple(step_parts), slow=True), RankBar(other, tuple(parts))]
     return sorted(bars, key=lambda bar: bar.rank)
 
 
@@ -172,11 +172,11 @@ def _phases(bars: Sequence[RankBar]) -> tuple[str, ...]:
 
 
 def _words(finding: Finding, bars: Sequence[RankBar]) -> str:
-    said = [finding.sentence.rstrip(".")]
+    sentences = [finding.sentence.rstrip(".")]
     for bar in bars:
         parts = ", ".join(f"{part.phase} {amount(part.ms, MILLISECONDS)}" for part in bar.parts)
-        said.append(f"rank {bar.rank}: {parts}")
-    return "; ".join(said)
+        sentences.append(f"rank {bar.rank}: {parts}")
+    return "; ".join(sentences)
 
 
 def more_ranks(bars: StepBars) -> str:

@@ -88,9 +88,9 @@ def fitted(words: str, width: float, size: float, *, bold: bool = False) -> str:
     line = plain(words, 200)
     if words_width(line, size, bold=bold) <= width:
         return line
-    for kept in range(len(line) - 1, 1, -1):
-        head = (kept + 1) // 2
-        cut = f"{line[:head].rstrip()}…{line[len(line) - (kept - head) :].lstrip()}"
+    for index in range(len(line) - 1, 1, -1):
+        head = (index + 1) // 2
+        cut = f"{line[:head].rstrip()}…{line[len(line) - (index - head) :].lstrip()}"
         if words_width(cut, size, bold=bold) <= width:
             return cut
     return "…"
@@ -99,11 +99,11 @@ def fitted(words: str, width: float, size: float, *, bold: bool = False) -> str:
 def shortened(words: str, width: float, size: float, *, bold: bool = False) -> str:
     """The words, cut at their end where they are too wide."""
     line = plain(words, 200)
-    kept = len(line)
+    count = len(line)
     cut = line
-    while kept and words_width(cut, size, bold=bold) > width:
-        kept -= 1
-        cut = f"{line[:kept].rstrip()}…"
+    while count and words_width(cut, size, bold=bold) > width:
+        count -= 1
+        cut = f"{line[:count].rstrip()}…"
     return cut
 
 

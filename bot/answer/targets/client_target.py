@@ -40,6 +40,6 @@ class ClientTarget(ReplyTargetType[S]):
         return await self._client().who(section)
 
     def _client(self) -> type[VendorMessage]:
-        found = load_object(self.client)
-        assert isinstance(found, type), self.client
-        return found
+        client = load_object(self.client)
+        assert isinstance(client, type), self.client
+        return client

@@ -181,19 +181,21 @@ class OneMessage(ABC):
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             again = status >= 500 or status in WORTH_ANOTHER
-            said = "the request was refused"
+            phrase = "the request was refused"
             raise ConnectorError(
                 self.name,
                 call,
-                said,
+                phrase,
                 status=status,
                 retryable=again,
                 unchanged=status in NOT_DONE,
             ) from error
         except (httpx.TransportError, TimeoutError) as error:
-            said = "cannot be reached, or gave no answer in time"
+            phrase = "cannot be reached, or gave no answer in time"
             unsent = isinstance(error, NEVER_SENT)
-            raise ConnectorError(self.name, call, said, retryable=True, unchanged=unsent) from error
+            raise ConnectorError(
+                self.name, call, phrase, retryable=True, unchanged=unsent
+            ) from error
         except NOT_UNDERSTOOD as error:
-            said = f"unexpected response ({type(error).__name__})"
-            raise ConnectorError(self.name, call, said, retryable=True) from error
+            phrase = f"unexpected response ({type(error).__name__})"
+            raise ConnectorError(self.name, call, phrase, retryable=True) from error

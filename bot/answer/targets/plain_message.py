@@ -63,10 +63,13 @@ def digest_text(investigations: Sequence[StoredInvestigation], public_url: str) 
     count = len(investigations)
     were = "s were" if count != 1 else " was"
     lines = [f"While it was quiet, {count} alert{were} investigated"]
-    for one in investigations[:MAX_DIGEST_LINES]:
-        title = one_line(one.alert.title, TITLE)
-        page = safe_url(f"{public_url}/investigations/{one.id}") or ""
-        lines.append(f"- {one.accepted_at:%d %b %H:%M} UTC  {title}: {outcome_line(one)} {page}")
+    for investigation in investigations[:MAX_DIGEST_LINES]:
+        title = one_line(investigation.alert.title, TITLE)
+        page = safe_url(f"{public_url}/investigations/{investigation.id}") or ""
+        lines.append(
+            f"- {investigation.accepted_at:%d %b %H:%M} UTC  {title}: "
+            f"{outcome_line(investigation)} {page}"
+        )
     if count > MAX_DIGEST_LINES:
         lines.append(f"and {count - MAX_DIGEST_LINES} more: {safe_url(public_url) or ''}")
     return "\n".join(lines)[:MAX_TEXT]

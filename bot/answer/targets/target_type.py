@@ -41,12 +41,12 @@ class ReplyTargetType(ReplyTargetDeclaration[S]):
 
 def configured_types(settings: Settings) -> list[ReplyTargetType[Any]]:
     """The configured targets. Raises SettingsError for a plug-in that cannot post."""
-    found: list[ReplyTargetType[Any]] = []
-    for one in configured_targets(settings):
-        if not isinstance(one, ReplyTargetType):
-            raise SettingsError(one.name, "what declares it is no ReplyTargetType")
-        found.append(one)
-    return found
+    target_types: list[ReplyTargetType[Any]] = []
+    for configured_target in configured_targets(settings):
+        if not isinstance(configured_target, ReplyTargetType):
+            raise SettingsError(configured_target.name, "what declares it is no ReplyTargetType")
+        target_types.append(configured_target)
+    return target_types
 
 
 class ReplyTargets(Sequence[ReplyTarget]):
@@ -82,4 +82,7 @@ class ReplyTargets(Sequence[ReplyTarget]):
 def _build(
     types: Sequence[ReplyTargetType[Any]], settings: Settings, store: Store, owner: str
 ) -> list[ReplyTarget]:
-    return [one.build(one.own_settings(settings), store, owner=owner) for one in types]
+    return [
+        target_type.build(target_type.own_settings(settings), store, owner=owner)
+        for target_type in types
+    ]

@@ -33,11 +33,11 @@ class TextParts:
 
     def markdown_within(self, limit: int) -> str:
         """As Markdown of at most `limit` characters: without the last lines, where it is longer."""
-        found, lines = self.markdown, self.lines
-        while len(found) > limit and lines:
+        markdown, lines = self.markdown, self.lines
+        while len(markdown) > limit and lines:
             lines = lines[:-1]
-            found = replace(self, lines=(*lines, CUT)).markdown
-        return found[:limit]
+            markdown = replace(self, lines=(*lines, CUT)).markdown
+        return markdown[:limit]
 
     @property
     def markdown(self) -> str:

@@ -52,6 +52,10 @@ def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> 
 def _seen(diagnosis: Diagnosis) -> list[Claim]:
     """Where nothing is blamed, the clearest of what was seen."""
     said = (SIGNAL_STOPPED.name,)
-    found = [one for one in diagnosis.findings if not is_memory(one) and one.kind not in said]
-    found.sort(key=lambda finding: (-finding.strength, finding.id))
-    return [sections.seen(finding) for finding in found[:SUPPORTING]]
+    findings = [
+        finding
+        for finding in diagnosis.findings
+        if not is_memory(finding) and finding.kind not in said
+    ]
+    findings.sort(key=lambda finding: (-finding.strength, finding.id))
+    return [sections.seen(finding) for finding in findings[:SUPPORTING]]

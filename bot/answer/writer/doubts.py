@@ -62,15 +62,15 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     cause = story.cause
     if cause is None or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
-    known = {finding.id: finding for finding in diagnosis.findings}
-    candidate = list(_candidate(story, diagnosis, known))
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
+    candidate = list(_candidate(story, diagnosis, findings_by_id))
     if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
         # Where no cause is named there is nothing to be against.
         return candidate
-    offered = {one for claim in candidate for one in claim.findings}
+    offered = {finding for claim in candidate for finding in claim.findings}
     claims: list[Claim] = []
     for one in cause.contradicting:
-        finding = known.get(one)
+        finding = findings_by_id.get(one)
         if finding is not None and one not in offered and _matters(finding, cause, diagnosis):
             claims.append(_against(finding, cause))
     said = claims[:MOST_AGAINST] + candidate
@@ -86,8 +86,8 @@ def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
 
 
 def _providers_checked(diagnosis: Diagnosis) -> Iterator[Claim]:
-    found = [one for one in diagnosis.findings if one.kind == UPSTREAM_INCIDENT.name]
-    for finding in found[:NAMED]:
+    findings = [finding for finding in diagnosis.findings if finding.kind == UPSTREAM_INCIDENT.name]
+    for finding in findings[:NAMED]:
         text = say(
             "{what}. No collected call or failing line leads there",
             what=statement(finding).clause(),
@@ -96,10 +96,10 @@ def _providers_checked(diagnosis: Diagnosis) -> Iterator[Claim]:
 
 
 def _changes_checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
-    changes = [one for one in diagnosis.findings if one.kind == CHANGE_RULED_OUT.name]
+    changes = [finding for finding in diagnosis.findings if finding.kind == CHANGE_RULED_OUT.name]
     if not changes:
         return []
-    named = _with_reasons(sorted(changes, key=lambda one: _nearness(one, story)), story)
+    named = _with_reasons(sorted(changes, key=lambda change: _nearness(change, story)), story)
     if len(changes) > NAMED:
         other = " other" if story.change is not None else ""
         text = say(
@@ -111,7 +111,7 @@ def _changes_checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     else:
         verb = "was" if len(changes) == 1 else "were"
         text = say("{named} {verb} ruled out", named=named, verb=verb)
-    return [claim_of(text, Section.CHECKED, tuple(one.id for one in changes[:CITED]))]
+    return [claim_of(text, Section.CHECKED, tuple(change.id for change in changes[:CITED]))]
 
 
 def _nearness(change: Finding, story: Story) -> tuple[bool, float]:
@@ -133,10 +133,10 @@ def _with_reasons(changes: Sequence[Finding], story: Story) -> Phrase:
     if len(set(reasons)) == 1 and reasons[0]:
         both = reasons[0].replace(" it", " either") if len(shown) > 1 else reasons[0]
         return say("{named} ({why})", named=listed(shown), why=both)
-    told: list[Slot] = []
+    slots: list[Slot] = []
     for what, why in zip(shown, reasons, strict=True):
-        told.append(say("{what} ({why})", what=what, why=why) if why else what)
-    return listed(told)
+        slots.append(say("{what} ({why})", what=what, why=why) if why else what)
+    return listed(slots)
 
 
 def _reason(change: Finding, story: Story) -> str:
@@ -178,16 +178,16 @@ def _open_question(story: Story, cause: Cause, diagnosis: Diagnosis) -> Phrase:
     mechanism = story.mechanism
     if mechanism is None:
         return say("What is wrong inside {who} is not known", who=who)
-    own = [one for one in diagnosis.findings if one.subject == cause.subject]
+    findings = [finding for finding in diagnosis.findings if finding.subject == cause.subject]
     fault = fault_of(mechanism)
     if fault is not None and fault.name == CALLERS_FAIL.name:
-        if all(one.kind == mechanism.kind for one in own):
+        if all(finding.kind == mechanism.kind for finding in findings):
             return say(
                 "Nothing was measured of {who} itself: it may be down, slow or out of reach",
                 who=who,
             )
         return say("Whether {who} fails itself or cannot be reached is not known", who=who)
-    more = next((one for one in own if _is_more_traffic(one)), None)
+    more = next((finding for finding in findings if _is_more_traffic(finding)), None)
     if more is not None and more is not mechanism:
         what = statement(more, known=True).clause()
         return say("{who} may be a victim of its callers: {what}", who=who, what=what)
@@ -214,7 +214,9 @@ def _doubt_of_the_change(change: Finding) -> Phrase:
 
 def _failing_caller(story: Story, cause: Cause, diagnosis: Diagnosis) -> Cause | None:
     """The next cause, where it is nearly as likely and the one whose calls to the first fail."""
-    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
+    causes = sorted(
+        (one for one in diagnosis.causes if one is not cause), key=lambda cause: cause.rank
+    )
     callers: set[str] = set()
     for finding in diagnosis.findings:
         calls = CallsIntoDetails.of(finding)
@@ -223,7 +225,7 @@ def _failing_caller(story: Story, cause: Cause, diagnosis: Diagnosis) -> Cause |
         line = SignatureDetails.of(finding) or LogLineDetails.of(finding)
         if line is not None and line.names == cause.subject:
             callers.add(finding.subject)
-    for second in others[:1]:
+    for second in causes[:1]:
         if second.confidence >= NEARLY_AS_LIKELY and second.subject in callers:
             return second
     return None
@@ -257,8 +259,8 @@ def _is_elsewhere(finding: Finding, cause: Cause) -> bool:
 
 
 def _against(finding: Finding, cause: Cause) -> Claim:
-    lead = "Still unexplained" if _is_elsewhere(finding, cause) else "Against it"
-    text = say("{lead}: {what}", lead=lead, what=statement(finding).clause())
+    phrase = "Still unexplained" if _is_elsewhere(finding, cause) else "Against it"
+    text = say("{lead}: {what}", lead=phrase, what=statement(finding).clause())
     return claim_of(text, Section.UNSURE, (finding.id,))
 
 
@@ -267,11 +269,16 @@ def other_candidate(story: Story, diagnosis: Diagnosis) -> Cause | None:
     cause = story.cause
     if cause is None or cause.confidence >= SURE:
         return None
-    known = {finding.id: finding for finding in diagnosis.findings}
-    others = sorted((one for one in diagnosis.causes if one is not cause), key=lambda one: one.rank)
-    for second in others[:1]:
-        lead = next((known[one] for one in second.findings if one in known), None)
-        if lead is not None and _is_a_rival(second, lead, story, diagnosis):
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
+    causes = sorted(
+        (one for one in diagnosis.causes if one is not cause), key=lambda cause: cause.rank
+    )
+    for second in causes[:1]:
+        finding = next(
+            (findings_by_id[finding] for finding in second.findings if finding in findings_by_id),
+            None,
+        )
+        if finding is not None and _is_a_rival(second, finding, story, diagnosis):
             return second
     return None
 
@@ -282,9 +289,11 @@ def tells_apart(story: Story, diagnosis: Diagnosis) -> bool:
     second = other_candidate(story, diagnosis)
     if second is None or story.cause is None:
         return False
-    known = {finding.id: finding for finding in diagnosis.findings}
-    leads = [known[one] for cause in (story.cause, second) for one in cause.findings[:1]]
-    return not any(_is_of_a_place(lead) for lead in leads)
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
+    leads = [
+        findings_by_id[finding] for cause in (story.cause, second) for finding in cause.findings[:1]
+    ]
+    return not any(_is_of_a_place(finding) for finding in leads)
 
 
 def _is_of_a_place(finding: Finding) -> bool:
@@ -295,7 +304,7 @@ def _is_of_a_place(finding: Finding) -> bool:
 def said_already(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What is missing, without what the answer says anyway: of a signal that stopped the headline
     and the step say all."""
-    stopped = [one for one in diagnosis.findings if one.kind == SIGNAL_STOPPED.name]
+    stopped = [finding for finding in diagnosis.findings if finding.kind == SIGNAL_STOPPED.name]
     if stopped and diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
         return ()
     return tuple(diagnosis.missing)
@@ -354,9 +363,9 @@ def _candidate(story: Story, diagnosis: Diagnosis, known: Mapping[str, Finding])
     second = other_candidate(story, diagnosis)
     if second is None:
         return
-    lead = next(known[one] for one in second.findings if one in known)
-    what = statement(lead, known=True).clause()
-    place, mechanism = PlaceDetails.of(lead), story.mechanism
+    finding = next(known[finding] for finding in second.findings if finding in known)
+    what = statement(finding, known=True).clause()
+    place, mechanism = PlaceDetails.of(finding), story.mechanism
     first = PlaceDetails.of(mechanism) if mechanism is not None else None
     if place is not None and first is not None and place.services == first.services:
         what = say("the same services are in trouble there and not elsewhere")

@@ -20,10 +20,10 @@ def is_memory(finding: Finding) -> bool:
 def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
     """The machine that was to blame before, the first earlier cause, the record, then a second
     earlier cause; each cites the findings that show it again."""
-    known = {f.id: f for f in diagnosis.findings}
-    earlier = [_claim(f, known) for f in diagnosis.findings if f.kind == KIND]
-    record = [_claim(f, known) for f in diagnosis.findings if f.kind == RECORD]
-    fleet = [_claim(f, known) for f in diagnosis.findings if f.kind == FLEET]
+    findings_by_id = {f.id: f for f in diagnosis.findings}
+    earlier = [_claim(f, findings_by_id) for f in diagnosis.findings if f.kind == KIND]
+    record = [_claim(f, findings_by_id) for f in diagnosis.findings if f.kind == RECORD]
+    fleet = [_claim(f, findings_by_id) for f in diagnosis.findings if f.kind == FLEET]
     return [*fleet, *earlier[:1], *record, *earlier[1:]]
 
 

@@ -48,9 +48,11 @@ def keep_supported(
     if not claims and report.second_opinion is None:
         return built_in.model_copy(update={"dropped": tuple(dropped)})
     offered = {step.text: step.claim for step in offered_steps(diagnosis, alert)}
-    steps = [offered[one.text] for one in report.next_steps if one.text in offered]
+    steps = [
+        offered[next_step.text] for next_step in report.next_steps if next_step.text in offered
+    ]
     # Its reasons are those of its sentence, and without that it falls.
-    rather = next((one for one in claims if one.section is Section.SECOND_OPINION), None)
+    rather = next((claim for claim in claims if claim.section is Section.SECOND_OPINION), None)
     opinion = report.second_opinion if rather else None
     if opinion and rather:
         opinion = opinion.model_copy(update={"findings": rather.findings})
@@ -77,13 +79,17 @@ def _with_own(claims: Sequence[Claim], built_in: Report, diagnosis: Diagnosis) -
     memory knows."""
     shown = [claim for claim in claims if claim.section not in BY_A_MODEL]
     cause = diagnosis.first_cause if diagnosis.verdict is Verdict.CAUSE_FOUND else None
-    told = {one for claim in shown for one in claim.findings}
-    own: list[Claim] = []
-    if not shown or (cause is not None and told.isdisjoint(cause.findings)):
-        own = [claim for claim in built_in.claims if claim.section is Section.WHY]
-    remembered = [one for one in memory_claims(diagnosis) if one.findings[0] not in told]
-    others = [claim for claim in claims if claim.section in BY_A_MODEL]
-    return (*own, *shown, *others, *remembered)[:MAX_CLAIMS]
+    findings = {finding for claim in shown for finding in claim.findings}
+    matching_claims: list[Claim] = []
+    if not shown or (cause is not None and findings.isdisjoint(cause.findings)):
+        matching_claims = [claim for claim in built_in.claims if claim.section is Section.WHY]
+    remembered = [
+        memory_claim
+        for memory_claim in memory_claims(diagnosis)
+        if memory_claim.findings[0] not in findings
+    ]
+    other_claims = [claim for claim in claims if claim.section in BY_A_MODEL]
+    return (*matching_claims, *shown, *other_claims, *remembered)[:MAX_CLAIMS]
 
 
 def _harmless(
@@ -111,15 +117,15 @@ def _harmless(
 def _kept(
     claims: Sequence[Claim], check: Callable[[Claim], Claim], dropped: list[str], limit: int
 ) -> tuple[Claim, ...]:
-    kept: list[Claim] = []
+    remaining_claims: list[Claim] = []
     for claim in claims:
         try:
-            if len(kept) >= limit:
+            if len(remaining_claims) >= limit:
                 raise Refused(f"it is one too many (limit {limit})")
-            kept.append(check(claim))
+            remaining_claims.append(check(claim))
         except Refused as why:
             dropped.append(_told(claim.text, str(why)))
-    return tuple(kept)
+    return tuple(remaining_claims)
 
 
 def _told(text: str, fault: str) -> str:

@@ -124,7 +124,7 @@ def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
     forms = [done, few]
     if story.mechanism is not None and story.mechanism.id != felt.id:
         why = statement(story.mechanism, known=_names_it(story, story.mechanism)).short(tense)
-        forms = [say("{done}: {why}", done=one, why=why) for one in forms] + forms
+        forms = [say("{done}: {why}", done=form, why=why) for form in forms] + forms
     return forms
 
 
@@ -160,10 +160,12 @@ def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
 
 def explaining(diagnosis: Diagnosis) -> list[Finding]:
     """What says that nothing is wrong: the alerting signal's own level, then why it fired."""
-    found = [one for one in diagnosis.findings if finding_kind(one.kind).explains_alert]
-    found.sort(key=lambda one: -one.strength)
-    level = [one for one in diagnosis.findings if one.kind == ALERT_IN_RANGE.name]
-    return level + found
+    findings = [
+        finding for finding in diagnosis.findings if finding_kind(finding.kind).explains_alert
+    ]
+    findings.sort(key=lambda finding: -finding.strength)
+    level = [finding for finding in diagnosis.findings if finding.kind == ALERT_IN_RANGE.name]
+    return level + findings
 
 
 def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:

@@ -15,7 +15,7 @@ from faultline.bot.answer.writer.model_use import model_use_line
 def to_markdown(view: AnswerView) -> str:
     """The report with its causes, the findings behind it, their evidence, what is missing and what
     was removed."""
-    asked = [f"- {shown(view.to_tell_apart)}"] if view.to_tell_apart else []
+    lines = [f"- {shown(view.to_tell_apart)}"] if view.to_tell_apart else []
     steps = enumerate(view.next_steps, start=1)
     parts = [
         [f"# {shown(view.headline)}"],
@@ -29,7 +29,7 @@ def to_markdown(view: AnswerView) -> str:
         _section("Ruled out", _claims(view.section(Section.CHECKED), view)),
         _section("Earlier", _claims(view.remembered, view)),
         _section("What runbooks say", (f"- {_guidance(line)}" for line in view.guidance)),
-        _section("To tell the first two causes apart", asked),
+        _section("To tell the first two causes apart", lines),
         _section("What is missing", (f"- {shown(m)}" for m in view.missing)),
         _causes(view),
         _section("Findings", (_finding(f) for f in view.named)),
@@ -80,7 +80,9 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _claim(claim: Claim, view: AnswerView) -> str:
-    cited = [one for one in claim.findings if one in view.findings and one.isalnum()]
+    cited = [
+        finding for finding in claim.findings if finding in view.findings and finding.isalnum()
+    ]
     ids = " ".join(f"[{shown(one)}](#{one.lower()})" for one in cited)
     return f"{shown(claim.text)} {ids}".rstrip()
 

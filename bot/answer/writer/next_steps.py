@@ -90,18 +90,18 @@ def _above_the_usual(diagnosis: Diagnosis) -> list[Claim]:
 
 def _worst_first(diagnosis: Diagnosis) -> list[Claim]:
     """Where to look while nothing is blamed: at the service of which most requests fail."""
-    known = {finding.id: finding for finding in diagnosis.findings}
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     failing = []
-    for one in diagnosis.impact.findings:
-        share = failing_share(known[one]) if one in known else None
+    for finding in diagnosis.impact.findings:
+        share = failing_share(findings_by_id[finding]) if finding in findings_by_id else None
         if share:
-            failing.append((share, one))
+            failing.append((share, finding))
     if diagnosis.verdict is not Verdict.INSUFFICIENT_EVIDENCE or not failing:
         return []
     if diagnosis.missing:
         # Then that is what to do something about.
         return []
-    worst = known[max(failing)[1]]
+    worst = findings_by_id[max(failing)[1]]
     who = subject_name(worst.subject)
     look = step_about(worst, diagnosis.findings) or f"Read the errors in the log of {who}."
     text = f"{look} Then ask again."
@@ -149,8 +149,8 @@ def _step_of_the_second(story: Story, diagnosis: Diagnosis, first: str) -> list[
     if second is None or not second.next_step:
         return []
     cited = _cited(second, diagnosis)
-    lead = next((one for one in diagnosis.findings if one.id in cited[:1]), None)
-    text = closed(quotable(_step(second, lead, diagnosis)))
+    finding = next((finding for finding in diagnosis.findings if finding.id in cited[:1]), None)
+    text = closed(quotable(_step(second, finding, diagnosis)))
     if text == first or not cited:
         return []
     return [Claim(text=f"Otherwise, {continued(text)}", findings=cited)]
@@ -162,7 +162,7 @@ def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
     step = cause.next_step or ""
     if cause.change:
         return _step_back(step, cause, diagnosis)
-    cited = [one for one in diagnosis.findings if one.id in cause.findings]
+    cited = [finding for finding in diagnosis.findings if finding.id in cause.findings]
     lead = mechanism or (cited[0] if cited else None)
     if lead is None:
         return step
@@ -179,21 +179,21 @@ def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
 def _step_back(step: str, cause: Cause, diagnosis: Diagnosis) -> str:
     """Which version or setting to go back from, as the change's title has it."""
     for finding in diagnosis.findings:
-        told = change_told(finding, with_kind=False) if finding.kind == NEAR else None
-        if told is None or change_named(finding) != cause.change:
+        change = change_told(finding, with_kind=False) if finding.kind == NEAR else None
+        if change is None or change_named(finding) != cause.change:
             continue
-        known = change_name(cause.change or "")
-        whole = f"{known} of {subject_name(finding.subject)}"
+        name = change_name(cause.change or "")
+        whole = f"{name} of {subject_name(finding.subject)}"
         if whole in step:
-            return step.replace(whole, f"{told} ({known})")
+            return step.replace(whole, f"{change} ({name})")
     return step
 
 
 def _faults_of(cause: Cause, diagnosis: Diagnosis) -> list[FaultKind]:
-    found = [fault_of(one) for one in diagnosis.findings if one.id in cause.findings]
-    return [fault for fault in found if fault is not None]
+    faults = [fault_of(finding) for finding in diagnosis.findings if finding.id in cause.findings]
+    return [fault for fault in faults if fault is not None]
 
 
 def _cited(cause: Cause, diagnosis: Diagnosis) -> tuple[str, ...]:
-    known = {finding.id for finding in diagnosis.findings}
-    return tuple(one for one in cause.findings if one in known)[:CITED]
+    ids = {finding.id for finding in diagnosis.findings}
+    return tuple(finding for finding in cause.findings if finding in ids)[:CITED]

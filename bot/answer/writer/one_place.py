@@ -14,11 +14,11 @@ def without_the_only_place(diagnosis: Diagnosis) -> Diagnosis:
     cited = set(diagnosis.impact.findings)
     for cause in diagnosis.causes:
         cited.update(cause.findings)
-    places = {place_said(one) for one in diagnosis.findings if one.id in cited} - {""}
+    places = {place_said(finding) for finding in diagnosis.findings if finding.id in cited} - {""}
     if len(places) != 1:
         return diagnosis
     return diagnosis.model_copy(
-        update={"findings": tuple(_without_place(one) for one in diagnosis.findings)}
+        update={"findings": tuple(_without_place(finding) for finding in diagnosis.findings)}
     )
 
 

@@ -76,8 +76,8 @@ def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
         first += [*cause.findings, *cause.contradicting]
     order = {finding_id: n for n, finding_id in reversed(list(enumerate(first)))}
-    seen = [f for f in diagnosis.findings if not is_memory(f)]
-    ranked = sorted(seen, key=lambda f: (order.get(f.id, len(order)), -f.strength, f.id))
+    findings = [f for f in diagnosis.findings if not is_memory(f)]
+    ranked = sorted(findings, key=lambda f: (order.get(f.id, len(order)), -f.strength, f.id))
     return ranked[:MAX_FINDINGS]
 
 
@@ -112,7 +112,7 @@ def _impact(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _causes(diagnosis: Diagnosis) -> Iterator[str]:
-    ranked = sorted(diagnosis.causes, key=lambda one: one.rank)[:MAX_CAUSES]
+    ranked = sorted(diagnosis.causes, key=lambda cause: cause.rank)[:MAX_CAUSES]
     if ranked:
         yield "causes, ranked by code: rank, subject, onset, confidence, findings, findings against"
     for cause in ranked:
@@ -171,10 +171,12 @@ def _steps(diagnosis: Diagnosis, alert: Alert) -> Iterator[str]:
 
 
 def _runbooks(runbooks: Sequence[AppliedRunbook]) -> Iterator[str]:
-    for one in runbooks:
-        yield f"runbook {one.name} ({one.why}), written by the operator; advice, no evidence:"
-        yield from (f"- {step}" for step in one.next_steps)
-        yield from (line for line in one.text.splitlines()[:MAX_RUNBOOK_LINES] if line.strip())
+    for runbook in runbooks:
+        yield (
+            f"runbook {runbook.name} ({runbook.why}), written by the operator; advice, no evidence:"
+        )
+        yield from (f"- {step}" for step in runbook.next_steps)
+        yield from (line for line in runbook.text.splitlines()[:MAX_RUNBOOK_LINES] if line.strip())
 
 
 def _since(time: datetime | None) -> str:

@@ -29,8 +29,8 @@ def named_in(name: str, text: str) -> bool:
 
 def position_of(name: str, text: str) -> int:
     """Where the name first stands in the text as a whole word; -1 where it does not."""
-    found = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)
-    return found.start() if found else -1
+    match = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)
+    return match.start() if match else -1
 
 
 def folded(text: str) -> str:

@@ -60,10 +60,10 @@ class Redactor:
             return self.redact(value)
         if isinstance(value, Mapping):
             clean: dict[str, Any] = {}
-            for key, one in value.items():
-                kind = kind_under(str(key), one) if isinstance(one, str) else None
+            for key, secret in value.items():
+                kind = kind_under(str(key), secret) if isinstance(secret, str) else None
                 clean[self.redact(str(key))] = (
-                    self._secret(kind, one) if kind else self.redact_all(one)
+                    self._secret(kind, secret) if kind else self.redact_all(secret)
                 )
             return clean
         if isinstance(value, Sequence):

@@ -112,7 +112,7 @@ LONG_BEFORE_S = 1200
 def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = "") -> list[Claim]:
     """Since when, how much fails, and who else is affected."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        return [seen(one, Section.HAPPENING) for one in explaining(diagnosis)[1:]]
+        return [seen(finding, Section.HAPPENING) for finding in explaining(diagnosis)[1:]]
     claims = []
     cited = diagnosis.impact.findings[:CITED]
     if not cited and story.cause is not None:
@@ -142,22 +142,26 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
 
 def _is_left_out(service: str, said: str, diagnosis: Diagnosis) -> bool:
     """Whether the answer says nothing of this service; jobs are named by their ranks."""
-    job = any(JobDetails.of(one) is not None for one in diagnosis.findings)
+    job = any(JobDetails.of(finding) is not None for finding in diagnosis.findings)
     return bool(service) and not job and subject_name(service) not in said
 
 
 def _of_the_alerting(service: str, diagnosis: Diagnosis, cited: Sequence[str]) -> Claim:
     """What the service shows that alerted, where the answer is about another one."""
-    own = [one for one in diagnosis.findings if one.subject == service and _is_trouble(one)]
-    own = [one for one in own if not one.details.recovered]
-    seen = max(own, key=lambda one: one.strength, default=None)
+    findings = [
+        finding
+        for finding in diagnosis.findings
+        if finding.subject == service and _is_trouble(finding)
+    ]
+    findings = [finding for finding in findings if not finding.details.recovered]
+    finding = max(findings, key=lambda finding: finding.strength, default=None)
     who = name(service)
-    if seen is None:
+    if finding is None:
         text = say("No symptom of {who} itself, which alerted, was found", who=who)
         return claim_of(text, Section.HAPPENING, cited)
-    what = statement(seen).clause()
+    what = statement(finding).clause()
     text = say("At {who}, which alerted, {what}", who=who, what=what)
-    return claim_of(text, Section.HAPPENING, (seen.id,))
+    return claim_of(text, Section.HAPPENING, (finding.id,))
 
 
 def why(story: Story, diagnosis: Diagnosis, headline: str = "") -> list[Claim]:
@@ -191,7 +195,7 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
 
 def _adds(text: str, headline: str) -> bool:
     """Whether it has a figure, a quotation or a word that the headline has not."""
-    if any(one not in headline for one in _FIGURE.findall(text)):
+    if any(match not in headline for match in _FIGURE.findall(text)):
         return True
     return bool(_words(text) - _words(headline))
 
@@ -262,8 +266,8 @@ def _lost(story: Story, diagnosis: Diagnosis) -> Phrase:
             return lost
         every = f"{amount(rate)} of {amount(ranks)} {device} every hour"
         return say("{lost}: {every}", lost=lost, every=every)
-    lead = story.mechanism or story.effect
-    return cost(lead) if lead is not None else NOTHING
+    mechanism = story.mechanism or story.effect
+    return cost(mechanism) if mechanism is not None else NOTHING
 
 
 def _nobody_else(story: Story, diagnosis: Diagnosis) -> bool:
@@ -275,7 +279,9 @@ def _nobody_else(story: Story, diagnosis: Diagnosis) -> bool:
         return False
     if any(service not in told for service in diagnosis.impact.services):
         return False
-    return not any(one.subject not in told and _is_trouble(one) for one in diagnosis.findings)
+    return not any(
+        finding.subject not in told and _is_trouble(finding) for finding in diagnosis.findings
+    )
 
 
 def _is_trouble(finding: Finding) -> bool:
@@ -287,11 +293,11 @@ def _is_trouble(finding: Finding) -> bool:
 
 def _told(story: Story) -> set[str]:
     """The services of which the headline speaks."""
-    told = {one.subject for one in (story.effect, story.mechanism) if one is not None}
+    subjects = {one.subject for one in (story.effect, story.mechanism) if one is not None}
     if story.cause is not None:
-        told.add(story.cause.subject)
+        subjects.add(story.cause.subject)
     place = PlaceDetails.of(story.mechanism) if story.mechanism is not None else None
-    return told | set(place.services) if place is not None else told
+    return subjects | set(place.services) if place is not None else subjects
 
 
 def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
@@ -299,26 +305,29 @@ def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
     alerted first, then the worst."""
     told = _told(story)
     alerted = alerting(diagnosis, alert)
-    known = {finding.id: finding for finding in diagnosis.findings}
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     cited = story.cause.findings if story.cause is not None else ()
-    queues = [one for one in cited if _is_queue(known.get(one))]
-    others: dict[str, Finding] = {}
-    for one in (*diagnosis.impact.findings, *queues):
-        finding = known.get(one)
+    queues = [one for one in cited if _is_queue(findings_by_id.get(one))]
+    findings: dict[str, Finding] = {}
+    for queue in (*diagnosis.impact.findings, *queues):
+        finding = findings_by_id.get(queue)
         if finding is None or finding.subject in told or fault_of(finding) is None:
             continue
-        if finding.subject not in others or not in_brackets(others[finding.subject]):
-            others[finding.subject] = finding
+        if finding.subject not in findings or not in_brackets(findings[finding.subject]):
+            findings[finding.subject] = finding
     for finding in diagnosis.findings:
-        wanted = finding.subject in others or finding.subject == alerted
+        wanted = finding.subject in findings or finding.subject == alerted
         if finding.subject in told or not wanted or not _is_lasting_trouble(finding):
             continue
-        before = others.get(finding.subject)
+        before = findings.get(finding.subject)
         if before is None or (in_brackets(finding) and not in_brackets(before)):
-            others[finding.subject] = finding
-    if not others:
+            findings[finding.subject] = finding
+    if not findings:
         return None
-    found = sorted(others.values(), key=lambda one: (one.subject != alerted, not in_brackets(one)))
+    found = sorted(
+        findings.values(),
+        key=lambda finding: (finding.subject != alerted, not in_brackets(finding)),
+    )
     named: list[Slot] = []
     unmeasured = []
     for finding in found:
@@ -335,8 +344,8 @@ def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
         named = list(unmeasured)
     elif unmeasured:
         named = [*named[:most], f"{more} more"]
-    lead = "Affected" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "Also affected"
-    text = say("{lead}: {named}", lead=lead, named=listed(named, most=NAMED))
+    phrase = "Affected" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "Also affected"
+    text = say("{lead}: {named}", lead=phrase, named=listed(named, most=NAMED))
     ids = tuple(finding.id for finding in found)[:CITED]
     return claim_of(text, Section.HAPPENING, ids)
 
@@ -357,23 +366,23 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
     cause = story.cause
     if cause is None:
         return []
-    known = {finding.id: finding for finding in diagnosis.findings}
-    cited = [known[one] for one in cause.findings if one in known]
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
+    cited = [findings_by_id[finding] for finding in cause.findings if finding in findings_by_id]
     first = [one for one in (story.mechanism, story.change) if one is not None]
-    seen = {_topic(one) for one in first}
+    topics = {_topic(finding) for finding in first}
     if story.effect is not None:
-        seen.add(_topic(story.effect))
+        topics.add(_topic(story.effect))
     first += _symptoms_there(story, diagnosis)
-    seen.update(_topic(one) for one in first)
-    cited += [one for one in diagnosis.findings if _is_of_the_calls(one, story)]
-    rest = [one for one in cited if _is_evidence(one, story)]
-    rest.sort(key=lambda one: (_place(one, story), -one.strength))
+    topics.update(_topic(finding) for finding in first)
+    cited += [finding for finding in diagnosis.findings if _is_of_the_calls(finding, story)]
+    rest = [finding for finding in cited if _is_evidence(finding, story)]
+    rest.sort(key=lambda finding: (_place(finding, story), -finding.strength))
     for finding in rest:
-        if _topic(finding) not in seen:
-            seen.add(_topic(finding))
+        if _topic(finding) not in topics:
+            topics.add(_topic(finding))
             first.append(finding)
-    lines = [one for one in first if _is_of_the_calls(one, story)]
-    if story.mechanism in first and any(LogLineDetails.of(one) is not None for one in lines):
+    lines = [finding for finding in first if _is_of_the_calls(finding, story)]
+    if story.mechanism in first and any(LogLineDetails.of(line) is not None for line in lines):
         # The caller's own words say more than that its calls fail.
         first.remove(story.mechanism)
     return first
@@ -382,12 +391,16 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
 def _symptoms_there(story: Story, diagnosis: Diagnosis) -> list[Finding]:
     """Of a place what its services show, one symptom of each."""
     place = PlaceDetails.of(story.mechanism) if story.mechanism is not None else None
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for finding in diagnosis.findings if place is not None else ():
         fault = fault_of(finding)
         if finding.kind == METRIC_SHIFT.name and fault is not None and fault.is_symptom:
-            found.setdefault(finding.subject, finding)
-    return [found[one] for one in place.services if one in found] if place is not None else []
+            findings.setdefault(finding.subject, finding)
+    return (
+        [findings[service] for service in place.services if service in findings]
+        if place is not None
+        else []
+    )
 
 
 def _place(finding: Finding, story: Story) -> int:

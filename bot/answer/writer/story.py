@@ -97,16 +97,16 @@ class Story:
 def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     """The story of the first cause."""
     cause = diagnosis.first_cause
-    known = {finding.id: finding for finding in diagnosis.findings}
+    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     if cause is None:
-        return Story(None, _effect(diagnosis, known, alert), None, None)
-    cited = [known[one] for one in cause.findings if one in known]
-    effect = _worst(_effect(diagnosis, known, alert), diagnosis, cited)
+        return Story(None, _effect(diagnosis, findings_by_id, alert), None, None)
+    cited = [findings_by_id[finding] for finding in cause.findings if finding in findings_by_id]
+    effect = _worst(_effect(diagnosis, findings_by_id, alert), diagnosis, cited)
     if effect is None:
         effect = _alerting(diagnosis, alert) or _failing(cause, cited)
     elif _is_fault(effect, RESTARTS.name):
         effect = _failing(cause, cited) or _alerting(diagnosis, alert) or effect
-    change = next((one for one in cited if _is_blamed(one, cause)), None)
+    change = next((finding for finding in cited if _is_blamed(finding, cause)), None)
     mechanism = _mechanism(cited, cause, effect)
     if mechanism is not None and _is_fault(mechanism, CALLERS_FAIL.name):
         mechanism = _why_calls_fail(cause, diagnosis) or mechanism
@@ -134,9 +134,9 @@ def alerting(diagnosis: Diagnosis, alert: Alert) -> str:
     empty where neither is known."""
     if alert.service:
         return alert.service
-    known = {*diagnosis.impact.services, *(finding.subject for finding in diagnosis.findings)}
+    services = {*diagnosis.impact.services, *(finding.subject for finding in diagnosis.findings)}
     title = re.split(r"[\s:]", alert.title, maxsplit=1)[0]
-    return title if title in known else ""
+    return title if title in services else ""
 
 
 def change_called(change: Finding, *, with_service: bool, with_time: bool = True) -> Phrase:
@@ -173,10 +173,10 @@ def change_told(
     kind = (details.change_kind if details else None) or change.signal or "change"
     version = _VERSION.search(title)
     if version is not None:
-        lead = f"{_KINDS.get(kind, kind)} " + ("of " if kind in _DONE_TO_A_SERVICE else "")
+        phrase = f"{_KINDS.get(kind, kind)} " + ("of " if kind in _DONE_TO_A_SERVICE else "")
         return say(
             "{lead}{service} {version}",
-            lead=lead if with_kind else "",
+            lead=phrase if with_kind else "",
             service=name(change.subject),
             version=Part(version[0], "name", change.id),
         )
@@ -187,8 +187,8 @@ def change_told(
     if not title or len(title) > _LONG_TITLE:
         return None
     of = "" if service in title or not with_service else say(" of {it}", it=name(change.subject))
-    lead = f"{_KINDS.get(kind, kind)} " if with_kind else ""
-    return say("{lead}{title}{of}", lead=lead, title=quote(title, change), of=of)
+    phrase = f"{_KINDS.get(kind, kind)} " if with_kind else ""
+    return say("{lead}{title}{of}", lead=phrase, title=quote(title, change), of=of)
 
 
 def tells_nothing(finding: Finding) -> bool:
@@ -204,7 +204,7 @@ def began(diagnosis: Diagnosis) -> datetime | None:
     since = _not_long_before_the_effect(diagnosis)
     if first is None or since is None or first.onset is None or not first.change:
         return since or (first.onset if first else None)
-    live = [one.onset for one in diagnosis.findings if _is_blamed(one, first)]
+    live = [finding.onset for finding in diagnosis.findings if _is_blamed(finding, first)]
     # What moved long before the blamed change went live is not what the change did.
     if live and live[0] is not None and since < live[0] - EARLIER and first.onset > since:
         return first.onset
@@ -215,13 +215,19 @@ def _not_long_before_the_effect(diagnosis: Diagnosis) -> datetime | None:
     """The first onset of the impact, unless the symptoms of the service that leads it come much
     later: then what moved long before was another service's matter."""
     since = diagnosis.impact.since
-    felt = [one for one in diagnosis.findings if one.id in diagnosis.impact.findings]
+    felt = [finding for finding in diagnosis.findings if finding.id in diagnosis.impact.findings]
     lead = next((one for one in felt if one.id == diagnosis.impact.findings[0]), None)
     if since is None or lead is None or lead.onset is None:
         return since
-    own = [one for one in diagnosis.findings if one.subject == lead.subject]
-    own = [one for one in own if is_mere_symptom(one) and one.details.bad is not False]
-    first = min((one.onset for one in (lead, *own) if one.onset is not None), default=since)
+    findings = [finding for finding in diagnosis.findings if finding.subject == lead.subject]
+    findings = [
+        finding
+        for finding in findings
+        if is_mere_symptom(finding) and finding.details.bad is not False
+    ]
+    first = min(
+        (finding.onset for finding in (lead, *findings) if finding.onset is not None), default=since
+    )
     if since >= first - EARLIER:
         return since
     return min(one.onset for one in felt if one.onset is not None and one.onset >= first - EARLIER)
@@ -268,20 +274,28 @@ def fails_mostly(finding: Finding) -> bool:
 
 def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
     """The culprit's own failing or slow requests, where nobody measured its callers'."""
-    own = [one for one in cited if one.subject == cause.subject and is_mere_symptom(one)]
+    own = [
+        finding
+        for finding in cited
+        if finding.subject == cause.subject and is_mere_symptom(finding)
+    ]
     return max(own, key=lambda one: one.strength, default=None)
 
 
 def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
     """What the alerting service shows itself, where nothing stronger tells the effect: the alert
     vouches for it."""
-    own = []
+    findings = []
     for finding in diagnosis.findings:
         lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
         is_bad = finding.details.bad is not False and lasts
         if finding.subject == alert.service and is_bad and is_mere_symptom(finding):
-            own.append(finding)
-    return max(own, key=lambda one: (failing_share(one) or 0.0, one.strength), default=None)
+            findings.append(finding)
+    return max(
+        findings,
+        key=lambda finding: (failing_share(finding) or 0.0, finding.strength),
+        default=None,
+    )
 
 
 def is_mere_symptom(finding: Finding) -> bool:
@@ -307,45 +321,56 @@ def _is_blamed(finding: Finding, cause: Cause) -> bool:
 def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Finding | None:
     """The leading finding about the culprit, unless that is the effect: then its strongest that
     says more than a symptom."""
-    about = [one for one in cited if one.subject == cause.subject and _may_explain(one)]
-    about = [one for one in about if not (is_down(one) or is_small_rise(one))]
-    about = [one for one in about if not is_out_of_step(one)]
+    about = [
+        finding for finding in cited if finding.subject == cause.subject and _may_explain(finding)
+    ]
+    about = [finding for finding in about if not (is_down(finding) or is_small_rise(finding))]
+    about = [finding for finding in about if not is_out_of_step(finding)]
     if not about:
         return None
-    lead = about[0]
-    others = [one for one in about if _explains(one)]
-    best = max(others, key=_tells, default=None)
-    if effect is not None and _is_failing(effect) and best is not None and _only_slows(best):
+    finding = about[0]
+    others = [finding for finding in about if _explains(finding)]
+    mechanism = max(others, key=_tells, default=None)
+    if (
+        effect is not None
+        and _is_failing(effect)
+        and mechanism is not None
+        and _only_slows(mechanism)
+    ):
         # That it is slower does not say why requests fail; an error that it logs does.
-        error = next((one for one in about if _is_own_error(one)), None)
-        if error is not None and (lead.id == error.id or _only_slows(lead)):
-            lead = best = error
-    if _is_own_error(lead) and best is not None and (_is_load(best) or best.id == lead.id):
+        error = next((finding for finding in about if _is_own_error(finding)), None)
+        if error is not None and (finding.id == error.id or _only_slows(finding)):
+            finding = mechanism = error
+    if (
+        _is_own_error(finding)
+        and mechanism is not None
+        and (_is_load(mechanism) or mechanism.id == finding.id)
+    ):
         # What it logs says more than that it is busier than before.
-        return lead
-    vague = _is_fault(lead, CALLERS_FAIL.name) or LogLineDetails.of(lead) is not None
-    if vague and best is not None and LogLineDetails.of(best) is None:
+        return finding
+    fault = _is_fault(finding, CALLERS_FAIL.name) or LogLineDetails.of(finding) is not None
+    if fault and mechanism is not None and LogLineDetails.of(mechanism) is None:
         # That callers cannot reach it, or that it logs errors, says less than what says why.
-        return _load_behind(best, about)
-    vague = is_mere_symptom(lead) or _is_fault(lead, FLOW_BREAK.name)
-    if vague and best is not None and is_shift(best):
+        return _load_behind(mechanism, about)
+    fault = is_mere_symptom(finding) or _is_fault(finding, FLOW_BREAK.name)
+    if fault and mechanism is not None and is_shift(mechanism):
         # What else rose says more than that it is slow, or that requests end early in it.
-        return _load_behind(best, about)
-    if effect is None or not _says_the_same(lead, effect):
-        return _load_behind(lead, about)
-    return _load_behind(best, about)
+        return _load_behind(mechanism, about)
+    if effect is None or not _says_the_same(finding, effect):
+        return _load_behind(finding, about)
+    return _load_behind(mechanism, about)
 
 
 def _why_calls_fail(cause: Cause, diagnosis: Diagnosis) -> Finding | None:
     """What the culprit's callers log about it, where that says why their calls fail."""
-    found = []
+    findings = []
     for finding in diagnosis.findings:
         details = SignatureDetails.of(finding)
         if details is None or details.names != cause.subject:
             continue
         if details.signature in WHY_CALLS_FAIL:
-            found.append(finding)
-    return max(found, key=lambda one: one.strength, default=None)
+            findings.append(finding)
+    return max(findings, key=lambda finding: finding.strength, default=None)
 
 
 def _only_slows(finding: Finding) -> bool:

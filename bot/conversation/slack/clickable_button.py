@@ -55,15 +55,15 @@ def clicked_button(action: str, value: str) -> tuple[ClickableButton, str] | Non
     name, investigation_id = action.removeprefix(PREFIX), value
     if action == MORE:
         name, _, investigation_id = value.partition(" ")
-    for one in all_buttons():
-        if one.name == name and isinstance(one, ClickableButton):
-            return one, investigation_id
+    for button in all_buttons():
+        if button.name == name and isinstance(button, ClickableButton):
+            return button, investigation_id
     return None
 
 
 def button_of_form(callback_id: str) -> ClickableButton | None:
     """The button that opened a form; None for a form of nobody."""
-    for one in all_buttons():
-        if isinstance(one, ClickableButton) and one.form and one.form == callback_id:
-            return one
+    for button in all_buttons():
+        if isinstance(button, ClickableButton) and button.form and button.form == callback_id:
+            return button
     return None

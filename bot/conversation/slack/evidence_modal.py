@@ -102,21 +102,21 @@ def reading_modal(investigation: StoredInvestigation, page_url: str) -> Block:
 
 def no_evidence_modal(investigation: StoredInvestigation, reason: str, page_url: str) -> Block:
     """The case cannot be read, and why."""
-    said = f"The evidence cannot be shown: {one_line(reason, 400)}"
+    phrase = f"The evidence cannot be shown: {one_line(reason, 400)}"
     return modal(
         CALLBACK,
         "Evidence",
-        [paragraph(said), context(investigation.id, page_url)],
+        [paragraph(phrase), context(investigation.id, page_url)],
         metadata=investigation.id,
     )
 
 
 def _first(investigation: StoredInvestigation, diagnosis: Diagnosis) -> Block:
     label = VERDICT_LABELS[diagnosis.verdict]
-    said = (
+    phrase = (
         f"{label}, {percent(diagnosis.confidence)}: {one_line(investigation.headline or '', 300)}"
     )
-    return rich(section(text(said)))
+    return rich(section(text(phrase)))
 
 
 def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
@@ -167,8 +167,8 @@ def _links(finding: Finding, items: dict[str, Evidence], page_url: str) -> list[
     found = [(safe_url(f"{page_url}#{finding.id}"), "on the page")]
     for item in (items[e] for e in finding.evidence if e in items):
         found.append((safe_url(item.link), one_line(f"{item.source} {item.kind}", 40)))
-    known = {url: name for url, name in found if url}
-    return list(known.items())[:LINKS]
+    names = {url: name for url, name in found if url}
+    return list(names.items())[:LINKS]
 
 
 def _turn(investigation_id: str, page: int, pages: int) -> list[Block]:

@@ -88,7 +88,7 @@ def wrong_modal(
     itself."""
     fields = []
     if suspects:
-        options = [option(said, said) for said in suspects[:MAX_OPTIONS]]
+        options = [option(suspect, suspect) for suspect in suspects[:MAX_OPTIONS]]
         menu = {
             "type": "static_select",
             "options": options,

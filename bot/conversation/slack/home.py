@@ -135,5 +135,5 @@ class HomeTab:
         active = context.mutes.active(now, seen)
         if not context.has_others:
             return active
-        told = {one.alert.fingerprint for one in context.latest(MUTES_AMONG)}
-        return [mute for mute in active if mute.fingerprint in told]
+        fingerprints = {one.alert.fingerprint for one in context.latest(MUTES_AMONG)}
+        return [mute for mute in active if mute.fingerprint in fingerprints]

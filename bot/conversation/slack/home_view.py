@@ -100,10 +100,10 @@ def _health(home: Home) -> list[Block]:
     in_part = [check for check in home.checks if check.ok and check.unread]
     good = ", ".join(one_line(check.name, 30) for check in home.checks if check.ok)
     if bad or in_part:
-        said = "Some evidence cannot be read"
+        phrase = "Some evidence cannot be read"
         if bad:
-            said = f"{len(bad)} of {len(home.checks)} parts do not work"
-        lines = [section(emoji("warning"), text(" "), bold(said), text(f"  Queue: {queue}"))]
+            phrase = f"{len(bad)} of {len(home.checks)} parts do not work"
+        lines = [section(emoji("warning"), text(" "), bold(phrase), text(f"  Queue: {queue}"))]
     else:
         lines = [
             section(
@@ -156,9 +156,9 @@ def _one(home: Home, investigation: StoredInvestigation) -> Block:
 def _state(investigation: StoredInvestigation) -> tuple[str, str]:
     if investigation.status == "failed":
         return "warning", "Failed"
-    known = next((v for v in Verdict if v.value == investigation.verdict), None)
-    if investigation.status == "done" and known is not None:
-        return DOTS[known], VERDICT_LABELS[known]
+    verdict = next((v for v in Verdict if v.value == investigation.verdict), None)
+    if investigation.status == "done" and verdict is not None:
+        return DOTS[verdict], VERDICT_LABELS[verdict]
     return "mag", "Waiting" if investigation.status == "accepted" else "Investigating"
 
 
@@ -191,9 +191,9 @@ def _muted(home: Home) -> list[Block]:
 def _mute(mute: Mute) -> Block:
     what = one_line(mute.title, 150) or one_line(mute.fingerprint, 40)
     when = "it is resolved" if mute.until_resolved else until_words(mute.until)
-    held = f"; {mute.held} held back" if mute.held else ""
+    phrase = f"; {mute.held} held back" if mute.held else ""
     reason = f"; {one_line(mute.reason, 150)}" if mute.reason else ""
-    said = f"{what}: until {when}, by {one_line(mute.by, 80) or 'somebody'}{reason}{held}"
+    said = f"{what}: until {when}, by {one_line(mute.by, 80) or 'somebody'}{reason}{phrase}"
     return {
         "type": "section",
         "text": {"type": "plain_text", "text": said, "emoji": False},

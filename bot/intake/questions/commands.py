@@ -87,7 +87,7 @@ def command_in(text: str) -> Command | None:
     if len(kept) == 1 and FINDING.fullmatch(kept[0]):
         return Command("explain", kept[0].upper().replace("-", ""))
     inflected = any(
-        kept[0].startswith(known) for known in NAMES
+        kept[0].startswith(name) for name in NAMES
     )  # "investigated" tells, it does not ask
     name = kept[0] if kept[0] in NAMES else None if inflected else nearest(kept[0], NAMES)
     if name is None:
@@ -101,8 +101,8 @@ def command_in(text: str) -> Command | None:
 
 def _with_argument(kind: Kind, text: str) -> Command | None:
     if kind == "explain":
-        found = FINDING.search(text)
-        return Command(kind, f"F{int(found[1])}") if found else None
+        match = FINDING.search(text)
+        return Command(kind, f"F{int(match[1])}") if match else None
     if kind == "trace":
         place = LOCATION.search(text)
         return Command(kind, place[0].rstrip(".,;:!?)")) if place else _named_trace(text)

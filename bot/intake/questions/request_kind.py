@@ -97,8 +97,8 @@ class AskedRequest:
 
     def strange(self, names: Iterable[str]) -> tuple[str, ...]:
         """Words that neither the table nor the case knows, in their order."""
-        known = {piece for name in names for piece in _pieces(name)} | SMALL | _vocabulary()
-        return tuple(w for w in dict.fromkeys(self.words) if not (_pieces(w) <= known or _time(w)))
+        pieces = {piece for name in names for piece in _pieces(name)} | SMALL | _vocabulary()
+        return tuple(w for w in dict.fromkeys(self.words) if not (_pieces(w) <= pieces or _time(w)))
 
     def telling(self) -> int:
         """How many of its words say something."""

@@ -169,10 +169,10 @@ def _named(said: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
 
 def metric_classes(said: Sequence[str]) -> frozenset[SignalClass]:
     """The classes of signals that the words of a text name."""
-    found = {METRIC_WORDS[word] for word in said if word in METRIC_WORDS}
+    metric_words = {METRIC_WORDS[word] for word in said if word in METRIC_WORDS}
     if quantile_in(said) or ("response", "time") in pairwise(said):
-        found.add(SignalClass.LATENCY)
-    return frozenset(found)
+        metric_words.add(SignalClass.LATENCY)
+    return frozenset(metric_words)
 
 
 def quantile_in(said: Iterable[str]) -> str | None:

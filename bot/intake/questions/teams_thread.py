@@ -20,7 +20,7 @@ def asked_in_teams(
     """The question; None where its id would be longer than one is kept. `target` is the reply
     target's name, `own_id` the person's in Entra, `about` the investigation."""
     channel, _, thread = conversation.partition(THREAD)
-    asked = SlackQuestion(
+    slack_question = SlackQuestion(
         text=text,
         who=f"{who}{_OPEN}{own_id}{_CLOSE}",
         channel=f"{target}{_SLASH}{channel}",
@@ -29,7 +29,7 @@ def asked_in_teams(
         surface="mention",
         investigation_id=about,
     )
-    return asked if len(asked.id) <= MAX_ID else None
+    return slack_question if len(slack_question.id) <= MAX_ID else None
 
 
 def target_in(written: str) -> str:

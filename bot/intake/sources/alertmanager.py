@@ -94,10 +94,10 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
     if isinstance(given, list) and len(given) > MAX_ALERTS:
         raise Refused(413, f"more than {MAX_ALERTS} alerts; set max_alerts of the receiver")
     group = AlertmanagerNotification.model_validate(payload)
-    alerts = [one for one in group.alerts if one.labels or one.fingerprint]
+    alerts = [alert for alert in group.alerts if alert.labels or alert.fingerprint]
     if not alerts:
         return Ignored("the notification holds no alert")
-    return [_incoming(one, group, settings, now) for one in alerts]
+    return [_incoming(alert, group, settings, now) for alert in alerts]
 
 
 def _incoming(
@@ -171,12 +171,12 @@ def _digest(*parts: str) -> str:
 
 
 def _read_or_refuse(body: bytes, settings: Settings, *, now: datetime) -> list[Arrival]:
-    found = read_alertmanager(body, settings, now=now)
-    if isinstance(found, Ignored):
+    alertmanager = read_alertmanager(body, settings, now=now)
+    if isinstance(alertmanager, Ignored):
         # Alertmanager sends nothing but alerts, so this is a mistake in somebody's configuration:
         # an error shows in its log, where "accepted" would not.
-        raise Refused(400, found.reason)
-    return found
+        raise Refused(400, alertmanager.reason)
+    return alertmanager
 
 
 ALERT_SOURCE = WebhookSource(

@@ -162,7 +162,13 @@ class AzureNotification(Payload):
     @property
     def dimensions(self) -> dict[str, str]:
         """Of the series that broke the condition."""
-        return filled({one.name: one.value for one in self.first.dimensions if one.name})
+        return filled(
+            {
+                dimension.name: dimension.value
+                for dimension in self.first.dimensions
+                if dimension.name
+            }
+        )
 
     @property
     def properties(self) -> dict[str, str]:
@@ -176,10 +182,10 @@ def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arriv
     payload = json_object(body)
     if payload is None:
         raise Refused(400, "the body is not a JSON object")
-    told = AzureNotification.model_validate(payload)
-    if told.schemaId != SCHEMA:
+    notification = AzureNotification.model_validate(payload)
+    if notification.schemaId != SCHEMA:
         raise Refused(400, "not in the common alert schema: turn it on in the action group")
-    essentials = told.data.essentials
+    essentials = notification.data.essentials
     if not essentials.alertId:
         return Ignored("the notification holds no alert")
     is_resolved = essentials.monitorCondition.casefold() == "resolved"
@@ -189,7 +195,7 @@ def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arriv
     old = too_old(at, settings, now)
     if old is not None:
         return old
-    alert = _alert(told, settings, now, is_resolved=is_resolved)
+    alert = _alert(notification, settings, now, is_resolved=is_resolved)
     identity = digest_of(essentials.alertId, alert.status, str(at))
     return Arrival(alert, Delivery(SOURCE, identity, at, essentials.alertId), ReplyTo())
 
@@ -291,12 +297,12 @@ def _entra_or_token(source: WebhookSource, settings: Settings) -> Receive:
     by_token = token_in_address(read_azure_alert)(source, settings)
     by_entra: list[tuple[Sender, EntraTokens]] = []
     for sender in source.senders(settings):
-        own = source.own_section(sender.settings)
-        if isinstance(own, AzureMonitorSettings) and own.webhook_audience:
+        section = source.own_section(sender.settings)
+        if isinstance(section, AzureMonitorSettings) and section.webhook_audience:
             # What verifies signatures is loaded only where it is used.
             from faultline.bot.intake.sources.entra_tokens import EntraTokens
 
-            by_entra.append((sender, EntraTokens(own)))
+            by_entra.append((sender, EntraTokens(section)))
 
     async def receive(request: WebhookRequest) -> Found:
         scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
@@ -329,8 +335,8 @@ class AzureMonitorSource(WebhookSource):
     def missing(self, settings: Settings) -> str | None:
         """Nothing where Entra's tokens are taken."""
         for one in settings.each(self.section):
-            own = self.own_section(one)
-            if isinstance(own, AzureMonitorSettings) and own.webhook_audience:
+            section = self.own_section(one)
+            if isinstance(section, AzureMonitorSettings) and section.webhook_audience:
                 return None
         return super().missing(settings)
 

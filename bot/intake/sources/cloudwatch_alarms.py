@@ -316,12 +316,12 @@ def _alert(change: AlarmChange, settings: Settings) -> Alert:
     region, account = change.region, change.account
     # The name of an alarm is unique in its account and region alone.
     identity = f"{account}/{region}/{change.name}"
-    known = _ARN.fullmatch(change.arn)
-    if known:
-        region, account, identity = known[1], known[2], change.arn
+    match = _ARN.fullmatch(change.arn)
+    if match:
+        region, account, identity = match[1], match[2], change.arn
     labels = {
         "alarm_name": change.name,
-        "alarm_arn": change.arn if known else "",
+        "alarm_arn": change.arn if match else "",
         "aws_account": account,
         "aws_region": region,
         "namespace": change.namespace,
@@ -374,5 +374,5 @@ def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> 
 
 
 def _observed(reason: str) -> float | None:
-    found = _OBSERVED.search(reason[:1_000])
-    return number_in(found[1]) if found else None
+    match = _OBSERVED.search(reason[:1_000])
+    return number_in(match[1]) if match else None

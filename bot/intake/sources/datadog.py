@@ -163,7 +163,7 @@ def _delivery_id(webhook: DatadogWebhook, alert: Alert, now: datetime) -> str:
 
 
 def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
-    own = webhook.alert
+    alert = webhook.alert
     labels = _labels(webhook)
     names = [webhook.service]
     for label in SERVICE_TAGS:
@@ -174,15 +174,15 @@ def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
             links.append(Link(title=title, url=url))
     return Alert(
         source=SOURCE,
-        id=own.id,
+        id=alert.id,
         title=_title(webhook),
         started_at=webhook.date or now,
-        status="resolved" if ENDS.search(own.transition) else "firing",
+        status="resolved" if ENDS.search(alert.transition) else "firing",
         service=catalogued(settings, *names),
-        signal=own.metric or None,
-        query=AlertQuery(language="datadog", text=own.query) if own.query else None,
-        severity=own.priority or own.type or None,
-        summary=plain(own.status) or plain(webhook.body) or None,
+        signal=alert.metric or None,
+        query=AlertQuery(language="datadog", text=alert.query) if alert.query else None,
+        severity=alert.priority or alert.type or None,
+        summary=plain(alert.status) or plain(webhook.body) or None,
         labels=labels,
         links=tuple(links),
     )
@@ -197,17 +197,17 @@ def _title(webhook: DatadogWebhook) -> str:
 def _labels(webhook: DatadogWebhook) -> dict[str, str]:
     """The alert's scope and tags by key; its monitor under `monitor_id`, what it measures under
     `query`."""
-    own = webhook.alert
-    tags = {**_tags(webhook.tags), **_tags(own.scope)}
+    alert = webhook.alert
+    tags = {**_tags(webhook.tags), **_tags(alert.scope)}
     if webhook.service:
         tags["service"] = webhook.service
     named = {
-        "monitor_id": own.id,
-        "fingerprint": digest_of(own.id, own.aggreg_key or own.scope)[:16],
-        "query": own.query,
+        "monitor_id": alert.id,
+        "fingerprint": digest_of(alert.id, alert.aggreg_key or alert.scope)[:16],
+        "query": alert.query,
         "monitor_type": webhook.event_type.removesuffix("_monitor"),
-        "transition": own.transition,
-        "priority": own.priority,
+        "transition": alert.transition,
+        "priority": alert.priority,
         "env": webhook.env,
         "version": webhook.version,
         "host": webhook.hostname,

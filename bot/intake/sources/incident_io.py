@@ -115,20 +115,20 @@ def verify_incident_io(
     """One of several signatures, separated by blanks, must fit one of our secrets, within five
     minutes of `now` (epoch seconds). Raises BadSignature."""
     message_id, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    given = headers.get("webhook-signature", "").split()
-    if not message_id or not given:
+    parts = headers.get("webhook-signature", "").split()
+    if not message_id or not parts:
         raise BadSignature(SOURCE, "no signature headers")
-    if len(given) > MAX_SIGNATURES:
+    if len(parts) > MAX_SIGNATURES:
         raise BadSignature(SOURCE, "too many signatures")
     if not (sent.isascii() and sent.isdigit() and len(sent) <= 12):
         raise BadSignature(SOURCE, "the timestamp is not a number")
     if abs(now - int(sent)) > WINDOW_S:
         raise BadSignature(SOURCE, f"the timestamp is more than {WINDOW_S} s away")
     try:
-        expected = [sign_incident_io(message_id, sent, body, one) for one in usable(secrets)]
+        expected = [sign_incident_io(message_id, sent, body, secret) for secret in usable(secrets)]
     except (binascii.Error, ValueError):
         raise BadSignature(SOURCE, "a secret of the settings is not whsec_ and base64") from None
-    if not any_equal(given, expected):
+    if not any_equal(parts, expected):
         raise BadSignature(SOURCE, "no signature fits any secret")
 
 
@@ -165,7 +165,10 @@ def _alert(
     incident: IncidentIoIncident, settings: Settings, now: datetime, *, ended: bool, again: bool
 ) -> Alert:
     began = incident.updated_at if again and not ended else incident.created_at
-    fields = {one.custom_field.name: _values(one) for one in incident.custom_field_entries}
+    fields = {
+        custom_field_entry.custom_field.name: _values(custom_field_entry)
+        for custom_field_entry in incident.custom_field_entries
+    }
     labels = {
         "fingerprint": f"incident:{incident.id}",
         "reference": incident.reference,

@@ -61,11 +61,11 @@ class MsTeamsSource(AlertSource):
 def _doors(source: MsTeamsSource, settings: Settings, intake: Intake) -> list[TeamsDoor]:
     from faultline.bot.intake.teams_door import TeamsDoor
 
-    found = []
+    teams_doors = []
     for one in settings.each(source.section):
         if all(getattr(one.msteams, key) for key in source.required):
-            found.append(TeamsDoor(one, intake))
-    return found
+            teams_doors.append(TeamsDoor(one, intake))
+    return teams_doors
 
 
 async def _proven(doors: Sequence[TeamsDoor], header: str | None) -> ProvenDoor:

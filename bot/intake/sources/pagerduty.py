@@ -89,11 +89,11 @@ def verify_pagerduty(body: bytes, header: str | None, secrets: Sequence[SecretSt
     BadSignature."""
     if not header:
         raise BadSignature(SOURCE, "no x-pagerduty-signature header")
-    given = [part.strip() for part in header.split(",")]
-    if len(given) > MAX_SIGNATURES:
+    parts = [part.strip() for part in header.split(",")]
+    if len(parts) > MAX_SIGNATURES:
         raise BadSignature(SOURCE, "too many signatures")
     expected = [sign_pagerduty(body, secret) for secret in usable(secrets)]
-    if not any_equal(given, expected):
+    if not any_equal(parts, expected):
         raise BadSignature(SOURCE, "no signature fits any secret")
 
 

@@ -151,12 +151,12 @@ def read_rootly(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
 
 def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datetime) -> Alert:
     what = event.type.partition(".")[0]
-    given = {one.key: one.value for one in about.labels}
+    values_by_key = {label.key: label.value for label in about.labels}
     url = about.url or about.external_url
-    environment = _first(about.environments) or given.get("environment", "")
+    environment = _first(about.environments) or values_by_key.get("environment", "")
     labels = {
         **about.data,
-        **given,
+        **values_by_key,
         "fingerprint": f"{what}:{about.id}",
         "environment": environment,
         "alert_source": about.source,
@@ -169,8 +169,11 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
         title=title.splitlines()[0][:300] if title else f"Rootly {what}",
         started_at=about.started_at or about.created_at or event.issued_at or now,
         status="resolved" if event.type in ENDS else "firing",
-        service=_service(about, given, title, settings),
-        severity=about.severity.name or about.severity.slug or given.get("severity") or None,
+        service=_service(about, values_by_key, title, settings),
+        severity=about.severity.name
+        or about.severity.slug
+        or values_by_key.get("severity")
+        or None,
         summary=about.description or (about.summary if about.title else "") or None,
         labels=filled(labels),
         links=(Link(title=f"Rootly {what}", url=url),) if url else (),
@@ -178,15 +181,15 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
 
 
 def _first(rows: Iterable[RootlyNamed]) -> str:
-    return next((one.slug or one.name for one in rows if one.slug or one.name), "")
+    return next((row.slug or row.name for row in rows if row.slug or row.name), "")
 
 
 def _service(
     about: RootlyData, given: dict[str, str], title: str, settings: Settings
 ) -> str | None:
     named: list[str] = []
-    for one in about.services:
-        named += [one.slug, one.name]
+    for service in about.services:
+        named += [service.slug, service.name]
     named.append(given.get("service", ""))
     return catalogued(settings, *named) or mentioned(settings, title)
 

@@ -308,9 +308,9 @@ def _service(project: str, settings: Settings) -> str | None:
     """The service whose project it is, else what the catalogue makes of its name."""
     if not project:
         return None
-    wanted = project.casefold()
+    requested_project = project.casefold()
     for service, entry in settings.services.items():
-        if entry.sentry_project and entry.sentry_project.casefold() == wanted:
+        if entry.sentry_project and entry.sentry_project.casefold() == requested_project:
             return service
     return catalogued(settings, project)
 

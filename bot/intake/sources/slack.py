@@ -51,19 +51,19 @@ class SlackSource(AlertSource):
 
     def paths_in(self, settings: Settings) -> Mapping[str, str]:
         """Those of each workspace."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for one in settings.each(self.section):
-            found |= _paths(one.instance_of(self.section))
-        return found
+            paths |= _paths(one.instance_of(self.section))
+        return paths
 
     def pasted_paths(self, settings: Settings) -> Mapping[str, str | None]:
         """Where each workspace sends its events; clicks are named in the app's manifest."""
-        found: dict[str, str | None] = {}
+        pasted_paths: dict[str, str | None] = {}
         for one in settings.each(self.section):
             path = next(iter(_paths(one.instance_of(self.section))))
             # One of Socket Mode sends nothing here.
-            found[path] = None if one.slack.app_token else self._missing_in(one)
-        return found
+            pasted_paths[path] = None if one.slack.app_token else self._missing_in(one)
+        return pasted_paths
 
     def _missing_in(self, settings: Settings) -> str | None:
         """The variable of a workspace that must be set first for HTTP."""
@@ -87,15 +87,15 @@ class SlackSource(AlertSource):
 
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
         """Two handlers for each workspace."""
-        found: dict[str, Handler] = {}
+        handlers: dict[str, Handler] = {}
         for one in settings.each(self.section):
-            found |= self._handlers_of_workspace(one, intake)
-        return found
+            handlers |= self._handlers_of_workspace(one, intake)
+        return handlers
 
     def _handlers_of_workspace(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
         """Two handlers before one Bolt app. A workspace's own secrets alone open its paths."""
         workspace = settings.instance_of(self.section)
-        own = settings.slack
+        slack = settings.slack
         missing = self._missing_in(settings)
         if missing is not None:
             return dict.fromkeys(_paths(workspace), not_configured(missing))
@@ -105,7 +105,7 @@ class SlackSource(AlertSource):
             body = await read_body(request, intake.limits)
             timestamp = request.headers.get("x-slack-request-timestamp")
             signature = request.headers.get("x-slack-signature")
-            verify_slack(body, timestamp, signature, own.signing_secrets, now=time.time())
+            verify_slack(body, timestamp, signature, slack.signing_secrets, now=time.time())
             return body
 
         async def handle_event(request: Request) -> Response:

@@ -53,7 +53,7 @@ def read_webhook(
 ) -> list[Arrival] | Ignored:
     """The alerts of a body, in its order. Raises Refused with 400 or 413."""
     items = mapped_items(body, own)
-    read = [_arrival(one, settings, sender, now) for one in items]
+    read = [_arrival(body, settings, sender, now) for body in items]
     taken = [one for one in read if one is not None]
     return taken or Ignored("no alert fires or ends")
 
@@ -95,20 +95,20 @@ def _status(body: MappedItem) -> str | None:
     """`firing` or `resolved`; None for what is neither."""
     if body.own.expression("state") is None:
         return "firing"
-    said = (body.line("state") or "").casefold()
+    line = (body.line("state") or "").casefold()
     for status in ("firing", "resolved"):
-        if said in getattr(body.own, status):
+        if line in getattr(body.own, status):
             return status
-    if said in body.own.ignored:
+    if line in body.own.ignored:
         return None
     raise refused(body.own, "state", "is in none of firing, resolved and ignored")
 
 
 def _labels(body: MappedItem) -> dict[str, str]:
-    found = body.get("labels")
-    if found is not None and not isinstance(found, dict):
+    labels = body.get("labels")
+    if labels is not None and not isinstance(labels, dict):
         raise refused(body.own, "labels", "is not an object")
-    named = as_labels(found)
+    named = as_labels(labels)
     return {name: value for name, value in named.items() if not unfilled(value)}
 
 
@@ -120,16 +120,16 @@ def _proves(own: WebhookSettings, request: WebhookRequest, body: bytes) -> bool:
         except BadSignature:
             return False
         return True
-    given = request.headers.get(own.signature_header.lower()) or ""
+    header = request.headers.get(own.signature_header.lower()) or ""
     expected = [own.signature_prefix + hmac_sha256(key, body) for key in usable(own.tokens)]
-    return any_equal([given], expected)
+    return any_equal([header], expected)
 
 
 def _receive(source: WebhookSource, settings: Settings) -> Receive:
     senders = source.senders(settings)
-    names = [one.name for one in settings.instances(source.section)] or [""]
+    names = [instance.name for instance in settings.instances(source.section)] or [""]
     named = list(zip(names, senders, strict=True))
-    signed = any(_own(one).signature_header for one in senders)
+    signed = any(_own(sender).signature_header for sender in senders)
     one_large = asyncio.Lock()
 
     def proven(request: WebhookRequest, body: bytes) -> tuple[str, Sender]:

@@ -26,8 +26,8 @@ class MappedItem:
     def get(self, field: str) -> Any:
         """What the field's expression finds; None for nothing and for a macro that stands
         unfilled. Raises Refused with 400."""
-        found = _search(self.own, field, self.value)
-        return None if isinstance(found, str) and unfilled(found) else found
+        search = _search(self.own, field, self.value)
+        return None if isinstance(search, str) and unfilled(search) else search
 
     def line(self, field: str) -> str | None:
         """As one line. Raises Refused for what is neither text nor a number."""
@@ -70,7 +70,7 @@ def mapped_items(body: bytes, own: WebhookSettings) -> list[MappedItem]:
         raise refused(own, "items", "is not a list")
     if len(entries) > MOST_ITEMS:
         raise Refused(413, f"more than {MOST_ITEMS} items in one body")
-    items = [MappedItem(one, own) for one in entries]
+    items = [MappedItem(entry, own) for entry in entries]
     return [one for one in items if one.counts()]
 
 

@@ -73,14 +73,14 @@ def _id(sender: str, identity: str) -> str:
 
 
 def _kind(item: MappedItem) -> str:
-    said = (item.line("kind") or KINDS[0]).casefold()
-    if said not in KINDS:
+    line = (item.line("kind") or KINDS[0]).casefold()
+    if line not in KINDS:
         raise refused(item.own, "kind", f"is none of {', '.join(KINDS)}")
-    return said
+    return line
 
 
 def _files(item: MappedItem) -> str:
-    found = item.get("files")
-    paths = found[:MOST_FILES] if isinstance(found, list) else []
-    lines = [one_line(one) for one in paths]
+    files = item.get("files")
+    paths = files[:MOST_FILES] if isinstance(files, list) else []
+    lines = [one_line(path) for path in paths]
     return "\n".join(line for line in lines if line)[:LONGEST_FILES]

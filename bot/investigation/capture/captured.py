@@ -67,9 +67,9 @@ class CaptureResult:
         """The result on one line, for the record."""
         if self.refusal:
             return one_line(self.refusal)
-        said = "; ".join(f"{gap.where}: {gap.why}" for gap in self.gaps)
+        text = "; ".join(f"{gap.where}: {gap.why}" for gap in self.gaps)
         return one_line(
-            f"files: {len(self.files)}, gaps: {len(self.gaps)}{' (' + said + ')' if said else ''}"
+            f"files: {len(self.files)}, gaps: {len(self.gaps)}{' (' + text + ')' if text else ''}"
         )
 
     def write_note(self) -> None:

@@ -66,17 +66,17 @@ class DebugServerClient:
     async def discover(self, frontend: str) -> DebugServers:
         """Every rank's server, as the frontend's page of wait counters lists them."""
         page = await self._page(f"{frontend.rstrip('/')}/wait_counters")
-        found = {
+        unescapes = {
             int(r): html.unescape(a)
             for r, a in _RANK.findall(page.decode("utf-8", "replace"))[:MAX_RANKS]
         }
-        if not found:
+        if not unescapes:
             raise ConnectorError(
                 "debug server", f"discovery at {_shown(frontend)}", "the page lists no ranks"
             )
         servers: dict[int, str] = {}
         refused: set[str] = set()
-        for rank, address in found.items():
+        for rank, address in unescapes.items():
             if self._is_rank_server(address):
                 servers[rank] = address
             else:

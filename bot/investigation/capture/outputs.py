@@ -49,18 +49,18 @@ class DirectoryOutput:
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Regular files; links are left alone."""
-        found = {}
+        st_sizes_by_name = {}
         try:
             with os.scandir(self._folder) as entries:
                 for entry in entries:
                     if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False):
-                        found[entry.name] = entry.stat(follow_symlinks=False).st_size
+                        st_sizes_by_name[entry.name] = entry.stat(follow_symlinks=False).st_size
         except FileNotFoundError as error:
             if not self._folder.is_dir():
                 raise self._error("", error) from error
         except OSError as error:
             raise self._error("", error) from error
-        return found
+        return st_sizes_by_name
 
     def read(self, name: str) -> Iterator[bytes]:
         """Without following a link, and without waiting on a pipe."""
@@ -92,18 +92,18 @@ class S3Output:
         """Objects directly below the prefix."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         try:
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix + prefix):
-                found |= {
+                sizes |= {
                     e["Key"].removeprefix(self._prefix): e["Size"] for e in page.get("Contents", ())
                 }
         except (BotoCoreError, ClientError) as error:
             raise ConnectorError(
                 "traces", f"s3://{self._bucket}", f"cannot be listed ({_code(error)})"
             ) from error
-        return found
+        return sizes
 
     def read(self, name: str) -> Iterator[bytes]:
         """One object."""
@@ -151,7 +151,7 @@ class Collector:
         self, expected: list[ExpectedFile], seconds: float, say: Callable[[str], None]
     ) -> None:
         """Until all are there or the time is up; what is missing then becomes a gap."""
-        ends, open_, told, unreadable = time.monotonic() + seconds, list(expected), -1, ""
+        ends, open_, count, unreadable = time.monotonic() + seconds, list(expected), -1, ""
         while open_:
             try:
                 open_ = await in_thread(self._look, open_)
@@ -161,9 +161,9 @@ class Collector:
             if open_ and time.monotonic() >= ends:
                 break
             if open_:
-                if told != len(open_):
-                    told = len(open_)
-                    say(f"waiting for {told} of {len(expected)} files")
+                if count != len(open_):
+                    count = len(open_)
+                    say(f"waiting for {count} of {len(expected)} files")
                 await asyncio.sleep(min(POLL_SECONDS, max(0.05, ends - time.monotonic())))
         self.gaps += [
             CaptureGap(f"{e.host}, process {e.pid}", unreadable or self._missing(e, seconds))
@@ -231,8 +231,8 @@ def rank_in(path: Path) -> int | None:
         text = file.read(HEAD_BYTES)
         file.seek(max(0, path.stat().st_size - HEAD_BYTES))
         text += file.read(HEAD_BYTES)
-    found = _RANK.search(text)
-    return int(found[1]) if found else None
+    match = _RANK.search(text)
+    return int(match[1]) if match else None
 
 
 def _file_name(expected: ExpectedFile) -> str:

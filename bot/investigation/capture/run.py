@@ -78,12 +78,12 @@ async def _brought(
     """Through the debug servers where the job has them, else through the daemons."""
     before: tuple[CaptureGap, ...] = ()
     if plan.debug_server is not None:
-        found = await capture_through_debug_servers(plan, folder, say)
-        if isinstance(found, MethodResult):
-            return found
+        refusal = await capture_through_debug_servers(plan, folder, say)
+        if isinstance(refusal, MethodResult):
+            return refusal
         if not plan.daemons:
-            return MethodResult(counts=False, refusal=found)
-        before = (CaptureGap(plan.debug_server, found),)
+            return MethodResult(counts=False, refusal=refusal)
+        before = (CaptureGap(plan.debug_server, refusal),)
     brought = await capture_through_dynolog(plan, capture_id, folder, say)
     return replace(brought, gaps=before + brought.gaps)
 

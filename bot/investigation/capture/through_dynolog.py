@@ -54,18 +54,18 @@ async def capture_through_dynolog(
     alive, gaps = await _alive(plan)
     if not alive:
         return MethodResult(gaps=tuple(gaps), counts=False, refusal=_nobody(gaps))
-    lead = LEAD_SECONDS + (DAEMON_SECONDS if len(alive) > 1 else 0)
-    start = datetime.now(UTC) + timedelta(seconds=lead)
+    seconds = LEAD_SECONDS + (DAEMON_SECONDS if len(alive) > 1 else 0)
+    start = datetime.now(UTC) + timedelta(seconds=seconds)
     say(f"asking {len(alive)} hosts for {plan.wanted}")
     answers = await _trigger_all(plan, alive, prefix, start)
     first = answers[0]
     if first.said is not None and first.said.busy and not first.said.triggered:
         return MethodResult(gaps=tuple(gaps), counts=False, refusal=_busy(plan, first))
-    asked = {answer.host for answer in answers}
+    hosts = {answer.host for answer in answers}
     gaps += [
         CaptureGap(str(plan.daemons[n]), "not asked: the job is being recorded")
         for n in alive
-        if n not in asked
+        if n not in hosts
     ]
     gaps += [
         CaptureGap(str(plan.daemons[a.host]), why) for a in answers for why in _shortfalls(plan, a)
@@ -119,10 +119,12 @@ async def _trigger_all(
         config = options.text(f"{plan.job_directory}/{_output(prefix, host)}", start)
         async with gate:
             try:
-                said = await _client(plan.daemons[host]).trigger(config, job_id=plan.slurm_job_id)
+                trigger = await _client(plan.daemons[host]).trigger(
+                    config, job_id=plan.slurm_job_id
+                )
             except ConnectorError as error:
                 return _Answer(host, None, error.problem)
-        return _Answer(host, said)
+        return _Answer(host, trigger)
 
     first = await one(alive[0])
     if first.said is not None and first.said.busy:
@@ -168,10 +170,10 @@ def _late(plan: CapturePlan, start: datetime) -> list[CaptureGap]:
 
 def _busy(plan: CapturePlan, first: _Answer) -> str:
     assert first.said is not None
-    others = " and the other hosts were not asked" if len(plan.daemons) > 1 else ""
+    phrase = " and the other hosts were not asked" if len(plan.daemons) > 1 else ""
     return (
         f"{plan.daemons[first.host]}: {first.said.busy} processes are being recorded "
-        f"already{others}; try again later"
+        f"already{phrase}; try again later"
     )
 
 

@@ -154,23 +154,27 @@ def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability
 def _held(turn: Turn, able: Abilities) -> list[Ability]:
     """What the request asks for that a server may lack, what is missed least first."""
     chat = able.api == "chat"
-    held: list[Ability] = ["stream_usage"] if chat and able.streaming and able.stream_usage else []
-    held += ["effort"] if turn.effort and able.effort != "off" else []
-    held += ["encrypted"] if able.encrypted else []
-    held += ["carries"] if able.carries and any(_carries(e) for e in turn.history) else []
-    held += ["cache_marks"] if able.cache_marks else []
+    abilities: list[Ability] = (
+        ["stream_usage"] if chat and able.streaming and able.stream_usage else []
+    )
+    abilities += ["effort"] if turn.effort and able.effort != "off" else []
+    abilities += ["encrypted"] if able.encrypted else []
+    abilities += ["carries"] if able.carries and any(_carries(e) for e in turn.history) else []
+    abilities += ["cache_marks"] if able.cache_marks else []
     if turn.schema is None:
-        held += ["tools"] if turn.tools and able.tools else []
+        abilities += ["tools"] if turn.tools and able.tools else []
     else:
-        held += (
+        abilities += (
             ["tools_beside_schema"]
             if turn.tools and able.tools and able.tools_beside_schema
             else []
         )
-        held += ["schema"] if able.schema == "schema" else ["json"] if able.schema == "json" else []
-    held += ["streaming"] if able.streaming else []
-    held += ["limit_name"] if chat else []
-    return held
+        abilities += (
+            ["schema"] if able.schema == "schema" else ["json"] if able.schema == "json" else []
+        )
+    abilities += ["streaming"] if able.streaming else []
+    abilities += ["limit_name"] if chat else []
+    return abilities
 
 
 def _carries(entry: Entry) -> bool:

@@ -93,12 +93,12 @@ async def answer_question(
     and never raises for what the model or a server does. Call it only where `settings.model.name`
     is set. Raises EvidenceError when the case cannot be read.
     """
-    told = read_diagnosis(folder)
+    diagnosis = read_diagnosis(folder)
     with tempfile.TemporaryDirectory(prefix="faultline-question-") as scratch:
         bench = Bench(
             folder=folder,
             work=Path(scratch) / "case",
-            diagnosis=told,
+            diagnosis=diagnosis,
             run=run,
             store=f"{STORE}/{name}",
             keep=keep or keeps_nothing,
@@ -172,22 +172,24 @@ def _ground(bench: Bench, question: str) -> Ground:
 
 
 def _known_services(names: Sequence[str], bench: Bench, redactor: Redactor) -> tuple[str, ...]:
-    known = {name.casefold(): name for name in bench.services()}
-    asked = [redactor.reveal(name).strip().casefold() for name in names]
-    return tuple(dict.fromkeys(known[name] for name in asked if name in known))[:MOST_SERVICES]
+    services = {name.casefold(): name for name in bench.services()}
+    reveals = [redactor.reveal(name).strip().casefold() for name in names]
+    return tuple(dict.fromkeys(services[name] for name in reveals if name in services))[
+        :MOST_SERVICES
+    ]
 
 
 def _decided(bench: Bench) -> Diagnosis:
     told = bench.told
-    known = {f.id for f in told.findings}
-    added = tuple(f for f in bench.findings if f.id not in known)
+    ids = {f.id for f in told.findings}
+    added = tuple(f for f in bench.findings if f.id not in ids)
     return told.model_copy(update={"findings": (*told.findings, *added)})
 
 
 def _guarded(
     claims: Sequence[Claim], refused: Sequence[str], bench: Bench, use: ModelUse
 ) -> GuardedAnswer:
-    cited, known = {i for claim in claims for i in claim.findings}, bench.told.findings
-    fresh = {f.id for f in bench.findings} - {f.id for f in known}
+    cited, findings = {i for claim in claims for i in claim.findings}, bench.told.findings
+    fresh = {f.id for f in bench.findings} - {f.id for f in findings}
     new = tuple(f.id for f in bench.findings if f.id in fresh & cited)
     return GuardedAnswer(tuple(claims), _decided(bench), new, tuple(refused), use)

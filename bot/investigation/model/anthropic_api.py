@@ -86,8 +86,8 @@ class AnthropicApi:
         self, body: Mapping[str, Any], reading: MessagesReading, answer: ModelAnswer
     ) -> None:
         address = f"{self._base}/messages"
-        asked = self._client.stream("POST", address, json=body, headers=self._signed())
-        async with asked as response:
+        stream = self._client.stream("POST", address, json=body, headers=self._signed())
+        async with stream as response:
             if self._signs_otherwise(response):
                 return await self._sent(body, reading, answer)
             if response.status_code != 200:

@@ -160,8 +160,8 @@ class Bench:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All that may be cited now."""
-        told = {f.id for f in self.diagnosis.findings}
-        return (*self.diagnosis.findings, *(o for o in self.observations if o.id not in told))
+        ids = {f.id for f in self.diagnosis.findings}
+        return (*self.diagnosis.findings, *(o for o in self.observations if o.id not in ids))
 
     @property
     def whole(self) -> Diagnosis:
@@ -175,24 +175,28 @@ class Bench:
 
     def services(self) -> set[str]:
         """Every service that the case or the catalogue knows: no other may be asked for."""
-        known = {*self.case.scope.services, *self.more_services, *read_topology(self.case).services}
-        known |= {f.subject for f in self.diagnosis.findings} | {self.case.alert.service or ""}
+        services = {
+            *self.case.scope.services,
+            *self.more_services,
+            *read_topology(self.case).services,
+        }
+        services |= {f.subject for f in self.diagnosis.findings} | {self.case.alert.service or ""}
         for table in (self.case.metrics, self.case.logs, self.case.spans, self.case.changes):
-            known |= set(table["service"].drop_nulls().unique().to_list())
-        return {name for name in known if name}
+            services |= set(table["service"].drop_nulls().unique().to_list())
+        return {name for name in services if name}
 
     def observe(self, finding: Finding) -> Finding:
         """The observation with its id; one that says the same as an earlier one has that one's
         id."""
         (finding,) = citing_own_rows([finding], self.case)
         with self._numbering:
-            for known in self.observations:
-                if _same_row(known, finding):
-                    return known
+            for observation in self.observations:
+                if _same_row(observation, finding):
+                    return observation
             if len(self.observations) >= MAX_OBSERVATIONS:
                 return finding
-            given = (int(o.id[1:]) for o in self.observations if o.id[1:].isdecimal())
-            numbered = finding.model_copy(update={"id": f"L{max(given, default=0) + 1}"})
+            ids = (int(o.id[1:]) for o in self.observations if o.id[1:].isdecimal())
+            numbered = finding.model_copy(update={"id": f"L{max(ids, default=0) + 1}"})
             self.observations.append(numbered)
             return numbered
 
@@ -275,8 +279,8 @@ class Bench:
         _, gaps = await in_thread(self._merged, part, place)
         self.asks.append(name)
         tables = await in_thread(_answered_tables, place)
-        known = (e for e in reversed(self.case.evidence) if part.items)
-        item = next((e for e in known if _without_id(e) == _without_id(part.items[0])), None)
+        evidence = (e for e in reversed(self.case.evidence) if part.items)
+        item = next((e for e in evidence if _without_id(e) == _without_id(part.items[0])), None)
         self.answers[name] = QueryAnswer(name, item, gaps, tables)
         return self.answers[name]
 
@@ -287,9 +291,9 @@ class Bench:
         fresh = await self.run(analyze_case, self.work)
         self.diagnosis, own = with_kept_ids(before, fresh, self._taken)
         self.names = {**dict.fromkeys(self._taken - set(own), ""), **own}
-        known = {f.id for f in before.findings}
+        ids = {f.id for f in before.findings}
         self._taken |= {f.id for f in self.diagnosis.findings}
-        new = tuple(f for f in self.diagnosis.findings if f.id not in known)
+        new = tuple(f for f in self.diagnosis.findings if f.id not in ids)
         rows = {
             t: pl.scan_parquet(place / f"{t}.parquet").select(pl.len()).collect().item()
             for t in part.tables
@@ -328,12 +332,12 @@ class Bench:
 
         `cited` are the observations that are kept.
         """
-        kept = tuple(o for o in self.observations if o.id in cited)
-        if not self.asks and kept == self.case.observations.findings:
+        observations = tuple(o for o in self.observations if o.id in cited)
+        if not self.asks and observations == self.case.observations.findings:
             return None
         if not (self.work / "alert.json").exists():
             await in_thread(working_copy, self.folder, self.work)
-        write_json(self.work / OBSERVATIONS_FILE, Observations(findings=kept))
+        write_json(self.work / OBSERVATIONS_FILE, Observations(findings=observations))
         diagnosis = await self.run(analyze_case, self.work)
         # Named again: a call that ran out of time may have added evidence whose findings it did
         # not see.

@@ -120,9 +120,9 @@ class Budget:
         thought, and an estimate of what was appended since."""
         if self._last is not None:
             before, usage = self._last
-            seen = len(before.history)
-            if turn.history[:seen] == before.history and len(turn.history) > seen:
-                added = sum(size_of_entry(entry) for entry in turn.history[seen + 1 :])
+            count = len(before.history)
+            if turn.history[:count] == before.history and len(turn.history) > count:
+                added = sum(size_of_entry(entry) for entry in turn.history[count + 1 :])
                 schema = len(str(turn.schema[1])) if turn.schema else 0
                 return usage.input + usage.output + int((added + schema) / self._ratio)
         return int(size_of(turn) / self._ratio)
@@ -148,11 +148,18 @@ class Budget:
         if sent is None:
             return None
         kept = sent if model.price_per_million_cached is None else model.price_per_million_cached
-        said = sent if model.price_per_million_output is None else model.price_per_million_output
+        price_per_million_output = (
+            sent if model.price_per_million_output is None else model.price_per_million_output
+        )
         put = model.price_per_million_cache_write
         put = sent if put is None else put
         fresh = usage.input - usage.cached - usage.written
-        parts = fresh * sent + usage.cached * kept + usage.written * put + usage.output * said
+        parts = (
+            fresh * sent
+            + usage.cached * kept
+            + usage.written * put
+            + usage.output * price_per_million_output
+        )
         return parts / MILLION
 
     @property

@@ -97,8 +97,8 @@ class ModelClient:
     @property
     def reader(self) -> str:
         """Who can read what an answer of this endpoint carries (`turns.Carried.of`)."""
-        own = self._settings
-        return f"{api_of(own)} {own.name or ''} {own.base_url or ''}".strip()
+        settings = self._settings
+        return f"{api_of(settings)} {settings.name or ''} {settings.base_url or ''}".strip()
 
     @property
     def context(self) -> int | None:
@@ -152,15 +152,15 @@ class ModelClient:
                 if any(words in failure.words for words in TOO_LONG):
                     self._learn_context(failure.words)
                     if shorter or turn.max_output_tokens <= SMALL_ANSWER_TOKENS:
-                        known = self.context
-                        size = f"{known:,} tokens" if known else "the server"
+                        context = self.context
+                        size = f"{context:,} tokens" if context else "the server"
                         raise BudgetExceeded("model context", size) from failure
                     turn, shorter = replace(turn, max_output_tokens=SMALL_ANSWER_TOKENS), True
                     continue
-                given_up = to_leave_out(turn, able, failure.status or 0, failure.words)
-                if given_up is None:
+                leave = to_leave_out(turn, able, failure.status or 0, failure.words)
+                if leave is None:
                     raise self._explained(failure) from failure
-                able = able.without(given_up)
+                able = able.without(leave)
             else:
                 if answer.empty and able.streaming and answer.ending == "lost":
                     able = able.without("streaming")

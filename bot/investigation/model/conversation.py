@@ -164,22 +164,24 @@ class Conversation(Generic[D]):
 
     def _open_calls(self) -> list[ToolCall]:
         """Calls of the last stored answer that have no result yet."""
-        said = next((line for line in reversed(self.transcript.lines) if line.kind == "said"), None)
+        line = next((line for line in reversed(self.transcript.lines) if line.kind == "said"), None)
         answered = {line.call for line in self.transcript.lines if line.kind == "result"}
-        return [c for c in calls_of(said) if c.id not in answered] if said else []
+        return [c for c in calls_of(line) if c.id not in answered] if line else []
 
     async def _run_calls(self, toolbox: Toolbox, calls: Sequence[ToolCall]) -> None:
         """Run the calls of one answer side by side; their results stand in the calls' order."""
         earlier = {call.id: self._guard.repeated(call) for call in calls}
         new = [call for call in calls if earlier[call.id] is None]
         for call in new:
-            known = f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool"
-            await self.progress(known)
+            phrase = (
+                f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool"
+            )
+            await self.progress(phrase)
         within_s = self.budget.seconds_for_a_round
         outcomes = await asyncio.gather(*(toolbox.run(call, within_s=within_s) for call in new))
-        brought = {call.id: outcome for call, outcome in zip(new, outcomes, strict=True)}
+        outcomes_by_id = {call.id: outcome for call, outcome in zip(new, outcomes, strict=True)}
         for call in calls:
-            outcome = brought.get(call.id)
+            outcome = outcomes_by_id.get(call.id)
             if outcome is None:
                 self._result(call, SAME.format(number=earlier[call.id]))
             else:
@@ -210,8 +212,8 @@ class Conversation(Generic[D]):
     async def _report(self) -> D:
         """The last answer: after the whole history; where that does not fit, after the shorter data
         and what was observed, and at last after the shorter data alone."""
-        asked = [line.text for line in self.transcript.lines if line.kind == "told"]
-        if self.last and self.last not in asked:
+        text = [line.text for line in self.transcript.lines if line.kind == "told"]
+        if self.last and self.last not in text:
             self._add(TranscriptLine(kind="told", text=self.last))
         while True:
             turn = await self._fitting(report=True)
@@ -270,8 +272,8 @@ class Conversation(Generic[D]):
         if not refused:
             return draft
         note = REPAIR.format(refused="\n".join(f"- {why}" for why in refused))
-        said = [line for line in self.transcript.lines if line.reports and not line.error]
-        history = [*self._history(), AssistantMessage(said[-1].text), UserMessage(note)]
+        lines = [line for line in self.transcript.lines if line.reports and not line.error]
+        history = [*self._history(), AssistantMessage(lines[-1].text), UserMessage(note)]
         if self.budget.reached(self._turn(history, report=True)) is not None:
             return draft
         self._add(TranscriptLine(kind="told", text=note))
@@ -289,8 +291,8 @@ class Conversation(Generic[D]):
         alone; of equal ones that of which the least is refused, then the later."""
 
         def merit(draft: D) -> tuple[int, int]:
-            said = self.review(draft)
-            return len(said.claims), -len(said.refused)
+            review = self.review(draft)
+            return len(review.claims), -len(review.refused)
 
         return max(reversed(drafts), key=merit)
 
@@ -311,8 +313,8 @@ class Conversation(Generic[D]):
             self.client.disbelieve_schema()
             note = AGAIN.format(why=why)
             self._add(TranscriptLine(kind="told", text=note))
-            said = AssistantMessage(answer.text or "-", carried=self._carried(answer))
-            history = [*history, said, UserMessage(note)]
+            message = AssistantMessage(answer.text or "-", carried=self._carried(answer))
+            history = [*history, message, UserMessage(note)]
         raise AssertionError
 
     def _read(self, answer: ModelAnswer) -> tuple[D | None, str]:

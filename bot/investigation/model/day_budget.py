@@ -45,14 +45,14 @@ class DayBudget:
             log.warning("the model's budgets could not be counted (%s)", type(error).__name__)
 
     def _judge(self, day: Spent, channel: Spent) -> None:
-        own = self.settings
+        settings = self.settings
         limits = [
-            ("for today", day, own.max_tokens_per_day, own.max_cost_usd_per_day),
+            ("for today", day, settings.max_tokens_per_day, settings.max_cost_usd_per_day),
             (
                 "for this channel today",
                 channel,
-                own.max_tokens_per_channel_day,
-                own.max_cost_usd_per_channel_day,
+                settings.max_tokens_per_channel_day,
+                settings.max_cost_usd_per_channel_day,
             ),
         ]
         self.reached = None

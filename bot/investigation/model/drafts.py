@@ -102,13 +102,13 @@ def read_draft(text: str) -> Draft:
     opinions = _read_all([given.get("second_opinion")], DraftOpinion.model_validate)
     if not claims and not inferences and not opinions:
         raise ValueError("makes no claim")
-    steps, asked = given.get("next_steps"), given.get("question")
+    steps, question = given.get("next_steps"), given.get("question")
     return Draft(
         claims=claims,
         inferences=inferences,
         second_opinion=opinions[0] if opinions else None,
         next_steps=[s for s in steps if isinstance(s, str)] if isinstance(steps, list) else [],
-        question=asked if isinstance(asked, str) and asked.strip() else None,
+        question=question if isinstance(question, str) and question.strip() else None,
     )
 
 
@@ -129,8 +129,8 @@ def read_answer(text: str) -> AnswerDraft:
 def said_in(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> Said:
     """The draft's claims in code's words, then what the model infers, each checked."""
     said = Said()
-    for number, one in enumerate(draft.claims, start=1):
-        asserted = tuple(_assertion(part, redactor) for part in one.parts)
+    for number, claim in enumerate(draft.claims, start=1):
+        asserted = tuple(_assertion(part, redactor) for part in claim.parts)
         told = "; ".join(f"{a.relation} {' '.join((*a.subjects, *a.findings))}" for a in asserted)
         what = f"claim {number} ({neutral(told, 80)})"
         if not _try(said, what, partial(worded, asserted, ground)):
@@ -141,8 +141,8 @@ def said_in(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> S
     if isinstance(draft, Draft):
         _opinion(draft.second_opinion, said, ground, redactor)
         if draft.question:
-            asked = _line(draft.question, redactor)
-            _try(said, "the question", partial(inferred.question_to_a_person, asked, ground))
+            line = _line(draft.question, redactor)
+            _try(said, "the question", partial(inferred.question_to_a_person, line, ground))
     return said
 
 
@@ -189,8 +189,8 @@ def _try(said: Said, what: str, make: Callable[[], Claim]) -> bool:
 def _assertion(part: DraftPart, redactor: Redactor) -> Assertion:
     return Assertion(
         relation=plain(part.relation, 40),
-        subjects=tuple(_line(one, redactor) for one in part.subjects[:MAX_IDS]),
-        findings=tuple(plain(one, 40).strip("[]() ") for one in part.findings[:MAX_IDS]),
+        subjects=tuple(_line(subject, redactor) for subject in part.subjects[:MAX_IDS]),
+        findings=tuple(plain(finding, 40).strip("[]() ") for finding in part.findings[:MAX_IDS]),
         quote=_line(part.quote or "", redactor),
         joint=plain(part.joint or "", 10),
     )

@@ -274,8 +274,8 @@ def _kept(block: Mapping[str, Any]) -> dict[str, Any] | None:
     if kind in THINKING:
         return dict(block)
     if kind == "text":
-        said = text_of(block.get("text"))
-        return {"type": "text", "text": said} if said.strip() else None
+        text = text_of(block.get("text"))
+        return {"type": "text", "text": text} if text.strip() else None
     return {"type": "tool_use"} if kind == "tool_use" and text_of(block.get("name")) else None
 
 

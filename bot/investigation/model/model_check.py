@@ -106,20 +106,20 @@ def _cache(probed: Probed) -> str:
 
 def _thinking(probed: Probed, settings: ModelSettings) -> str:
     effort = settings.reasoning_effort
-    asked = ""
+    phrase = ""
     if effort is not None:
         taken = {
             "asked": f"effort {effort}",
             "budget": f"effort {effort}, as a number of tokens",
             "off": f"the server does not take reasoning_effort = {effort}",
         }
-        asked = f"{taken[probed.abilities.effort]}; "
+        phrase = f"{taken[probed.abilities.effort]}; "
     if not probed.carried:
-        return f"{asked}nothing has to be carried back"
+        return f"{phrase}nothing has to be carried back"
     names = ", ".join(probed.carried)
     if not probed.abilities.carries:
-        return f"{asked}sends {names}, but does not take it back: it is left out"
-    return f"{asked}sends {names}, which is kept and carried back"
+        return f"{phrase}sends {names}, but does not take it back: it is left out"
+    return f"{phrase}sends {names}, which is kept and carried back"
 
 
 def _context(probed: Probed, settings: ModelSettings) -> str:
@@ -129,10 +129,10 @@ def _context(probed: Probed, settings: ModelSettings) -> str:
             "model.context_tokens"
         )
     source = "by the settings" if settings.context_tokens else "by the server"
-    said = f"{probed.context:,} tokens {source}: longer conversations are compacted"
+    context = f"{probed.context:,} tokens {source}: longer conversations are compacted"
     if probed.context < SMALL_CONTEXT:
-        return f"{said}. That is little; give it at least 32,000"
-    return said
+        return f"{context}. That is little; give it at least 32,000"
+    return context
 
 
 def _price(probed: Probed, settings: ModelSettings) -> str:
@@ -154,5 +154,5 @@ def _limits(settings: ModelSettings) -> str:
         (settings.max_tokens_per_channel_day, "{:,} tokens a day and channel"),
         (settings.max_cost_usd_per_channel_day, "${:.2f} a day and channel"),
     ]
-    own = f"{settings.max_rounds} rounds, {settings.max_tokens:,} tokens an investigation"
-    return ", ".join([own, *(form.format(limit) for limit, form in named if limit is not None)])
+    phrase = f"{settings.max_rounds} rounds, {settings.max_tokens:,} tokens an investigation"
+    return ", ".join([phrase, *(form.format(limit) for limit, form in named if limit is not None)])

@@ -90,16 +90,16 @@ async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed
         if listed is False and settings.base_url is None:
             vendor = "anthropic" if settings.api == "anthropic" else "openai"
             raise ConnectorError(vendor, "models", f"there is no model {name}", status=404)
-        asked = UserMessage(
+        user_message = UserMessage(
             f"Call the tool `echo` twice in one answer: with the word {WORD}, and with {OTHER}."
         )
         first = await client.answer(
-            Turn(SYSTEM, [asked], PROBE_TOKENS, tools=[ECHO]), within_s=within_s
+            Turn(SYSTEM, [user_message], PROBE_TOKENS, tools=[ECHO]), within_s=within_s
         )
         called = [c for c in first.calls if c.name == ECHO.name]
         carried = Carried(client.reader, first.carried) if first.carried else None
         calls = tuple(safe_call(c) for c in first.calls)
-        history: list[Entry] = [asked, AssistantMessage(first.text, calls, carried)]
+        history: list[Entry] = [user_message, AssistantMessage(first.text, calls, carried)]
         history += [ToolResult(c.id, WORD) for c in first.calls]
         history.append(UserMessage("Now answer with the word."))
         turn = Turn(SYSTEM, history, PROBE_TOKENS, tools=[ECHO], schema=("Echo", _PARAMETERS))
@@ -120,11 +120,11 @@ async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed
 
 def _names(carried: Mapping[str, Any]) -> tuple[str, ...]:
     """Of what a server sent in an answer, by any of the APIs (`Carried.fields`)."""
-    found = [str(name) for name in mapping(carried.get("message"))]
-    found += [str(name) for call in items(carried.get("calls")) for name in mapping(call)]
+    mappings = [str(name) for name in mapping(carried.get("message"))]
+    mappings += [str(name) for call in items(carried.get("calls")) for name in mapping(call)]
     parts = [*items(carried.get("items")), *items(carried.get("blocks"))]
-    found += [str(part["type"]) for part in parts if part["type"] in CARRIED_KINDS]
-    return tuple(dict.fromkeys(found))
+    mappings += [str(part["type"]) for part in parts if part["type"] in CARRIED_KINDS]
+    return tuple(dict.fromkeys(mappings))
 
 
 def _keeps(answer: ModelAnswer) -> bool:

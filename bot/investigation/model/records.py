@@ -56,9 +56,11 @@ class Records:
             await in_thread(self.bench.keep, f"{self.bench.store}/{name}", content)
 
     def _observations(self) -> bytes:
-        for one in self.bench.observations:
-            if one.id not in self._stored:
-                self._stored[one.id] = self.redactor.redact_all(one.model_dump(mode="json"))
+        for observation in self.bench.observations:
+            if observation.id not in self._stored:
+                self._stored[observation.id] = self.redactor.redact_all(
+                    observation.model_dump(mode="json")
+                )
         return json_bytes({"findings": list(self._stored.values())})
 
     async def close(self) -> None:
@@ -73,12 +75,12 @@ async def open_records(bench: Bench) -> Records:
     try:
         stored = (folder / TRANSCRIPT).read_bytes()
         transcript = read_transcript(stored)
-        known = Placeholders.model_validate_json((folder / PLACEHOLDERS).read_bytes())
-        redactor = Redactor.resumed(known.originals, known.counts)
+        placeholders = Placeholders.model_validate_json((folder / PLACEHOLDERS).read_bytes())
+        redactor = Redactor.resumed(placeholders.originals, placeholders.counts)
         stored_rows = json.loads((folder / OBSERVATIONS_FILE).read_bytes())
-        seen = Observations.model_validate(_revealed(stored_rows, redactor))
+        observations = Observations.model_validate(_revealed(stored_rows, redactor))
         asked = [line.asked for line in transcript.lines if line.asked]
-        bench.observations = list(seen.findings)
+        bench.observations = list(observations.findings)
         for name in asked:
             await bench.restore(name)
     except FileNotFoundError:

@@ -145,8 +145,8 @@ class ResponsesReading:
         self._answer.usage = (
             usage_of(response.get("usage"), "input_tokens", "output_tokens") or self._answer.usage
         )
-        given = [mapping(item) for item in items(response.get("output"))]
-        self._items = given if len(given) >= len(self._items) else self._items
+        mappings = [mapping(item) for item in items(response.get("output"))]
+        self._items = mappings if len(mappings) >= len(self._items) else self._items
         status, why = (
             response.get("status"),
             mapping(response.get("incomplete_details")).get("reason"),
@@ -199,9 +199,9 @@ def _kept(item: Mapping[str, Any]) -> dict[str, Any] | None:
         return {"type": kind, "summary": [], **fields} if whole else None
     if kind == "message":
         parts = [mapping(p) for p in items(item.get("content"))]
-        said = "".join(text_of(p.get("text")) for p in parts if p.get("type") == "output_text")
+        text = "".join(text_of(p.get("text")) for p in parts if p.get("type") == "output_text")
         phase = {"phase": item["phase"]} if text_of(item.get("phase")) else {}
-        return {"type": kind, "text": said, **phase} if said.strip() else None
+        return {"type": kind, "text": text, **phase} if text.strip() else None
     if kind == "function_call" and text_of(item.get("name")):
         return {"type": kind}
     return None

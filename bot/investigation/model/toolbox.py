@@ -104,9 +104,11 @@ class Toolbox:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them."""
-        told = [ToolSpec(t.name, t.description, strict_schema(t.arguments)) for t in self.tools]
+        tool_specs = [
+            ToolSpec(t.name, t.description, strict_schema(t.arguments)) for t in self.tools
+        ]
         read = ToolSpec(READ.name, READ.description, strict_schema(ReadArguments))
-        return (*told, read) if told else ()
+        return (*tool_specs, read) if tool_specs else ()
 
     async def run(self, call: ToolCall, *, within_s: float) -> ToolOutcome:
         """Carry out a call. Never raises: what went wrong is the result.
@@ -310,7 +312,7 @@ def _as_data(lines: Sequence[str]) -> str:
 
 def what_is_wrong(error: ValidationError) -> str:
     """Which arguments, and what is wrong with each; without the values."""
-    found = error.errors(include_input=False, include_url=False)[:5]
+    errors = error.errors(include_input=False, include_url=False)[:5]
     return "; ".join(
-        f"{neutral('.'.join(map(str, e['loc'])), 60)}: {neutral(e['msg'], 120)}" for e in found
+        f"{neutral('.'.join(map(str, e['loc'])), 60)}: {neutral(e['msg'], 120)}" for e in errors
     )

@@ -142,5 +142,5 @@ def usage_json(usage: Usage) -> dict[str, int]:
 
 def usage_in(line: TranscriptLine) -> Usage:
     """Of a stored answer."""
-    given: dict[str, Any] = line.usage or {}
-    return Usage(*(given.get(name, 0) for name in ("input", "output", "cached", "written")))
+    usages: dict[str, Any] = line.usage or {}
+    return Usage(*(usages.get(name, 0) for name in ("input", "output", "cached", "written")))

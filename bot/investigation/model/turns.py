@@ -147,10 +147,12 @@ def usage_of(raw: Any, given: str, said: str) -> Usage | None:
         return None
     details = mapping(raw.get(f"{given}_details"))
     # DeepSeek names what its cache held beside the count, not in the details.
-    kept = count(details.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")) or 0
-    kept = min(kept, sent)
+    remaining_count = (
+        count(details.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")) or 0
+    )
+    remaining_count = min(remaining_count, sent)
     written = count(details.get("cache_write_tokens")) or 0
-    return Usage(sent, got, kept, min(written, sent - kept))
+    return Usage(sent, got, remaining_count, min(written, sent - remaining_count))
 
 
 def count(value: Any) -> int | None:
@@ -193,8 +195,8 @@ def kept_json(value: Any, depth: int = DEEPEST) -> Any:
 
 def bounded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is carried, or nothing where it is too long to be kept."""
-    kept = kept_json(fields)
-    return kept if len(json.dumps(kept)) <= MAX_CARRIED_CHARACTERS else {}
+    remaining_json = kept_json(fields)
+    return remaining_json if len(json.dumps(remaining_json)) <= MAX_CARRIED_CHARACTERS else {}
 
 
 def read_as(turn: Turn, reader: str | None) -> Turn:

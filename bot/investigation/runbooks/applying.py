@@ -69,8 +69,8 @@ def _scope_hints(runbooks: Sequence[Runbook]) -> ScopeHints:
         services=tuple(dict.fromkeys(services))[:MOST_SERVICES],
         queries=_queries(runbooks)[:MOST_QUERIES],
         log_words=_log_words(runbooks),
-        before_alert=_longest(one.keys.look_at.before_alert for one in runbooks),
-        baseline=_longest(one.keys.look_at.baseline for one in runbooks),
+        before_alert=_longest(runbook.keys.look_at.before_alert for runbook in runbooks),
+        baseline=_longest(runbook.keys.look_at.baseline for runbook in runbooks),
     )
 
 

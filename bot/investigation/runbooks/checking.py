@@ -33,12 +33,17 @@ def runbook_checks(settings: Settings) -> list[Check]:
 def _not_asked(library: RunbookLibrary, settings: Settings) -> str:
     """Queries for connectors that are not set up: no fault, for others may share the files."""
     asked = {
-        "prometheus": any(one.url for one in settings.sections(PrometheusSettings)),
-        "datadog": any(one.api_key and one.app_key for one in settings.sections(DatadogSettings)),
+        "prometheus": any(section.url for section in settings.sections(PrometheusSettings)),
+        "datadog": any(
+            section.api_key and section.app_key for section in settings.sections(DatadogSettings)
+        ),
     }
     missing = {name for name, is_asked in asked.items() if not is_asked}
     queries = [
-        q for one in library.runbooks.values() for q in usable_queries(one.keys) if q[0] in missing
+        q
+        for runbook in library.runbooks.values()
+        for q in usable_queries(runbook.keys)
+        if q[0] in missing
     ]
     vendors = " and ".join(sorted({q[0] for q in queries}))
     return (

@@ -64,10 +64,10 @@ def read_front_matter(document: str) -> FrontMatter | Problem:
         return Problem(1, f"the front matter does not end: a second line of {FENCE} is missing")
     head = "\n".join(lines[1:end])
     if len(head) > LONGEST_FRONT_MATTER:
-        said = (
+        phrase = (
             f"the front matter has {len(head)} characters; at most {LONGEST_FRONT_MATTER} are read"
         )
-        return Problem(1, f"{said}: put the prose below it")
+        return Problem(1, f"{phrase}: put the prose below it")
     read = FrontMatter(text="\n".join(lines[end + 1 :]).strip())
     try:
         root = _compose(head)
@@ -120,21 +120,21 @@ def _value(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
     if isinstance(node, yaml.MappingNode):
         return _mapping(node, place, lines)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(one, (*place, n), lines) for n, one in enumerate(node.value)]
+        return [_value(node, (*place, n), lines) for n, node in enumerate(node.value)]
     return None if node.tag == "tag:yaml.org,2002:null" else _visible(str(node.value))
 
 
 def _mapping(node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise _Refused(_line(key), "a key must be text")
         name = _visible(str(key.value))
-        if name in found:
+        if name in values_by_name:
             raise _Refused(_line(key), f"{name!r:.60} stands twice")
-        found[name] = _value(value, (*place, name), lines)
+        values_by_name[name] = _value(value, (*place, name), lines)
         lines[(*place, name)] = _line(key)
-    return found
+    return values_by_name
 
 
 def _visible(text: str) -> str:

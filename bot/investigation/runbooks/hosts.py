@@ -14,12 +14,12 @@ def linkable_hosts(settings: Settings) -> frozenset[str]:
     """Hosts of every address in the settings, of the configured vendors' own pages, and
     `runbooks.link_hosts`."""
     tables = [settings, *(one.own for one in settings.every_instance())]
-    found = {host for url in addresses_in(tables) if (host := _host(url))}
-    found |= {host.lower() for host in settings.runbooks.link_hosts}
+    hosts = {host for url in addresses_in(tables) if (host := _host(url))}
+    hosts |= {host.lower() for host in settings.runbooks.link_hosts}
     for datadog in settings.sections(DatadogSettings):
         if datadog.app_key is not None:
-            found.add(datadog.app_host or APP_HOSTS.get(datadog.site, f"app.{datadog.site}"))
-    return frozenset(found)
+            hosts.add(datadog.app_host or APP_HOSTS.get(datadog.site, f"app.{datadog.site}"))
+    return frozenset(hosts)
 
 
 def _host(url: str) -> str | None:

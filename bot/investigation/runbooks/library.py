@@ -53,15 +53,15 @@ class RunbookLibrary:
     def included_by(self, runbook: Runbook) -> list[Runbook]:
         """What it brings with it, nearest first, each once; includes that are dead or lead back are
         passed over."""
-        found: dict[str, Runbook] = {}
+        runbooks: dict[str, Runbook] = {}
         ahead = [runbook]
-        while ahead and len(found) < MOST_INCLUDED:
+        while ahead and len(runbooks) < MOST_INCLUDED:
             for path in ahead.pop(0).keys.include:
                 one = self.runbooks.get(path)
-                if one is not None and path not in found and path != runbook.path:
-                    found[path] = one
+                if one is not None and path not in runbooks and path != runbook.path:
+                    runbooks[path] = one
                     ahead.append(one)
-        return list(found.values())[:MOST_INCLUDED]
+        return list(runbooks.values())[:MOST_INCLUDED]
 
 
 def read_library(directories: Sequence[str]) -> RunbookLibrary:

@@ -61,11 +61,11 @@ def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]
     match = runbook.keys.match
     if match is None or not match.given:
         if runbook.path not in included:
-            said = (
+            phrase = (
                 "match: is missing, and no runbook includes this one, so it never applies; "
                 "give services or alerts"
             )
-            yield ("match",), said
+            yield ("match",), phrase
         return
     names = _catalogue(settings)
     if (
@@ -79,11 +79,11 @@ def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]
             if near
             else f"the catalogue has {', '.join(sorted(settings.services)[:5])}"
         )
-        said = (
+        phrase = (
             f"match.services: {', '.join(match.services):.120} matches no service of the "
             f"catalogue; {hint}"
         )
-        yield ("match", "services"), said
+        yield ("match", "services"), phrase
     jobs = [*settings.jobs, *(e.training_job for e in settings.services.values() if e.training_job)]
     if match.jobs and jobs and not any(glob_matches(p, job) for p in match.jobs for job in jobs):
         yield (
@@ -108,11 +108,11 @@ def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:
 def _links_left_out(runbook: Runbook, hosts: Collection[str]) -> Faults:
     for number, link in enumerate(runbook.keys.links):
         if not may_link(link.url, hosts):
-            said = (
+            phrase = (
                 f"links: {link.url:.120} is left out: its host is none of the settings'; see "
                 f"runbooks.link_hosts"
             )
-            yield ("links", number, "url"), said
+            yield ("links", number, "url"), phrase
 
 
 def _catalogue(settings: Settings) -> list[str]:
@@ -122,9 +122,11 @@ def _catalogue(settings: Settings) -> list[str]:
 def _nearest(path: str, known: Iterable[str]) -> str | None:
     """A runbook of the same file name, or one that is spelled almost so."""
     stems = {name.removesuffix(".md"): name for name in known}
-    wanted = path.removesuffix(".md")
-    same = [stem for stem in stems if stem.rpartition("/")[2] == wanted.rpartition("/")[2]]
-    return next((stems[stem] for stem in same or get_close_matches(wanted, stems, n=1)), None)
+    requested_path = path.removesuffix(".md")
+    same = [stem for stem in stems if stem.rpartition("/")[2] == requested_path.rpartition("/")[2]]
+    return next(
+        (stems[stem] for stem in same or get_close_matches(requested_path, stems, n=1)), None
+    )
 
 
 def _cycles(library: RunbookLibrary) -> Iterator[FileProblem]:
@@ -135,11 +137,11 @@ def _cycles(library: RunbookLibrary) -> Iterator[FileProblem]:
         if cycle:
             told.update(cycle)
             number = runbook.keys.include.index(cycle[1] if len(cycle) > 1 else path)
-            said = (
+            phrase = (
                 f"include: leads back to itself: {' > '.join([*cycle, path])}; take one of "
                 f"these out"
             )
-            yield FileProblem(library.file_of(runbook), _line(runbook, ("include", number)), said)
+            yield FileProblem(library.file_of(runbook), _line(runbook, ("include", number)), phrase)
 
 
 def _way_back(start: str, runbooks: Mapping[str, Runbook]) -> list[str]:

@@ -39,10 +39,10 @@ def _listed(value: Any) -> Any:
 
 
 def _minutes(value: Any) -> Any:
-    found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
         raise ValueError("must be a length of time like 90m, 2h or 1d")
-    return float(found[1]) * _MINUTES[found[2]]
+    return float(match[1]) * _MINUTES[match[2]]
 
 
 def zone_of(name: str) -> tzinfo:
@@ -103,7 +103,7 @@ class RunbookMatch(RunbookPart):
             for name in ("services", "alerts", "jobs", "severity", "source")
         ]
         labels = [(name, True, patterns) for name, patterns in self.labels.items()]
-        return tuple(Criterion(*one) for one in (*plain, *labels) if one[2])
+        return tuple(Criterion(*label) for label in (*plain, *labels) if label[2])
 
 
 class LookAt(RunbookPart):
@@ -138,9 +138,9 @@ class Hours(RunbookPart):
     @property
     def minutes(self) -> tuple[int, int]:
         """Beginning and end in minutes of the day."""
-        found = _HOURS.fullmatch(self.hours.strip())
-        assert found is not None, "checked when it was read"
-        return int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
+        match = _HOURS.fullmatch(self.hours.strip())
+        assert match is not None, "checked when it was read"
+        return int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
 
 
 def _in_hours(value: Any) -> Any:
@@ -221,17 +221,17 @@ def read_keys(front: FrontMatter) -> tuple[RunbookKeys, list[Problem]]:
 
 def usable_queries(keys: RunbookKeys) -> tuple[tuple[str, str, str], ...]:
     """(connector, signal, query) of those queries that can be asked."""
-    return tuple(one for one in keys.look_at.queries if _query_fault(*one) is None)
+    return tuple(query for query in keys.look_at.queries if _query_fault(*query) is None)
 
 
 def _query_problems(keys: RunbookKeys, front: FrontMatter) -> list[Problem]:
-    found = []
+    problems = []
     for connector, signal, query in keys.look_at.queries:
         fault = _query_fault(connector, signal, query)
         if fault:
             place = ("look_at", connector, signal)
-            found.append(Problem(front.line_of(place), f"{'.'.join(place)}: {fault}"))
-    return found
+            problems.append(Problem(front.line_of(place), f"{'.'.join(place)}: {fault}"))
+    return problems
 
 
 _OWN_SIGNALS = frozenset(template.signal for template in DEFAULTS)

@@ -51,8 +51,8 @@ class Listener:
         try:
             self._socket = _listening(host, port)
         except (OSError, OverflowError, UnicodeError) as error:
-            said = getattr(error, "strerror", None) or type(error).__name__
-            raise SettingsError(key, f"cannot listen on {address} ({said})") from error
+            strerror = getattr(error, "strerror", None) or type(error).__name__
+            raise SettingsError(key, f"cannot listen on {address} ({strerror})") from error
         self._pages = pages
         self._room = threading.BoundedSemaphore(AT_ONCE)
         bound = self._socket.getsockname()

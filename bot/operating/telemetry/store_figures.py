@@ -178,8 +178,8 @@ class StoreFigures(Collector):
         if figures.up:
             yield from _queue(figures)
             yield from _record(figures.record)
-            said = "The room that the database takes, the engine's tables included."
-            yield _gauge("faultline_database_bytes", said, figures.database_bytes)
+            sentence = "The room that the database takes, the engine's tables included."
+            yield _gauge("faultline_database_bytes", sentence, figures.database_bytes)
 
 
 def _queue(figures: StoreSnapshot) -> Iterable[Metric]:
@@ -205,12 +205,12 @@ def _queue(figures: StoreSnapshot) -> Iterable[Metric]:
     yield _gauge("faultline_queue_oldest_seconds", oldest, figures.oldest_s)
     yield waiting
     yield running
-    kept = GaugeMetricFamily(
+    metric_family = GaugeMetricFamily(
         "faultline_investigations", "Investigations in the store, by status.", labels=["status"]
     )
     for status in STATUSES:
-        kept.add_metric([status], figures.by_status.get(status, 0))
-    yield kept
+        metric_family.add_metric([status], figures.by_status.get(status, 0))
+    yield metric_family
 
 
 def _record(record: Iterable[RecordLevel]) -> Iterable[Metric]:

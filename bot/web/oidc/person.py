@@ -55,13 +55,13 @@ def _is_true(claim: object) -> bool:
 def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """The groups: the claim of this very name (Auth0's look like addresses), else the one that its
     dots lead to."""
-    found: Any = claims.get(name)
-    if found is None:
-        found = _at_path(claims, name)
-    if isinstance(found, str):
-        return (found,)
-    if isinstance(found, list):
-        return tuple(group for group in found if isinstance(group, str))
+    claim: Any = claims.get(name)
+    if claim is None:
+        claim = _at_path(claims, name)
+    if isinstance(claim, str):
+        return (claim,)
+    if isinstance(claim, list):
+        return tuple(group for group in claim if isinstance(group, str))
     return ()
 
 
@@ -98,7 +98,7 @@ def _is_of(email: str, domains: Collection[str]) -> bool:
 
 def _first_text(claims: Mapping[str, Any], *names: str) -> str:
     for name in names:
-        given = claims.get(name)
-        if isinstance(given, str) and given.strip():
-            return given.strip()
+        claim = claims.get(name)
+        if isinstance(claim, str) and claim.strip():
+            return claim.strip()
     return ""

@@ -109,10 +109,10 @@ class Tokens:
 
     async def token(self, audience: str, deadline: Deadline) -> str:
         """A token that is good for five more minutes. Raises ConnectorError, BudgetExceeded."""
-        held = self._held.get(audience)
-        if held is None or held[1] - EARLY_S < time.monotonic():
-            held = self._held[audience] = await self._buy(audience, deadline)
-        return held[0]
+        buy = self._held.get(audience)
+        if buy is None or buy[1] - EARLY_S < time.monotonic():
+            buy = self._held[audience] = await self._buy(audience, deadline)
+        return buy[0]
 
     async def _buy(self, audience: str, deadline: Deadline) -> tuple[str, float]:
         budget = ByteBudget("size of the token's answer", ERROR_BODY)
@@ -141,26 +141,26 @@ class Tokens:
         return self._read(response.status_code, response.content)
 
     def _request(self, audience: str) -> dict[str, Any]:
-        own = self._credential
-        if own.is_managed:
+        credential = self._credential
+        if credential.is_managed:
             params = {"api-version": IDENTITY_VERSION, "resource": audience}
-            if own.client_id:
-                params["client_id"] = own.client_id
+            if credential.client_id:
+                params["client_id"] = credential.client_id
             return {
                 "method": "GET",
-                "url": own.token_url,
+                "url": credential.token_url,
                 "params": params,
                 "headers": {"Metadata": "true"},
             }
-        form = {"grant_type": "client_credentials", "client_id": own.client_id}
-        if own.client_secret is not None:
-            form["client_secret"] = own.client_secret
+        form = {"grant_type": "client_credentials", "client_id": credential.client_id}
+        if credential.client_secret is not None:
+            form["client_secret"] = credential.client_secret
         else:
             form["client_assertion_type"] = ASSERTION_TYPE
-            form["client_assertion"] = _assertion(own.assertion_file or "")
+            form["client_assertion"] = _assertion(credential.assertion_file or "")
         return {
             "method": "POST",
-            "url": own.token_url,
+            "url": credential.token_url,
             "data": form | {"scope": f"{audience}/.default"},
         }
 

@@ -148,8 +148,8 @@ class GoogleToken(httpx.Auth):
         url = own.service_account_impersonation_url
         if url is None:
             return token, ends
-        asked = {"scope": [SCOPE], "lifetime": f"{CLAIM_S}s"}
-        given = await self._send("POST", url, _ImpersonatedAnswer, json=asked, token=token)
+        json = {"scope": [SCOPE], "lifetime": f"{CLAIM_S}s"}
+        given = await self._send("POST", url, _ImpersonatedAnswer, json=json, token=token)
         lasts = given.expire_time.timestamp() - time.time()
         return self._usable(given.access_token), time.monotonic() + lasts
 

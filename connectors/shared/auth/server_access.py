@@ -138,8 +138,8 @@ def _auth_of(own: SelfHostedSettings, section: str) -> httpx.Auth | None:
         token.header()
         return token
     if own.cloud == "aws":
-        found = _REGION_IN_HOST.search(urlsplit(own.url or "").netloc)
-        region = own.aws_region or (found[1] if found else None)
+        match = _REGION_IN_HOST.search(urlsplit(own.url or "").netloc)
+        region = own.aws_region or (match[1] if match else None)
         if region is None:
             raise SettingsError(f"{section}.aws_region", "must be set: the address names no region")
         return SignedForAws(region, own.aws_service)

@@ -84,7 +84,7 @@ class BuildRules:
 
     def _deploys(self, name: str) -> bool:
         if self.deploys:
-            return any(fnmatchcase(name.casefold(), one.casefold()) for one in self.deploys)
+            return any(fnmatchcase(name.casefold(), deploy.casefold()) for deploy in self.deploys)
         return bool(DEPLOYS.search(name))
 
 

@@ -141,8 +141,8 @@ class ChangeFeeds(ABC):
         """Whether changes of an environment count: those of the settings, else all but those whose
         name says that no customer sees them."""
         if self._environments:
-            wanted = {one.casefold() for one in self._environments}
-            return (environment or "").casefold() in wanted
+            environments = {environment.casefold() for environment in self._environments}
+            return (environment or "").casefold() in environments
         return not ELSEWHERE.search(environment or "")
 
     async def collect(self, request: Request) -> Collected:
@@ -186,12 +186,14 @@ async def _collect(
     answer = await collection.fetch(KIND, feed.what, feed.read(session, window))
     if answer is None:
         return
-    told = [one for one in answer.changes if one and window.start <= one.at <= window.end]
-    told.sort(key=lambda one: one.at, reverse=True)
-    rows = [_row(one, services.of(one)) for one in told[:MOST_CHANGES]]
+    changes = [
+        change for change in answer.changes if change and window.start <= change.at <= window.end
+    ]
+    changes.sort(key=lambda change: change.at, reverse=True)
+    rows = [_row(change, services.of(change)) for change in changes[:MOST_CHANGES]]
     cut = answer.cut
-    if len(told) > MOST_CHANGES:
-        cut = f"only the latest {MOST_CHANGES} of {len(told)}"
+    if len(changes) > MOST_CHANGES:
+        cut = f"only the latest {MOST_CHANGES} of {len(changes)}"
     collection.add(KIND, [(nanoseconds(row.time), *row[1:]) for row in rows])
     details = dict(list(answer.details.items())[:MOST_DETAILS])
     item = Item(KIND, answer.query, window, answer.link, rows=len(rows), cut=cut, details=details)
@@ -235,12 +237,12 @@ async def read_records(
     The first page that fails raises; a later one leaves what was read, and is said in `cut`.
     """
     values: list[T] = []
-    asked: list[Params] = []
+    requested_params: list[Params] = []
     following: Params | None = params
-    while following is not None and following not in asked:
-        if len(asked) == most_pages:
+    while following is not None and following not in requested_params:
+        if len(requested_params) == most_pages:
             return Records(tuple(values), f"only the latest {len(values)} were read")
-        asked.append(following)
+        requested_params.append(following)
         try:
             page = await read(following)
         except FaultlineError as error:
@@ -267,8 +269,8 @@ def linked_pages(
 
 def query_of(path: str, params: Params) -> str:
     """A call as a person may repeat it."""
-    given = "&".join(f"{name}={value}" for name, value in params)
-    return f"GET {path}?{given}" if given else f"GET {path}"
+    text = "&".join(f"{name}={value}" for name, value in params)
+    return f"GET {path}?{text}" if text else f"GET {path}"
 
 
 def moment(value: Any) -> datetime | None:

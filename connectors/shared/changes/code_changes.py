@@ -218,8 +218,8 @@ class ChangeRows:
         shown = listed_paths(paths, more)
         text = read_change_text(f"{title} {said}", json.dumps(shown), None)
         for service in self._services_of(text):
-            known = self.rows.get((change_id, service, kind))
-            if known is None or at < known["time"]:  # type: ignore[operator]
+            row = self.rows.get((change_id, service, kind))
+            if row is None or at < row["time"]:  # type: ignore[operator]
                 self.rows[change_id, service, kind] = {
                     "time": at, "service": service, "kind": kind, "id": short(change_id, 100),
                     "title": short(title, TITLE_LENGTH), "author": short(author,

@@ -89,9 +89,9 @@ class CodeConnector(ABC):
         others stand."""
         names = self.repositories_for(request)
         if not names:
-            said = f"no service in scope has a {self.setting} in the settings"
+            phrase = f"no service in scope has a {self.setting} in the settings"
             return Collected(
-                missing=(Missing(KIND, "repositories of the services in scope", said),)
+                missing=(Missing(KIND, "repositories of the services in scope", phrase),)
             )
         read, left_out = names[:MOST_REPOSITORIES], names[MOST_REPOSITORIES:]
         diffs = DiffBudget()
@@ -149,8 +149,10 @@ class CodeConnector(ABC):
             for s in (*scope.services, request.alert.service, self._jobs.get(scope.job or ""))
             if s
         ]
-        wanted = [r for s in (services or self._services) for r in self._services.get(s, ())]
-        return list(dict.fromkeys([*named, *wanted]))
+        requested_services = [
+            r for s in (services or self._services) for r in self._services.get(s, ())
+        ]
+        return list(dict.fromkeys([*named, *requested_services]))
 
     def production(self, environment: str, said: bool | None = None) -> bool:
         """Whether an environment is one whose deployments count."""
@@ -172,11 +174,11 @@ class CodeConnector(ABC):
         frames = frames_of(alert)
         if not frames:
             return []
-        brought = sum([await read_code(reading, frames) for reading in readings])
-        if brought:
+        total = sum([await read_code(reading, frames) for reading in readings])
+        if total:
             return []
         first = frames[0]
-        said = (
+        phrase = (
             "none of the files that the alert's stack trace names was found in these repositories"
         )
-        return [Missing(KIND, f"code at {first.path}:{first.line}", said)]
+        return [Missing(KIND, f"code at {first.path}:{first.line}", phrase)]

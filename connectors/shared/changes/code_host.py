@@ -185,15 +185,15 @@ async def read_repository(
 
 async def read_code(reading: RepositoryReading, frames: Sequence[SourceFrame]) -> int:
     """The code at these frames, at the revision in production, as items; how many were found."""
-    brought = 0
+    code = 0
     for frame in frames:
-        if brought == MOST_LINES:
+        if code == MOST_LINES:
             break
         lines = await reading.tried(f"code at {frame.path}:{frame.line}", _lines_of(reading, frame))
         if lines is not None:
-            brought += 1
+            code += 1
             reading.items.append(_code_item(reading, frame, lines))
-    return brought
+    return code
 
 
 async def code_at(
@@ -217,8 +217,8 @@ def collected(readings: Sequence[RepositoryReading]) -> Collected:
     missing: list[Missing] = []
     for reading in readings:
         # A change is put together from several answers about its repository.
-        own = reading.rows.table()
-        items += [item.holding(own) for item in reading.items]
+        table = reading.rows.table()
+        items += [item.holding(table) for item in reading.items]
         missing += reading.missing
         for key, row in reading.rows.rows.items():
             rows.rows.setdefault(key, row)
@@ -281,7 +281,7 @@ async def _carried(
         )
     )
     compared = {
-        id(r): found for (r, _), found in zip(asked, answers, strict=True) if found is not None
+        id(r): answer for (r, _), answer in zip(asked, answers, strict=True) if answer is not None
     }
     for rollout, before in pairs:
         if before is None and rollout.reached:
@@ -327,12 +327,12 @@ async def _changes_of(
     """The merges and the commits nobody proposed that lie between two rollouts, the newest
     first."""
     by_sha = {sha: change for change in merged for sha in change.shas}
-    found: list[CodeChange] = []
+    code_changes: list[CodeChange] = []
     unknown: list[CodeCommit] = []
     for commit in first_parents(between.commits, rollout.revision):
         change = by_sha.get(commit.sha)
         if change is not None:
-            found.append(change)
+            code_changes.append(change)
         else:
             unknown.append(commit)
     looked_up = await asyncio.gather(
@@ -341,13 +341,13 @@ async def _changes_of(
             for c in unknown[:MOST_LOOKED_UP]
         )
     )
-    found += [change for change in looked_up if change is not None]
+    code_changes += [change for change in looked_up if change is not None]
     if between.more_commits or len(unknown) > MOST_LOOKED_UP:
         left_out = between.more_commits + max(0, len(unknown) - MOST_LOOKED_UP)
         reading.gap(
             f"what {rollout.revision[:12]} carried", f"{left_out} more commits were left out"
         )
-    unique = {change.number or change.id: change for change in reversed(found)}
+    unique = {change.number or change.id: change for change in reversed(code_changes)}
     return sorted(unique.values(), key=lambda c: c.at, reverse=True)
 
 
@@ -387,14 +387,12 @@ async def _add_changes(
             for change, _ in read
         )
     )
-    files = {change.id: found for (change, _), found in zip(read, answers, strict=True)}
+    files = {change.id: answer for (change, _), answer in zip(read, answers, strict=True)}
     before = (reading.rows.diffs.shortened, reading.rows.diffs.left_out)
     for change, carried in changes:
-        found = files.get(change.id)
+        file = files.get(change.id)
         known = (
-            within(change, found.values, None if found.cut else 0)
-            if found
-            else within(change, (), 0)
+            within(change, file.values, None if file.cut else 0) if file else within(change, (), 0)
         )
         reading.files[change.id] = frozenset(f.path for f in known.files)
         reading.rows.add_change(known, carried)
@@ -423,9 +421,9 @@ def _tell_files(
 
 
 async def _lines_of(reading: RepositoryReading, frame: SourceFrame) -> SourceLines | None:
-    known = {path for paths in reading.files.values() for path in paths}
+    paths = {path for paths in reading.files.values() for path in paths}
     revision = reading.revision or "HEAD"
-    for path in candidates(frame.path, known):
+    for path in candidates(frame.path, paths):
         lines = await code_at(reading.repository, revision, path, frame.line)
         if lines is not None:
             return lines

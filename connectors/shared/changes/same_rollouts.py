@@ -43,7 +43,7 @@ class NamedVersions:
     def in_text(cls, text: str) -> NamedVersions:
         """Those of a title, an id or images."""
         lowered = text[:1_000].lower()
-        hashes = frozenset(one[:SHORT_HASH] for one in _HASH.findall(lowered))
+        hashes = frozenset(match[:SHORT_HASH] for match in _HASH.findall(lowered))
         return cls(frozenset(_VERSION.findall(lowered)), hashes)
 
     def agrees(self, other: NamedVersions) -> bool | None:
@@ -73,7 +73,7 @@ class _Deploy:
     def is_about(self, rollout: _Deploy) -> bool:
         """Whether this report is about that rollout, and no other version than those that are
         already known of it."""
-        answers = [self.versions.agrees(one.versions) for one in (rollout, *rollout.reports)]
+        answers = [self.versions.agrees(report.versions) for report in (rollout, *rollout.reports)]
         if False in answers:
             return False
         within = SAME_VERSION_WITHIN if True in answers else ROLLS_OUT_FOR
@@ -86,11 +86,11 @@ def with_joined_rollouts(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) 
     A rollout that was reported keeps the time at which the cluster began it and what differs, and
     takes the id, title, author and link of the report.
     """
-    told = pl.concat(others) if others else cluster.clear()
+    frame = pl.concat(others) if others else cluster.clear()
     rollouts: dict[str, list[_Deploy]] = defaultdict(list)
     for row in _deploys(cluster):
         rollouts[row["service"]].append(_Deploy(row, _rolled_out(row)))
-    for row in _deploys(told.sort("time")):
+    for row in _deploys(frame.sort("time")):
         named = NamedVersions.in_text(f"{row['id']} {row['title'] or ''}")
         _give_to_nearest(_Deploy(row, named), rollouts.get(row["service"], ()))
     gone: set[tuple[Any, ...]] = set()
@@ -98,13 +98,13 @@ def with_joined_rollouts(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) 
     for own in rollouts.values():
         for rollout in own:
             if rollout.reports:
-                gone.update(_key(one.row) for one in (rollout, *rollout.reports))
+                gone.update(_key(report.row) for report in (rollout, *rollout.reports))
                 rows.append(_joined(rollout))
-    every = pl.concat([told, cluster])
+    every = pl.concat([frame, cluster])
     if not rows:
         return every
-    kept = [row for row in every.to_dicts() if _key(row) not in gone]
-    return pl.DataFrame([*kept, *rows], schema=CHANGES.columns)
+    remaining_rows = [row for row in every.to_dicts() if _key(row) not in gone]
+    return pl.DataFrame([*remaining_rows, *rows], schema=CHANGES.columns)
 
 
 def _deploys(table: pl.DataFrame) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ def _deploys(table: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _give_to_nearest(report: _Deploy, rollouts: Sequence[_Deploy]) -> None:
-    same = [one for one in rollouts if report.is_about(one)]
+    same = [rollout for rollout in rollouts if report.is_about(rollout)]
     if same:
         nearest = min(same, key=lambda one: abs(one.at - report.at))
         nearest.reports.append(report)
@@ -127,13 +127,13 @@ def _rolled_out(row: dict[str, Any]) -> NamedVersions:
 
 def _joined(rollout: _Deploy) -> dict[str, Any]:
     first = rollout.reports[0].row
-    seen = rollout.row
-    diffs = [one["diff"] for one in (seen, first) if one["diff"]]
+    row = rollout.row
+    diffs = [one["diff"] for one in (row, first) if one["diff"]]
     return {
         **first,
-        "time": seen["time"],
-        "title": f"{first['title'] or first['id']} ({seen['title']})",
-        "link": first["link"] or seen["link"],
+        "time": row["time"],
+        "title": f"{first['title'] or first['id']} ({row['title']})",
+        "link": first["link"] or row["link"],
         "diff": "\n".join(diffs) or None,
     }
 

@@ -95,10 +95,10 @@ class ConnectorType(Generic[S]):
         from faultline.connectors.shared.contract.instances import ConnectorInstance
 
         built: list[Connector] = []
-        for one in instances:
-            connector = self._instance(one, settings)
+        for instance in instances:
+            connector = self._instance(instance, settings)
             if connector is not None:
-                built.append(ConnectorInstance(connector, one))
+                built.append(ConnectorInstance(connector, instance))
         return tuple(built)
 
     def _instance(self, one: InstanceSettings, settings: SharedSettings) -> Connector | None:

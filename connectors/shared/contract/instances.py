@@ -178,16 +178,20 @@ def worth_asking(
     Where that leaves none of a vendor, all of it stay: each says as a gap what it covers.
     """
     given = tuple(connectors)
-    fitting = [one for one in given if _objection(one, alert, scope) is None]
-    vendors = {vendor_of(one) for one in fitting}
-    return tuple(one for one in given if one in fitting or vendor_of(one) not in vendors)
+    fitting = [connector for connector in given if _objection(connector, alert, scope) is None]
+    vendors = {vendor_of(connector) for connector in fitting}
+    return tuple(
+        connector
+        for connector in given
+        if connector in fitting or vendor_of(connector) not in vendors
+    )
 
 
 def likely_senders(connectors: Sequence[Connector], alert: Alert) -> list[Connector]:
     """Those that an alert may come from: first the ones that its links lead to."""
     at = Window(start=alert.started_at, end=alert.started_at)
     possible = worth_asking(connectors, alert, Scope(incident=at))
-    return sorted(possible, key=lambda one: not _sent(one, alert))
+    return sorted(possible, key=lambda connector: not _sent(connector, alert))
 
 
 def _objection(connector: Connector, alert: Alert, scope: Scope) -> str | None:

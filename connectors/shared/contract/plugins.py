@@ -41,18 +41,18 @@ def installed(group: str) -> Mapping[str, Plugin]:
     # settings name something that Faultline itself does not have.
     from importlib.metadata import entry_points
 
-    found: dict[str, Plugin] = {}
+    plugins: dict[str, Plugin] = {}
     for entry in entry_points(group=group):
         package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
         plugin = Plugin(entry.name, entry.value, package)
-        other = found.get(entry.name)
+        other = plugins.get(entry.name)
         # One package can lie on the path twice, then Python too takes the first.
         if other is None:
-            found[entry.name] = plugin
+            plugins[entry.name] = plugin
         elif other.target != plugin.target:
             problem = f"is declared by {other.package} and by {package}; uninstall one of them"
             raise SettingsError(entry.name, problem)
-    return found
+    return plugins
 
 
 def load_plugin(plugin: Plugin, of: type[T]) -> T:

@@ -34,20 +34,22 @@ MOST_STATEMENTS = 5
 def lock_facts(sessions: Sequence[DatabaseSession]) -> list[Fact]:
     """A fact for each session that others wait for."""
     facts = []
-    for one in lock_holders(sessions)[:MOST_HOLDERS]:
-        facts.append(Fact("sessions_blocked", one.said(), one.longest_wait_s, field="locks"))
+    for lock_holder in lock_holders(sessions)[:MOST_HOLDERS]:
+        facts.append(
+            Fact("sessions_blocked", lock_holder.said(), lock_holder.longest_wait_s, field="locks")
+        )
     return facts
 
 
 def open_facts(sessions: Sequence[DatabaseSession]) -> list[Fact]:
     """The transaction that has been open longest, unless others wait for it, which is
     a fact about locks."""
-    holders = {one.id for one in lock_holders(sessions)}
+    holders = {lock_holder.id for lock_holder in lock_holders(sessions)}
     old = []
-    for one in sessions:
-        limit = IDLE_OPEN_S if one.doing.startswith("idle") else RUNNING_OPEN_S
-        if (one.open_s or 0) >= limit and one.id not in holders and not one.waits_for:
-            old.append(one)
+    for session in sessions:
+        limit = IDLE_OPEN_S if session.doing.startswith("idle") else RUNNING_OPEN_S
+        if (session.open_s or 0) >= limit and session.id not in holders and not session.waits_for:
+            old.append(session)
     if not old:
         return []
     first = max(old, key=lambda one: (one.open_s or 0, one.id))
@@ -94,13 +96,13 @@ class StatementCounts:
 
 def slower_facts(before: Iterable[StatementCounts], after: Iterable[StatementCounts]) -> list[Fact]:
     """Statements whose mean time in the sample is several times that of all calls before it."""
-    earlier = {one.id: one for one in before}
+    earlier = {count.id: count for count in before}
     sampled = []
-    for one in after:
-        known = earlier.get(one.id)
-        if known is not None and one.calls > known.calls:
-            calls, total = one.calls - known.calls, one.total_ms - known.total_ms
-            sampled.append((known, StatementCounts(one.id, one.text, calls, total)))
+    for count in after:
+        known = earlier.get(count.id)
+        if known is not None and count.calls > known.calls:
+            calls, total = count.calls - known.calls, count.total_ms - known.total_ms
+            sampled.append((known, StatementCounts(count.id, count.text, calls, total)))
     whole = sum(now.total_ms for _, now in sampled)
     facts = []
     for known, now in sorted(sampled, key=lambda pair: -pair[1].total_ms):
@@ -117,7 +119,7 @@ def slower_facts(before: Iterable[StatementCounts], after: Iterable[StatementCou
 
 def slowest_said(statements: Iterable[StatementCounts]) -> Mapping[str, str]:
     """Where the server's time went since it began to count, for people."""
-    shown = sorted(statements, key=lambda one: -one.total_ms)[:10]
+    shown = sorted(statements, key=lambda statement: -statement.total_ms)[:10]
     lines = []
     for one in shown:
         spent = amount(one.total_ms, MILLISECONDS)

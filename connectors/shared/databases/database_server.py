@@ -82,8 +82,11 @@ class ServerSnapshot:
 
     def calls(self, callers: Sequence[str]) -> int:
         """Services that have connections to this server; gives how many."""
-        seen = nanoseconds(self.at)
-        rows = [(one, self.service, "database", seen, None) for one in sorted(set(callers))]
+        observed_nanoseconds = nanoseconds(self.at)
+        rows = [
+            (caller, self.service, "database", observed_nanoseconds, None)
+            for caller in sorted(set(callers))
+        ]
         return self.builder.add("topology", [row for row in rows if row[0] != self.service])
 
     def _row(self, query: str, fact: Fact) -> tuple[Any, ...]:

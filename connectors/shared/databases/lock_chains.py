@@ -63,10 +63,11 @@ class LockHolder:
     def _who(self) -> str:
         if self.session is None:
             return self.id
-        one = self.session
-        since = f" for {amount(one.open_s, SECONDS)}" if one.open_s is not None else ""
+        session = self.session
+        since = f" for {amount(session.open_s, SECONDS)}" if session.open_s is not None else ""
         return (
-            f"session {one.id} ({', '.join(part for part in (one.who, one.doing) if part)}{since})"
+            f"session {session.id} "
+            f"({', '.join(part for part in (session.who, session.doing) if part)}{since})"
         )
 
 
@@ -75,29 +76,31 @@ def lock_holders(sessions: Iterable[DatabaseSession]) -> list[LockHolder]:
 
     Sessions that wait for one another are their own head: the one that has waited longest.
     """
-    by_id = {one.id: one for one in sessions}
+    by_id = {session.id: session for session in sessions}
     waiting: dict[str, dict[str, DatabaseSession]] = {}
     for one in by_id.values():
         if one.waits_for and (one.waited_s or 0.0) >= LEAST_WAIT_S:
             for head in _heads(one, by_id):
                 if head != one.id:
                     waiting.setdefault(head, {})[one.id] = one
-    found = [LockHolder(i, by_id.get(i), tuple(w.values())) for i, w in waiting.items()]
-    return sorted(found, key=lambda one: (-len(one.waiting), -one.longest_wait_s, one.id))
+    holders = [LockHolder(i, by_id.get(i), tuple(w.values())) for i, w in waiting.items()]
+    return sorted(
+        holders, key=lambda holder: (-len(holder.waiting), -holder.longest_wait_s, holder.id)
+    )
 
 
 def _heads(start: DatabaseSession, by_id: Mapping[str, DatabaseSession]) -> Sequence[str]:
     """Where the ways from this session end."""
-    seen = {start.id: start}
+    sessions_by_blocker = {start.id: start}
     heads, ahead = set(), [start]
     while ahead:
         for blocker in ahead.pop().waits_for:
             session = by_id.get(blocker)
             if session is None or not session.waits_for:
                 heads.add(blocker)
-            elif blocker not in seen:
-                seen[blocker] = session
+            elif blocker not in sessions_by_blocker:
+                sessions_by_blocker[blocker] = session
                 ahead.append(session)
     if heads:
         return sorted(heads)
-    return [max(seen.values(), key=lambda one: (one.waited_s or 0.0, one.id)).id]
+    return [max(sessions_by_blocker.values(), key=lambda one: (one.waited_s or 0.0, one.id)).id]

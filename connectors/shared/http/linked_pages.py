@@ -102,13 +102,13 @@ class LinkedSession(HttpSession):
     ) -> LinkedListing[T]:
         """The list at `path`, at most `most_pages` pages of it."""
         values: list[T] = []
-        asked: set[tuple[tuple[str, str], ...]] = set()
+        requested_params: set[tuple[tuple[str, str], ...]] = set()
         for _ in range(most_pages):
-            asked.add(tuple(params))
+            requested_params.add(tuple(params))
             page = await self.page(path, params, type=type)
             values += page.value
             following = next_params(page.headers)
-            if following is None or tuple(following) in asked:
+            if following is None or tuple(following) in requested_params:
                 return LinkedListing(tuple(values))
             params = following
         return LinkedListing(tuple(values), more=True)
@@ -126,11 +126,11 @@ class LinkedHttp(VendorHttp[LinkedSession]):
 
 def next_params(headers: Mapping[str, str]) -> list[tuple[str, str]] | None:
     """The query of the next page, or None on the last one."""
-    found = _NEXT.search(headers.get("link", "")[:20_000])
-    if found is None:
+    match = _NEXT.search(headers.get("link", "")[:20_000])
+    if match is None:
         return None
     try:
-        return parse_qsl(urlsplit(found[1]).query, max_num_fields=40)
+        return parse_qsl(urlsplit(match[1]).query, max_num_fields=40)
     except ValueError:
         return None
 

@@ -41,9 +41,9 @@ def masked_statement(text: str, *, quotes_names: bool, limit: int = LONGEST_SHOW
     `quotes_names`: whether double quotes hold a name, as in standard SQL, or text, as in MySQL.
     """
     tokens = _STANDARD if quotes_names else _MYSQL
-    told = tokens.sub(_without, text[:LONGEST_READ])
-    told = _ROWS.sub("(?)", _LISTS.sub("(?)", told))
-    return short(told, limit)
+    sub = tokens.sub(_without, text[:LONGEST_READ])
+    sub = _ROWS.sub("(?)", _LISTS.sub("(?)", sub))
+    return short(sub, limit)
 
 
 def _without(found: re.Match[str]) -> str:

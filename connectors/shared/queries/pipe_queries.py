@@ -104,8 +104,8 @@ def pipe_query(
     try:
         return _checked(language, asked, sources)
     except ValueError as error:
-        said = f"the {language.name} is refused: {error}"
-        raise ConnectorError(vendor, "query", said) from None
+        phrase = f"the {language.name} is refused: {error}"
+        raise ConnectorError(vendor, "query", phrase) from None
 
 
 def _checked(language: PipeLanguage, asked: BoundedQuery, sources: Sequence[str]) -> PipeQuery:
@@ -138,15 +138,15 @@ def _stages(text: str) -> list[list[str]]:
     """The words of each stage. Raises ValueError where brackets or strings do not end."""
     stages: list[list[str]] = [[]]
     opened: list[str] = []
-    for found in _WORD.finditer(text):
-        word = found[0]
+    for match in _WORD.finditer(text):
+        word = match[0]
         if word.isspace():
             continue
         if word in _NOT_TAKEN:
             raise ValueError(f"{word} is not taken: no comments, plain strings, one statement")
         if word in ('"', "'"):
             raise ValueError("a string does not end")
-        if found["pattern"] and len(word) > LONGEST_PATTERN:
+        if match["pattern"] and len(word) > LONGEST_PATTERN:
             raise ValueError(f"a pattern is longer than {LONGEST_PATTERN} characters")
         if word in _CLOSES.values():
             opened.append(word)
@@ -179,8 +179,8 @@ def _without_limit(text: str, stages: list[list[str]]) -> tuple[str, int | None]
 def _check_stage(language: PipeLanguage, words: Sequence[str]) -> None:
     command = words[0].split()[0].lower()
     if command not in language.stages:
-        known = ", ".join(sorted(language.stages))
-        raise ValueError(f"{words[0][:40]} is no stage that is taken; there are {known}")
+        text = ", ".join(sorted(language.stages))
+        raise ValueError(f"{words[0][:40]} is no stage that is taken; there are {text}")
     is_kql = language is KQL
     for place, word in enumerate(words):
         before = words[place - 1] if place else ""

@@ -60,7 +60,7 @@ def _check(language: str, text: str) -> None:
         raise ValueError(f"it is longer than {LONGEST_QUERY} characters")
     if not text.strip() or not all(one.isprintable() or one.isspace() for one in text):
         raise ValueError("it is empty or holds control characters")
-    words = [one for one in _WORD.findall(text) if not one.isspace()]
+    words = [match for match in _WORD.findall(text) if not match.isspace()]
     if "#" in words or "@" in words:
         raise ValueError("comments and @ are not taken; the times are start and end")
     _check_brackets(words)
@@ -79,7 +79,7 @@ def _check(language: str, text: str) -> None:
         elif word == "[":
             _check_range(words[place + 1 : words.index("]", place)])
         elif word == "offset":
-            after = [one for one in words[place + 1 : place + 3] if one != "-"]
+            after = [word for word in words[place + 1 : place + 3] if word != "-"]
             length = _seconds(after[0]) if after else None
             if length is None or length > FARTHEST_OFFSET.total_seconds():
                 raise ValueError(f"an offset may be at most {FARTHEST_OFFSET.days} days")

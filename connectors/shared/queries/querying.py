@@ -21,11 +21,11 @@ RECORD = '{"row":"columns"}'
 
 def answering(connectors: Iterable[Connector]) -> list[AnswersQueries]:
     """Those that take queries."""
-    found: list[AnswersQueries] = []
+    queries: list[AnswersQueries] = []
     for connector in connectors:
         if isinstance(connector, AnswersQueries) and connector.query_language:
-            found.append(connector)
-    return found
+            queries.append(connector)
+    return queries
 
 
 def asking(connector: AnswersQueries, query: BoundedQuery) -> Connector:
@@ -64,16 +64,19 @@ def first_points(
 ) -> tuple[list[tuple[Any, ...]], str | None]:
     """Rows of `metrics` with as many points of each series as may come back, the earliest; and
     what is said of the others."""
-    kept: list[tuple[Any, ...]] = []
+    remaining_rows: list[tuple[Any, ...]] = []
     counted: Counter[tuple[Any, ...]] = Counter()
     for row in sorted(rows, key=lambda row: row[0]):
         series = (row[1], row[2], row[5])
         counted[series] += 1
         if counted[series] <= query.points:
-            kept.append(row)
-    if len(kept) == len(rows):
-        return kept, None
-    return kept, f"the first {query.points} points of each series: count by longer intervals"
+            remaining_rows.append(row)
+    if len(remaining_rows) == len(rows):
+        return remaining_rows, None
+    return (
+        remaining_rows,
+        f"the first {query.points} points of each series: count by longer intervals",
+    )
 
 
 class _OneQuery:

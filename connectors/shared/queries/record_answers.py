@@ -57,8 +57,11 @@ def records_answer(
 ) -> Collected:
     """The rows and their item; what is left out is said in its `cut`."""
     reader = _Reader(query, taken, columns)
-    kept = records[: taken.most]
-    made = [reader.series(one) if taken.counts else reader.line(one) for one in kept]
+    remaining_records = records[: taken.most]
+    made = [
+        reader.series(remaining_record) if taken.counts else reader.line(remaining_record)
+        for remaining_record in remaining_records
+    ]
     empty = sum(1 for rows in made if not rows)
     said = [cut] if cut else []
     if len(records) >= taken.most:

@@ -43,10 +43,10 @@ class CollectionBuilder:
 
         Times are in ns since 1970.
         """
-        own = self.rows.setdefault(table, [])
-        before = len(own)
-        own.extend(rows)
-        return len(own) - before
+        row = self.rows.setdefault(table, [])
+        before = len(row)
+        row.extend(rows)
+        return len(row) - before
 
     def keep(
         self,

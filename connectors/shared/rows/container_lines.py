@@ -24,13 +24,13 @@ _MARK = f'"source": "{SOURCE}"'
 
 def logged_elsewhere(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) -> frozenset[str]:
     """The services whose lines another source collects as well."""
-    told = _counts(pl.concat(others)) if others else {}
+    counts = _counts(pl.concat(others)) if others else {}
     own = _counts(cluster.filter(_is_line()))
-    found = []
+    services = []
     for service, count in own.items():
-        if told.get(service, 0) >= min(count, LEAST_LINES):
-            found.append(service)
-    return frozenset(found)
+        if counts.get(service, 0) >= min(count, LEAST_LINES):
+            services.append(service)
+    return frozenset(services)
 
 
 def _counts(logs: pl.DataFrame) -> dict[str, int]:
@@ -43,8 +43,8 @@ def _is_line() -> pl.Expr:
 
 def without_known_services(cluster: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
     """The rows of a cluster's logs but the container lines of these services."""
-    is_known = pl.col("service").is_in(list(services)).fill_null(False)
-    return cluster.filter(~(_is_line() & is_known))
+    fill_null = pl.col("service").is_in(list(services)).fill_null(False)
+    return cluster.filter(~(_is_line() & fill_null))
 
 
 def told_apart(items: Sequence[Evidence], services: frozenset[str]) -> list[Evidence]:

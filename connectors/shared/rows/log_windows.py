@@ -57,18 +57,18 @@ async def lines_of_window(
     rest = _rest(window, first.rows) if len(first.rows) + first.left_out >= limit else None
     if rest is not None:
         share = limit // PARTS
-        asked = await asyncio.gather(*(page(part, share) for part in split(rest, PARTS)))
-        more = [one for one in asked if one is not None]
+        requested_pages = await asyncio.gather(*(page(part, share) for part in split(rest, PARTS)))
+        more = [requested_page for requested_page in requested_pages if requested_page is not None]
         if any(len(one.rows) + one.left_out >= share for one in more):
             notes.append(
                 f"the first {limit} lines of the window, and the first {share} of each third "
                 "of the rest"
             )
         pages += more
-    left_out = sum(one.left_out for one in pages)
+    left_out = sum(page.left_out for page in pages)
     if left_out:
         notes.append(f"{left_out} lines without a readable time or text left out")
-    return WindowLines([row for one in pages for row in one.rows], "; ".join(notes) or None)
+    return WindowLines([row for page in pages for row in page.rows], "; ".join(notes) or None)
 
 
 def _rest(window: Window, rows: Sequence[Row]) -> Window | None:

@@ -133,10 +133,10 @@ def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanTableRow |
     if not trace_id or not span_id or start is None or end is None:
         return None
     own = _with_exceptions(span)
-    kept: dict[str, Any] = {name: own.get(name) for name in KEPT}
-    kept |= {name: process.get(name) for name in OF_RESOURCE}
-    kept["span.kind"] = _kind(span.kind)
-    kept["status.message"] = span.status.message if span.status else None
+    kinds: dict[str, Any] = {name: own.get(name) for name in KEPT}
+    kinds |= {name: process.get(name) for name in OF_RESOURCE}
+    kinds["span.kind"] = _kind(span.kind)
+    kinds["status.message"] = span.status.message if span.status else None
     failed = span.status is not None and span.status.code in _FAILED
     return SpanTableRow(
         trace_id=trace_id,
@@ -148,7 +148,7 @@ def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanTableRow |
         # Clocks that were set back while the span ran make it end before it began.
         duration_us=max(0, end - start) / 1000,
         status="error" if failed else "ok",
-        attributes=attributes(kept),
+        attributes=attributes(kinds),
     )
 
 
@@ -198,11 +198,11 @@ def _kind(kind: int | str | None) -> str | None:
 
 def texts(values: list[KeyValue] | None) -> dict[str, str]:
     """Attributes with simple values, as text."""
-    found: dict[str, str] = {}
+    values_by_key: dict[str, str] = {}
     for one in values or ():
         # proto3's JSON wraps a value in its type: {"stringValue": "x"}.
         for value in (one.value or {}).values():
             if isinstance(value, (str, int, float, bool)):
-                found[one.key] = str(value)
+                values_by_key[one.key] = str(value)
                 break
-    return found
+    return values_by_key

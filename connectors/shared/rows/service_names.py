@@ -43,8 +43,8 @@ class ServiceNames:
 
     def found(self, service: str, known: Iterable[str]) -> tuple[str, ...]:
         """Those of the known names that mean the service, in whatever case they are written."""
-        wanted = {name.casefold() for name in self.theirs(service)}
-        return tuple(name for name in known if name.casefold() in wanted)
+        names = {name.casefold() for name in self.theirs(service)}
+        return tuple(name for name in known if name.casefold() in names)
 
 
 def named_service(said: str, candidates: Mapping[str, Iterable[str]]) -> str | None:
@@ -70,9 +70,9 @@ def in_scope(request: Request, most: int) -> tuple[list[str], int]:
 
     The alert's own service comes first.
     """
-    wanted: list[str] = []
+    services: list[str] = []
     for service in (request.alert.service, *request.scope.services):
-        if service and service not in wanted:
-            wanted.append(service)
-    left_out = max(0, len(wanted) - most)
-    return wanted[:most], left_out
+        if service and service not in services:
+            services.append(service)
+    left_out = max(0, len(services) - most)
+    return services[:most], left_out

@@ -39,10 +39,10 @@ class Covers:
 
         An alert that does not carry a label says nothing about it.
         """
-        for label, known in self.places.items():
+        for label, place in self.places.items():
             said = _said(alert, label)
-            if said and not any(_fits(value, known) for value in said):
-                there = " or ".join(known)
+            if said and not any(_fits(value, place) for value in said):
+                there = " or ".join(place)
                 return f"covers {label} {there}, and the alert says {said[0]}"
         if scope.services and not self.narrowed(scope).services:
             return f"covers none of the services asked about ({', '.join(scope.services[:3])})"
@@ -52,8 +52,8 @@ class Covers:
         """The scope with the services that this server knows."""
         if not self.services:
             return scope
-        known = tuple(name for name in scope.services if self.knows(name))
-        return scope.model_copy(update={"services": known})
+        services = tuple(name for name in scope.services if self.knows(name))
+        return scope.model_copy(update={"services": services})
 
     def knows(self, service: str) -> bool:
         """Whether it covers a service."""
@@ -61,19 +61,19 @@ class Covers:
 
     def agrees(self, other: Covers) -> bool:
         """Whether both could be about one place."""
-        for label, known in self.places.items():
-            theirs = other.places.get(label, known)
-            if not any(_fits(value, known) for value in theirs):
+        for label, place in self.places.items():
+            theirs = other.places.get(label, place)
+            if not any(_fits(value, place) for value in theirs):
                 return False
         return True
 
     def single_places(self) -> dict[str, str]:
         """The labels of which it covers one value alone: that is where its rows belong."""
-        found: dict[str, str] = {}
+        single_places: dict[str, str] = {}
         for label, values in self.places.items():
             if len(values) == 1 and "*" not in values[0]:
-                found[label] = values[0]
-        return found
+                single_places[label] = values[0]
+        return single_places
 
     def added_to(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Labels with the places that they do not name themselves."""

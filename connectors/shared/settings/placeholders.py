@@ -20,7 +20,7 @@ def _checked(value: Any) -> Any:
     for text in texts_in(value):
         for name in _FILLED.findall(text):
             if name not in PLACEHOLDERS:
-                known = ", ".join(f"{{{one}}}" for one in PLACEHOLDERS)
+                known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
                 raise ValueError(f"{{{name}}} is no placeholder; there are {known}")
     return value
 
@@ -47,11 +47,11 @@ def texts_in(value: Any) -> Iterator[str]:
 
 def names_in(*values: Any) -> set[str]:
     """The placeholders that are used."""
-    found: set[str] = set()
+    matches: set[str] = set()
     for value in values:
         for text in texts_in(value):
-            found.update(_FILLED.findall(text))
-    return found
+            matches.update(_FILLED.findall(text))
+    return matches
 
 
 def values_of(service: str | None, window: Window) -> dict[str, str]:

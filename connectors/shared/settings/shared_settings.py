@@ -181,9 +181,9 @@ class SharedSettings(Section):
 
     def covers_of(self, section: str) -> Covers:
         """What that instance covers; everything for a single table."""
-        for one in self.instances(section):
-            if one.name == self.instance_of(section):
-                return one.covers
+        for instance in self.instances(section):
+            if instance.name == self.instance_of(section):
+                return instance.covers
         return Covers()
 
     def for_instance(self, section: str, instance: InstanceSettings) -> Self:
@@ -194,7 +194,7 @@ class SharedSettings(Section):
 
     def each(self, section: str) -> tuple[Self, ...]:
         """These settings once for each instance of a section; as they are for a single table."""
-        found = [self.for_instance(section, one) for one in self.instances(section)]
+        found = [self.for_instance(section, instance) for instance in self.instances(section)]
         return tuple(found) or (self,)
 
     def seen_by(self, section: str, instance: InstanceSettings) -> Self:
@@ -212,7 +212,9 @@ class SharedSettings(Section):
                 update[other] = chosen.own
                 named[other] = chosen.name
         known = instance.covers.knows
-        update["services"] = {name: one for name, one in self.services.items() if known(name)}
+        update["services"] = {
+            name: service for name, service in self.services.items() if known(name)
+        }
         copy = self.model_copy(update=update)
         copy._instances = {}
         copy._named = named
@@ -222,8 +224,8 @@ class SharedSettings(Section):
 def _counterpart(
     instance: InstanceSettings, candidates: Sequence[InstanceSettings]
 ) -> InstanceSettings | None:
-    for one in candidates:
-        if one.name == instance.name:
-            return one
-    agreeing = [one for one in candidates if one.covers.agrees(instance.covers)]
+    for candidate in candidates:
+        if candidate.name == instance.name:
+            return candidate
+    agreeing = [candidate for candidate in candidates if candidate.covers.agrees(instance.covers)]
     return agreeing[0] if len(agreeing) == 1 else None

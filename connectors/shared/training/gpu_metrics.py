@@ -199,17 +199,17 @@ issue 188)."""
 
 def named(metric: Mapping[str, str], *, network: bool = False) -> dict[str, str]:
     """A series' labels by what they are called in a case, empty ones left out."""
-    found = {}
+    devices = {}
     for name, labels in LABELS.items():
         values = [metric[label] for label in labels if metric.get(label)]
         if name == "host":
             machines = [value for value in values if not value.startswith(EXPORTER_PODS)]
             values = [_machine(value) for value in machines] or values
         if values:
-            found[name] = values[0]
+            devices[name] = values[0]
     if network and metric.get("device"):
-        found["device"] = metric["device"]
-    return found
+        devices["device"] = metric["device"]
+    return devices
 
 
 def _machine(value: str) -> str:

@@ -201,22 +201,22 @@ def training_rows(
     rows: Iterable[Mapping[str, float]], job: str, windows: Sequence[Window]
 ) -> pl.DataFrame:
     """The metrics table of a history: the first key of each measure that a row has."""
-    found: list[_MetricRow] = []
+    metric_rows: list[_MetricRow] = []
     for row in rows:
         at = _within(row.get(TIME_KEY), windows)
         if at is None:
             continue
         for signal, value, unit in _measures(row):
-            found.append((at, job, signal, _finite(value), unit, None))
-    return _table(found)
+            metric_rows.append((at, job, signal, _finite(value), unit, None))
+    return _table(metric_rows)
 
 
 def _measures(row: Mapping[str, float]) -> Iterator[tuple[str, float, str | None]]:
-    seen: set[str] = set()
+    measures: set[str] = set()
     for key, (measure, factor) in KEYS.items():
-        if key not in row or measure in seen:
+        if key not in row or measure in measures:
             continue
-        seen.add(measure)
+        measures.add(measure)
         if measure == "step_ms":
             yield STEP_TIME, row[key] * factor / 1000, "s"
         elif measure in SIGNAL_OF:
@@ -233,7 +233,7 @@ def system_rows(
 ) -> pl.DataFrame:
     """The metrics table of system metrics; a GPU's rows are filed under `<job>/gpu<n>`, and say
     their host."""
-    found: list[_MetricRow] = []
+    metric_rows: list[_MetricRow] = []
     for row in rows:
         at = _within(number(row.get(TIME_KEY)), windows)
         if at is None:
@@ -243,8 +243,8 @@ def system_rows(
             measure = _system_measure(key, job, host) if value is not None else None
             if measure is not None:
                 service, (signal, unit), labels = measure
-                found.append((at, service, signal, _finite(value), unit, labels))
-    return _table(found)
+                metric_rows.append((at, service, signal, _finite(value), unit, labels))
+    return _table(metric_rows)
 
 
 def _system_measure(key: str, job: str, host: str) -> tuple[str, tuple[str, str], str] | None:

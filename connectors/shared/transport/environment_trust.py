@@ -30,7 +30,7 @@ def proxy_of_environment(url: str) -> str | None:
         return None
     proxies = getproxies()
     scheme = {"wss": "https", "ws": "http"}.get(parts.scheme, parts.scheme)
-    found = proxies.get(scheme) or proxies.get("all")
-    if found and "://" not in found:
-        found = f"http://{found}"
-    return found
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if proxy and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    return proxy

@@ -91,16 +91,16 @@ class AllowedHost:
     def read(cls, entry: str, key: str) -> AllowedHost:
         """`traces.example`, `*.traces.example`, `traces.example:8443` or `http://minio:9000`.
         Raises SettingsError."""
-        found = _ENTRY.fullmatch(entry.strip().lower())
-        if found is None or not _HOST.fullmatch(found[3]):
+        match = _ENTRY.fullmatch(entry.strip().lower())
+        if match is None or not _HOST.fullmatch(match[3]):
             raise SettingsError(
                 key, f"{entry[:80]!r} is not a host such as traces.example or *.traces.example:8443"
             )
-        scheme = found[1] or "https"
-        port = int(found[4]) if found[4] else 443 if scheme == "https" else 80
+        scheme = match[1] or "https"
+        port = int(match[4]) if match[4] else 443 if scheme == "https" else 80
         if not 0 < port < 65_536:
             raise SettingsError(key, f"{entry[:80]!r} names no port")
-        return cls(found[3], found[2] is not None, port, scheme)
+        return cls(match[3], match[2] is not None, port, scheme)
 
     @property
     def said(self) -> str:
@@ -145,12 +145,12 @@ class Target:
 def read_target(url: str) -> Target:
     """Take an address apart. Raises ValueError with the reason for anything that two readers could
     read differently."""
-    found = (
+    match = (
         _URL.fullmatch(url) if len(url) <= MAX_URL and url.isascii() and url.isprintable() else None
     )
-    if found is None:
+    if match is None:
         raise ValueError("is not a plain https address")
-    scheme, authority, path = found[1].lower(), found[2].lower(), found[3] or "/"
+    scheme, authority, path = match[1].lower(), match[2].lower(), match[3] or "/"
     literal = _LITERAL6.match(authority)
     host, rest = (literal[1], authority[literal.end() :]) if literal else _split_port(authority)
     if rest and not re.fullmatch(r":\d{1,5}", rest):
@@ -191,8 +191,8 @@ def _inner(address: Address) -> ipaddress.IPv4Address | None:
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
     """The host's addresses, as the system's resolver gives them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for _, _, _, _, address in found]
+    getaddrinfo = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for _, _, _, _, address in getaddrinfo]
 
 
 @dataclass(frozen=True)
@@ -308,8 +308,12 @@ class FetchedFile:
     @property
     def size(self) -> int | None:
         """What the answer says of its length, in bytes."""
-        given = self.response.headers.get("content-length", "")
-        return int(given[:18]) if given.isascii() and given.isdigit() else None
+        content_length = self.response.headers.get("content-length", "")
+        return (
+            int(content_length[:18])
+            if content_length.isascii() and content_length.isdigit()
+            else None
+        )
 
     async def blocks(self, deadline: Deadline) -> AsyncIterator[bytes]:
         """The body as it comes. Raises ConnectorError, BudgetExceeded."""
@@ -325,9 +329,9 @@ class FetchedFile:
         except TimeoutError:
             raise deadline.exceeded() from None
         except httpx.HTTPError as error:
-            said = f"broke off after {got:,} bytes ({type(error).__name__})"
+            phrase = f"broke off after {got:,} bytes ({type(error).__name__})"
             raise ConnectorError(
-                self.vendor, without_query(self.target.url), said, retryable=True
+                self.vendor, without_query(self.target.url), phrase, retryable=True
             ) from error
 
 

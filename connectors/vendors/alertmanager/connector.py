@@ -210,21 +210,21 @@ class AlertmanagerConnector:
             filters = self._filters(request)
             if session.deadline.remaining <= 0 or not filters:
                 raise
-        found: dict[str, ActiveAlert] = {}
+        active_alerts: dict[str, ActiveAlert] = {}
         async with self._http.open(session.deadline) as again:
             for text in filters:
                 for one in await again.get(
                     ALERTS, [*flags, ("filter", text)], type=list[ActiveAlert]
                 ):
-                    found[one.fingerprint] = one
-        return list(found.values())
+                    active_alerts[one.fingerprint] = one
+        return list(active_alerts.values())
 
     def _filters(self, request: Request) -> list[str]:
         services, _ = in_scope(request, MOST_SERVICES)
         theirs = [name for service in services for name in self._names.theirs(service)]
         filters = [f'{label}=~"{one_of(theirs)}"' for label in self._labels] if theirs else []
-        own = request.alert.labels.get("alertname")
-        return filters + ([f'alertname="{quoted(own[:500])}"'] if own else [])
+        alertname = request.alert.labels.get("alertname")
+        return filters + ([f'alertname="{quoted(alertname[:500])}"'] if alertname else [])
 
     def _concerns(self, one: ActiveAlert, request: Request) -> bool:
         services, _ = in_scope(request, MOST_SERVICES)

@@ -77,7 +77,7 @@ class SyncedRevision(msgspec.Struct):
     @property
     def named(self) -> str:
         """The revision, or those of all sources."""
-        return self.revision or ", ".join(one for one in self.revisions if one)
+        return self.revision or ", ".join(revision for revision in self.revisions if revision)
 
 
 class _Sync(msgspec.Struct):
@@ -164,26 +164,26 @@ class ArgoCD(ChangeFeeds):
         return [ChangeFeed("applications", self._read)]
 
     async def _read(self, session: LinkedSession, window: Window) -> FeedAnswer:
-        params = [("projects", one) for one in self._projects]
+        params = [("projects", project) for project in self._projects]
         answer = await session.get(APPLICATIONS, params, type=ApplicationList)
-        counted = [one for one in answer.items or () if self._counts(one)]
-        changes = [change for one in counted for change in self._syncs(one)]
+        counted = [application for application in answer.items or () if self._counts(application)]
+        changes = [change for application in counted for change in self._syncs(application)]
         link = f"{self._http.base_url}/applications"
         if self._projects:
             link += f"?{urlencode({'proj': ','.join(self._projects)})}"
-        told = {}
-        for one in counted:
-            if words := _state_of(one):
-                told[short(one.metadata.name, 100)] = words
-        return FeedAnswer(changes, query_of(APPLICATIONS, params), link, details=told)
+        details = {}
+        for application in counted:
+            if words := _state_of(application):
+                details[short(application.metadata.name, 100)] = words
+        return FeedAnswer(changes, query_of(APPLICATIONS, params), link, details=details)
 
     def _counts(self, application: Application) -> bool:
         """Whether its cluster or its namespace is one that counts."""
         target = application.spec.destination
         places = [target.name, target.namespace]
         if self._environments:
-            return any(self.counts(one) for one in places)
-        return all(self.counts(one) for one in (*places, application.metadata.name))
+            return any(self.counts(place) for place in places)
+        return all(self.counts(place) for place in (*places, application.metadata.name))
 
     def _syncs(self, application: Application) -> Iterable[VendorChange]:
         """Each sync that is kept, with the revision before it; then a sync that did not end
@@ -201,14 +201,14 @@ class ArgoCD(ChangeFeeds):
         latest = application.status.operationState
         if latest is not None and latest.phase in FAILED and (at := moment(latest.startedAt)):
             revision = (latest.syncResult and latest.syncResult.revision) or name
-            said = f"{FAILED[latest.phase]}: {short(latest.message, 100)}"
-            title = f"Argo CD sync of {short(name, 60)} {said}"
+            phrase = f"{FAILED[latest.phase]}: {short(latest.message, 100)}"
+            title = f"Argo CD sync of {short(name, 60)} {phrase}"
             author = person(latest.operation.initiatedBy.username)
             yield VendorChange(at, "deploy", revision, title, author, link, about=name, owner=name)
 
     def _link(self, application: Application) -> str:
-        own = application.metadata
-        parts = [quote(part, safe="") for part in (own.namespace, own.name) if part]
+        metadata = application.metadata
+        parts = [quote(part, safe="") for part in (metadata.namespace, metadata.name) if part]
         return "/".join((self._http.base_url, "applications", *parts))
 
 
@@ -225,7 +225,7 @@ def _step(before: SyncedRevision | None, after: SyncedRevision) -> str:
 
 
 def _short(revision: str) -> str:
-    parts = [short(one, SHORT_HASH + 1).rstrip("…") for one in revision.split(", ")[:3]]
+    parts = [short(part, SHORT_HASH + 1).rstrip("…") for part in revision.split(", ")[:3]]
     return ", ".join(part[:SHORT_HASH] for part in parts)
 
 

@@ -62,10 +62,10 @@ def metric_of(alarm: Mapping[str, Any], place: AwsPlace, service: str | None) ->
         return None
     stat = alarm.get("ExtendedStatistic") or alarm.get("Statistic") or "Average"
     metric = {k: alarm[k] for k in ("Namespace", "MetricName", "Dimensions") if alarm.get(k)}
-    asked = {"Metric": metric, "Stat": stat, "Period": _seconds(alarm.get("Period"))}
+    units = {"Metric": metric, "Stat": stat, "Period": _seconds(alarm.get("Period"))}
     if alarm.get("Unit"):
-        asked["Unit"] = alarm["Unit"]
-    part = {"Id": "m1", "MetricStat": asked, "ReturnData": True}
+        units["Unit"] = alarm["Unit"]
+    part = {"Id": "m1", "MetricStat": units, "ReturnData": True}
     return _from_parts(name, [part], place, service)
 
 
@@ -75,8 +75,8 @@ def alarm_dimensions(alarm: Mapping[str, Any]) -> list[dict[str, str]]:
     for part in objects(alarm.get("Metrics")):
         if _has_metric(part):
             metrics.append(part["MetricStat"]["Metric"])
-    found = [_dimensions(metric.get("Dimensions")) for metric in metrics]
-    return [named for named in found if named]
+    dimensions = [_dimensions(metric.get("Dimensions")) for metric in metrics]
+    return [named for named in dimensions if named]
 
 
 def condition(alarm: Mapping[str, Any]) -> str:

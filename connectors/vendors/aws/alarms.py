@@ -58,19 +58,19 @@ async def own_alarms(
 ) -> Alarms:
     """The alarm that the alert names, its children where it is composite, and their history."""
     alarms = Alarms()
-    for one in named:
-        query = f"DescribeAlarms {one.place} {one.name}"
+    for alarm_name in named:
+        query = f"DescribeAlarms {alarm_name.place} {alarm_name.name}"
         try:
-            described = await _described(calls, one.place, AlarmNames=[one.name])
-            children = await _children(calls, one, described)
+            described = await _described(calls, alarm_name.place, AlarmNames=[alarm_name.name])
+            children = await _children(calls, alarm_name, described)
         except FaultlineError as error:
             alarms.found.lacks("monitors", query, error)
             continue
         if not described:
             continue
-        await _take(calls, alarms, one.place, [*described, *children], service, scope)
-        _look_at(alarms, one.place, [*described, *children], service)
-        link = alarm_link(one.place.region, one.name)
+        await _take(calls, alarms, alarm_name.place, [*described, *children], service, scope)
+        _look_at(alarms, alarm_name.place, [*described, *children], service)
+        link = alarm_link(alarm_name.place.region, alarm_name.name)
         details = {
             "condition": condition(described[0]),
             "reason": words(described[0].get("StateReason")),
@@ -102,7 +102,11 @@ async def firing_alarms(
     except FaultlineError as error:
         alarms.found.lacks("monitors", query, error)
         return alarms.found
-    service_of = {(one.kind, one.name): one.service for one in resources if one.place == place}
+    service_of = {
+        (resource.kind, resource.name): resource.service
+        for resource in resources
+        if resource.place == place
+    }
     for alarm in objects(page.entries):
         service = next((s for d in alarm_dimensions(alarm) if (s := _service(d, service_of))), None)
         if service is not None:
@@ -146,9 +150,12 @@ async def _take(
             alarms.found.add(
                 "monitors", [(name, service, state, since, alarm_link(place.region, name))]
             )
-    asked = [words(alarm.get("AlarmName"), 255) for alarm in described[:MOST_HISTORIES]]
+    requested_words = [words(alarm.get("AlarmName"), 255) for alarm in described[:MOST_HISTORIES]]
     await asyncio.gather(
-        *(_history(calls, alarms.found, place, name, service, full_window(scope)) for name in asked)
+        *(
+            _history(calls, alarms.found, place, name, service, full_window(scope))
+            for name in requested_words
+        )
     )
 
 

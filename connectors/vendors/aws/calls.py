@@ -56,10 +56,10 @@ class AwsCalls:
         self, place: AwsPlace, service: str, operation: str, /, **params: Any
     ) -> Mapping[str, Any]:
         """One answer. Raises ConnectorError, BudgetExceeded; nobody waits beyond the deadline."""
-        given = {name: value for name, value in params.items() if value is not None}
+        values = {name: value for name, value in params.items() if value is not None}
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                answer = await self._in_turn(place, service, operation, given)
+                answer = await self._in_turn(place, service, operation, values)
             except Later as later:
                 await asyncio.sleep(later.pause(attempt, self.bounds))
                 continue
@@ -97,14 +97,20 @@ class AwsCalls:
         **params: Any,
     ) -> AwsPages:
         """The entries under `key`, `most` of them at most."""
-        asked_as = TOKENS.get(service, "NextToken")
+        requested_token = TOKENS.get(service, "NextToken")
         found: list[Any] = []
         token = None
         for _ in range(most_pages):
-            answer = await self.call(place, service, operation, **{**params, asked_as: token})
+            answer = await self.call(
+                place, service, operation, **{**params, requested_token: token}
+            )
             found += entries(answer.get(key))
             token = next(
-                (t for name in ANSWERED_AS.get(asked_as, (asked_as,)) if (t := answer.get(name))),
+                (
+                    t
+                    for name in ANSWERED_AS.get(requested_token, (requested_token,))
+                    if (t := answer.get(name))
+                ),
                 None,
             )
             if not token or len(found) > most:
@@ -119,4 +125,4 @@ def entries(value: Any) -> list[Any]:
 
 def objects(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list, whatever else is in it."""
-    return [one for one in entries(value) if isinstance(one, Mapping)]
+    return [entry for entry in entries(value) if isinstance(entry, Mapping)]

@@ -78,57 +78,59 @@ class _ResourceSignals:
 
 async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
     """The templates' signals of the resources, place by place."""
-    places = list(dict.fromkeys(one.place for one in resources))
-    found = AwsEvidence()
+    places = list(dict.fromkeys(resource.place for resource in resources))
+    aws_evidence = AwsEvidence()
     questions = []
     for place in places:
         there = [resource for resource in resources if resource.place == place]
         questions.append(_of_place(calls, place, there, scope))
     by_service: dict[str, list[_ResourceSignals]] = {}
     for part, brought in await asyncio.gather(*questions):
-        found.missing += part.missing
-        found.items += part.items
-        found.add("states", part.rows.get("states", ()))
+        aws_evidence.missing += part.missing
+        aws_evidence.items += part.items
+        aws_evidence.add("states", part.rows.get("states", ()))
         for one in brought:
             by_service.setdefault(one.resource.service, []).append(one)
     for of_service in by_service.values():
-        _add_preferred(found, of_service)
-    return found
+        _add_preferred(aws_evidence, of_service)
+    return aws_evidence
 
 
 async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> AwsEvidence:
     """What the alarm itself looks at, over all windows, in its own period."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     spans = merged((*scope.baseline, scope.incident))
     period = max(period_for(spans[0].start), 60 * math.ceil(metric.period_s / 60))
     queries = [_with_period(query, period) for query in metric.queries]
     try:
         series, notes = await _ask(calls, metric.place, queries, spans, period)
     except FaultlineError as error:
-        found.lacks("metrics", metric.text, error)
-        return found
+        aws_evidence.lacks("metrics", metric.text, error)
+        return aws_evidence
     rows: list[tuple[Any, ...]] = []
     for shown in metric.shown:
         for at, value in sorted(series.get(shown.id, {}).items()):
             scaled = value * shown.scale
             rows.append((at, metric.service, shown.signal, scaled, shown.unit, shown.labels))
-    if not found.add("metrics", rows):
-        found.lacks("metrics", metric.text, "no samples in these windows")
-        return found
+    if not aws_evidence.add("metrics", rows):
+        aws_evidence.lacks("metrics", metric.text, "no samples in these windows")
+        return aws_evidence
     window = Window(start=spans[0].start, end=spans[-1].end)
     link = metrics_link(metric.place.region, metric.graph, window, period)
     query = f"GetMetricData {metric.place} {metric.text} every {period} s"
     item = Item("metrics", query, window, link, rows=len(rows), cut=notes.get(""))
-    found.items.append(item.holding(rows))
-    return found
+    aws_evidence.items.append(item.holding(rows))
+    return aws_evidence
 
 
 async def _of_place(
     calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
 ) -> tuple[AwsEvidence, list[_ResourceSignals]]:
     """What the resources of one place brought, and what is missing."""
-    found = AwsEvidence()
-    balancers = await asyncio.gather(*(_load_balancer(calls, one, found) for one in resources))
+    aws_evidence = AwsEvidence()
+    balancers = await asyncio.gather(
+        *(_load_balancer(calls, resource, aws_evidence) for resource in resources)
+    )
     spans = merged((*scope.baseline, scope.incident))
     period = period_for(spans[0].start)
     wanted: dict[Resource, dict[Stat, _Wanted]] = {}
@@ -138,15 +140,15 @@ async def _of_place(
             wanted[resource] = _wanted(resource, order, balancer)
     queries = []
     for stats in wanted.values():
-        queries += [one.query(period) for one in stats.values()]
+        queries += [stat.query(period) for stat in stats.values()]
     if not queries:
-        return found, []
+        return aws_evidence, []
     try:
         series, notes = await _ask(calls, place, queries, spans, period)
     except FaultlineError as error:
         names = ", ".join(resource.name for resource in wanted)
-        found.lacks("metrics", f"GetMetricData {place} {names}", error)
-        return found, []
+        aws_evidence.lacks("metrics", f"GetMetricData {place} {names}", error)
+        return aws_evidence, []
     window = Window(start=spans[0].start, end=spans[-1].end)
     watched = WatchedWindows(window, scope.incident, period)
     brought = []
@@ -157,7 +159,7 @@ async def _of_place(
         rows = sum(len(of_signal) for of_signal in signals.values())
         if not rows:
             reason = "no samples in these windows; is the name right, and the region?"
-            found.lacks("metrics", text, reason)
+            aws_evidence.lacks("metrics", text, reason)
             continue
         link = metrics_link(place.region, _graph(resource, stats), window, period)
         cut = _first_note(notes, stats)
@@ -165,18 +167,18 @@ async def _of_place(
         item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(brought_rows)
         brought.append(_ResourceSignals(resource, signals, item))
         states = level_states(resource, signals, watched, text, link)
-        if found.add("states", states):
-            found.items.append(Item("states", text, window, link, rows=len(states), cut=cut))
-    return found, brought
+        if aws_evidence.add("states", states):
+            aws_evidence.items.append(Item("states", text, window, link, rows=len(states), cut=cut))
+    return aws_evidence, brought
 
 
 def _graph(resource: Resource, stats: Mapping[Stat, _Wanted]) -> list[list[Any]]:
     """As the console's page of metrics takes it: each metric, and each share of one in another on
     its own axis."""
     lines: list[list[Any]] = []
-    for one in stats.values():
-        shown = {"id": one.id, "stat": one.stat}
-        lines.append([one.namespace, one.metric, *_flat(one.dimensions), shown])
+    for stat in stats.values():
+        shown = {"id": stat.id, "stat": stat.stat}
+        lines.append([stat.namespace, stat.metric, *_flat(stat.dimensions), shown])
     for number, template in enumerate(_templates(resource)):
         total = _total_stat(template)
         if total is None:
@@ -192,9 +194,9 @@ def _graph(resource: Resource, stats: Mapping[Stat, _Wanted]) -> list[list[Any]]
 
 def _first_note(notes: Mapping[str, str], stats: Mapping[Stat, _Wanted]) -> str | None:
     """What was left out of one resource's samples, else of all."""
-    for one in stats.values():
-        if one.id in notes:
-            return notes[one.id]
+    for stat in stats.values():
+        if stat.id in notes:
+            return notes[stat.id]
     return notes.get("")
 
 
@@ -274,8 +276,10 @@ async def _ask(
         points = max(1, math.ceil(span.seconds / period_s))
         together = max(1, min(MOST_QUERIES, MOST_POINTS // points))
         for first in range(0, len(queries), together):
-            asked = queries[first : first + together]
-            await _ask_once(calls, place, asked, _aligned(span, period_s), series, notes)
+            requested_queries = queries[first : first + together]
+            await _ask_once(
+                calls, place, requested_queries, _aligned(span, period_s), series, notes
+            )
     return series, notes
 
 
@@ -299,12 +303,12 @@ async def _ask_once(
             ScanBy="TimestampAscending",
             NextToken=token,
         )
-        for one in objects(answer.get("MetricDataResults")):
-            query_id = words(one.get("Id"))
-            series.setdefault(query_id, {}).update(_samples(one))
+        for result in objects(answer.get("MetricDataResults")):
+            query_id = words(result.get("Id"))
+            series.setdefault(query_id, {}).update(_samples(result))
             # The next page brings the rest of what is partial.
-            if one.get("StatusCode") not in ("Complete", "PartialData", None):
-                notes[query_id] = f"CloudWatch says {words(one.get('StatusCode'), 40)}"
+            if result.get("StatusCode") not in ("Complete", "PartialData", None):
+                notes[query_id] = f"CloudWatch says {words(result.get('StatusCode'), 40)}"
         token = answer.get("NextToken")
         if not token:
             return
@@ -359,7 +363,9 @@ def _add_preferred(found: AwsEvidence, brought: Sequence[_ResourceSignals]) -> N
     """Of one service: each signal from the kind of resource that comes first among the templates
     and has it."""
     for signal in dict.fromkeys(template.signal for template in TEMPLATES):
-        having = [one for one in brought if signal in one.signals]
+        having = [
+            resource_signal for resource_signal in brought if signal in resource_signal.signals
+        ]
         if not having:
             continue
         order = [template.kind for template in TEMPLATES if template.signal == signal]
@@ -367,7 +373,7 @@ def _add_preferred(found: AwsEvidence, brought: Sequence[_ResourceSignals]) -> N
         for one in having:
             if order.index(one.resource.kind) == first:
                 found.add("metrics", one.signals[signal])
-    found.items += [one.item for one in brought]
+    found.items += [signal.item for signal in brought]
 
 
 def period_for(start: datetime) -> int:
@@ -400,5 +406,5 @@ def _flat(dimensions: Mapping[str, str]) -> list[str]:
 def _text(resource: Resource, stats: Mapping[Stat, _Wanted], period_s: int) -> str:
     first = next(iter(stats.values()))
     named = " ".join(f"{name}={value}" for name, value in first.dimensions.items())
-    asked = ", ".join(f"{one.metric} {one.stat}" for one in stats.values())
-    return f"GetMetricData {resource.place} {first.namespace} {named}: {asked} every {period_s} s"
+    text = ", ".join(f"{stat.metric} {stat.stat}" for stat in stats.values())
+    return f"GetMetricData {resource.place} {first.namespace} {named}: {text} every {period_s} s"

@@ -166,7 +166,7 @@ class AwsConnector:
             ),
             *(
                 _part("monitors", f"alarms {place}", firing_alarms(calls, place, resources, scope))
-                for place in dict.fromkeys(one.place for one in resources)
+                for place in dict.fromkeys(resource.place for resource in resources)
             ),
             *(
                 _part("states", f"AWS Health {place}", health_events(calls, place, there, scope))
@@ -175,10 +175,10 @@ class AwsConnector:
             _part("changes", "changes", self._changes(calls, resources, services, scope)),
             _part("logs", "logs", self._logs(calls, resources, services, scope)),
             *(
-                _part(kind, f"state of {one.name}", read(calls, one, scope))
-                for one in resources
-                if one.kind in READERS
-                for kind, read in [READERS[one.kind]]
+                _part(kind, f"state of {resource.name}", read(calls, resource, scope))
+                for resource in resources
+                if resource.kind in READERS
+                for kind, read in [READERS[resource.kind]]
             ),
             *(
                 _part("spans", f"X-Ray {place}", self._xray(calls, place, services, scope))
@@ -209,7 +209,7 @@ class AwsConnector:
 
     def _with_logs(self) -> dict[str, list[ServiceLogs]]:
         """Where the logs of each service of the catalogue are, as far as it says so."""
-        found: dict[str, list[ServiceLogs]] = {}
+        service_logs: dict[str, list[ServiceLogs]] = {}
         for name, entry in self._services.items():
             if entry.aws is None:
                 continue
@@ -217,8 +217,8 @@ class AwsConnector:
             groups = tuple(dict.fromkeys((*entry.aws.log_groups, *functions)))
             if groups:
                 places = service_places(entry.aws, self._places)
-                found[name] = [ServiceLogs(name, place, groups) for place in places]
-        return found
+                service_logs[name] = [ServiceLogs(name, place, groups) for place in places]
+        return service_logs
 
     async def check(self) -> Check:
         """What can be read in each place, and what else the credentials seem to be allowed to."""
@@ -226,19 +226,19 @@ class AwsConnector:
         checks = await asyncio.gather(
             *(check_place(calls, place, self._catalogued(place)) for place in self._places)
         )
-        line = f"{'; '.join(one.line for one in checks)}; only listed reads are sent"
+        line = f"{'; '.join(check.line for check in checks)}; only listed reads are sent"
         unread: list[str] = []
-        for one in checks:
-            unread += one.unread
-        return Check(self.name, all(one.ok for one in checks), line, tuple(unread))
+        for check in checks:
+            unread += check.unread
+        return Check(self.name, all(check.ok for check in checks), line, tuple(unread))
 
     def _catalogued(self, place: AwsPlace) -> list[Resource]:
         """All resources of the catalogue that may be in a place."""
         resources = []
         for name in self._services:
-            for one in resources_of(name, self._entry(name), self._places):
-                if one.place == place:
-                    resources.append(one)
+            for resource in resources_of(name, self._entry(name), self._places):
+                if resource.place == place:
+                    resources.append(resource)
         return resources
 
     def _calls(self) -> AwsCalls:
@@ -257,45 +257,57 @@ class AwsConnector:
     ) -> tuple[list[Resource], AwsEvidence]:
         """What to look at; what the alarm itself is about comes first, and is the catalogue's where
         that knows it."""
-        found = AwsEvidence()
+        aws_evidence = AwsEvidence()
         known = [
-            one for name in services for one in resources_of(name, self._entry(name), self._places)
+            resource
+            for name in services
+            for resource in resources_of(name, self._entry(name), self._places)
         ]
         named = {(one.kind, one.name, one.place) for one in known}
         resources = [
-            one for one in alarms.resources if (one.kind, one.name, one.place) not in named
+            resource
+            for resource in alarms.resources
+            if (resource.kind, resource.name, resource.place) not in named
         ] + known
         resources = list(dict.fromkeys(resources))
         if len(resources) > MOST_RESOURCES:
-            found.lacks(
+            aws_evidence.lacks(
                 "metrics",
                 "resources in scope",
                 f"{len(resources) - MOST_RESOURCES} of them were left out",
             )
-        have = {one.service for one in resources} | {
+        have = {resource.service for resource in resources} | {
             n for n in services if (e := self._entry(n)) and e.log_groups
         }
         for name in services:
             if name not in have:
-                found.lacks(
+                aws_evidence.lacks(
                     "metrics",
                     f"resources of {name}",
                     f"none are known: name them under [services.{name}.aws]",
                 )
-        return resources[:MOST_RESOURCES], found
+        return resources[:MOST_RESOURCES], aws_evidence
 
     def _looked_at(self, services: Sequence[str], resources: Sequence[Resource]) -> list[AwsPlace]:
         there = [
             place for name in services for place in service_places(self._entry(name), self._places)
         ]
-        return list(dict.fromkeys((*(one.place for one in resources), *there)))[:MOST_SERVICES]
+        return list(dict.fromkeys((*(resource.place for resource in resources), *there)))[
+            :MOST_SERVICES
+        ]
 
     async def _changes(
         self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
     ) -> AwsEvidence:
-        deployments = [ecs_deployments(calls, one, scope) for one in resources if one.kind == "ecs"]
+        deployments = [
+            ecs_deployments(calls, resource, scope)
+            for resource in resources
+            if resource.kind == "ecs"
+        ]
         deployments += [
-            lambda_versions(calls, one, scope) for one in resources if one.kind == "lambda"
+            lambda_versions(calls, resource, scope)
+            for resource in resources
+            if resource.kind == "lambda"
         ]
         for name in services:
             entry = self._entry(name)
@@ -303,13 +315,13 @@ class AwsConnector:
                 for place in service_places(entry, self._places):
                     whose = Resource("ecs", group, name, place)
                     deployments.append(codedeploy_deployments(calls, whose, group, scope))
-        places = list(dict.fromkeys(one.place for one in resources))
+        places = list(dict.fromkeys(resource.place for resource in resources))
         trails = [
-            trail_of(calls, [one for one in resources if one.place == place], scope)
+            trail_of(calls, [resource for resource in resources if resource.place == place], scope)
             for place in places
         ]
         parts = await asyncio.gather(
-            *(_part("changes", "changes", one) for one in (*deployments, *trails))
+            *(_part("changes", "changes", deployment) for deployment in (*deployments, *trails))
         )
         told, trail = _together(parts[: len(deployments)]), _together(parts[len(deployments) :])
         joined(told, trail)
@@ -318,38 +330,48 @@ class AwsConnector:
     async def _logs(
         self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
     ) -> AwsEvidence:
-        tasks = [one for one in resources if one.kind == "ecs"]
-        databases = [one for one in resources if one.kind in EVENT_SOURCES]
+        tasks = [resource for resource in resources if resource.kind == "ecs"]
+        databases = [resource for resource in resources if resource.kind in EVENT_SOURCES]
         written: dict[Resource, tuple[str, ...]] = {}
         happened = [
-            _part("logs", f"events of {one.name}", ecs_happenings(calls, one, scope, written))
-            for one in tasks
+            _part("logs", f"events of {task.name}", ecs_happenings(calls, task, scope, written))
+            for task in tasks
         ]
         told = await asyncio.gather(*happened)
         groups: dict[tuple[str, AwsPlace], list[str]] = {}
         for resource, of_tasks in written.items():
             groups.setdefault((resource.service, resource.place), []).extend(of_tasks)
-        for one in resources:
-            if one.kind == "lambda":
-                groups.setdefault((one.service, one.place), []).append(f"/aws/lambda/{one.name}")
+        for resource in resources:
+            if resource.kind == "lambda":
+                groups.setdefault((resource.service, resource.place), []).append(
+                    f"/aws/lambda/{resource.name}"
+                )
         for name in services:
             entry = self._entry(name)
             for place in service_places(entry, self._places) if entry and entry.log_groups else ():
                 groups.setdefault((name, place), []).extend(entry.log_groups if entry else ())
         budget = ScanBudget(self._scanned_gb)
-        asked = [
+        service_logs = [
             ServiceLogs(name, place, tuple(dict.fromkeys(g)))
             for (name, place), g in groups.items()
             if g
         ]
         parts = await asyncio.gather(
             *(
-                _part("logs", f"logs of {one.service}", logs_of(calls, one, scope, budget))
-                for one in asked
+                _part(
+                    "logs",
+                    f"logs of {service_log.service}",
+                    logs_of(calls, service_log, scope, budget),
+                )
+                for service_log in service_logs
             ),
             *(
-                _part("logs", f"events of {one.name}", database_happenings(calls, one, scope))
-                for one in databases
+                _part(
+                    "logs",
+                    f"events of {database.name}",
+                    database_happenings(calls, database, scope),
+                )
+                for database in databases
             ),
         )
         return _together([*told, *parts])
@@ -371,7 +393,7 @@ class AwsConnector:
         for name in services:
             entry = self._services.get(name)
             theirs = their_names(name, entry.aliases if entry else (), self._entry(name))
-            there = [seen[known.casefold()] for known in theirs if known.casefold() in seen]
+            there = [seen[their.casefold()] for their in theirs if their.casefold() in seen]
             if there:
                 parts.append(await traces_of(calls, place, name, there[0], scope, self._our_name))
             else:
@@ -394,15 +416,15 @@ async def _part(kind: EvidenceKind, what: str, asked: Awaitable[AwsEvidence]) ->
         problem: object = error
     except NOT_UNDERSTOOD as error:
         problem = _not_understood(error)
-    found = AwsEvidence()
-    found.lacks(kind, what, problem)
-    return found
+    evidence = AwsEvidence()
+    evidence.lacks(kind, what, problem)
+    return evidence
 
 
 def _by_place(resources: Sequence[Resource]) -> Mapping[AwsPlace, list[Resource]]:
     places: dict[AwsPlace, list[Resource]] = {}
-    for one in resources:
-        places.setdefault(one.place, []).append(one)
+    for resource in resources:
+        places.setdefault(resource.place, []).append(resource)
     return places
 
 
@@ -430,7 +452,7 @@ def _together(parts: Sequence[AwsEvidence]) -> AwsEvidence:
 
 
 def _unknown(names: Iterable[str]) -> str:
-    known = ", ".join(sorted(names)[:8])
-    if not known:
+    text = ", ".join(sorted(names)[:8])
+    if not text:
         return "X-Ray saw no service at that time"
-    return f"X-Ray's services of that time do not include it ({known})"
+    return f"X-Ray's services of that time do not include it ({text})"

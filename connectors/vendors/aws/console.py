@@ -94,12 +94,12 @@ def service_map_link(region: str, window: Window) -> str:
 
 def trail_link(region: str, resource: str, window: Window) -> str:
     """The history of events about a resource."""
-    asked = f"ResourceName={quote(resource, safe='')}"
+    phrase = f"ResourceName={quote(resource, safe='')}"
     span = (
         f"StartTime={quote(console_time(window.start), safe='')}&"
         f"EndTime={quote(console_time(window.end), safe='')}"
     )
-    return f"{_base(region)}/cloudtrailv2/home?region={region}#/events?{asked}&{span}"
+    return f"{_base(region)}/cloudtrailv2/home?region={region}#/events?{phrase}&{span}"
 
 
 def trail_event_link(region: str, event_id: str) -> str:

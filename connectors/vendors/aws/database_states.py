@@ -123,7 +123,7 @@ DBParameterGroupStatus)."""
 
 async def database_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Facts of one instance. Its status has no time: the events say since when."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     query = f"DescribeDBInstances {resource.place} {resource.name}"
     cluster = ""
     try:
@@ -131,19 +131,19 @@ async def database_states(calls: AwsCalls, resource: Resource, scope: Scope) -> 
             resource.place, "rds", "DescribeDBInstances", DBInstanceIdentifier=resource.name
         )
     except FaultlineError as error:
-        found.lacks("states", query, error)
+        aws_evidence.lacks("states", query, error)
     else:
         rows: list[StateRow] = []
         for instance in objects(answer.get("DBInstances"))[:1]:
             rows += _of_instance(resource, instance, query)
             cluster = words(instance.get("DBClusterIdentifier"), 80)
-        found.add("states", rows)
+        aws_evidence.add("states", rows)
         link = database_link(resource.place.region, resource.name)
         window = full_window(scope)
-        found.items.append(Item("states", query, window, link, rows=len(rows)))
+        aws_evidence.items.append(Item("states", query, window, link, rows=len(rows)))
     if cluster:
-        await _cluster_events(calls, resource, cluster, scope, found)
-    return found
+        await _cluster_events(calls, resource, cluster, scope, aws_evidence)
+    return aws_evidence
 
 
 async def _cluster_events(
@@ -201,13 +201,13 @@ class _Answered:
 async def _by_status(
     calls: AwsCalls, resource: Resource, scope: Scope, answered: _Answered, **asked: str
 ) -> AwsEvidence:
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     query = f"{answered.operation} {resource.place} {resource.name}"
     try:
         answer = await calls.call(resource.place, answered.service, answered.operation, **asked)
     except FaultlineError as error:
-        found.lacks("states", query, error)
-        return found
+        aws_evidence.lacks("states", query, error)
+        return aws_evidence
     rows = []
     for one in objects(answer.get(answered.key))[:1]:
         status = words(one.get(answered.field), 60)
@@ -215,10 +215,10 @@ async def _by_status(
             if pattern.fullmatch(status.replace(" ", "-")):
                 field = answered.field
                 rows.append(_row(resource, fact, field, status, query, expected="available"))
-    found.add("states", rows)
+    aws_evidence.add("states", rows)
     window = full_window(scope)
-    found.items.append(Item("states", query, window, event_link(resource), rows=len(rows)))
-    return found
+    aws_evidence.items.append(Item("states", query, window, event_link(resource), rows=len(rows)))
+    return aws_evidence
 
 
 def _of_instance(resource: Resource, instance: Mapping[str, Any], query: str) -> Iterator[StateRow]:
@@ -246,10 +246,10 @@ def event_states(
     rows = []
     for event in events:
         at = moment(event.get("Date"))
-        said = words(event.get("Message"), 300)
-        fact = _fact_of(said, OF_CACHE_MESSAGE if resource.kind == "cache" else OF_MESSAGE)
+        message = words(event.get("Message"), 300)
+        fact = _fact_of(message, OF_CACHE_MESSAGE if resource.kind == "cache" else OF_MESSAGE)
         if fact is not None and within(at, window):
-            rows.append(_row(resource, fact, "events", said, query)._replace(since=at))
+            rows.append(_row(resource, fact, "events", message, query)._replace(since=at))
     return rows
 
 

@@ -40,27 +40,32 @@ _LAMBDA_SETTINGS = {"Runtime": "runtime", "MemorySize": "memory MB", "Timeout": 
 
 async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Deployments of an ECS service, the task definitions compared for the latest of them."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     window = changes_window(scope)
     query = f"ListServiceDeployments {resource.place} {resource.name}"
     try:
         page = await _listed_deployments(calls, resource, window)
         described = await _described(calls, resource, _arns(page, window))
         rows = await asyncio.gather(
-            *(_ecs_row(calls, resource, one, n, found) for n, one in enumerate(described))
+            *(
+                _ecs_row(calls, resource, deployment, n, aws_evidence)
+                for n, deployment in enumerate(described)
+            )
         )
         if not described:
             rows = await _present(calls, resource, window)
             query = f"DescribeServices {resource.place} {resource.name} deployments"
     except FaultlineError as error:
-        found.lacks("changes", query, error)
-        return found
-    kept = readable(rows)
-    found.add("changes", kept)
+        aws_evidence.lacks("changes", query, error)
+        return aws_evidence
+    remaining_readable = readable(rows)
+    aws_evidence.add("changes", remaining_readable)
     cut = cut_note(len(page.entries), more=page.more, what="deployments")
-    item = Item("changes", query, window, _ecs_link(resource), rows=len(kept), cut=cut)
-    found.items.append(item.holding(kept))
-    return found
+    item = Item(
+        "changes", query, window, _ecs_link(resource), rows=len(remaining_readable), cut=cut
+    )
+    aws_evidence.items.append(item.holding(remaining_readable))
+    return aws_evidence
 
 
 async def _listed_deployments(calls: AwsCalls, resource: Resource, window: Window) -> AwsPages:
@@ -190,7 +195,7 @@ def _revisions(deployment: Mapping[str, Any]) -> list[str]:
     """ARNs of the service revision that was deployed, and of the first that it replaced."""
     revisions = objects([deployment.get("targetServiceRevision")])
     revisions += objects(deployment.get("sourceServiceRevisions"))[:1]
-    return [words(one.get("arn"), LONGEST_ARN) for one in revisions]
+    return [words(revision.get("arn"), LONGEST_ARN) for revision in revisions]
 
 
 async def _compared(calls: AwsCalls, resource: Resource, revisions: Sequence[str]) -> _Definitions:
@@ -223,7 +228,7 @@ async def _definition(calls: AwsCalls, resource: Resource, arn: str) -> Any:
 async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Versions published and the last update of a function. What its environment holds is not
     kept."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     window = changes_window(scope)
     query = f"ListVersionsByFunction {resource.place} {resource.name}"
     try:
@@ -236,19 +241,19 @@ async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> 
             FunctionName=resource.name,
         )
     except FaultlineError as error:
-        found.lacks("changes", query, error)
-        return found
+        aws_evidence.lacks("changes", query, error)
+        return aws_evidence
     versions = objects(page.entries)
-    latest = [one for one in versions if one.get("Version") == "$LATEST"]
-    published = [one for one in versions if one.get("Version") != "$LATEST"]
-    rows = readable(_version_row(resource, one, window) for one in published)
-    rows += readable(_update_row(resource, one, published, window) for one in latest)
-    found.add("changes", rows)
+    latest = [version for version in versions if version.get("Version") == "$LATEST"]
+    published = [version for version in versions if version.get("Version") != "$LATEST"]
+    rows = readable(_version_row(resource, version, window) for version in published)
+    rows += readable(_update_row(resource, latest, published, window) for latest in latest)
+    aws_evidence.add("changes", rows)
     cut = cut_note(len(versions), more=page.more, what="versions")
     link = lambda_link(resource.place.region, resource.name)
     item = Item("changes", query, window, link, rows=len(rows), cut=cut)
-    found.items.append(item.holding(rows))
-    return found
+    aws_evidence.items.append(item.holding(rows))
+    return aws_evidence
 
 
 def _version_row(
@@ -312,7 +317,7 @@ async def codedeploy_deployments(
     calls: AwsCalls, resource: Resource, group: str, scope: Scope
 ) -> AwsEvidence:
     """Deployments of one deployment group, `application/group`; `resource` says whose and where."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     window = changes_window(scope)
     application, _, deployment_group = group.partition("/")
     query = f"ListDeployments {resource.place} {group}"
@@ -327,18 +332,18 @@ async def codedeploy_deployments(
             deploymentGroupName=deployment_group,
             createTimeRange={"start": window.start, "end": window.end},
         )
-        ids = [one for one in page.entries if isinstance(one, str)]
+        ids = [entry for entry in page.entries if isinstance(entry, str)]
         deployments = await _codedeploy_described(calls, resource, ids)
     except FaultlineError as error:
-        found.lacks("changes", query, error)
-        return found
-    rows = readable(_codedeploy_row(resource, group, one) for one in deployments)
-    found.add("changes", rows)
+        aws_evidence.lacks("changes", query, error)
+        return aws_evidence
+    rows = readable(_codedeploy_row(resource, group, deployment) for deployment in deployments)
+    aws_evidence.add("changes", rows)
     cut = cut_note(len(ids), more=page.more, what="deployments")
     link = codedeploy_link(resource.place.region, ids[0]) if ids else None
     item = Item("changes", query, window, link, rows=len(rows), cut=cut)
-    found.items.append(item.holding(rows))
-    return found
+    aws_evidence.items.append(item.holding(rows))
+    return aws_evidence
 
 
 async def _codedeploy_described(

@@ -36,8 +36,8 @@ _KINDS: Mapping[str, ChangeKind] = {"VersionUpdate": "deploy", "AddonUpdate": "d
 
 async def eks_health(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """What is wrong with a cluster and its node groups, and how both were updated."""
-    found = AwsEvidence()
-    await _described(calls, resource, "", scope, found)
+    aws_evidence = AwsEvidence()
+    await _described(calls, resource, "", scope, aws_evidence)
     query = f"ListNodegroups {resource.place} {resource.name}"
     groups: list[str] = []
     try:
@@ -50,14 +50,18 @@ async def eks_health(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEv
             clusterName=resource.name,
         )
     except FaultlineError as error:
-        found.lacks("states", query, error)
+        aws_evidence.lacks("states", query, error)
     else:
-        groups = [one for one in page.entries if isinstance(one, str)]
+        groups = [entry for entry in page.entries if isinstance(entry, str)]
         if page.more:
-            found.lacks("states", query, f"only {MOST_GROUPS} node groups were looked at")
-    await asyncio.gather(*(_described(calls, resource, one, scope, found) for one in groups))
-    await asyncio.gather(*(_updates(calls, resource, one, scope, found) for one in ("", *groups)))
-    return found
+            aws_evidence.lacks("states", query, f"only {MOST_GROUPS} node groups were looked at")
+    await asyncio.gather(
+        *(_described(calls, resource, group, scope, aws_evidence) for group in groups)
+    )
+    await asyncio.gather(
+        *(_updates(calls, resource, group, scope, aws_evidence) for group in ("", *groups))
+    )
+    return aws_evidence
 
 
 async def _described(
@@ -117,17 +121,17 @@ async def _updates(
         page = await calls.pages(
             resource.place, "eks", "ListUpdates", "updateIds", most=MOST_UPDATES, **whose
         )
-        ids = [one for one in page.entries if isinstance(one, str)]
+        ids = [entry for entry in page.entries if isinstance(entry, str)]
         answers = await asyncio.gather(
             *(
-                calls.call(resource.place, "eks", "DescribeUpdate", **whose, updateId=one)
-                for one in ids
+                calls.call(resource.place, "eks", "DescribeUpdate", **whose, updateId=update_id)
+                for update_id in ids
             )
         )
     except FaultlineError as error:
         found.lacks("changes", query, error)
         return
-    rows = _changes(resource, group, [one.get("update") for one in answers], scope)
+    rows = _changes(resource, group, [answer.get("update") for answer in answers], scope)
     found.add("changes", rows)
     cut = cut_note(len(page.entries), more=page.more, what="updates")
     window = changes_window(scope)

@@ -55,13 +55,13 @@ SKEWED = frozenset({"RequestTimeTooSkewed"})
 
 def refusal(service: str, operation: str, response: Mapping[str, Any]) -> ConnectorError:
     """The error for an answer that says no."""
-    said = response.get("Error") or {}
-    code = short(str(said.get("Code") or ""), 60)
+    error = response.get("Error") or {}
+    code = short(str(error.get("Code") or ""), 60)
     status = _status(response)
     return ConnectorError(
         VENDOR,
         operation,
-        _problem(service, operation, code, status, str(said.get("Message") or "")),
+        _problem(service, operation, code, status, str(error.get("Message") or "")),
         status=status,
         retryable=code in THROTTLED or status == 429 or (status or 0) >= 500,
     )
@@ -99,8 +99,8 @@ def no_answer(operation: str, error: Exception) -> ConnectorError:
 def not_understood(operation: str, error: Exception) -> ConnectorError:
     """The error for an answer that is cut off, no JSON or XML, or of another shape than
     documented."""
-    said = short(str(error), 80) if isinstance(error, ValueError) else type(error).__name__
-    return ConnectorError(VENDOR, operation, f"unexpected response: {said}")
+    name = short(str(error), 80) if isinstance(error, ValueError) else type(error).__name__
+    return ConnectorError(VENDOR, operation, f"unexpected response: {name}")
 
 
 def _status(response: Mapping[str, Any]) -> int | None:

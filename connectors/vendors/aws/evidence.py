@@ -32,10 +32,10 @@ class AwsEvidence:
 
     def add(self, table: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Add rows; how many they were."""
-        held = self.rows.setdefault(table, [])
-        before = len(held)
-        held.extend(rows)
-        return len(held) - before
+        row = self.rows.setdefault(table, [])
+        before = len(row)
+        row.extend(rows)
+        return len(row) - before
 
     def lacks(self, kind: EvidenceKind, query: str, reason: object) -> None:
         """Note what could not be collected."""
@@ -48,8 +48,8 @@ def collected(parts: Iterable[AwsEvidence]) -> Collected:
     items: list[Item] = []
     missing: dict[Missing, None] = {}
     for part in parts:
-        for name, own in part.rows.items():
-            rows.setdefault(name, {}).update(dict.fromkeys(own))
+        for name, row in part.rows.items():
+            rows.setdefault(name, {}).update(dict.fromkeys(row))
         items += part.items
         missing.update(dict.fromkeys(part.missing))
     tables = {}

@@ -27,9 +27,11 @@ ENDED_BADLY = ("FAILED", "TIMED_OUT")
 async def failed_executions(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """A line for each execution that ended badly in the windows; the latest say why. What went in
     and out of an execution is not kept."""
-    found = AwsEvidence()
-    await asyncio.gather(*(_ended(calls, resource, one, scope, found) for one in ENDED_BADLY))
-    return found
+    aws_evidence = AwsEvidence()
+    await asyncio.gather(
+        *(_ended(calls, resource, status, scope, aws_evidence) for status in ENDED_BADLY)
+    )
+    return aws_evidence
 
 
 async def _ended(
@@ -51,14 +53,14 @@ async def _ended(
         for one in objects(page.entries):
             if within(moment(one.get("stopDate")), window):
                 ended.append(one)
-        latest = [_described(calls, resource, one) for one in ended[:MOST_DESCRIBED]]
+        latest = [_described(calls, resource, execution) for execution in ended[:MOST_DESCRIBED]]
         described = [*await asyncio.gather(*latest), *ended[MOST_DESCRIBED:]]
     except FaultlineError as error:
         found.lacks("logs", query, error)
         return
     rows = []
-    for one in described:
-        row = _line(resource, one, status)
+    for execution in described:
+        row = _line(resource, execution, status)
         if row is not None:
             rows.append(row)
     found.add("logs", rows)
@@ -81,9 +83,9 @@ def _line(resource: Resource, execution: Mapping[str, Any], status: str) -> LogR
     at = moment(execution.get("stopDate"))
     if at is None:
         return None
-    said = f"Step Functions {own_name(resource.name)} execution {status}"
+    phrase = f"Step Functions {own_name(resource.name)} execution {status}"
     for key in ("error", "cause"):
         why = words(execution.get(key), 300)
         if why:
-            said += f": {why}"
-    return LogRow(at, resource.service, said, "error", None, attributes(resource))
+            phrase += f": {why}"
+    return LogRow(at, resource.service, phrase, "error", None, attributes(resource))

@@ -48,7 +48,7 @@ async def ecs_happenings(
 ) -> AwsEvidence:
     """The service's events and stopped tasks. The log groups that its tasks write to are put into
     `written`."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     query = f"DescribeServices {resource.place} {resource.name}"
     try:
         answer = await calls.call(
@@ -59,21 +59,21 @@ async def ecs_happenings(
             services=[resource.short_name],
         )
     except FaultlineError as error:
-        found.lacks("logs", query, error)
-        return found
+        aws_evidence.lacks("logs", query, error)
+        return aws_evidence
     services = objects(answer.get("services"))
     if not services:
-        found.lacks("logs", query, "no such ECS service")
-        return found
+        aws_evidence.lacks("logs", query, "no such ECS service")
+        return aws_evidence
     window = full_window(scope)
     listed = objects(services[0].get("events"))[:MOST_EVENTS]
-    rows = readable(_event_row(resource, one) for one in listed)
-    kept = [row for row in rows if within(row.time, window)]
-    found.add("logs", kept)
+    rows = readable(_event_row(resource, event) for event in listed)
+    remaining_rows = [row for row in rows if within(row.time, window)]
+    aws_evidence.add("logs", remaining_rows)
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "events")
-    item = Item("logs", f"{query} events", window, link, rows=len(kept))
-    found.items.append(item.holding(kept))
-    await _stopped_tasks(calls, resource, scope, found)
+    item = Item("logs", f"{query} events", window, link, rows=len(remaining_rows))
+    aws_evidence.items.append(item.holding(remaining_rows))
+    await _stopped_tasks(calls, resource, scope, aws_evidence)
     definition = words(services[0].get("taskDefinition"), 1600)
     if definition:
         try:
@@ -82,8 +82,8 @@ async def ecs_happenings(
             )
             written[resource] = task_log_groups([described.get("taskDefinition")])
         except FaultlineError as error:
-            found.lacks("logs", f"log groups of {resource.name}", error)
-    return found
+            aws_evidence.lacks("logs", f"log groups of {resource.name}", error)
+    return aws_evidence
 
 
 async def _stopped_tasks(
@@ -101,20 +101,20 @@ async def _stopped_tasks(
             serviceName=resource.short_name,
             desiredStatus="STOPPED",
         )
-        arns = [one for one in page.entries if isinstance(one, str)]
+        arns = [entry for entry in page.entries if isinstance(entry, str)]
         tasks = await _described_tasks(calls, resource, arns)
     except FaultlineError as error:
         found.lacks("logs", query, error)
         return
     window = full_window(scope)
     rows = readable(_task_row(resource, task) for task in tasks)
-    kept = [row for row in rows if within(row.time, window)]
-    found.add("logs", kept)
+    remaining_rows = [row for row in rows if within(row.time, window)]
+    found.add("logs", remaining_rows)
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "tasks")
     cut = cut_note(len(arns), more=page.more, what="stopped tasks")
     details = {"note": "ECS forgets a stopped task after an hour"}
-    item = Item("logs", query, window, link, rows=len(kept), cut=cut, details=details)
-    found.items.append(item.holding(kept))
+    item = Item("logs", query, window, link, rows=len(remaining_rows), cut=cut, details=details)
+    found.items.append(item.holding(remaining_rows))
 
 
 async def _described_tasks(
@@ -131,7 +131,7 @@ async def _described_tasks(
 async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Events of a database or cache: failovers and restarts as log lines, changes of its
     configuration as changes."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     window = full_window(scope)
     source = EVENT_SOURCES[resource.kind]
     query = f"DescribeEvents {resource.place} {source.type} {resource.name}"
@@ -148,8 +148,8 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
             EndTime=window.end,
         )
     except FaultlineError as error:
-        found.lacks("logs", query, error)
-        return found
+        aws_evidence.lacks("logs", query, error)
+        return aws_evidence
     link = event_link(resource)
     events = objects(page.entries)
     lines: list[LogRow] = []
@@ -166,18 +166,18 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         if "configuration change" in kinds or "maintenance" in kinds:
             identity = f"{resource.name} {at.isoformat()}"
             changes.append(ChangeRow(at, resource.service, "config", identity, said, link=link))
-    found.add("logs", lines)
+    aws_evidence.add("logs", lines)
     cut = cut_note(len(page.entries), more=page.more, what="events")
     item = Item("logs", query, window, link, rows=len(lines), cut=cut)
-    found.items.append(item.holding(lines))
+    aws_evidence.items.append(item.holding(lines))
     if changes:
-        found.add("changes", changes)
+        aws_evidence.add("changes", changes)
         item = Item("changes", query, window, link, rows=len(changes))
-        found.items.append(item.holding(changes))
+        aws_evidence.items.append(item.holding(changes))
     if states:
-        found.add("states", states)
-        found.items.append(Item("states", query, window, link, rows=len(states), cut=cut))
-    return found
+        aws_evidence.add("states", states)
+        aws_evidence.items.append(Item("states", query, window, link, rows=len(states), cut=cut))
+    return aws_evidence
 
 
 def _event_row(resource: Resource, event: Mapping[str, Any]) -> LogRow | None:
@@ -209,10 +209,10 @@ def _container_end(container: Mapping[str, Any]) -> str:
     failed = isinstance(code, int) and code != 0
     if not reason and not failed:
         return ""
-    said = f"; container {words(container.get('name'), 80)}"
+    phrase = f"; container {words(container.get('name'), 80)}"
     if isinstance(code, int):
-        said += f" exit code {code}"
-    return f"{said}: {reason}" if reason else said
+        phrase += f" exit code {code}"
+    return f"{phrase}: {reason}" if reason else phrase
 
 
 def log_row(at: datetime, resource: Resource, message: str, said: str) -> LogRow:

@@ -47,7 +47,7 @@ async def health_events(
     calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
 ) -> AwsEvidence:
     """Open issues of the services of these resources, all of one place."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     services: dict[str, None] = {}
     for resource in resources:
         services.update(dict.fromkeys(SERVICES.get(resource.kind, ())))
@@ -68,16 +68,18 @@ async def health_events(
             filter=asked,
         )
     except FaultlineError as error:
-        found.lacks("states", query, error)
-        return found
+        aws_evidence.lacks("states", query, error)
+        return aws_evidence
     rows: list[StateRow] = []
     for event in objects(page.entries):
         rows += _states(event, resources, query)
-    found.add("states", list(dict.fromkeys(rows)))
+    aws_evidence.add("states", list(dict.fromkeys(rows)))
     cut = cut_note(len(page.entries), more=page.more, what="events")
     link = health_link(place.region)
-    found.items.append(Item("states", query, full_window(scope), link, rows=len(rows), cut=cut))
-    return found
+    aws_evidence.items.append(
+        Item("states", query, full_window(scope), link, rows=len(rows), cut=cut)
+    )
+    return aws_evidence
 
 
 def _states(event: Mapping[str, Any], resources: Sequence[Resource], query: str) -> list[StateRow]:

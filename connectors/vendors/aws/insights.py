@@ -109,8 +109,8 @@ async def _results(
                 VENDOR, "GetQueryResults", f"the query ended as {status or 'nothing'}"
             )
         if calls.bounds.deadline.remaining < wait + GIVE_UP_S:
-            said = f"the query was still running and was stopped after {scanned / GB:.2f} GB"
-            raise ConnectorError(VENDOR, "GetQueryResults", said)
+            phrase = f"the query was still running and was stopped after {scanned / GB:.2f} GB"
+            raise ConnectorError(VENDOR, "GetQueryResults", phrase)
         await asyncio.sleep(wait)
         wait = min(LONGEST_WAIT_S, wait * 1.6)
 

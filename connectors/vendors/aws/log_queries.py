@@ -29,8 +29,8 @@ async def log_answer(
     """
     taken = pipe_query(INSIGHTS, VENDOR, query)
     gaps = AwsEvidence()
-    groups = await asyncio.gather(*(existing_groups(calls, one, gaps) for one in logs))
-    there = [(one, names) for one, names in zip(logs, groups, strict=True) if names]
+    groups = await asyncio.gather(*(existing_groups(calls, log, gaps) for log in logs))
+    there = [(log, names) for log, names in zip(logs, groups, strict=True) if names]
     if not there:
         why = "; ".join(dict.fromkeys(f"{gap.query}: {gap.reason}" for gap in gaps.missing))
         raise ConnectorError(VENDOR, "StartQuery", why or "the service has no log groups")

@@ -69,26 +69,26 @@ async def logs_of(
     calls: AwsCalls, logs: ServiceLogs, scope: Scope, budget: ScanBudget
 ) -> AwsEvidence:
     """Lines and patterns of each window, counts over all of them."""
-    found = AwsEvidence()
-    groups = await existing_groups(calls, logs, found)
+    aws_evidence = AwsEvidence()
+    groups = await existing_groups(calls, logs, aws_evidence)
     if not groups:
-        return found
-    asked = ServiceLogs(logs.service, logs.place, groups)
+        return aws_evidence
+    service_logs = ServiceLogs(logs.service, logs.place, groups)
     windows = (scope.incident, *scope.logs_before)
     await asyncio.gather(
-        *(_lines(calls, asked, window, budget, found) for window in windows),
+        *(_lines(calls, service_logs, window, budget, aws_evidence) for window in windows),
         *(
-            _lines(calls, asked, w, budget, found, words)
+            _lines(calls, service_logs, w, budget, aws_evidence, words)
             for words in filter(None, [scope.log_words])
             for w in windows
         ),
-        *(_patterns(calls, asked, window, budget, found) for window in windows),
+        *(_patterns(calls, service_logs, window, budget, aws_evidence) for window in windows),
         *(
-            _counts(calls, asked, span, budget, found)
+            _counts(calls, service_logs, span, budget, aws_evidence)
             for span in merged((*scope.baseline, scope.incident))
         ),
     )
-    return found
+    return aws_evidence
 
 
 async def existing_groups(
@@ -143,8 +143,8 @@ async def _lines(
 
 
 def _with_words(words: LogWords) -> str:
-    said = "|".join(re.sub(r"([\\.+*?()|\[\]{}^$/])", r"\\\1", word) for word in words.words)
-    return LINES.replace(FILTER, f"filter @message like /(?i)({said})/")
+    text = "|".join(re.sub(r"([\\.+*?()|\[\]{}^$/])", r"\\\1", word) for word in words.words)
+    return LINES.replace(FILTER, f"filter @message like /(?i)({text})/")
 
 
 async def _counts(

@@ -41,7 +41,7 @@ _CHECKS = ("SystemStatus", "InstanceStatus", "AttachedEbsStatus")
 async def scaling_activities(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Activities of one group: each a change, those that failed or replaced a machine lines and
     facts as well."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     query = f"DescribeScalingActivities {resource.place} {resource.name}"
     try:
         page = await calls.pages(
@@ -54,8 +54,8 @@ async def scaling_activities(calls: AwsCalls, resource: Resource, scope: Scope) 
             MaxRecords=ACTIVITY_PAGE,
         )
     except FaultlineError as error:
-        found.lacks("changes", query, error)
-        return found
+        aws_evidence.lacks("changes", query, error)
+        return aws_evidence
     span, window = full_window(scope), changes_window(scope)
     changes: list[ChangeRow] = []
     lines: list[LogRow] = []
@@ -73,14 +73,14 @@ async def scaling_activities(calls: AwsCalls, resource: Resource, scope: Scope) 
             states.append(row._replace(link=resource_link(resource)))
     cut = cut_note(len(page.entries), more=page.more, what="activities")
     link = resource_link(resource)
-    found.add("changes", changes)
+    aws_evidence.add("changes", changes)
     item = Item("changes", query, window, link, rows=len(changes), cut=cut)
-    found.items.append(item.holding(changes))
-    if found.add("logs", lines):
-        found.items.append(Item("logs", query, span, link, rows=len(lines)).holding(lines))
-    if found.add("states", states):
-        found.items.append(Item("states", query, span, link, rows=len(states)))
-    return found
+    aws_evidence.items.append(item.holding(changes))
+    if aws_evidence.add("logs", lines):
+        aws_evidence.items.append(Item("logs", query, span, link, rows=len(lines)).holding(lines))
+    if aws_evidence.add("states", states):
+        aws_evidence.items.append(Item("states", query, span, link, rows=len(states)))
+    return aws_evidence
 
 
 def _change(resource: Resource, activity: Mapping[str, Any], at: datetime) -> ChangeRow:
@@ -113,7 +113,7 @@ def _fact(activity: Mapping[str, Any]) -> str | None:
 
 async def instance_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Facts of one machine: its state, and the checks that it fails."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     query = f"DescribeInstanceStatus {resource.place} {resource.name}"
     try:
         answer = await calls.call(
@@ -124,15 +124,15 @@ async def instance_states(calls: AwsCalls, resource: Resource, scope: Scope) -> 
             IncludeAllInstances=True,
         )
     except FaultlineError as error:
-        found.lacks("states", query, error)
-        return found
+        aws_evidence.lacks("states", query, error)
+        return aws_evidence
     rows: list[StateRow] = []
     for status in objects(answer.get("InstanceStatuses"))[:1]:
         rows += _of_instance(resource, status, query)
-    found.add("states", rows)
+    aws_evidence.add("states", rows)
     link = resource_link(resource)
-    found.items.append(Item("states", query, full_window(scope), link, rows=len(rows)))
-    return found
+    aws_evidence.items.append(Item("states", query, full_window(scope), link, rows=len(rows)))
+    return aws_evidence
 
 
 def _of_instance(resource: Resource, status: Mapping[str, Any], query: str) -> Iterator[StateRow]:

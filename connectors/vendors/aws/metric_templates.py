@@ -224,13 +224,13 @@ def metric_name(resource: Resource, name: str) -> str:
 def signal_of(namespace: str, metric: str, stat: str) -> tuple[str, str | None, float]:
     """Signal, unit and scale of an alarm's metric: ours where there is one, else its own name in
     our style."""
-    for one in TEMPLATES:
-        own = one.namespace or BY_KIND[one.kind].namespace
+    for template in TEMPLATES:
+        own = template.namespace or BY_KIND[template.kind].namespace
         if (
-            (own, one.metric, one.stat.lower()) == (namespace, metric, stat.lower())
-            and not one.rate
-            and not one.over
+            (own, template.metric, template.stat.lower()) == (namespace, metric, stat.lower())
+            and not template.rate
+            and not template.over
         ):
-            return one.signal, one.unit, one.scale
+            return template.signal, template.unit, template.scale
     words = _CAMEL.sub("_", metric).lower().replace(" ", "_")[:80]
     return (words if stat.lower() in _PLAIN_STATS else f"{words}_{stat.lower()}"), None, 1.0

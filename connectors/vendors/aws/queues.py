@@ -27,8 +27,8 @@ async def dead_letter_queues(
     calls: AwsCalls, resources: Sequence[Resource], found: AwsEvidence
 ) -> list[Resource]:
     """The dead-letter queues of those resources that are queues."""
-    queues = [one for one in resources if one.kind == "queue"]
-    dead = await asyncio.gather(*(_dead_letter_queue(calls, one, found) for one in queues))
+    queues = [resource for resource in resources if resource.kind == "queue"]
+    dead = await asyncio.gather(*(_dead_letter_queue(calls, queue, found) for queue in queues))
     return list(dict.fromkeys(one for one in dead if one is not None))
 
 

@@ -60,7 +60,9 @@ NAMED_KINDS = (
 )
 """In the order in which a service's resources are taken; an alarm's dimensions mean the first whose
 dimensions they have."""
-BY_KIND: Mapping[ResourceKind, NamedKind] = {one.kind: one for one in NAMED_KINDS}
+BY_KIND: Mapping[ResourceKind, NamedKind] = {
+    named_kind.kind: named_kind for named_kind in NAMED_KINDS
+}
 
 KNOWN_BY_ID: frozenset[ResourceKind] = frozenset({"instance", "nat_gateway"})
 """Their ids say nothing of the service that they belong to."""

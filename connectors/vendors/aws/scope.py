@@ -118,16 +118,16 @@ def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Col
     any of them."""
     if len(places) < 2:
         return found
-    brought = [_anywhere(item.query, places) for item in found.items if item.rows]
-    logs = [query for query in brought if query.startswith("Logs Insights")]
+    anywheres = [_anywhere(item.query, places) for item in found.items if item.rows]
+    logs = [query for query in anywheres if query.startswith("Logs Insights")]
 
     def is_elsewhere(query: str) -> bool:
         text = _anywhere(query, places)
         # A log group that is there is not described but read.
         if text.startswith("DescribeLogGroups"):
             group = text.removeprefix(f"DescribeLogGroups {ANYWHERE} ")
-            return any(group in one for one in logs)
-        return any(one.startswith(text) for one in brought)
+            return any(group in log for log in logs)
+        return any(anywhere.startswith(text) for anywhere in anywheres)
 
     missing = []
     for gap in found.missing:
@@ -156,8 +156,8 @@ def _where(places: Sequence[AwsPlace], region: str | None, account: str | None) 
 
 
 def _account_id(place: AwsPlace) -> str | None:
-    found = _ACCOUNT.search(place.account.role_arn or "")
-    return found[1] if found else None
+    match = _ACCOUNT.search(place.account.role_arn or "")
+    return match[1] if match else None
 
 
 def _alarm_page(url: str) -> tuple[str, str | None] | None:

@@ -96,15 +96,17 @@ def _status(part: Mapping[str, Any]) -> str | None:
 
 
 def _attributes(part: Mapping[str, Any]) -> str | None:
-    kept: dict[str, str] = {}
+    remaining_words: dict[str, str] = {}
     status = _part(part, "http", "response").get("status")
     if status:
-        kept["http.status_code"] = words(status, 10)
+        remaining_words["http.status_code"] = words(status, 10)
     exceptions = objects(_part(part, "cause").get("exceptions"))
-    for number, one in enumerate(exceptions[:MOST_EXCEPTIONS]):
-        text = f"{one.get('type') or ''}: {one.get('message') or ''}"
-        kept[f"exception.{number}"] = words(text, 300)
-    return msgspec.json.encode(kept, order="sorted").decode() if kept else None
+    for number, exception in enumerate(exceptions[:MOST_EXCEPTIONS]):
+        text = f"{exception.get('type') or ''}: {exception.get('message') or ''}"
+        remaining_words[f"exception.{number}"] = words(text, 300)
+    return (
+        msgspec.json.encode(remaining_words, order="sorted").decode() if remaining_words else None
+    )
 
 
 def _part(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:

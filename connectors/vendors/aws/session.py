@@ -165,14 +165,14 @@ class AwsSession:
     def _client(self, place: AwsPlace, service: str, bounds: Bounds) -> Any:
         keys = self._credentials(place, service, bounds)
         with self._lock:
-            known = self._clients.get((service, place))
-            if known is None or known[0] is not keys:
+            client = self._clients.get((service, place))
+            if client is None or client[0] is not keys:
                 with _said(f"{service} client", service):
                     made = aws_client(
                         self._session(), service, place.region, self._endpoint_url, keys.options
                     )
-                known = self._clients[service, place] = (keys, made)
-            return known[1]
+                client = self._clients[service, place] = (keys, made)
+            return client[1]
 
     def _session(self) -> Any:
         if self._base is None:
@@ -184,10 +184,10 @@ class AwsSession:
         if account.role_arn is None or service == "sts":
             return _OWN
         with self._lock:
-            held = self._keys.get(account)
-            if held is None or held.until is None or held.until - datetime.now(UTC) < EARLY:
-                held = self._keys[account] = self._assume(place, account.role_arn, bounds)
-            return held
+            assume = self._keys.get(account)
+            if assume is None or assume.until is None or assume.until - datetime.now(UTC) < EARLY:
+                assume = self._keys[account] = self._assume(place, account.role_arn, bounds)
+            return assume
 
     def _assume(self, place: AwsPlace, role_arn: str, bounds: Bounds) -> _RoleKeys:
         params = {
@@ -198,12 +198,12 @@ class AwsSession:
             **({"ExternalId": place.account.external_id} if place.account.external_id else {}),
         }
         answer = self.call(place, "sts", "AssumeRole", params, bounds)
-        given = answer.get("Credentials") or {}
-        until = given.get("Expiration")
-        if not isinstance(until, datetime) or not all(given.get(name) for name in _KEY_NAMES):
+        credentials = answer.get("Credentials") or {}
+        until = credentials.get("Expiration")
+        if not isinstance(until, datetime) or not all(credentials.get(name) for name in _KEY_NAMES):
             raise ConnectorError(VENDOR, "AssumeRole", "the answer holds no credentials")
         return _RoleKeys(
-            {f"aws_{ours}": str(given[theirs]) for theirs, ours in _KEY_NAMES.items()},
+            {f"aws_{ours}": str(credentials[theirs]) for theirs, ours in _KEY_NAMES.items()},
             until.astimezone(UTC),
         )
 

@@ -31,19 +31,19 @@ _CHANGED = {"LastIncreaseDateTime": "raised", "LastDecreaseDateTime": "lowered"}
 
 async def table_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """Its status as a fact, its last changes of provisioned capacity as changes."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     query = f"DescribeTable {resource.place} {resource.name}"
     try:
         answer = await calls.call(
             resource.place, "dynamodb", "DescribeTable", TableName=resource.name
         )
     except FaultlineError as error:
-        found.lacks("states", query, error)
-        return found
+        aws_evidence.lacks("states", query, error)
+        return aws_evidence
     table = answer.get("Table")
     if not isinstance(table, Mapping):
-        found.lacks("states", query, "unexpected response: no table")
-        return found
+        aws_evidence.lacks("states", query, "unexpected response: no table")
+        return aws_evidence
     link = resource_link(resource)
     status = words(table.get("TableStatus"), 60)
     states = []
@@ -52,13 +52,13 @@ async def table_states(calls: AwsCalls, resource: Resource, scope: Scope) -> Aws
             resource, "database_unavailable", "TableStatus", status, query, link=link
         )
         states.append(row._replace(expected="ACTIVE"))
-    found.add("states", states)
-    found.items.append(Item("states", query, full_window(scope), link, rows=len(states)))
+    aws_evidence.add("states", states)
+    aws_evidence.items.append(Item("states", query, full_window(scope), link, rows=len(states)))
     changes = _capacity_changes(resource, table.get("ProvisionedThroughput"), scope)
-    if found.add("changes", changes):
+    if aws_evidence.add("changes", changes):
         item = Item("changes", query, changes_window(scope), link, rows=len(changes))
-        found.items.append(item.holding(changes))
-    return found
+        aws_evidence.items.append(item.holding(changes))
+    return aws_evidence
 
 
 def _capacity_changes(resource: Resource, capacity: Any, scope: Scope) -> list[ChangeRow]:

@@ -70,19 +70,25 @@ class _TrailEvent(msgspec.Struct):
 
 async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope) -> AwsEvidence:
     """Calls that wrote to these resources, all of one place."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     window = changes_window(scope)
-    asked = list({one.short_name: one for one in resources if BY_KIND[one.kind].in_trail}.values())
-    for resource in asked[:MOST_RESOURCES]:
-        await _of_resource(calls, resource, window, found)
-    if len(asked) > MOST_RESOURCES:
-        left = ", ".join(one.short_name for one in asked[MOST_RESOURCES:][:10])
-        found.lacks(
+    resources_by_short_name = list(
+        {
+            resource.short_name: resource
+            for resource in resources
+            if BY_KIND[resource.kind].in_trail
+        }.values()
+    )
+    for resource in resources_by_short_name[:MOST_RESOURCES]:
+        await _of_resource(calls, resource, window, aws_evidence)
+    if len(resources_by_short_name) > MOST_RESOURCES:
+        left = ", ".join(one.short_name for one in resources_by_short_name[MOST_RESOURCES:][:10])
+        aws_evidence.lacks(
             "changes",
-            f"LookupEvents {asked[0].place}",
+            f"LookupEvents {resources_by_short_name[0].place}",
             f"not asked, two a second being allowed: {left}",
         )
-    return found
+    return aws_evidence
 
 
 async def _of_resource(
@@ -174,22 +180,24 @@ def _record(text: Any) -> _TrailEvent:
 def joined(deployments: AwsEvidence, trail: AwsEvidence) -> None:
     """Where CloudTrail reports a deployment that is known already, its author is written there and
     it is left out."""
-    known = deployments.rows.get("changes", [])
-    kept = []
+    changes = deployments.rows.get("changes", [])
+    rows = []
     for row in trail.rows.get("changes", []):
-        place = _same(row, known)
+        place = _same(row, changes)
         if place is None:
-            kept.append(row)
-        elif known[place][5] is None:
-            known[place] = (*known[place][:5], row[5], *known[place][6:])
+            rows.append(row)
+        elif changes[place][5] is None:
+            changes[place] = (*changes[place][:5], row[5], *changes[place][6:])
     if "changes" in trail.rows:
-        trail.rows["changes"] = kept
+        trail.rows["changes"] = rows
 
 
 def _same(row: tuple[Any, ...], known: Sequence[tuple[Any, ...]]) -> int | None:
     if row[2] != "deploy":
         return None
     near = [
-        n for n, one in enumerate(known) if one[1] == row[1] and abs(one[0] - row[0]) <= SAME_CHANGE
+        n
+        for n, change in enumerate(known)
+        if change[1] == row[1] and abs(change[0] - row[0]) <= SAME_CHANGE
     ]
     return min(near, key=lambda n: abs(known[n][0] - row[0]), default=None)

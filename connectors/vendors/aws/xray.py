@@ -44,21 +44,21 @@ async def traces_of(
     calls: AwsCalls, place: AwsPlace, service: str, their_name: str, scope: Scope, ours: OurName
 ) -> AwsEvidence:
     """Spans of the traces through one service."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     baseline = scope.baseline_spans if scope.baseline_spans is not None else scope.baseline
     windows = (scope.incident, *baseline)
     await asyncio.gather(
-        *(_of_window(calls, place, their_name, window, ours, found) for window in windows)
+        *(_of_window(calls, place, their_name, window, ours, aws_evidence) for window in windows)
     )
-    if not found.rows.get("spans") and not found.missing:
+    if not aws_evidence.rows.get("spans") and not aws_evidence.missing:
         query = f"{place} {expression(their_name)}"
-        found.lacks("spans", query, f"X-Ray has no traces through {service}")
-    return found
+        aws_evidence.lacks("spans", query, f"X-Ray has no traces through {service}")
+    return aws_evidence
 
 
 async def graph_of(calls: AwsCalls, place: AwsPlace, scope: Scope, ours: OurName) -> AwsEvidence:
     """Who called whom during the incident."""
-    found = AwsEvidence()
+    aws_evidence = AwsEvidence()
     window = _latest(scope.incident)
     query = f"GetServiceGraph {place}"
     try:
@@ -73,30 +73,30 @@ async def graph_of(calls: AwsCalls, place: AwsPlace, scope: Scope, ours: OurName
             EndTime=window.end,
         )
     except FaultlineError as error:
-        found.lacks("topology", query, error)
-        return found
+        aws_evidence.lacks("topology", query, error)
+        return aws_evidence
     pairs = edges(objects(page.entries), ours)[:MOST_EDGES]
-    seen = nanoseconds(window.end)
-    calls_seen = [CallRow(caller, callee, "xray", seen) for caller, callee in pairs]
-    rows = found.add("topology", calls_seen)
+    observed_nanoseconds = nanoseconds(window.end)
+    call_rows = [CallRow(caller, callee, "xray", observed_nanoseconds) for caller, callee in pairs]
+    rows = aws_evidence.add("topology", call_rows)
     cut = cut_note(len(page.entries), more=page.more, what="services")
     link = service_map_link(place.region, window)
-    found.items.append(Item("topology", query, window, link, rows=rows, cut=cut))
-    return found
+    aws_evidence.items.append(Item("topology", query, window, link, rows=rows, cut=cut))
+    return aws_evidence
 
 
 def edges(services: Sequence[Mapping[str, Any]], ours: OurName) -> list[tuple[str, str]]:
     """Pairs of caller and callee; the clients at the edge are no services."""
     names = {}
-    for one in services:
-        if one.get("Name"):
-            names[one.get("ReferenceId")] = ours(words(one.get("Name"), 200))
+    for service in services:
+        if service.get("Name"):
+            names[service.get("ReferenceId")] = ours(words(service.get("Name"), 200))
     pairs = []
-    for one in services:
-        caller = names.get(one.get("ReferenceId"))
-        if not caller or one.get("Type") == "client":
+    for service in services:
+        caller = names.get(service.get("ReferenceId"))
+        if not caller or service.get("Type") == "client":
             continue
-        for edge in objects(one.get("Edges")):
+        for edge in objects(service.get("Edges")):
             callee = names.get(edge.get("ReferenceId"))
             if callee and callee != caller:
                 pairs.append((caller, callee))
@@ -116,11 +116,11 @@ async def _of_window(
     ours: OurName,
     found: AwsEvidence,
 ) -> None:
-    asked = expression(their_name)
-    query = f"GetTraceSummaries {place} {asked}"
+    requested_expression = expression(their_name)
+    query = f"GetTraceSummaries {place} {requested_expression}"
     try:
-        summaries, more = await _summaries(calls, place, asked, _latest(window))
-        found_ids = [words(one.get("Id"), 64) for one in summaries]
+        summaries, more = await _summaries(calls, place, requested_expression, _latest(window))
+        found_ids = [words(summary.get("Id"), 64) for summary in summaries]
         ids = _spread([one for one in found_ids if one], MOST_TRACES)
         batches = [ids[first : first + BATCH] for first in range(0, len(ids), BATCH)]
         answers = await asyncio.gather(
@@ -135,17 +135,17 @@ async def _of_window(
             rows += spans_of(trace, ours)
     found.add("spans", rows)
     if ids and not rows:
-        found.lacks("spans", f"BatchGetTraces {place} of {asked}", _NO_SEGMENTS)
+        found.lacks("spans", f"BatchGetTraces {place} of {requested_expression}", _NO_SEGMENTS)
     if not ids:
         return
-    failing = len([one for one in summaries if one.get("HasFault") is True])
+    failing = len([summary for summary in summaries if summary.get("HasFault") is True])
     details = {"traces found": str(len(summaries)), "of them with a fault": str(failing)}
     left = len(summaries) - len(ids)
     cut = None
     if left or more:
         or_more = " or more" if more else ""
         cut = f"{len(ids)} of {len(summaries)}{or_more} traces"
-    link = traces_link(place.region, asked, window)
+    link = traces_link(place.region, requested_expression, window)
     item = Item("spans", query, window, link, rows=len(rows), cut=cut, details=details)
     found.items.append(item.holding(rows))
 

@@ -142,7 +142,7 @@ class AzureMonitorConnector:
         services = list(
             dict.fromkeys(filter(None, (request.alert.service, *request.scope.services)))
         )[:MOST_SERVICES]
-        asked = _AzureQuestion(self._roles, [s[:MOST_NAME] for s in services])
+        azure_question = _AzureQuestion(self._roles, [s[:MOST_NAME] for s in services])
         resources = named_resources(request.alert) if self._platform is not None else []
         if not services and not resources:
             return Collected(
@@ -153,10 +153,10 @@ class AzureMonitorConnector:
         deadline, budget = self._allowance()
         sources = self._sources() if services else []
         await asyncio.gather(
-            *(self._from(s, request, asked, deadline, budget) for s in sources),
-            self._measured(resources, request, asked, deadline, budget),
+            *(self._from(s, request, azure_question, deadline, budget) for s in sources),
+            self._measured(resources, request, azure_question, deadline, budget),
         )
-        return asked.collected()
+        return azure_question.collected()
 
     async def _measured(
         self,
@@ -211,46 +211,46 @@ class AzureMonitorConnector:
         self, source: AzureSource, asked: _AzureQuestion, span: Window, request: Request
     ) -> list[KustoQuery]:
         """What one source is asked. Each window's traces are chosen by themselves."""
-        found: list[KustoQuery] = []
+        kusto_queries: list[KustoQuery] = []
         roles = asked.roles
         if source is (self._application or self._workspace):
             schema = kql.APPLICATION if self._application is not None else kql.WORKSPACE
-            found += _telemetry(schema, roles, span)
+            kusto_queries += _telemetry(schema, roles, span)
             windows = [request.scope.incident, *request.scope.baseline[:1]]
-            found += [
+            kusto_queries += [
                 KustoQuery("spans", kql.spans(schema, roles), w, tables.spans_table)
                 for w in windows
             ]
         if source is self._workspace:
-            found += [
+            kusto_queries += [
                 KustoQuery("logs", kql.table_logs(t, roles), span, tables.logs_table)
                 for t in self._log_tables
             ]
             since = Window(start=request.scope.incident.start - LOOKBACK, end=span.end)
-            found.append(KustoQuery("changes", kql.changes(), since, None))
-        return found
+            kusto_queries.append(KustoQuery("changes", kql.changes(), since, None))
+        return kusto_queries
 
     @property
     def query_language(self) -> str:
         """KQL, and the tables that it may be about."""
-        tables = ", ".join(table for one in self._sources() for table in self._queried(one))
+        tables = ", ".join(table for source in self._sources() for table in self._queried(source))
         return f"KQL (one of {tables}, then stages)"
 
     async def answer(self, query: BoundedQuery) -> Collected:
         """The rows of one query over a table that is read anyway. Raises FaultlineError."""
-        owners = {table: one for one in self._sources() for table in self._queried(one)}
+        owners = {table: source for source in self._sources() for table in self._queried(source)}
         taken = pipe_query(KQL, self.name, query, tuple(owners))
         source = owners[taken.source]
-        asked = _AzureQuestion(self._roles, [*self._roles, *filter(None, [query.service])])
+        azure_question = _AzureQuestion(self._roles, [*self._roles, *filter(None, [query.service])])
         span = KustoQuery("logs", taken.text, query.window, None).timespan
         deadline, budget = self._allowance()
         async with source.api.open(deadline, budget) as session:
             answer = await session.query(source.path, taken.text, span)
         schema = kql.WORKSPACE if source is self._workspace else kql.APPLICATION
-        columns = RecordColumns(schema.role, schema.message, schema.operation, asked.named)
+        columns = RecordColumns(schema.role, schema.message, schema.operation, azure_question.named)
         for table in self._log_tables if source is self._workspace else ():
             if table.table == taken.source:
-                columns = RecordColumns(table.service, table.message, named=asked.named)
+                columns = RecordColumns(table.service, table.message, named=azure_question.named)
         return await asyncio.to_thread(
             records_answer,
             query,
@@ -333,11 +333,11 @@ class _AzureQuestion:
 
     async def ask(self, session: QuerySession, source: AzureSource, query: KustoQuery) -> None:
         """Ask, and keep the rows or the gap."""
-        said = f"GET {source.path} timespan={query.timespan} query={query.text}"
+        phrase = f"GET {source.path} timespan={query.timespan} query={query.text}"
         try:
             answer = await session.query(source.path, query.text, query.timespan)
         except FaultlineError as error:
-            self.missing.append(Missing(query.kind, said, str(error)))
+            self.missing.append(Missing(query.kind, phrase, str(error)))
             return
         link = source.link(query.text, query.timespan)
         if query.table is None:
@@ -346,10 +346,10 @@ class _AzureQuestion:
             table = await asyncio.to_thread(query.table, answer.rows, self.named)
         self.parts.setdefault(query.kind, []).append(table)
         cut = _cut(query.kind, answer)
-        item = Item(query.kind, said, query.window, link, rows=table.height, cut=cut)
+        item = Item(query.kind, phrase, query.window, link, rows=table.height, cut=cut)
         self.items.append(item.holding(table))
         if answer.partial:
-            self.missing.append(Missing(query.kind, said, answer.partial))
+            self.missing.append(Missing(query.kind, phrase, answer.partial))
 
     async def measure(
         self,

@@ -68,8 +68,11 @@ class MetricDefinition(msgspec.Struct, rename="camel"):
     @property
     def grain(self) -> str | None:
         """The finest one that is of use."""
-        known = {one.time_grain for one in self.metric_availabilities or ()}
-        return next((grain for grain in GRAINS if grain in known), None)
+        time_grains = {
+            metric_availability.time_grain
+            for metric_availability in self.metric_availabilities or ()
+        }
+        return next((grain for grain in GRAINS if grain in time_grains), None)
 
 
 class _Definitions(msgspec.Struct):
@@ -105,12 +108,12 @@ class PlatformQuestion:
 
     def params(self, window: Window) -> list[tuple[str, str]]:
         """As the call takes them."""
-        aggregations = dict.fromkeys(aggregation_of(one) for one in self.metrics)
+        aggregations = dict.fromkeys(aggregation_of(metric) for metric in self.metrics)
         return [
             ("api-version", VERSION),
             ("timespan", f"{_utc(window.start)}/{_utc(window.end)}"),
             ("interval", self.grain),
-            ("metricnames", ",".join(one.name.value for one in self.metrics)),
+            ("metricnames", ",".join(metric.name.value for metric in self.metrics)),
             ("aggregation", ",".join(aggregations)),
         ]
 
@@ -130,18 +133,18 @@ async def platform_rows(
     """Rows of the metrics table of one resource, and their items. Raises ConnectorError,
     BudgetExceeded."""
     path = f"{resource}/providers/microsoft.insights/metricDefinitions"
-    known = await session.get(path, [("api-version", VERSION)], type=_Definitions)
+    response = await session.get(path, [("api-version", VERSION)], type=_Definitions)
     watched = alert.query.text if alert.query else ""
     rows: list[tuple[Any, ...]] = []
     items = []
-    for question in _questions(resource, known.value, watched):
+    for question in _questions(resource, response.value, watched):
         params = question.params(window)
         answer = await session.get(question.path, params, type=_PlatformMetrics)
         own = list(_rows(answer, question, service))
         rows += own
-        said = " ".join(f"{name}={value}" for name, value in params)
+        text = " ".join(f"{name}={value}" for name, value in params)
         link = f"{portal}/#resource{resource}/metrics"
-        item = Item("metrics", f"GET {question.path} {said}", window, link, rows=len(own))
+        item = Item("metrics", f"GET {question.path} {text}", window, link, rows=len(own))
         items.append(item.holding(own))
     return rows, items
 
@@ -150,7 +153,7 @@ def _questions(
     resource: str, known: Iterable[MetricDefinition], watched: str
 ) -> Iterator[PlatformQuestion]:
     """The alert's own metric, then those whose meaning is known, as many as one call takes."""
-    usable = [one for one in known if _is_usable(one)]
+    usable = [definition for definition in known if _is_usable(definition)]
     usable.sort(key=lambda one: one.name.value != watched)
     chosen = []
     for one in usable:
@@ -171,8 +174,8 @@ def _is_usable(one: MetricDefinition) -> bool:
 
 def aggregation_of(one: MetricDefinition) -> str:
     """How Azure itself adds the metric up."""
-    given = one.primary_aggregation_type or ""
-    return given if given in AGGREGATIONS else AGGREGATIONS[0]
+    primary_aggregation_type = one.primary_aggregation_type or ""
+    return primary_aggregation_type if primary_aggregation_type in AGGREGATIONS else AGGREGATIONS[0]
 
 
 def signal_of(one: MetricDefinition) -> str:
@@ -183,7 +186,7 @@ def signal_of(one: MetricDefinition) -> str:
 def _rows(
     answer: _PlatformMetrics, question: PlatformQuestion, service: str
 ) -> Iterator[tuple[Any, ...]]:
-    by_name = {one.name.value.casefold(): one for one in question.metrics}
+    by_name = {metric.name.value.casefold(): metric for metric in question.metrics}
     for metric in answer.value:
         known = by_name.get(metric.name.value.casefold())
         if known is None:

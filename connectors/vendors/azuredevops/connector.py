@@ -162,10 +162,10 @@ class AzureDevOps(ChangeFeeds):
                 ("$top", str(PER_PAGE)),
             ]
             pages = _pages(session, path, params, AzureBuilds, lambda answer: answer.value)
-            found = await read_records(pages, params, most_pages=MOST_PAGES)
+            records = await read_records(pages, params, most_pages=MOST_PAGES)
             page = f"{self._http.base_url}{place}/_build"
-            runs = [_build_run(one, page) for one in found.values]
-            return self._rules.answer(runs, query_of(path, params), page, found.cut)
+            runs = [_build_run(one, page) for one in records.values]
+            return self._rules.answer(runs, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"builds of {project}", read)
 
@@ -184,11 +184,11 @@ class AzureDevOps(ChangeFeeds):
             # Another server holds the releases.
             async with http.open() as session:
                 pages = _pages(session, path, params, AzureDeployments, lambda one: one.value)
-                found = await read_records(pages, params, most_pages=MOST_PAGES)
+                records = await read_records(pages, params, most_pages=MOST_PAGES)
             page = f"{self._http.base_url}{place}/_releaseProgress"
-            runs = [_deployment_run(one, page) for one in found.values]
+            runs = [_deployment_run(one, page) for one in records.values]
             link = f"{self._http.base_url}{place}/_release"
-            return self._rules.answer(runs, query_of(path, params), link, found.cut)
+            return self._rules.answer(runs, query_of(path, params), link, records.cut)
 
         return ChangeFeed(f"releases of {project}", read)
 

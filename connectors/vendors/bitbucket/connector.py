@@ -152,9 +152,9 @@ class Bitbucket(ChangeFeeds):
                 return at is not None and at < window.start
 
             pages = _pages(session, path, BitbucketPage[BitbucketPipeline])
-            found = await read_records(pages, params, most_pages=MOST_PAGES, is_older=is_older)
-            runs = [_pipeline_run(one, repository, page) for one in found.values]
-            return self._rules.answer(runs, query_of(path, params), page, found.cut)
+            records = await read_records(pages, params, most_pages=MOST_PAGES, is_older=is_older)
+            runs = [_pipeline_run(one, repository, page) for one in records.values]
+            return self._rules.answer(runs, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"pipelines of {repository}", read)
 
@@ -170,14 +170,14 @@ class Bitbucket(ChangeFeeds):
                 return at is not None and at < window.start
 
             pages = _pages(session, path, BitbucketPage[BitbucketDeployment])
-            found = await read_records(pages, params, most_pages=MOST_PAGES, is_older=is_older)
+            records = await read_records(pages, params, most_pages=MOST_PAGES, is_older=is_older)
             listed = f"/2.0/repositories/{quote(repository)}/environments"
             places = await session.get(
                 listed, [("pagelen", "100")], type=BitbucketPage[_Environment]
             )
             names = {one.uuid: one.name for one in places.values}
-            runs = [_deployment_run(one, repository, names, page) for one in found.values]
-            return self._rules.answer(runs, query_of(path, params), page, found.cut)
+            runs = [_deployment_run(one, repository, names, page) for one in records.values]
+            return self._rules.answer(runs, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"deployments of {repository}", read)
 

@@ -99,8 +99,8 @@ class Buildkite(ChangeFeeds):
         if not self._pipelines:
             return [self._feed("builds", f"{self._organization}/builds")]
         return [
-            self._feed(f"builds of {one}", f"{self._organization}/pipelines/{one}/builds")
-            for one in self._pipelines
+            self._feed(f"builds of {pipeline}", f"{self._organization}/pipelines/{pipeline}/builds")
+            for pipeline in self._pipelines
         ]
 
     def _feed(self, what: str, path: str) -> ChangeFeed:
@@ -112,9 +112,9 @@ class Buildkite(ChangeFeeds):
                 ("per_page", str(PER_PAGE)),
             ]
             pages = linked_pages(session, path, list[BuildkiteBuild])
-            found = await read_records(pages, params, most_pages=MOST_PAGES)
-            runs = [self._run(one) for one in found.values]
-            return self._rules.answer(runs, query_of(path, params), cut=found.cut)
+            records = await read_records(pages, params, most_pages=MOST_PAGES)
+            runs = [self._run(one) for one in records.values]
+            return self._rules.answer(runs, query_of(path, params), cut=records.cut)
 
         return ChangeFeed(what, read)
 

@@ -139,13 +139,13 @@ class CircleCI(ChangeFeeds):
                 at = moment(one.created_at)
                 return at is not None and at < window.start
 
-            found = await read_records(read_page, [], most_pages=MOST_PAGES, is_older=is_older)
-            inside = [one for one in found.values if not is_older(one) and self._counts(one)]
-            cut = found.cut
+            records = await read_records(read_page, [], most_pages=MOST_PAGES, is_older=is_older)
+            inside = [one for one in records.values if not is_older(one) and self._counts(one)]
+            cut = records.cut
             if len(inside) > MOST_PIPELINES:
                 cut = f"only the latest {MOST_PIPELINES} of {len(inside)} pipelines were read"
             runs = await asyncio.gather(
-                *(self._runs(session, project, one) for one in inside[:MOST_PIPELINES])
+                *(self._runs(session, project, pipeline) for pipeline in inside[:MOST_PIPELINES])
             )
             every = [run for own in runs for run in own]
             page = f"{self._app_url}/pipelines/{quote(project)}"
@@ -162,11 +162,11 @@ class CircleCI(ChangeFeeds):
         self, session: LinkedSession, project: str, pipeline: CirclePipeline
     ) -> list[BuildRun]:
         path = f"/api/v2/pipeline/{quote(pipeline.id, safe='')}/workflow"
-        found = await session.get(path, type=CircleWorkflows)
+        response = await session.get(path, type=CircleWorkflows)
         vcs = pipeline.vcs or _Vcs()
         page = f"{self._app_url}/pipelines/{quote(project)}/{pipeline.number}/workflows"
         runs = []
-        for one in found.items:
+        for one in response.items:
             run = BuildRun(
                 one.name,
                 str(pipeline.number),

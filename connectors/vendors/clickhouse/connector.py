@@ -78,17 +78,17 @@ def build(own: ClickHouseSettings, settings: SharedSettings) -> ClickHouseConnec
         timeouts=Timeouts(read_s=own.query_timeout_s + 5),
     )
     http.timeout_s = own.query_timeout_s
-    wanted = dict(TABLES)
+    tables = dict(TABLES)
     if own.logs_table is not None:
-        wanted["logs"] = (own.logs_table,)
+        tables["logs"] = (own.logs_table,)
     if own.traces_table is not None:
-        wanted["spans"] = (own.traces_table,)
+        tables["spans"] = (own.traces_table,)
     if own.metrics_tables:
         for part in ("gauge", "sum", "samples", "series"):
-            wanted[part] = own.metrics_tables
+            tables[part] = own.metrics_tables
     names = ServiceNames.of_catalogue(settings.services)
     return ClickHouseConnector(
-        http, names, wanted, own.database, public_url=own.public_url, limits=limits
+        http, names, tables, own.database, public_url=own.public_url, limits=limits
     )
 
 
@@ -132,7 +132,9 @@ class ClickHouseConnector:
                 calls += [asking.logs(*tables.logs, service) for service in services]
             if tables.spans is not None:
                 calls.append(asking.golden(*tables.spans, services))
-                calls += [asking.spans(*tables.spans, one) for one in services[:MOST_TRACED]]
+                calls += [
+                    asking.spans(*tables.spans, service) for service in services[:MOST_TRACED]
+                ]
             await asyncio.gather(*calls)
         asking.name_the_unknown(services)
         return asking.collection.collected()
@@ -185,10 +187,10 @@ async def _refusal(session: QuerySession, table: FoundTable) -> str | None:
 async def _grants(session: QuerySession) -> str | None:
     """The user's own grants, which it may always list; None where the server does not tell."""
     try:
-        found = await session.rows("SHOW GRANTS", type=list[str])
+        rows = await session.rows("SHOW GRANTS", type=list[str])
     except ConnectorError:
         return None
-    return "\n".join(" ".join(row).partition(" ON ")[0] for row in found)
+    return "\n".join(" ".join(row).partition(" ON ")[0] for row in rows)
 
 
 @dataclass
@@ -239,9 +241,9 @@ class _Asking:
             return
         where = sql.rows_of(table, layout, self.theirs(services), self.place)
         text = sql.golden(table, layout, where, grid)
-        found = await self.query("metrics", text, decoded.Golden)
-        if found is not None:
-            self.keep("metrics", text, window, decoded.golden_rows(found, self.names, grid))
+        query = await self.query("metrics", text, decoded.Golden)
+        if query is not None:
+            self.keep("metrics", text, window, decoded.golden_rows(query, self.names, grid))
 
     async def metrics(self, tables: Tables, services: Sequence[str]) -> None:
         """Gauges and counters."""
@@ -255,13 +257,13 @@ class _Asking:
         samples, series = tables.by_part.get("samples"), tables.by_part.get("series")
         if samples is not None and series is not None:
             points.append(sql.signoz_points(samples, series, names, self.place, window))
-        for one in points if grid.steps else ():
-            text = sql.metrics(one, grid)
-            found = await self.query("metrics", text, decoded.Point)
-            if found is not None:
-                is_cut = len(found) >= sql.MOST_POINTS
+        for point in points if grid.steps else ():
+            text = sql.metrics(point, grid)
+            query = await self.query("metrics", text, decoded.Point)
+            if query is not None:
+                is_cut = len(query) >= sql.MOST_POINTS
                 cut = f"the first {sql.MOST_POINTS} points, by the names of metrics"
-                rows = decoded.metric_rows(found, self.names, grid)
+                rows = decoded.metric_rows(query, self.names, grid)
                 self.keep("metrics", text, window, rows, cut if is_cut else None)
 
     async def logs(self, table: FoundTable, layout: Layout, service: str) -> None:
@@ -277,17 +279,17 @@ class _Asking:
             grid = CountGrid.of(window)
             text = sql.line_counts(table, layout, every, grid)
             if grid.steps:
-                found = await self.query("metrics", text, decoded.LineCount)
-                rows = decoded.count_rows(found or (), service, grid)
+                query = await self.query("metrics", text, decoded.LineCount)
+                rows = decoded.count_rows(query or (), service, grid)
                 self.keep("metrics", text, window, rows)
             for where, limit, by in asked:
 
                 async def page(part: Window, count: int, where: str = where) -> LinePage | None:
                     text = sql.lines(table, layout, where, part, count)
-                    found = await self.query("logs", text, decoded.Selected)
-                    if found is None:
+                    query = await self.query("logs", text, decoded.Selected)
+                    if query is None:
                         return None
-                    return await asyncio.to_thread(decoded.line_page, found, service)
+                    return await asyncio.to_thread(decoded.line_page, query, service)
 
                 lines = await lines_of_window(page, window, limit)
                 if lines is not None:
@@ -304,12 +306,12 @@ class _Asking:
             if not ids:
                 continue
             text = sql.spans(table, layout, ids, window)
-            found = await self.query("spans", text, decoded.Selected)
-            if found is None:
+            query = await self.query("spans", text, decoded.Selected)
+            if query is None:
                 continue
-            rows, dropped = await asyncio.to_thread(decoded.span_rows, found, self.names)
+            rows, dropped = await asyncio.to_thread(decoded.span_rows, query, self.names)
             cut = f"{sql.MOST_TRACES} traces of the window at most"
-            if len(found) >= sql.MOST_SPANS:
+            if len(query) >= sql.MOST_SPANS:
                 cut += f", the first {sql.MOST_SPANS} spans of them"
             cut += f"; {dropped} spans left out" if dropped else ""
             self.keep("spans", text, window, rows, cut)

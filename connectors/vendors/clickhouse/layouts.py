@@ -203,8 +203,8 @@ class Tables:
 def tables_of(columns: Iterable[Column], wanted: Mapping[Part, Sequence[str]]) -> Tables:
     """The first of the wanted names that is a table with the columns of a known writer."""
     found: dict[tuple[str, str], dict[str, str]] = {}
-    for one in columns:
-        found.setdefault((one.table, one.database), {})[one.name] = one.type
+    for column in columns:
+        found.setdefault((column.table, column.database), {})[column.name] = column.type
     by_part: dict[Part, FoundTable] = {}
     for part, names in wanted.items():
         for name in names:

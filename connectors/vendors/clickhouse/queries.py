@@ -49,8 +49,8 @@ def at_place(table: FoundTable, column: str, place: Mapping[str, str]) -> str:
         if table.types.get(column) == "String":
             # SigNoz writes the labels of series with dots or with underscores.
             names += [name.replace(".", "_") for name in names]
-        said = ", ".join(f"nullIf({table.attribute(column, name)}, '')" for name in names)
-        conditions += f" AND coalesce({said}, {literal(value)}) = {literal(value)}"
+        text = ", ".join(f"nullIf({table.attribute(column, name)}, '')" for name in names)
+        conditions += f" AND coalesce({text}, {literal(value)}) = {literal(value)}"
     return conditions
 
 

@@ -64,16 +64,18 @@ LINE_FIELDS, SPAN_FIELDS = 5, 11
 def line_page(records: Sequence[Selected], service: str) -> LinePage:
     """Rows of the table `logs`."""
     rows: list[Row] = []
-    for one in records:
-        at, body, level, trace, resource = (*one[:LINE_FIELDS], *[None] * LINE_FIELDS)[:LINE_FIELDS]
+    for record in records:
+        at, body, level, trace, resource = (*record[:LINE_FIELDS], *[None] * LINE_FIELDS)[
+            :LINE_FIELDS
+        ]
         time = ns_of(at)
         if time is None or time < EARLIEST_NS or not isinstance(body, str) or not body:
             continue
-        kept = _flat((resource, *one[LINE_FIELDS:]))
-        kept.pop("service.name", None)
+        flat = _flat((resource, *record[LINE_FIELDS:]))
+        flat.pop("service.name", None)
         shown = short(_text(level), 20) or None
         trace_id = hex_id(_text(trace)[:64], TRACE_ID_BYTES) or None
-        rows.append((time, service, body, shown, trace_id, attributes(kept)))
+        rows.append((time, service, body, shown, trace_id, attributes(flat)))
     return LinePage(rows, len(records) - len(rows))
 
 
@@ -82,13 +84,13 @@ def count_rows(records: Sequence[LineCount], service: str, grid: CountGrid) -> l
     is said of errors, without lines nothing at all."""
     others: list[tuple[int, float]] = []
     errors: list[tuple[int, float]] = []
-    for one in records:
-        counted = errors if one.level in FAILING else others
-        counted.append((int(one.step), one.count))
+    for record in records:
+        counted = errors if record.level in FAILING else others
+        counted.append((int(record.step), record.count))
     if not records:
         return []
     rows = grid.rows(LINES, service, others)
-    if any(one.level for one in records):
+    if any(record.level for record in records):
         rows += grid.rows(ERROR_LINES, service, errors)
     return rows
 
@@ -97,16 +99,16 @@ def golden_rows(records: Iterable[Golden], names: ServiceNames, grid: CountGrid)
     """Rate, share of errors and latency. A step without requests has the rate 0 and no more."""
     counted: dict[str, list[tuple[int, float]]] = {}
     rows: list[Row] = []
-    for one in records:
-        service = names.ours(short(one.service, 200))
-        step = int(one.step)
-        if not service or not 0 <= step < grid.steps or one.count <= 0:
+    for record in records:
+        service = names.ours(short(record.service, 200))
+        step = int(record.step)
+        if not service or not 0 <= step < grid.steps or record.count <= 0:
             continue
         # The grid's rows are per minute.
-        counted.setdefault(service, []).append((step, one.count / 60))
+        counted.setdefault(service, []).append((step, record.count / 60))
         at = _begins(grid, step)
-        rows.append((at, service, ERRORS, one.failed / one.count, "ratio", None))
-        for quantile, value in zip(("50", "99"), one.took_ms, strict=False):
+        rows.append((at, service, ERRORS, record.failed / record.count, "ratio", None))
+        for quantile, value in zip(("50", "99"), record.took_ms, strict=False):
             if value is not None:
                 rows.append((at, service, f"latency_p{quantile}", value, "ms", None))
     for service, steps in counted.items():
@@ -118,16 +120,16 @@ def golden_rows(records: Iterable[Golden], names: ServiceNames, grid: CountGrid)
 def metric_rows(records: Iterable[Point], names: ServiceNames, grid: CountGrid) -> list[Row]:
     """Metrics under their own names; of counters the growth per second."""
     rows: list[Row] = []
-    for one in records:
-        service, signal = names.ours(short(one.service, 200)), short(one.metric, 200)
-        if not service or not signal or one.value is None or not 0 <= one.step < grid.steps:
+    for record in records:
+        service, signal = names.ours(short(record.service, 200)), short(record.metric, 200)
+        if not service or not signal or record.value is None or not 0 <= record.step < grid.steps:
             continue
         # Units as UCUM writes them: {request} is a note, 1 is none.
-        unit = "" if one.unit.startswith("{") or one.unit == "1" else short(one.unit, 20)
-        if one.kind != "gauge":
+        unit = "" if record.unit.startswith("{") or record.unit == "1" else short(record.unit, 20)
+        if record.kind != "gauge":
             unit = f"{unit or '1'}/s"
-        at = _begins(grid, int(one.step))
-        rows.append((at, service, signal, one.value, unit or None, None))
+        at = _begins(grid, int(record.step))
+        rows.append((at, service, signal, record.value, unit or None, None))
     return rows
 
 
@@ -136,8 +138,8 @@ def span_rows(records: Iterable[Selected], names: ServiceNames) -> tuple[list[Sp
     time."""
     rows: list[SpanTableRow] = []
     dropped = 0
-    for one in records:
-        row = _span(one, names) if len(one) > SPAN_FIELDS else None
+    for record in records:
+        row = _span(record, names) if len(record) > SPAN_FIELDS else None
         if row is None:
             dropped += 1
         else:
@@ -155,10 +157,10 @@ def _span(one: Selected, names: ServiceNames) -> SpanTableRow | None:
     readable = isinstance(took, (int, float)) and took >= 0
     if start is None or start < EARLIEST_NS or not trace_id or not span_id or not readable:
         return None
-    said = _flat((resource, *one[SPAN_FIELDS:]))
-    kept: dict[str, Any] = {key: said.get(key) for key in (*KEPT, *OF_RESOURCE)}
-    kept["span.kind"] = _text(kind).removeprefix("SPAN_KIND_").lower()
-    kept["status.message"] = _text(message)
+    flat = _flat((resource, *one[SPAN_FIELDS:]))
+    text: dict[str, Any] = {key: flat.get(key) for key in (*KEPT, *OF_RESOURCE)}
+    text["span.kind"] = _text(kind).removeprefix("SPAN_KIND_").lower()
+    text["status.message"] = _text(message)
     return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
@@ -168,7 +170,7 @@ def _span(one: Selected, names: ServiceNames) -> SpanTableRow | None:
         start=start,
         duration_us=took * 1000,
         status="error" if failed else "ok",
-        attributes=attributes(kept),
+        attributes=attributes(text),
     )
 
 
@@ -183,10 +185,10 @@ def _text(value: Any) -> str:
 
 def _flat(columns: Iterable[Any]) -> dict[str, Any]:
     """Attributes of several columns by their dotted names: of maps, or of JSON, which nests."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for column in columns:
-        found |= dict(_leaves("", column, 0))
-    return found
+        leaves |= dict(_leaves("", column, 0))
+    return leaves
 
 
 def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:

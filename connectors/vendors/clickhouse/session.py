@@ -99,8 +99,8 @@ class ClickHouseHttp(VendorHttp[QuerySession]):
 
 def _code_of(response: httpx.Response) -> str | None:
     """The error's code, which the header or the text tells."""
-    told = response.headers.get("X-ClickHouse-Exception-Code", "")
-    if told.isascii() and told.isdigit():
-        return str(told)
-    found = _CODE.match(response.content)
-    return found[1].decode() if found else None
+    x_click_house_exception_code = response.headers.get("X-ClickHouse-Exception-Code", "")
+    if x_click_house_exception_code.isascii() and x_click_house_exception_code.isdigit():
+        return str(x_click_house_exception_code)
+    match = _CODE.match(response.content)
+    return match[1].decode() if match else None

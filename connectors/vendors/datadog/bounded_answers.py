@@ -61,12 +61,12 @@ def _check_metrics(text: str) -> None:
     queries, formula = in_formula(text)
     if not queries or not _IN_FORMULA.fullmatch(formula):
         raise ValueError("it must be made of metrics such as avg:system.load.1{service:checkout}")
-    names = {one["name"] for one in queries}
+    names = {query["name"] for query in queries}
     for word in re.findall(r"[A-Za-z_]\w*", formula):
         if word not in names and word not in FUNCTIONS:
             raise ValueError(f"{word}() is not taken")
-    for one in queries:
-        metric = one["query"]
+    for query in queries:
+        metric = query["query"]
         for method in _METHOD.findall(metric.partition("}")[2]):
             if method not in OF_ONE_METRIC:
                 raise ValueError(f"{method}() is not taken")
@@ -80,21 +80,21 @@ def _check_metrics(text: str) -> None:
 
 def _names_something(scope: str) -> bool:
     """Whether one tag of a scope says what is meant."""
-    return any(re.match(r"\(?[\w.\-/]+:[\w\"(]", one.strip()) for one in re.split(r",|\s", scope))
+    return any(re.match(r"\(?[\w.\-/]+:[\w\"(]", part.strip()) for part in re.split(r",|\s", scope))
 
 
 def _check_search(text: str) -> None:
     if text.count('"') % 2:
         raise ValueError("a string does not end")
-    if not any(not found[1] for found in _TERM.finditer(text)):
+    if not any(not match[1] for match in _TERM.finditer(text)):
         raise ValueError("it must name something, such as service:checkout")
 
 
 async def _series(inquiry: DatadogInquiry, query: BoundedQuery) -> Collected:
     queries, formula = in_formula(query.text)
     signal = short(query.text, LONGEST_SIGNAL)
-    asked = metrics.DatadogQuestion(signal, None, formula, {}, most=query.rows)
-    rows = await metrics.computed(inquiry, asked, queries, query.window, query.points)
+    question = metrics.DatadogQuestion(signal, None, formula, {}, most=query.rows)
+    rows = await metrics.computed(inquiry, question, queries, query.window, query.points)
     cut = None
     if len({(row[1], row[5]) for row in rows}) >= query.rows:
         cut = f"the first {query.rows} series"

@@ -55,14 +55,14 @@ async def deployments(inquiry: DatadogInquiry) -> DatadogEvidence:
     """Deployments of the services in scope, with their versions and commits."""
     window = window_of(inquiry)
     query = inquiry.search
-    given = {
+    attributes = {
         "_from": window.start,
         "to": window.end,
         "query": query,
         "limit": MOST,
         "sort": "-started_at",
     }
-    body = {"data": {"type": "dora_deployments_list_request", "attributes": given}}
+    body = {"data": {"type": "dora_deployments_list_request", "attributes": attributes}}
     answer = await inquiry.ask(DEPLOYMENTS, ListAnswer, body=body)
     link = inquiry.links.deployments(window)
     return _found(inquiry, _deployment, answer, f"DORA deployments: {query}", window, link)
@@ -102,14 +102,14 @@ def _found(
 ) -> DatadogEvidence:
     """The changes of an answer as evidence."""
     entries = answer.data or []
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     rows = readable(read(inquiry, entry) for entry in entries)
-    found.add("changes", rows)
+    evidence.add("changes", rows)
     is_full = answer.more or len(entries) >= MOST
     cut = f"only the latest {MOST} were asked" if is_full else answer.warning
     item = Item("changes", query, window, link, rows=len(rows), cut=cut)
-    found.items.append(item.holding(rows))
-    return found
+    evidence.items.append(item.holding(rows))
+    return evidence
 
 
 def _deployment(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow | None:
@@ -197,8 +197,8 @@ def _event_link(known: Mapping[str, str], own: Mapping[str, Any]) -> str | None:
     link = web_link(first_of(known, LINK_TAGS))
     if link:
         return link
-    for given in rows(own.get("links")):
-        link = web_link(text(given.get("url"), 2000))
+    for row in rows(own.get("links")):
+        link = web_link(text(row.get("url"), 2000))
         if link:
             return link
     return None

@@ -62,7 +62,7 @@ def probes(now: datetime) -> Mapping[str, list[tuple[Call, dict[str, Any]]]]:
     start = now - timedelta(minutes=5)
     seconds = {"_from": int(start.timestamp()), "to": int(now.timestamp())}
     search = {"query": "service:faultline-check", "_from": iso(start), "to": iso(now)}
-    one = {"filter": search, "page": {"limit": 1}}
+    body = {"filter": search, "page": {"limit": 1}}
     issue = {"query": "*", "_from": epoch_ms(start), "to": epoch_ms(now), "track": "trace"}
     dora = {"_from": start, "to": now, "limit": 1}
     return {
@@ -70,9 +70,9 @@ def probes(now: datetime) -> Mapping[str, list[tuple[Call, dict[str, Any]]]]:
             (QUERY, {**seconds, "query": "avg:datadog.agent.running{*}"}),
             (ACTIVE_METRICS, {"_from": seconds["_from"], "tag_filter": "service:faultline-check"}),
         ],
-        "logs": [(LOGS, {"body": one})],
-        "spans": [(SPANS, {"body": {"data": {"type": "search_request", "attributes": one}}})],
-        "events": [(EVENTS, {"body": one})],
+        "logs": [(LOGS, {"body": body})],
+        "spans": [(SPANS, {"body": {"data": {"type": "search_request", "attributes": body}}})],
+        "events": [(EVENTS, {"body": body})],
         "monitors": [(MONITORS, {"page": 0, "page_size": 1})],
         "error tracking": [
             (ISSUES, {"body": {"data": {"type": "search_request", "attributes": issue}}})
@@ -84,7 +84,7 @@ def probes(now: datetime) -> Mapping[str, list[tuple[Call, dict[str, Any]]]]:
                 {"body": {"data": {"type": "dora_deployments_list_request", "attributes": dora}}},
             )
         ],
-        "CI pipelines": [(PIPELINES, {"body": one})],
+        "CI pipelines": [(PIPELINES, {"body": body})],
     }
 
 
@@ -93,7 +93,7 @@ InThread = Callable[[Callable[[], Any]], Any]
 
 async def readable(session: DatadogSession, in_thread: InThread) -> dict[str, str | None]:
     """By what is read: None, or why it cannot be. Raises when Datadog does not answer at all."""
-    wanted = probes(datetime.now(UTC))
+    requested_probes = probes(datetime.now(UTC))
 
     async def refusal(calls: list[tuple[Call, dict[str, Any]]]) -> str | None:
         for call, given in calls:
@@ -105,8 +105,8 @@ async def readable(session: DatadogSession, in_thread: InThread) -> dict[str, st
                 return f"HTTP {error.status}"
         return None
 
-    found = await asyncio.gather(*(refusal(calls) for calls in wanted.values()))
-    return dict(zip(wanted, found, strict=True))
+    refusals = await asyncio.gather(*(refusal(calls) for calls in requested_probes.values()))
+    return dict(zip(requested_probes, refusals, strict=True))
 
 
 async def writing(session: DatadogSession, in_thread: InThread, application_key: str) -> str:
@@ -114,8 +114,8 @@ async def writing(session: DatadogSession, in_thread: InThread, application_key:
 
     def ask() -> str:
         keys = rows(session.ask(OWN_KEYS, dict[str, Any], page_size=100).get("data"))
-        own = [table(k.get("attributes")) for k in keys]
-        mine = [k for k in own if k.get("last4") == application_key[-4:]]
+        tables = [table(k.get("attributes")) for k in keys]
+        mine = [k for k in tables if k.get("last4") == application_key[-4:]]
         if len(mine) == 1 and isinstance(mine[0].get("scopes"), list):
             return _said(texts(mine[0]["scopes"]), "its scopes")
         user = session.ask(CURRENT_USER, dict[str, Any])

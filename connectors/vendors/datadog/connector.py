@@ -76,10 +76,10 @@ def build(own: DatadogSettings, settings: SharedSettings) -> DatadogConnector | 
     """The configured connector, or None without both keys."""
     if own.api_key is None or own.app_key is None:
         return None
-    known = {}
+    datadog_services_by_name = {}
     for name, entry in settings.services.items():
         if entry.datadog_service:
-            known[name] = entry.datadog_service
+            datadog_services_by_name[name] = entry.datadog_service
     return DatadogConnector(
         own.api_key.get_secret_value(),
         own.app_key.get_secret_value(),
@@ -87,7 +87,7 @@ def build(own: DatadogSettings, settings: SharedSettings) -> DatadogConnector | 
         api_url=own.api_url,
         app_host=own.app_host,
         env=own.env,
-        services=known,
+        services=datadog_services_by_name,
         limits=own.limits(LIMITS),
     )
 
@@ -136,15 +136,15 @@ class DatadogConnector:
             relations = DatadogPart(
                 "topology", "relations of the catalogue", partial(topology, inquiry)
             )
-            (alerting, found), around = await asyncio.gather(
+            (alerting, evidence), around = await asyncio.gather(
                 self._alerting(inquiry, monitor_id),
                 inquiry.gathered([relations] if inquiry.services else ()),
             )
             if inquiry.services:
                 inquiry = replace(inquiry, called=called_by(around, inquiry.services[0]))
             rest = await inquiry.gathered(self._parts(inquiry, monitor_id, alerting))
-            found = DatadogEvidence.of([found, around, rest])
-        return Collected(found.tables(), tuple(found.items), tuple(found.missing))
+            evidence = DatadogEvidence.of([evidence, around, rest])
+        return Collected(evidence.tables(), tuple(evidence.items), tuple(evidence.missing))
 
     async def answer(self, query: BoundedQuery) -> Collected:
         """The series, or the lines, of one query. Raises FaultlineError."""
@@ -195,21 +195,21 @@ class DatadogConnector:
         labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
         query = labels.get("query", "")
         kind = labels.get("monitor_type", "")
-        found = DatadogEvidence()
+        evidence = DatadogEvidence()
         if monitor_id is not None:
             try:
                 monitor = await monitors.read_monitor_of(inquiry, monitor_id)
             except FaultlineError as error:
                 if isinstance(error, ConnectorError) and error.status == 401:
                     raise
-                found.missing.append(Missing("monitors", f"monitor {monitor_id}", str(error)))
+                evidence.missing.append(Missing("monitors", f"monitor {monitor_id}", str(error)))
             else:
-                found = monitors.of_monitor(inquiry, monitor_id, monitor)
+                evidence = monitors.of_monitor(inquiry, monitor_id, monitor)
                 query, kind = text(monitor.get("query"), 4000), text(monitor.get("type"))
         measures = read_monitor(query, kind) if query else None
         if isinstance(measures, CompositeMonitor):
-            return await self._composed(inquiry, measures, found)
-        return (measures,), found
+            return await self._composed(inquiry, measures, evidence)
+        return (measures,), evidence
 
     async def _composed(
         self, inquiry: DatadogInquiry, composite: CompositeMonitor, found: DatadogEvidence

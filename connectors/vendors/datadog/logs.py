@@ -137,7 +137,7 @@ def _searches(inquiry: DatadogInquiry, alerting: str | None) -> Iterator[_LogSea
 async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) -> DatadogEvidence:
     """The first lines of a window and, where there are more, its last: an error storm must show
     when it began."""
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     first = await _page(inquiry, search, window, "timestamp")
     entries = list(first.data or [])
     cut = first.warning
@@ -150,9 +150,9 @@ async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) ->
         except FaultlineError as error:
             cut = f"only the first {search.limit} lines of the window"
             gap = Missing("logs", f"the last lines of {search.query}", str(error))
-            found.missing.append(gap)
+            evidence.missing.append(gap)
     lines = readable(_line(inquiry, entry) for entry in _each_once(entries))
-    count = found.add("logs", lines)
+    count = evidence.add("logs", lines)
     item = Item(
         "logs",
         search.query,
@@ -162,8 +162,8 @@ async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) ->
         cut=cut,
         details={"asked_by": search.by} if search.by else {},
     )
-    found.items.append(item.holding(lines))
-    return found
+    evidence.items.append(item.holding(lines))
+    return evidence
 
 
 async def first_lines(
@@ -206,27 +206,27 @@ def _line(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> LogRow | None:
     if at is None:
         return None
     known = tags(outer.get("tags"))
-    kept: dict[str, Any] = {name: text(inner(own, name)) for name in KEPT}
-    kept["error.stack"] = message(inner(own, "error.stack"))[:LONGEST_STACK]
-    kept["id"] = text(entry.get("id"), 80)
-    kept["host"] = text(outer.get("host"))
-    kept["version"] = kept["version"] or known.get("version")
-    kept |= {name: known.get(name) for name in KEPT_TAGS}
+    messages: dict[str, Any] = {name: text(inner(own, name)) for name in KEPT}
+    messages["error.stack"] = message(inner(own, "error.stack"))[:LONGEST_STACK]
+    messages["id"] = text(entry.get("id"), 80)
+    messages["host"] = text(outer.get("host"))
+    messages["version"] = messages["version"] or known.get("version")
+    messages |= {name: known.get(name) for name in KEPT_TAGS}
     return LogRow(
         time=at,
         service=inquiry.names.ours(text(outer.get("service")) or known.get("service")),
         message=message(outer.get("message")) or message(inner(own, "error.message")),
         level=text(outer.get("status"), 20).lower() or None,
         trace_id=_trace_id(own),
-        attributes=attributes(kept),
+        attributes=attributes(messages),
     )
 
 
 def _trace_id(own: Mapping[str, Any]) -> str | None:
     for name in TRACE_FIELDS:
-        found = text(inner(own, name), 40)
-        if found:
-            return found
+        trace_id = text(inner(own, name), 40)
+        if trace_id:
+            return trace_id
     return None
 
 
@@ -252,13 +252,13 @@ async def _by_status(inquiry: DatadogInquiry, span: Window) -> DatadogEvidence:
         "group_by": [{"facet": "service", "limit": MOST_GROUPS}, {"facet": "status", "limit": 10}],
     }
     answer = await inquiry.ask(LOG_COUNTS, BucketsAnswer, body=body)
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     rows = _count_rows(_counted(inquiry, answer, minutes))
-    count = found.add("metrics", rows)
+    count = evidence.add("metrics", rows)
     link = inquiry.links.logs(inquiry.search, span)
     query = f"count by service, status of {inquiry.search}"
-    found.items.append(Item("metrics", query, span, link, rows=count).holding(rows))
-    return found
+    evidence.items.append(Item("metrics", query, span, link, rows=count).holding(rows))
+    return evidence
 
 
 def _counted(inquiry: DatadogInquiry, answer: BucketsAnswer, minutes: int) -> _Counted:
@@ -301,15 +301,15 @@ async def _kinds(inquiry: DatadogInquiry) -> DatadogEvidence:
     windows = {"incident": inquiry.incident}
     if inquiry.baselines:
         windows["baseline"] = inquiry.baselines[0]
-    totals = await asyncio.gather(*(_totals(inquiry, query, one) for one in windows.values()))
+    totals = await asyncio.gather(*(_totals(inquiry, query, window) for window in windows.values()))
     said: dict[str, list[str]] = {}
     for name, counted in zip(windows, totals, strict=True):
         for kind, count in counted.items():
             said.setdefault(kind, []).append(f"{count:g} in the {name}")
     details = {kind: "; ".join(parts) for kind, parts in list(said.items())[:MOST_DETAILS]}
-    asked = f"count by service, @error.kind of {query}"
+    phrase = f"count by service, @error.kind of {query}"
     link = inquiry.links.logs(query, inquiry.incident)
-    return DatadogEvidence([Item("logs", asked, inquiry.incident, link, details=details)])
+    return DatadogEvidence([Item("logs", phrase, inquiry.incident, link, details=details)])
 
 
 async def _totals(inquiry: DatadogInquiry, query: str, window: Window) -> dict[str, float]:
@@ -353,31 +353,33 @@ async def issues(inquiry: DatadogInquiry, track: str) -> DatadogEvidence:
     }
     body = {"data": {"type": "search_request", "attributes": given}}
     answer = await inquiry.ask(ISSUES, IssuesAnswer, body=body, include=["issue"])
-    known = {text(one.get("id"), 80): table(one.get("attributes")) for one in answer.included or []}
+    tables = {
+        text(one.get("id"), 80): table(one.get("attributes")) for one in answer.included or []
+    }
     results = answer.data or []
     details: dict[str, str] = {}
     lines: list[LogRow] = []
     for result in results[:MOST_ISSUES]:
         issue_id = text(result.get("id"), 80)
-        issue = known.get(issue_id, {})
+        issue = tables.get(issue_id, {})
         count = number(table(result.get("attributes")).get("total_count"))
         details[f"issue {issue_id}"] = _issue_line(issue, count or 0)
         first = moment(issue.get("first_seen"))
         if first is not None and window.start <= first < window.end:
             lines.append(_first_line(inquiry, issue_id, issue, first))
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     left_out = len(results) - MOST_ISSUES
     item = Item(
         "logs",
         f"error tracking, track {track}: {query}",
         window,
         inquiry.links.issues(query, window),
-        rows=found.add("logs", lines),
+        rows=evidence.add("logs", lines),
         cut=f"{left_out} more left out" if left_out > 0 else None,
         details=details,
     )
-    found.items.append(item.holding(lines))
-    return found
+    evidence.items.append(item.holding(lines))
+    return evidence
 
 
 def _issue_line(issue: Mapping[str, Any], count: float) -> str:

@@ -170,19 +170,19 @@ async def monitored(
     if not rows:
         whose = f"the query of {by}" if by else "the monitor's query"
         return _nothing(monitor.expression, f"no series in these windows for {whose}")
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     window = inquiry.whole
     item = Item(
         "metrics",
         monitor.expression,
         window,
         inquiry.links.metrics(monitor.expression, window),
-        rows=found.add("metrics", rows),
+        rows=evidence.add("metrics", rows),
         cut=f"{count - MOST_SERIES} of {count} series left out" if count > MOST_SERIES else None,
         details={"asked_by": by} if by else {},
     )
-    found.items.append(item.holding(rows))
-    return found
+    evidence.items.append(item.holding(rows))
+    return evidence
 
 
 def _nothing(query: str, reason: str) -> DatadogEvidence:
@@ -220,23 +220,23 @@ def _unit(series: _PointSeries) -> str | None:
 async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEvidence:
     """What a log or span monitor counts, over all windows."""
     query = _search_query(monitor)
-    asked = DatadogQuestion(monitor.signal, None, "q0", {}, _first_service(inquiry))
+    question = DatadogQuestion(monitor.signal, None, "q0", {}, _first_service(inquiry))
     rows: list[tuple[Any, ...]] = []
     for span in inquiry.spans_of_time:
-        rows += await computed(inquiry, asked, [query], span, MOST_POINTS)
-    said = (
+        rows += await computed(inquiry, question, [query], span, MOST_POINTS)
+    phrase = (
         f'{monitor.source}("{monitor.search}") {monitor.aggregation} '
         f"by {', '.join(monitor.by) or 'nothing'}"
     )
     if not rows:
-        return _nothing(said, "nothing was counted in these windows for the monitor's search")
-    found = DatadogEvidence()
+        return _nothing(phrase, "nothing was counted in these windows for the monitor's search")
+    evidence = DatadogEvidence()
     page = inquiry.links.logs if monitor.source == "logs" else inquiry.links.spans
     link = page(monitor.search, inquiry.whole)
-    count = found.add("metrics", rows)
-    item = Item("metrics", said, inquiry.whole, link, rows=count)
-    found.items.append(item.holding(rows))
-    return found
+    count = evidence.add("metrics", rows)
+    item = Item("metrics", phrase, inquiry.whole, link, rows=count)
+    evidence.items.append(item.holding(rows))
+    return evidence
 
 
 async def computed(
@@ -277,17 +277,17 @@ async def golden(inquiry: DatadogInquiry, service: str, *, split: bool) -> Datad
     answer = await inquiry.ask(ACTIVE_METRICS, DatadogNamesAnswer, _from=start, tag_filter=tag)
     active = set(answer.metrics)
     operations = _operations(active)
-    asked = {}
+    signals = {}
     for operation in operations:
-        asked[f"signals of {operation}"] = _signals(service, operation, scope, active)
+        signals[f"signals of {operation}"] = _signals(service, operation, scope, active)
     if split and operations:
-        asked[f"{operations[0]} by tags"] = _split_signals(service, operations[0], scope)
+        signals[f"{operations[0]} by tags"] = _split_signals(service, operations[0], scope)
     resources = _resources(service, active, scope)
     if resources:
-        asked["resources"] = resources
+        signals["resources"] = resources
     found = await inquiry.gathered(
         DatadogPart("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, questions))
-        for what, questions in asked.items()
+        for what, questions in signals.items()
     )
     if not operations:
         found.missing.append(Missing("metrics", f"trace.*{{{scope}}}", _NOT_TRACED))
@@ -316,7 +316,7 @@ def _signals(service: str, operation: str, scope: str, active: set[str]) -> list
     has_sum_only = base not in active and f"{base}.duration" in active
     rate = {"h": f"{hits}.as_rate()"}
     ratio = {"e": f"{errors}.as_count()", "h": f"{hits}.as_count()"}
-    asked = [
+    questions = [
         DatadogQuestion("request_rate", "1/s", "h", rate, **given),
         DatadogQuestion(
             "error_ratio", "ratio", "default_zero(e) / h", ratio, optional=never_failed, **given
@@ -326,44 +326,46 @@ def _signals(service: str, operation: str, scope: str, active: set[str]) -> list
     given["scale"] = 1000
     for quantile in ("p50", "p99"):
         queries = {"p": f"{quantile}:{base}{{{scope}}}"}
-        asked.append(
+        questions.append(
             DatadogQuestion(
                 f"latency_{quantile}", "ms", "p", queries, optional=has_sum_only, **given
             )
         )
     if has_sum_only:
         mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
-        asked.append(DatadogQuestion("latency_mean", "ms", "d / h", mean, **given))
-    return asked
+        questions.append(DatadogQuestion("latency_mean", "ms", "d / h", mean, **given))
+    return questions
 
 
 def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQuestion]:
     base, labels = f"trace.{operation}", {"operation": operation}
     given: dict[str, Any] = {"service": service, "labels": labels, "optional": True}
-    asked = []
+    questions = []
     for tag in SPLITS:
         by = f"{{{scope}}} by {{{tag}}}"
         ratio = {"e": f"sum:{base}.errors{by}.as_count()", "h": f"sum:{base}.hits{by}.as_count()"}
         top = f"{MOST_VALUES}, 'mean', 'desc'"
-        asked.append(
+        questions.append(
             DatadogQuestion(
                 "error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **given
             )
         )
         slow = {"p": f"p99:{base}{by}"}
-        asked.append(
+        questions.append(
             DatadogQuestion("latency_p99", "ms", f"top(p, {top})", slow, scale=1000, **given)
         )
-    return asked
+    return questions
 
 
 def _resources(service: str, active: set[str], scope: str) -> list[DatadogQuestion]:
-    asked: dict[str, DatadogQuestion] = {}
+    questions: dict[str, DatadogQuestion] = {}
     for signal, unit, metric, how, scale in RESOURCES:
-        if metric in active and signal not in asked:
+        if metric in active and signal not in questions:
             query = {"m": f"{how}:{metric}{{{scope}}}"}
-            asked[signal] = DatadogQuestion(signal, unit, "m", query, service=service, scale=scale)
-    return list(asked.values())
+            questions[signal] = DatadogQuestion(
+                signal, unit, "m", query, service=service, scale=scale
+            )
+    return list(questions.values())
 
 
 async def timeseries(
@@ -382,7 +384,9 @@ async def timeseries(
             raise
         if len(asked) == 1:
             return _nothing(asked[0].query, str(error))
-    return DatadogEvidence.of([await timeseries(inquiry, [one], windows, points) for one in asked])
+    return DatadogEvidence.of(
+        [await timeseries(inquiry, [question], windows, points) for question in asked]
+    )
 
 
 async def _together(
@@ -396,29 +400,31 @@ async def _together(
     for span in windows:
         body = _body(span, queries, formulas, points)
         answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
-        for number, one in enumerate(asked):
-            rows[number] += _lines(inquiry, answer, asked, only=one)
-    found = DatadogEvidence()
+        for number, question in enumerate(asked):
+            rows[number] += _lines(inquiry, answer, asked, only=question)
+    evidence = DatadogEvidence()
     window = inquiry.whole
-    for one, some in zip(asked, rows, strict=True):
+    for question, some in zip(asked, rows, strict=True):
         if some:
-            link = inquiry.links.metrics(one.query, window)
-            count = found.add("metrics", some)
-            item = Item("metrics", one.query, window, link, rows=count)
-            found.items.append(item.holding(some))
-        elif not one.optional:
-            found.missing.append(Missing("metrics", one.query, "no series in these windows"))
-    return found
+            link = inquiry.links.metrics(question.query, window)
+            count = evidence.add("metrics", some)
+            item = Item("metrics", question.query, window, link, rows=count)
+            evidence.items.append(item.holding(some))
+        elif not question.optional:
+            evidence.missing.append(
+                Missing("metrics", question.query, "no series in these windows")
+            )
+    return evidence
 
 
 def _named(asked: Sequence[DatadogQuestion]) -> tuple[list[dict[str, Any]], list[str]]:
     """The queries under their own names, and the formulas that use these."""
     queries, formulas = [], []
-    for number, one in enumerate(asked):
-        new = {name: f"{name}{number}" for name in one.queries}
-        for name, query in one.queries.items():
+    for number, question in enumerate(asked):
+        new = {name: f"{name}{number}" for name in question.queries}
+        for name, query in question.queries.items():
             queries.append({"data_source": "metrics", "name": new[name], "query": query})
-        formula = one.formula
+        formula = question.formula
         # A query's name is one letter, so a formula's other words are left as they are.
         for name in sorted(set(re.findall(r"\b[a-z]\b", formula)) & set(new)):
             formula = re.sub(rf"\b{name}\b", new[name], formula)
@@ -462,11 +468,11 @@ def _lines(
     for series, values in zip(lines.series, lines.values, strict=False):
         if not 0 <= series.query_index < len(asked):
             continue
-        one = asked[series.query_index]
-        if (only is not None and one is not only) or kept >= one.most:
+        question = asked[series.query_index]
+        if (only is not None and question is not only) or kept >= question.most:
             continue
         kept += 1
-        rows += _series_rows(inquiry, one, series, zip(times, values, strict=False))
+        rows += _series_rows(inquiry, question, series, zip(times, values, strict=False))
     return rows
 
 

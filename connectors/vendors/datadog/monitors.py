@@ -54,9 +54,9 @@ def monitor_of(alert: Alert) -> int | None:
     # Other vendors use labels like `alert_id` for their own numbers.
     names = ID_LABELS if alert.source == "datadog" else ("monitor_id",)
     for name in names:
-        given = alert.labels.get(name, "")
-        if _ID.fullmatch(given):
-            return int(given)
+        label = alert.labels.get(name, "")
+        if _ID.fullmatch(label):
+            return int(label)
     links = [link.url for link in alert.links]
     for text_with_link in (*links, *alert.labels.values(), alert.summary or ""):
         page = _LINK.search(text_with_link[:4000])
@@ -73,7 +73,7 @@ async def read_monitor_of(inquiry: DatadogInquiry, monitor_id: int) -> Monitor:
 def of_monitor(inquiry: DatadogInquiry, monitor_id: int, monitor: Monitor) -> DatadogEvidence:
     """The monitor's states by group, and its own words."""
     link = inquiry.links.monitor(monitor_id, inquiry.whole)
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     made = _states(inquiry, monitor, link)
     details = {
         "name": text(monitor.get("name")),
@@ -85,7 +85,7 @@ def of_monitor(inquiry: DatadogInquiry, monitor_id: int, monitor: Monitor) -> Da
         "modified": text(monitor.get("modified")),
         "message": message(monitor.get("message"))[:1000],
     }
-    count = found.add("monitors", made[:MOST_GROUPS])
+    count = evidence.add("monitors", made[:MOST_GROUPS])
     left_out = len(made) - MOST_GROUPS
     item = Item(
         "monitors",
@@ -96,8 +96,8 @@ def of_monitor(inquiry: DatadogInquiry, monitor_id: int, monitor: Monitor) -> Da
         cut=f"{left_out} of {len(made)} groups left out" if left_out > 0 else None,
         details={name: value for name, value in details.items() if value},
     )
-    found.items.append(item)
-    return found
+    evidence.items.append(item)
+    return evidence
 
 
 def _states(inquiry: DatadogInquiry, monitor: Monitor, link: str) -> list[tuple[Any, ...]]:
@@ -151,14 +151,14 @@ async def _tagged(inquiry: DatadogInquiry, tag: str, besides: int | None) -> Dat
             continue
         page = inquiry.links.monitor(int(monitor_id), inquiry.whole)
         made += _states(inquiry, monitor, page)[:MOST_STATES]
-    found = DatadogEvidence()
-    count = found.add("monitors", made)
+    evidence = DatadogEvidence()
+    count = evidence.add("monitors", made)
     is_full = len(monitors) >= MOST_MONITORS
     cut = f"only the first {MOST_MONITORS} monitors were asked" if is_full else None
     query = f"GET /api/v1/monitor?monitor_tags={tag}"
     link = inquiry.links.monitors(f"tag:{tag}")
-    found.items.append(Item("monitors", query, inquiry.whole, link, rows=count, cut=cut))
-    return found
+    evidence.items.append(Item("monitors", query, inquiry.whole, link, rows=count, cut=cut))
+    return evidence
 
 
 async def history(inquiry: DatadogInquiry, monitor_id: int | None) -> DatadogEvidence:
@@ -175,12 +175,12 @@ async def history(inquiry: DatadogInquiry, monitor_id: int | None) -> DatadogEvi
     window = inquiry.whole
     answer = await search_events(inquiry, query, MOST_EVENTS)
     entries = [table(entry.get("attributes")) for entry in answer.data or []]
-    found = DatadogEvidence()
-    count = found.add("monitors", readable(_transition(inquiry, entry) for entry in entries))
+    evidence = DatadogEvidence()
+    count = evidence.add("monitors", readable(_transition(inquiry, entry) for entry in entries))
     cut = f"only the latest {MOST_EVENTS} were asked" if answer.more else answer.warning
     link = inquiry.links.events(query, window)
-    found.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
-    return found
+    evidence.items.append(Item("monitors", query, window, link, rows=count, cut=cut))
+    return evidence
 
 
 async def search_events(inquiry: DatadogInquiry, query: str, limit: int) -> ListAnswer:

@@ -251,7 +251,7 @@ class _Sending(RESTClientObject):
         given: dict[str, Any] = (
             {"fields": query} if call.method == "GET" else {"body": json.dumps(body)}
         )
-        with self._limiter.permit_in_thread(self._deadline) as asked, self._judged(call):
+        with self._limiter.permit_in_thread(self._deadline) as permit, self._judged(call):
             self._deadline.check()
             left = self._deadline.remaining
             timeout = urllib3.Timeout(connect=min(CONNECT_S, left), read=min(READ_S, left))
@@ -260,13 +260,15 @@ class _Sending(RESTClientObject):
                 retries=False,
                 preload_content=False, decode_content=False, timeout=timeout, **given,
             )  # fmt: skip
-            asked.status = response.status
+            permit.status = response.status
             try:
-                found = {name.lower(): value for name, value in response.headers.items()}
+                values = {name.lower(): value for name, value in response.headers.items()}
                 if 300 <= response.status < 400:
                     problem = "answered with a redirect, which is not followed"
                     raise ConnectorError(VENDOR, call.said, problem, status=response.status)
-                answer = DatadogResponse(response.status, found, self._read(call, response, found))
+                answer = DatadogResponse(
+                    response.status, values, self._read(call, response, values)
+                )
             finally:
                 response.close()
         self._limiter.breaker.record(failed=answer.status >= 500, why=f"HTTP {answer.status}")

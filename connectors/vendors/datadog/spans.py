@@ -107,15 +107,15 @@ async def _page(inquiry: DatadogInquiry, query: str, window: Window) -> DatadogE
     inside = {"filter": given, "page": {"limit": SAMPLE}, "sort": "-timestamp"}
     body = {"data": {"type": "search_request", "attributes": inside}}
     answer = await inquiry.ask(SPANS, ListAnswer, body=body)
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     entries = [table(entry.get("attributes")) for entry in answer.data or []]
     brought = readable(_span(inquiry, entry) for entry in entries)
-    count = found.add("spans", brought)
+    count = evidence.add("spans", brought)
     cut = f"only the latest {SAMPLE} spans of the window" if answer.more else answer.warning
     link = inquiry.links.spans(query, window)
     item = Item("spans", query, window, link, rows=count, cut=cut)
-    found.items.append(item.holding(brought))
-    return found
+    evidence.items.append(item.holding(brought))
+    return evidence
 
 
 def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanTableRow | None:
@@ -130,9 +130,13 @@ def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanTableRow | N
     if us is None or us < 0:
         return None
     operation = text(entry.get("operation_name"))
-    kept: dict[str, Any] = {name: text(inner(custom, name)) for name in KEPT}
-    kept |= {"operation": operation, "host": text(entry.get("host")), "env": text(entry.get("env"))}
-    kept["version"] = kept["version"] or tags(entry.get("tags")).get("version")
+    versions: dict[str, Any] = {name: text(inner(custom, name)) for name in KEPT}
+    versions |= {
+        "operation": operation,
+        "host": text(entry.get("host")),
+        "env": text(entry.get("env")),
+    }
+    versions["version"] = versions["version"] or tags(entry.get("tags")).get("version")
     failed = text(entry.get("status")).lower() == "error" or bool(custom.get("error"))
     return SpanTableRow(
         trace_id=trace_id,
@@ -143,7 +147,7 @@ def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanTableRow | N
         start=exact_ns(start),
         duration_us=us,
         status="error" if failed else "ok",
-        attributes=attributes(kept),
+        attributes=attributes(versions),
     )
 
 
@@ -210,11 +214,11 @@ async def traces(inquiry: DatadogInquiry, ids: Iterable[str]) -> DatadogEvidence
             errors.append(answer)
         else:
             read.append(answer)
-    found = DatadogEvidence.of(read)
+    evidence = DatadogEvidence.of(read)
     if errors:
-        said = f"{len(errors)} of {len(wanted)} traces could not be read whole: {errors[0]}"
-        found.missing.append(Missing("spans", f"traces {', '.join(wanted)}", said))
-    return found
+        phrase = f"{len(errors)} of {len(wanted)} traces could not be read whole: {errors[0]}"
+        evidence.missing.append(Missing("spans", f"traces {', '.join(wanted)}", phrase))
+    return evidence
 
 
 async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
@@ -224,14 +228,14 @@ async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
     cut = "Datadog gave a part of this trace" if answer.is_truncated else None
     if len(read) > MOST_SPANS_OF_A_TRACE:
         cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(read)} spans"
-    found = DatadogEvidence()
+    evidence = DatadogEvidence()
     kept = read[:MOST_SPANS_OF_A_TRACE]
-    count = found.add("spans", kept)
+    count = evidence.add("spans", kept)
     link = inquiry.links.trace(trace_id)
     query = f"trace {trace_id}"
     item = Item("spans", query, inquiry.around, link, rows=count, cut=cut)
-    found.items.append(item.holding(kept))
-    return found
+    evidence.items.append(item.holding(kept))
+    return evidence
 
 
 def _span_of_trace(
@@ -245,8 +249,8 @@ def _span_of_trace(
         return None
     operation = text(entry.get("name"))
     meta = table(entry.get("meta"))
-    kept: dict[str, Any] = {name: text(inner(meta, name)) for name in KEPT}
-    kept["operation"] = operation
+    operations: dict[str, Any] = {name: text(inner(meta, name)) for name in KEPT}
+    operations["operation"] = operation
     return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
@@ -256,5 +260,5 @@ def _span_of_trace(
         start=start,
         duration_us=ns / 1000,
         status="error" if number(entry.get("error")) == 1 else "ok",
-        attributes=attributes(kept),
+        attributes=attributes(operations),
     )

@@ -49,17 +49,17 @@ async def _relations(inquiry: DatadogInquiry, theirs: str, side: str) -> Datadog
     }
     answer = await inquiry.ask(RELATIONS, RelationsAnswer, **given)
     relations = answer.data or []
-    found = DatadogEvidence()
-    pairs = readable(_edge(inquiry, table(one.get("attributes"))) for one in relations)
+    evidence = DatadogEvidence()
+    pairs = readable(_edge(inquiry, table(relation.get("attributes"))) for relation in relations)
     # The catalog does not say when a relation was seen: it holds when it is asked.
-    asked_at = nanoseconds(inquiry.incident.end)
-    edges = [CallRow(caller, callee, "datadog", asked_at) for caller, callee in pairs]
-    count = found.add("topology", edges)
+    requested_nanoseconds = nanoseconds(inquiry.incident.end)
+    edges = [CallRow(caller, callee, "datadog", requested_nanoseconds) for caller, callee in pairs]
+    count = evidence.add("topology", edges)
     cut = f"only the first {PAGE} relations were asked" if len(relations) >= PAGE else None
     query = f"relations, {side.removeprefix('filter_')}=service:{theirs}"
     link = inquiry.links.service(theirs)
-    found.items.append(Item("topology", query, link=link, rows=count, cut=cut))
-    return found
+    evidence.items.append(Item("topology", query, link=link, rows=count, cut=cut))
+    return evidence
 
 
 def called_by(found: DatadogEvidence, service: str) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class DynatraceConnector:
         async with self._http.open() as session:
             asking = _Asking(session, self._names, request, self._http.base_url)
             asking.collection.unasked("metrics", bool(services), more)
-            calls = [asking.changes(one) for one in CHANGES]
+            calls = [asking.changes(change) for change in CHANGES]
             await asyncio.gather(*calls, asking.of_services(services))
         return asking.collection.collected()
 
@@ -147,14 +147,14 @@ class _Asking:
             *_during(window),
             ("pageSize", str(MOST_ENTITIES)),
         ]
-        found = await self.get("metrics", "/entities", params, tables.Services)
-        if found is None:
+        metrics = await self.get("metrics", "/entities", params, tables.Services)
+        if metrics is None:
             return
         ids: dict[str, str] = {}
-        for one in found.entities:
-            ours = self.names.ours(one.displayName)
+        for entity in metrics.entities:
+            ours = self.names.ours(entity.displayName)
             if ours in services:
-                ids[one.entityId] = ours
+                ids[entity.entityId] = ours
         reason = "no service of Dynatrace bears its name; see aliases in the catalogue"
         for service in services:
             if service not in ids.values():
@@ -186,11 +186,11 @@ class _Asking:
             *_during(window),
             ("pageSize", str(MOST_LISTED)),
         ]
-        found = await self.get("monitors", "/problems", params, tables.Problems)
-        if found is not None:
-            rows = list(tables.problem_rows(found.problems, self.names, self.base))
+        monitors = await self.get("monitors", "/problems", params, tables.Problems)
+        if monitors is not None:
+            rows = list(tables.problem_rows(monitors.problems, self.names, self.base))
             said = self.said("/problems", params)
-            self.keep("monitors", said, window, rows, _cut(found))
+            self.keep("monitors", said, window, rows, _cut(monitors))
 
     async def changes(self, kind: str) -> None:
         """Events of one type, of all entities."""
@@ -201,10 +201,10 @@ class _Asking:
             *_during(window),
             ("pageSize", str(MOST_LISTED)),
         ]
-        found = await self.get("changes", "/events", params, tables.Events)
-        if found is not None:
-            rows = list(tables.change_rows(found.events, self.names))
-            self.keep("changes", self.said("/events", params), window, rows, _cut(found))
+        changes = await self.get("changes", "/events", params, tables.Events)
+        if changes is not None:
+            rows = list(tables.change_rows(changes.events, self.names))
+            self.keep("changes", self.said("/events", params), window, rows, _cut(changes))
 
 
 def _during(window: Window) -> list[tuple[str, str]]:

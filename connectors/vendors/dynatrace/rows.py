@@ -136,31 +136,37 @@ def metric_rows(found: MetricData, services: Mapping[str, str], step_s: int) -> 
 def problem_rows(problems: Iterable[Problem], names: ServiceNames, base: str) -> Iterator[Row]:
     """Rows of the table `monitors`, one for each service that a problem affects, and one for its
     root cause."""
-    for one in problems:
-        state = "firing" if one.status == "OPEN" else "resolved"
-        at = ns_of(one.startTime if state == "firing" else one.endTime, MS)
-        title = " ".join(filter(None, (short(one.displayId, 40), short(one.title, 200))))
+    for problem in problems:
+        state = "firing" if problem.status == "OPEN" else "resolved"
+        at = ns_of(problem.startTime if state == "firing" else problem.endTime, MS)
+        title = " ".join(filter(None, (short(problem.displayId, 40), short(problem.title, 200))))
         if at is None or not title:
             continue
-        root_cause = [one.rootCauseEntity] if one.rootCauseEntity is not None else []
-        affected = {name_of(entity, names) for entity in (*one.affectedEntities, *root_cause)}
+        root_cause = [problem.rootCauseEntity] if problem.rootCauseEntity is not None else []
+        affected = {name_of(entity, names) for entity in (*problem.affectedEntities, *root_cause)}
         # One whose entities have no names is still a problem.
         for service in (affected - {None}) or {None}:
-            yield title, service, state, at, problem_link(base, one.problemId)
+            yield title, service, state, at, problem_link(base, problem.problemId)
 
 
 def change_rows(events: Iterable[Event], names: ServiceNames) -> Iterator[Row]:
     """Rows of the table `changes`."""
-    for one in events:
-        at = ns_of(one.startTime, MS)
+    for event in events:
+        at = ns_of(event.startTime, MS)
         if at is None or at < EARLIEST_NS:
             continue
-        said = {prop.key: str(prop.value)[:1000] for prop in one.properties if prop.value}
-        kind = "deploy" if one.eventType == "CUSTOM_DEPLOYMENT" else "config"
-        version = said.get("dt.event.deployment.version") or said.get("deploymentVersion") or ""
-        title = " ".join(filter(None, (short(one.title or kind, 240), short(version, 60))))
-        service = name_of(one.entityId, names) if one.entityId else None
-        yield at, service, kind, short(one.eventId, 100), title, None, None, None, None
+        values_by_key = {
+            prop.key: str(prop.value)[:1000] for prop in event.properties if prop.value
+        }
+        kind = "deploy" if event.eventType == "CUSTOM_DEPLOYMENT" else "config"
+        version = (
+            values_by_key.get("dt.event.deployment.version")
+            or values_by_key.get("deploymentVersion")
+            or ""
+        )
+        title = " ".join(filter(None, (short(event.title or kind, 240), short(version, 60))))
+        service = name_of(event.entityId, names) if event.entityId else None
+        yield at, service, kind, short(event.eventId, 100), title, None, None, None, None
 
 
 def name_of(entity: EntityStub, names: ServiceNames) -> str | None:

@@ -114,10 +114,10 @@ def _row(hit: Hit, service: str, fields: LogFields) -> Row | None:
         return None
     level = _first(known, (_plain(fields.level), *LEVELS))
     trace = hex_id((_first(known, TRACES) or "")[:64], TRACE_ID_BYTES) or None
-    told = {fields.time, *fields.messages, *LEVELS, *TRACES, *SERVICES[:3]}
-    kept = {name: value for name, value in known.items() if name not in told}
+    messages = {fields.time, *fields.messages, *LEVELS, *TRACES, *SERVICES[:3]}
+    values = {name: value for name, value in known.items() if name not in messages}
     shown = short(level.lower(), 20) if level else None
-    return at, service, text[:LONGEST_LINE], shown, trace, attributes(kept)
+    return at, service, text[:LONGEST_LINE], shown, trace, attributes(values)
 
 
 def _plain(name: str | None) -> str:
@@ -135,16 +135,16 @@ def _first(known: Mapping[str, Any], names: Iterable[str]) -> str | None:
 def flat(source: Mapping[str, Any]) -> dict[str, Any]:
     """A document's texts, numbers and booleans by their dotted names, bounded in number and
     depth."""
-    found: dict[str, Any] = {}
+    values_by_path: dict[str, Any] = {}
     waiting: list[tuple[str, Any, int]] = [("", source, 0)]
-    while waiting and len(found) < MOST_FIELDS:
+    while waiting and len(values_by_path) < MOST_FIELDS:
         path, value, depth = waiting.pop(0)
         if isinstance(value, dict) and depth < DEEPEST:
             for name, inner in list(value.items())[:MOST_FIELDS]:
                 waiting.append((f"{path}.{name}" if path else str(name), inner, depth + 1))
         elif isinstance(value, (str, int, float)):
-            found[path] = value
-    return found
+            values_by_path[path] = value
+    return values_by_path
 
 
 def count_rows(found: Counts, service: str, grid: CountGrid, signals: tuple[str, str]) -> list[Row]:
@@ -153,17 +153,17 @@ def count_rows(found: Counts, service: str, grid: CountGrid, signals: tuple[str,
     if found.levels is None:
         steps = found.steps.buckets if found.steps else ()
         return grid.rows(signals[0], service, _counted(steps, grid))
-    others: list[Step] = []
+    other_steps: list[Step] = []
     errors: list[Step] = []
     for level in found.levels.buckets:
         counted = level.steps.buckets if level.steps else []
-        (errors if level.key.lower() in FAILING else others).extend(counted)
+        (errors if level.key.lower() in FAILING else other_steps).extend(counted)
     return [
-        *grid.rows(signals[0], service, _counted(others, grid)),
+        *grid.rows(signals[0], service, _counted(other_steps, grid)),
         *grid.rows(signals[1], service, _counted(errors, grid)),
     ]
 
 
 def _counted(steps: Sequence[Step], grid: CountGrid) -> Iterator[tuple[int, float]]:
-    for one in steps:
-        yield round(one.key / 1000 - grid.start_s) // grid.step_s, one.doc_count
+    for step in steps:
+        yield round(step.key / 1000 - grid.start_s) // grid.step_s, step.doc_count

@@ -143,9 +143,9 @@ class ElasticsearchConnector:
             await asyncio.gather(*(asking.of_service(one, windows) for one in found))
             if (words := request.scope.log_words) is not None:
                 for one in found:
-                    said = searches.with_words(one.search, fields, words.words)
+                    search = searches.with_words(one.search, fields, words.words)
                     for window in windows:
-                        await asking.lines(one.service, said, SAMPLE, window, words.by)
+                        await asking.lines(one.service, search, SAMPLE, window, words.by)
         return collection.collected()
 
     async def services_in(self, window: Window) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ class ElasticsearchConnector:
             answer = await session.search(body, type=NamesFound)
         found: dict[str, None] = {}
         for values in answer.aggregations.values():
-            found |= dict.fromkeys(self._names.ours(one.key) for one in values.buckets)
+            found |= dict.fromkeys(self._names.ours(bucket.key) for bucket in values.buckets)
         return tuple(found)
 
     async def check(self) -> Check:
@@ -211,34 +211,34 @@ class ElasticsearchConnector:
             raise ConnectorError(self.name, "fields", problem)
         theirs = [name for service in services for name in self._names.theirs(service)]
         here = {fields.places[kind]: place[kind] for kind in place if kind in fields.places}
-        found: dict[str, _Lines] = {}
+        lines: dict[str, _Lines] = {}
         for within in (here, {}) if here else ({},):
-            if len(found) == len(services):
+            if len(lines) == len(services):
                 break
             body = searches.names_of_services(fields, full_window(scope), theirs, within)
             answer = await session.search(body, type=NamesFound)
             if answer.incomplete:
                 collection.missing.append(Missing("logs", "names of services", answer.incomplete))
             for service in services:
-                own = self._search(service, fields, answer, within)
-                if own is not None and service not in found:
-                    found[service] = _Lines(service, own)
+                search = self._search(service, fields, answer, within)
+                if search is not None and service not in lines:
+                    lines[service] = _Lines(service, search)
         reason = (
             f"no line names it in {', '.join(fields.services)}: see "
             "elasticsearch.service_fields, and aliases in the catalogue"
         )
         for service in services:
-            if service not in found:
+            if service not in lines:
                 collection.missing.append(Missing("logs", service, reason, unknown=True))
-        return list(found.values())
+        return list(lines.values())
 
     def _search(
         self, service: str, fields: LogFields, answer: NamesFound, here: Mapping[str, str]
     ) -> Search | None:
         for number, field in enumerate(fields.services):
             values = answer.aggregations.get(f"names{number}")
-            known = [one.key for one in values.buckets] if values else []
-            named = self._names.found(service, known)
+            keys = [bucket.key for bucket in values.buckets] if values else []
+            named = self._names.found(service, keys)
             if named:
                 return searches.of_service(field, named, here)
         return None
@@ -256,12 +256,12 @@ class _Asking:
     async def of_service(self, one: _Lines, windows: Sequence[Window]) -> None:
         """Its counts, its errors and a sample of all its lines, of each window."""
         failing = searches.errors(one.search, self.log_fields)
-        asked = []
+        counts = []
         for window in windows:
-            asked.append(self.counts(one, window))
-            asked.append(self.lines(one.service, failing, ERRORS, window))
-            asked.append(self.lines(one.service, one.search, SAMPLE, window))
-        await asyncio.gather(*asked)
+            counts.append(self.counts(one, window))
+            counts.append(self.lines(one.service, failing, ERRORS, window))
+            counts.append(self.lines(one.service, one.search, SAMPLE, window))
+        await asyncio.gather(*counts)
 
     async def counts(self, one: _Lines, window: Window) -> None:
         """Lines per minute as metrics."""
@@ -291,11 +291,11 @@ class _Asking:
         async def page(part: Window, count: int) -> LinePage | None:
             return await self._page(service, search, count, part)
 
-        found = await lines_of_window(page, window, limit)
-        if found is None:
+        lines = await lines_of_window(page, window, limit)
+        if lines is None:
             return
         link = self.links.link(search, window)
-        self.collection.keep("logs", search.kql, window, found.rows, link, cut=found.cut, by=by)
+        self.collection.keep("logs", search.kql, window, lines.rows, link, cut=lines.cut, by=by)
 
     async def _page(
         self, service: str, search: Search, limit: int, window: Window

@@ -83,8 +83,8 @@ class FlagsmithRecord(msgspec.Struct):
         """The flag that it is about; None for anything else, and for what is for one user."""
         if not _OF_A_FLAG.match(self.log) or _OF_ONE_USER.search(self.log):
             return None
-        found = _FLAG.search(self.log)
-        return (found["quoted"] or found["plain"]) if found else None
+        match = _FLAG.search(self.log)
+        return (match["quoted"] or match["plain"]) if match else None
 
     @property
     def by(self) -> str | None:
@@ -161,21 +161,25 @@ class Flagsmith(ChangeFeeds):
                 following = [("page_size", str(PER_PAGE)), ("page", str(int(given[1][1]) + 1))]
                 return RecordPage(answer.results, following if answer.next else None)
 
-            found = await read_records(
+            records = await read_records(
                 read_page,
                 params,
                 most_pages=MOST_PAGES,
                 is_older=lambda record: not _is_since(record, window),
             )
-            flags = [one for one in found.values if _is_since(one, window) and self._tells(one)]
+            flags = [
+                record
+                for record in records.values
+                if _is_since(record, window) and self._tells(record)
+            ]
             details = await asyncio.gather(
-                *(_details(session, f"{path}{one.id}/") for one in flags[:MOST_DETAILS])
+                *(_details(session, f"{path}{flag.id}/") for flag in flags[:MOST_DETAILS])
             )
             changes = []
             for number, record in enumerate(flags):
                 told = details[number] if number < len(details) else ()
                 changes.append(self._change(record, told, page))
-            return FeedAnswer(changes, query_of(path, params), page, found.cut)
+            return FeedAnswer(changes, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"flag changes of project {project}", read)
 
@@ -189,10 +193,14 @@ class Flagsmith(ChangeFeeds):
         at, flag = moment(record.created_date), record.flag
         if at is None or flag is None:
             return None
-        switch = [one for one in told if one.field == "enabled" and isinstance(one.new, bool)]
+        switch = [
+            field_change
+            for field_change in told
+            if field_change.field == "enabled" and isinstance(field_change.new, bool)
+        ]
         said = switched(bool(switch[0].new)) if switch else short(record.log, 140)
-        old = {one.field: one.old for one in told}
-        diff = state_diff(old, {one.field: one.new for one in told})
+        old = {field_change.field: field_change.old for field_change in told}
+        diff = state_diff(old, {field_change.field: field_change.new for field_change in told})
         link = f"{page}?search={quote(flag, safe='')}"
         where = record.environment.name if record.environment else None
         return VendorChange(at, "flag", flag, flip(flag, where, said), record.by, link, diff=diff)

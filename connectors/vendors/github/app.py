@@ -145,9 +145,9 @@ class GitHubApp:
         now = int(time.time())
         claims = {"iat": now - CLOCK_SLACK_S, "exp": now + CLAIM_S, "iss": self.app_id}
         head = {"alg": "RS256", "typ": "JWT"}
-        said = ".".join(_encoded(msgspec.json.encode(part)) for part in (head, claims))
-        signature = self.key.sign(said.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{said}.{_encoded(signature)}"
+        text = ".".join(_encoded(msgspec.json.encode(part)) for part in (head, claims))
+        signature = self.key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{text}.{_encoded(signature)}"
 
     def _exchange_only(self, request: httpx.Request) -> None:
         if request.method != "POST" or str(request.url) != self.api_url + self.path:

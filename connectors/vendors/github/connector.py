@@ -183,11 +183,11 @@ def _warning(
     if "x-oauth-scopes" in headers:
         scopes = {s.strip() for s in headers["x-oauth-scopes"].split(",")}
         writing = sorted(scopes & WRITING_SCOPES)
-        said = (
+        phrase = (
             f"the token can also write (scopes {', '.join(writing)}): give "
             "it a fine-grained one that may only read"
         )
-        return said if writing else ""
+        return phrase if writing else ""
     if app or not any(permissions.get(p) for p in ("push", "maintain", "admin")):
         return ""
     return (

@@ -73,11 +73,11 @@ class GitHubRepository:
             answer = await self._session.get(self._path, type=answers.RepositoryAnswer)
         except ConnectorError as error:
             if error.status == 404:
-                said = "not found, or the token may not read this repository"
-                raise ConnectorError(VENDOR, self._path, said, status=404) from error
+                phrase = "not found, or the token may not read this repository"
+                raise ConnectorError(VENDOR, self._path, phrase, status=404) from error
             if error.status in _MOVED:
-                said = "the repository was renamed: correct it in the settings"
-                raise ConnectorError(VENDOR, self._path, said, status=error.status) from error
+                phrase = "the repository was renamed: correct it in the settings"
+                raise ConnectorError(VENDOR, self._path, phrase, status=error.status) from error
             raise
         self._branch = answer.default_branch
         return self._branch
@@ -86,7 +86,7 @@ class GitHubRepository:
         """Deployments in the window and those just before it, with the state they reached and
         when."""
         path = f"{self._path}/deployments"
-        wanted: list[answers.GitHubDeployment] = []
+        hub_deployments: list[answers.GitHubDeployment] = []
         cut = None
         for environment in self._environments or (None,):
             params = [("per_page", str(PER_PAGE))]
@@ -95,19 +95,31 @@ class GitHubRepository:
             listing = await self._session.pages(
                 path, params, type=list[answers.GitHubDeployment], most_pages=DEPLOYMENT_PAGES
             )
-            wanted += listing.values
+            hub_deployments += listing.values
             if listing.more and utc(listing.values[-1].created_at) > window.start:
                 cut = f"only the latest {len(listing.values)} deployments were asked"
         # Transient environments are those of pull requests.
-        wanted = [one for one in wanted if not one.transient_environment]
-        wanted.sort(key=lambda one: one.created_at, reverse=True)
-        inside = [one for one in wanted if window.start <= utc(one.created_at) <= window.end]
-        earlier = [one for one in wanted if utc(one.created_at) < window.start]
+        hub_deployments = [
+            hub_deployment
+            for hub_deployment in hub_deployments
+            if not hub_deployment.transient_environment
+        ]
+        hub_deployments.sort(key=lambda hub_deployment: hub_deployment.created_at, reverse=True)
+        inside = [
+            hub_deployment
+            for hub_deployment in hub_deployments
+            if window.start <= utc(hub_deployment.created_at) <= window.end
+        ]
+        earlier = [
+            hub_deployment
+            for hub_deployment in hub_deployments
+            if utc(hub_deployment.created_at) < window.start
+        ]
         if len(inside) > MOST_STATUSES:
             cut = f"only the latest {MOST_STATUSES} of {len(inside)} deployments were looked at"
         chosen = _with_statuses(inside, earlier)
-        rollouts = await asyncio.gather(*(self._rollout(one) for one in chosen))
-        begun = tuple(one for one in rollouts if one is not None)
+        rollouts = await asyncio.gather(*(self._rollout(deployment) for deployment in chosen))
+        begun = tuple(rollout for rollout in rollouts if rollout is not None)
         of = "".join(f"&environment={environment}" for environment in self._environments)
         query = f"GET {path}?per_page={PER_PAGE}{of} and their statuses"
         return CodeHostList(begun, query, f"{self._web}/deployments", cut)
@@ -122,12 +134,12 @@ class GitHubRepository:
             return None
         at = utc(last.created_at if last and last.state != "inactive" else deployment.created_at)
         where = short(deployment.environment, 60) or "an environment without a name"
-        said = f": {short(deployment.description, 80)}" if deployment.description else ""
+        phrase = f": {short(deployment.description, 80)}" if deployment.description else ""
         return Rollout(
             revision=deployment.sha,
             environment=deployment.environment,
             at=at,
-            title=f"Deployment of {short(deployment.ref, 60)} to {where}{said}",
+            title=f"Deployment of {short(deployment.ref, 60)} to {where}{phrase}",
             state=_STATES[last.state] if last else "done",
             author=answers.login(deployment.creator),
             link=f"{self._web}/deployments/{quote(deployment.environment, safe='')}",
@@ -176,11 +188,11 @@ class GitHubRepository:
     async def releases(self, window: Window) -> CodeHostList[Rollout]:
         """Published releases, the newest first; also those before the window, to compare with."""
         path = f"{self._path}/releases"
-        found = await self._session.get(
+        response = await self._session.get(
             path, [("per_page", "50")], type=list[answers.GitHubRelease]
         )
         rollouts = []
-        for release in found:
+        for release in response:
             if release.published_at is None or release.draft:
                 continue
             at = utc(release.published_at)
@@ -210,7 +222,7 @@ class GitHubRepository:
         changes = readable(
             answers.change_of_pull(pull, self._pull_link(pull.number)) for pull in listing.values
         )
-        inside = tuple(one for one in changes if window.start <= one.at <= window.end)
+        inside = tuple(change for change in changes if window.start <= change.at <= window.end)
         cut = None
         if listing.more and utc(listing.values[-1].updated_at) >= window.start:
             cut = f"only the latest {len(listing.values)} closed pull requests were asked"
@@ -225,7 +237,7 @@ class GitHubRepository:
         path = f"{self._path}/compare/{between}"
         answer = await self._session.get(path, type=answers.GitHubComparison)
         commits = readable(
-            answers.commit_of(one, self._commit_link(one.sha)) for one in answer.commits
+            answers.commit_of(commit, self._commit_link(commit.sha)) for commit in answer.commits
         )
         files = answer.files or []
         comparison = CodeComparison(
@@ -305,8 +317,12 @@ def _with_statuses(
     the same environments before."""
     if len(inside) > MOST_STATUSES:
         return list(inside[:MOST_STATUSES])
-    environments = {one.environment for one in inside}
-    same = [one for one in earlier if not environments or one.environment in environments]
+    environments = {hub_deployment.environment for hub_deployment in inside}
+    same = [
+        hub_deployment
+        for hub_deployment in earlier
+        if not environments or hub_deployment.environment in environments
+    ]
     return [*inside, *same[:MOST_EARLIER]]
 
 

@@ -68,8 +68,8 @@ class GitLabProject:
             project = await self._session.get(self._path, type=answers.ProjectAnswer)
         except ConnectorError as error:
             if error.status == 404:
-                said = "not found, or the token may not read this project"
-                raise ConnectorError(VENDOR, self._path, said, status=404) from error
+                phrase = "not found, or the token may not read this project"
+                raise ConnectorError(VENDOR, self._path, phrase, status=404) from error
             raise
         self._web = f"{self._base}/{quote(project.path_with_namespace)}"
         self._branch = project.default_branch or "main"
@@ -78,7 +78,7 @@ class GitLabProject:
     async def rollouts(self, window: Window) -> CodeHostList[Rollout]:
         """Deployments, the newest first; also those just before the window, to compare with."""
         path = f"{self._path}/deployments"
-        found: list[answers.GitLabDeployment] = []
+        lab_deployments: list[answers.GitLabDeployment] = []
         cut = None
         base = [("order_by", "created_at"), ("sort", "desc"), ("per_page", str(PER_PAGE))]
         for environment in self._environments or (None,):
@@ -86,10 +86,10 @@ class GitLabProject:
             listing = await self._session.pages(
                 path, params, type=list[answers.GitLabDeployment], most_pages=DEPLOYMENT_PAGES
             )
-            found += listing.values
+            lab_deployments += listing.values
             if listing.more and utc(listing.values[-1].created_at) > window.start:
                 cut = f"only the latest {len(listing.values)} deployments were asked"
-        rollouts = tuple(self._rollout(d) for d in found if d.status in _STATES)
+        rollouts = tuple(self._rollout(d) for d in lab_deployments if d.status in _STATES)
         inside = tuple(r for r in rollouts if r.at <= window.end)
         query = f"GET {path}?" + "&".join(f"{k}={v}" for k, v in base)
         return CodeHostList(inside, query, f"{self._web}/-/environments", cut)
@@ -156,7 +156,7 @@ class GitLabProject:
     async def releases(self, window: Window) -> CodeHostList[Rollout]:
         """Releases, the newest first; also those before the window, to compare with."""
         path = f"{self._path}/releases"
-        found = await self._session.get(
+        response = await self._session.get(
             path, [("per_page", "50")], type=list[answers.GitLabRelease]
         )
         rollouts = tuple(
@@ -168,7 +168,7 @@ class GitLabProject:
                 author=answers.username(r.author),
                 link=f"{self._web}/-/releases/{quote(r.tag_name, safe='')}",
             )
-            for r in found
+            for r in response
             if r.released_at is not None
             and not r.upcoming_release
             and utc(r.released_at) <= window.end

@@ -100,7 +100,7 @@ class ProjectCollection:
 
     def __post_init__(self) -> None:
         self.names, self.console = self.project.names, self.project.console
-        self.theirs = [name for one in self.services for name in self.names.theirs(one)]
+        self.theirs = [name for service in self.services for name in self.names.theirs(service)]
         self.window = full_window(self.request.scope)
 
     def keep(self, item: Item, rows: Sequence[Row]) -> None:
@@ -111,15 +111,15 @@ class ProjectCollection:
 
     async def metrics(self, session: GoogleSession) -> None:
         """The golden signals of all services, each metric by one call."""
-        await asyncio.gather(*(self._metric(session, one) for one in METRICS))
+        await asyncio.gather(*(self._metric(session, metric) for metric in METRICS))
 
     async def _metric(self, session: GoogleSession, metric: GoogleMetric) -> None:
         params = metric.params(self.project.id, self.theirs, self.window)
         answer = await self._series(session, params)
         if answer is not None:
             rows = metrics.metric_rows(metric, answer.timeSeries, self.names)
-            for one in answer.timeSeries:
-                self._runs(one.resource.type, one.resource.labels)
+            for time_series in answer.timeSeries:
+                self._runs(time_series.resource.type, time_series.resource.labels)
             self._keep_series(params, rows, answer)
 
     async def line_counts(self, session: GoogleSession) -> None:
@@ -175,34 +175,34 @@ class ProjectCollection:
             if answer is None:
                 return None
             entries = answer.entries
-            for one in entries:
-                self._runs(one.resource.type, one.resource.labels)
+            for entry in entries:
+                self._runs(entry.resource.type, entry.resource.labels)
             return await asyncio.to_thread(logs.line_page, entries, self.services, self.names)
 
-        found = await lines_of_window(page, window, limit)
-        if found is None:
+        lines = await lines_of_window(page, window, limit)
+        if lines is None:
             return
         link = logs.logs_link(self.console, self.project.id, text, window)
         details = {"asked_by": by} if by else {}
         item = Item(
-            "logs", text, window, link, rows=len(found.rows), cut=found.cut, details=details
+            "logs", text, window, link, rows=len(lines.rows), cut=lines.cut, details=details
         )
-        self.keep(item, found.rows)
+        self.keep(item, lines.rows)
 
     async def _entries(
         self, session: GoogleSession, text: str, count: int, order: str = "timestamp asc"
     ) -> EntriesAnswer:
         """Entries of as many pages as it takes."""
         body = self.project.entries_body(text, count, order)
-        found = EntriesAnswer()
+        entries_answer = EntriesAnswer()
         for _ in range(MOST_PAGES):
             answer = await session.entries(body, type=EntriesAnswer)
-            found.entries += answer.entries
+            entries_answer.entries += answer.entries
             body["pageToken"] = answer.nextPageToken
-            if not answer.nextPageToken or len(found.entries) >= count:
+            if not answer.nextPageToken or len(entries_answer.entries) >= count:
                 break
-        found.entries = found.entries[:count]
-        return found
+        entries_answer.entries = entries_answer.entries[:count]
+        return entries_answer
 
     async def changes(self, session: GoogleSession) -> None:
         """Writes of the audit logs, the latest first."""
@@ -217,8 +217,8 @@ class ProjectCollection:
         rows = logs.change_rows(answer.entries, self.services, self.names, link)
         is_cut = len(answer.entries) >= logs.MOST_CHANGES
         cut = f"the latest {logs.MOST_CHANGES}; there are more" if is_cut else None
-        for one in answer.entries:
-            self._runs(one.resource.type, one.resource.labels)
+        for entry in answer.entries:
+            self._runs(entry.resource.type, entry.resource.labels)
         item = Item("changes", text, window, link, rows=len(rows), cut=cut)
         self._audited = item, rows, frozenset(_ids_of_run(answer.entries))
 
@@ -247,8 +247,8 @@ class ProjectCollection:
         """What the audit logs tell of, without the deploys that revisions tell of."""
         if self._audited is not None:
             item, rows, of_run = self._audited
-            kept = revisions.without_told_twice(rows, of_run, self._revised)
-            self.keep(replace(item, rows=len(kept)), kept)
+            remaining_rows = revisions.without_told_twice(rows, of_run, self._revised)
+            self.keep(replace(item, rows=len(remaining_rows)), remaining_rows)
 
     def _runs(self, type: str, labels: Mapping[str, str]) -> None:
         name, region = labels.get(RUN.named_by, ""), labels.get("location", "")
@@ -289,24 +289,24 @@ class ProjectCollection:
 
     async def spans(self, session: GoogleSession) -> None:
         """Whole traces of the services, some of each third of each window."""
-        asked = []
+        spans = []
         for service in self.services[:MOST_TRACED]:
             for window in sampled_windows(self.request.scope):
-                asked.append(self._spans(session, self.names.theirs(service)[0], window))
-        await asyncio.gather(*asked)
+                spans.append(self._spans(session, self.names.theirs(service)[0], window))
+        await asyncio.gather(*spans)
 
     async def _spans(self, session: GoogleSession, name: str, window: Window) -> None:
         path = self.project.paths["cloudtrace"]
-        found: list[traces.CloudTrace] = []
+        cloud_traces: list[traces.CloudTrace] = []
         query = ""
         for part in split(window, PARTS):
             params = traces.trace_params(self.project.trace_label, name, part)
             query = f"GET {path} {dict(params)['filter']}"
             call = session.get(path, params, type=traces.TracesAnswer)
             answer = await self.collection.fetch("spans", query, call)
-            found += answer.traces if answer else []
+            cloud_traces += answer.traces if answer else []
         rows, dropped = await asyncio.to_thread(
-            traces.span_rows, found, self.project.trace_label, self.names
+            traces.span_rows, cloud_traces, self.project.trace_label, self.names
         )
         chosen = f"up to {traces.MOST_TRACES} traces of each third of the window"
         cut = f"{chosen}; {dropped} spans left out" if dropped else chosen
@@ -334,8 +334,8 @@ class ProjectCollection:
                 answer = await self.collection.fetch("logs", query, call)
                 groups += answer.errorGroupStats if answer else []
             lines = errors.group_rows(groups, service, window, link)
-            asked = urlencode({"project": self.project.id, "service": names[0]})
-            shown = f"{link}?{asked}"
+            requested_urlencode = urlencode({"project": self.project.id, "service": names[0]})
+            shown = f"{link}?{requested_urlencode}"
             self.keep(Item("logs", query, window, shown, rows=len(lines)), lines)
             rates = errors.rate_rows(groups, service, window, period.step_s)
             self.keep(Item("metrics", query, window, shown, rows=len(rates)), rates)
@@ -356,4 +356,4 @@ class ProjectCollection:
 
 
 def _ids_of_run(entries: Sequence[LogEntry]) -> list[str]:
-    return [logs.change_id(one) for one in entries if one.resource.type == RUN.type]
+    return [logs.change_id(entry) for entry in entries if entry.resource.type == RUN.type]

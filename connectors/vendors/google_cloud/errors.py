@@ -40,7 +40,7 @@ PERIODS = (
 
 def period_of(window: Window, now: datetime) -> Period | None:
     """The shortest that holds the window's beginning; None where it lies too far back."""
-    return next((one for one in PERIODS if window.start > now - one.length), None)
+    return next((period for period in PERIODS if window.start > now - period.length), None)
 
 
 class _Group(msgspec.Struct):
@@ -94,20 +94,20 @@ def group_rows(groups: Iterable[ErrorGroup], service: str, window: Window, link:
     """A row of the table `logs` for each group: its representative event, where that lies in the
     window."""
     rows: list[Row] = []
-    for one in groups:
-        event = one.representative
+    for group in groups:
+        event = group.representative
         at = time_of(event.eventTime)
         if at is None or not event.message or not _in(at, window):
             continue
         kept = {
-            "error_group": one.group.groupId,
-            "first_seen": one.firstSeenTime,
-            "last_seen": one.lastSeenTime,
-            "count": one.count,
-            "affected_users": one.affectedUsersCount,
+            "error_group": group.group.groupId,
+            "first_seen": group.firstSeenTime,
+            "last_seen": group.lastSeenTime,
+            "count": group.count,
+            "affected_users": group.affectedUsersCount,
             "version": event.serviceContext.version,
-            "status": one.group.resolutionStatus,
-            "url": f"{link}/{short(one.group.groupId, 60)}",
+            "status": group.group.resolutionStatus,
+            "url": f"{link}/{short(group.group.groupId, 60)}",
         }
         message = event.message[:LONGEST_LINE]
         rows.append((at, service, message, "error", None, attributes(kept)))
@@ -117,8 +117,8 @@ def group_rows(groups: Iterable[ErrorGroup], service: str, window: Window, link:
 def rate_rows(groups: Iterable[ErrorGroup], service: str, window: Window, step_s: int) -> list[Row]:
     """Errors per minute in each step, by the moment it begins. None counted is 0."""
     counted: dict[int, float] = {}
-    for one in groups:
-        for step in one.timedCounts:
+    for group in groups:
+        for step in group.timedCounts:
             at = time_of(step.startTime)
             count = step.count if step.count.isascii() and step.count.isdigit() else ""
             if at is not None and count and len(count) < 16 and _in(at, window):

@@ -146,17 +146,18 @@ def _text(entry: LogEntry) -> str:
     for name in MESSAGES:
         if isinstance(payload.get(name), str) and payload[name]:
             return str(payload[name])
-    asked = entry.httpRequest
-    if asked is not None and asked.requestUrl:
-        path = asked.requestUrl.partition("?")[0]
-        return f"{asked.requestMethod} {path} {asked.status or ''} {asked.latency}".strip()
+    http_request = entry.httpRequest
+    if http_request is not None and http_request.requestUrl:
+        path = http_request.requestUrl.partition("?")[0]
+        status = http_request.status or ""
+        return f"{http_request.requestMethod} {path} {status} {http_request.latency}".strip()
     return msgspec.json.encode(payload).decode() if payload else ""
 
 
 def _service(entry: LogEntry, services: Sequence[str], names: ServiceNames) -> str | None:
-    own = entry.resource.labels
+    labels = entry.resource.labels
     context = (entry.jsonPayload or {}).get("serviceContext")
-    told = [own.get(field.rpartition(".")[2]) for field in NAMED_BY[:4]]
+    told = [labels.get(field.rpartition(".")[2]) for field in NAMED_BY[:4]]
     told += [entry.labels.get("k8s-pod/app"), entry.labels.get("k8s-pod/app_kubernetes_io/name")]
     told.append(context.get("service") if isinstance(context, dict) else None)
     known = [name for name in told if isinstance(name, str)]
@@ -167,15 +168,15 @@ def _service(entry: LogEntry, services: Sequence[str], names: ServiceNames) -> s
 
 
 def _attributes(entry: LogEntry) -> str | None:
-    own = entry.resource.labels
-    kept: dict[str, Any] = {ours: own.get(theirs) for theirs, ours in PLACES.items()}
-    kept |= {name: own.get(name) for name in KEPT}
+    labels = entry.resource.labels
+    remaining_labels: dict[str, Any] = {ours: labels.get(theirs) for theirs, ours in PLACES.items()}
+    remaining_labels |= {name: labels.get(name) for name in KEPT}
     if entry.httpRequest is not None:
-        kept["http.response.status_code"] = entry.httpRequest.status
+        remaining_labels["http.response.status_code"] = entry.httpRequest.status
     for name, value in (entry.jsonPayload or {}).items():
         if name not in MESSAGES and isinstance(value, (str, int, float)):
-            kept.setdefault(name, value)
-    return attributes(kept)
+            remaining_labels.setdefault(name, value)
+    return attributes(remaining_labels)
 
 
 def change_rows(
@@ -184,16 +185,19 @@ def change_rows(
     """Rows of the table `changes`."""
     rows: list[Row] = []
     for entry in entries:
-        said, at = entry.protoPayload or {}, time_of(entry.timestamp)
-        method, resource = _string(said, "methodName"), _string(said, "resourceName")
+        proto_payload, at = entry.protoPayload or {}, time_of(entry.timestamp)
+        method, resource = (
+            _string(proto_payload, "methodName"),
+            _string(proto_payload, "resourceName"),
+        )
         if at is None or not method:
             continue
         what = ".".join(method.split(".")[-2:])
         title = f"{what} on {resource.rpartition('/')[2] or resource}"
-        images = list(dict.fromkeys(images_in(said.get("request"))))[:MOST_IMAGES]
+        images = list(dict.fromkeys(images_in(proto_payload.get("request"))))[:MOST_IMAGES]
         if images:
             title += f": image {', '.join(images)}"
-        author = _string(_table(said, "authenticationInfo"), "principalEmail")
+        author = _string(_table(proto_payload, "authenticationInfo"), "principalEmail")
         parts = [*resource.split("/"), *entry.resource.labels.values()]
         rows.append(
             (

@@ -73,8 +73,8 @@ class GoogleMetric:
     ) -> list[tuple[str, str]]:
         """Of `timeSeries.list`."""
         theirs = [f"{project}:{name}" for name in names] if self.of.of_project else names
-        places = [f"resource.labels.{one}" for one in (self.of.named_by, *self.of.places)]
-        grouped = [("aggregation.groupByFields", one) for one in (*places, self.by) if one]
+        places = [f"resource.labels.{place}" for place in (self.of.named_by, *self.of.places)]
+        grouped = [("aggregation.groupByFields", place) for place in (*places, self.by) if place]
         return [
             ("filter", self.filter(theirs)),
             ("interval.startTime", utc(window.start)),
@@ -176,9 +176,9 @@ class _Value(msgspec.Struct):
     @property
     def number(self) -> float | None:
         """None for what is no finite number."""
-        given = self.int64Value if self.doubleValue is None else self.doubleValue
+        double_value = self.int64Value if self.doubleValue is None else self.doubleValue
         try:
-            number = float(str(given)[:40])
+            number = float(str(double_value)[:40])
         except ValueError:
             return None
         return number if math.isfinite(number) else None
@@ -218,9 +218,9 @@ def metric_rows(
     if metric.signal == REQUESTS:
         return _request_rows(metric, series, names)
     rows: list[Row] = []
-    for one in series:
-        service, labels = _whose(metric.of, one, names)
-        for at, value in _points(one):
+    for google_series in series:
+        service, labels = _whose(metric.of, google_series, names)
+        for at, value in _points(google_series):
             rows.append((at, service, metric.signal, value, metric.unit, labels))
     return rows
 
@@ -230,10 +230,10 @@ def _request_rows(
 ) -> list[Row]:
     every: dict[tuple[int, str, str | None], float] = defaultdict(float)
     failed: dict[tuple[int, str, str | None], float] = defaultdict(float)
-    for one in series:
-        service, labels = _whose(metric.of, one, names)
-        is_failed = one.metric.labels.get("response_code_class") in FAILED
-        for at, value in _points(one):
+    for google_series in series:
+        service, labels = _whose(metric.of, google_series, names)
+        is_failed = google_series.metric.labels.get("response_code_class") in FAILED
+        for at, value in _points(google_series):
             every[at, service, labels] += value
             failed[at, service, labels] += value if is_failed else 0.0
     rows: list[Row] = []
@@ -250,13 +250,13 @@ def line_count_rows(
 ) -> list[Row]:
     """Lines per minute of each service: of other severities and of errors. None counted is 0."""
     counted: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for one in series:
-        service, _ = _whose(of, one, names)
+    for google_series in series:
+        service, _ = _whose(of, google_series, names)
         for signal in (LINES, ERROR_LINES):
             counted.setdefault((service, signal), [])
-        is_error = one.metric.labels.get("severity", "").lower() in FAILING
+        is_error = google_series.metric.labels.get("severity", "").lower() in FAILING
         steps = counted[service, ERROR_LINES if is_error else LINES]
-        for at, value in _points(one):
+        for at, value in _points(google_series):
             steps.append(((at // 1_000_000_000 - grid.start_s) // grid.step_s, value))
     rows: list[Row] = []
     for (service, signal), steps in counted.items():

@@ -62,13 +62,22 @@ def cluster_rows(
 ) -> list[Row]:
     """Rows of the table `changes`."""
     rows: list[Row] = []
-    for one in operations:
-        target = one.targetLink.split("/")[-1]
-        title = f"GKE {_words(one.operationType)} of {target}"
-        if one.detail:
-            title += f": {one.detail}"
-        service = service_in(one.targetLink.split("/"), services, names)
-        row = _row(one.startTime, service, one.operationType, one.name, title, None, link, window)
+    for operation in operations:
+        target = operation.targetLink.split("/")[-1]
+        title = f"GKE {_words(operation.operationType)} of {target}"
+        if operation.detail:
+            title += f": {operation.detail}"
+        service = service_in(operation.targetLink.split("/"), services, names)
+        row = _row(
+            operation.startTime,
+            service,
+            operation.operationType,
+            operation.name,
+            title,
+            None,
+            link,
+            window,
+        )
         rows += row
     return rows
 
@@ -82,13 +91,22 @@ def database_rows(
 ) -> list[Row]:
     """Rows of the table `changes`. Backups and exports are left out: they happen every day."""
     rows: list[Row] = []
-    for one in operations:
-        if one.operationType in ROUTINE:
+    for operation in operations:
+        if operation.operationType in ROUTINE:
             continue
-        title = f"Cloud SQL {_words(one.operationType)} of {one.targetId}"
-        service = service_in([one.targetId], services, names)
-        when = one.startTime or one.insertTime
-        rows += _row(when, service, one.operationType, one.name, title, one.user, link, window)
+        title = f"Cloud SQL {_words(operation.operationType)} of {operation.targetId}"
+        service = service_in([operation.targetId], services, names)
+        when = operation.startTime or operation.insertTime
+        rows += _row(
+            when,
+            service,
+            operation.operationType,
+            operation.name,
+            title,
+            operation.user,
+            link,
+            window,
+        )
     return rows
 
 

@@ -60,9 +60,9 @@ class RunRevision(msgspec.Struct):
     @property
     def trouble(self) -> str | None:
         """Why it did not become ready."""
-        for one in self.conditions:
-            if one.type == "Ready" and one.state == "CONDITION_FAILED":
-                return short(one.message, 160) or "no reason given"
+        for condition in self.conditions:
+            if condition.type == "Ready" and condition.state == "CONDITION_FAILED":
+                return short(condition.message, 160) or "no reason given"
         return None
 
     @property
@@ -113,16 +113,19 @@ def revision_rows(
     """Rows of the table `changes`, of the revisions that were made in the window."""
     rows: list[Row] = []
     start, end = nanoseconds(window.start), nanoseconds(window.end)
-    for one, before in zip(found, (*found[1:], None), strict=False):
-        at = time_of(one.createTime)
+    for run_revision, before in zip(found, (*found[1:], None), strict=False):
+        at = time_of(run_revision.createTime)
         if at is None or not start <= at < end or (before is None and not has_all):
             continue
-        difference = TemplateDifference(before.facts if before else None, one.facts)
-        title = f"Cloud Run revision {one.short_name} in {region}: {difference.summary()}"
-        if one.trouble:
-            title += f"; not ready: {one.trouble}"
-        author, diff = short(one.creator, 120) or None, "\n".join(difference.lines()) or None
-        identity = f"{one.short_name} {short(region, 40)}"
+        difference = TemplateDifference(before.facts if before else None, run_revision.facts)
+        title = f"Cloud Run revision {run_revision.short_name} in {region}: {difference.summary()}"
+        if run_revision.trouble:
+            title += f"; not ready: {run_revision.trouble}"
+        author, diff = (
+            short(run_revision.creator, 120) or None,
+            "\n".join(difference.lines()) or None,
+        )
+        identity = f"{run_revision.short_name} {short(region, 40)}"
         told = ("deploy", identity, short(title, 400), author, link, None, diff)
         rows.append((at, service, *told))
     return rows
@@ -137,11 +140,11 @@ def without_told_twice(
     for at, service, *_ in revisions:
         made.setdefault(service, []).append(at)
     earliest, latest = DEPLOYED_WITHIN_S
-    kept = []
+    rows = []
     for row in audited:
         at, service, _, identity = row[:4]
         delays = [(one - at) / 1_000_000_000 for one in made.get(service, ())]
         is_told = any(earliest <= delay <= latest for delay in delays)
         if not (is_told and identity in of_run):
-            kept.append(row)
-    return kept
+            rows.append(row)
+    return rows

@@ -87,10 +87,10 @@ def _row(trace_id: str, span: TraceSpan, label: str, names: ServiceNames) -> Spa
     if not span_id or start is None or end is None:
         return None
     told = first_of(span.labels, (label, *NAMED_BY)) or ""
-    kept: dict[str, Any] = {
+    labels: dict[str, Any] = {
         name: span.labels.get(name) for name in (*KEPT, *OF_RESOURCE, *OLD_KEPT)
     }
-    kept["span.kind"] = _KINDS.get(span.kind)
+    labels["span.kind"] = _KINDS.get(span.kind)
     return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
@@ -101,7 +101,7 @@ def _row(trace_id: str, span: TraceSpan, label: str, names: ServiceNames) -> Spa
         # Clocks that were set back while the span ran make it end before it began.
         duration_us=max(0, end - start) / 1000,
         status="error" if _failed(span.labels) else "ok",
-        attributes=attributes(kept),
+        attributes=attributes(labels),
     )
 
 

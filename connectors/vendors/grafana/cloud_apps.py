@@ -34,11 +34,11 @@ class CloudApps:
         if answer is None:
             return
         services, _ = in_scope(request, 100)
-        found = slo.chosen(answer.slos, services, self.names, request.alert)
+        chosen = slo.chosen(answer.slos, services, self.names, request.alert)
         window = full_window(request.scope)
-        for source, slos in found.items():
-            asked = slos[: slo.MOST_SLOS]
-            query = slo.burn_query(one for one, _ in asked)
+        for source, slos in chosen.items():
+            requested_slos = slos[: slo.MOST_SLOS]
+            query = slo.burn_query(one for one, _ in requested_slos)
             params = slo.burn_params(query, window)
             path = slo.burn_path(source)
             series = await collection.fetch(
@@ -46,12 +46,12 @@ class CloudApps:
             )
             if series is None:
                 continue
-            rows = slo.burn_rows(series.data.result, asked)
-            details = slo.burn_details(asked, rows, request.scope.incident)
+            rows = slo.burn_rows(series.data.result, requested_slos)
+            details = slo.burn_details(requested_slos, rows, request.scope.incident)
             every = [row for part in rows.values() for row in part]
             explore = Explore(self.page, "prometheus", source)
             link = explore.link({"expr": query}, window, self.page)
-            left_out = len(slos) - len(asked)
+            left_out = len(slos) - len(requested_slos)
             cut = f"{left_out} of {len(slos)} objectives left out" if left_out else None
             count = collection.add("metrics", every)
             item = Item("metrics", query, window, link, rows=count, cut=cut, details=details)
@@ -66,16 +66,16 @@ class CloudApps:
         answer = await collection.fetch("alert", query, call)
         if answer is None:
             return
-        given = answer.incidentPreviews or []
-        found = irm.beside(given, request.scope)
+        incident_previews = answer.incidentPreviews or []
+        beside = irm.beside(incident_previews, request.scope)
         cut = None
-        if len(given) >= irm.MOST_ASKED:
+        if len(incident_previews) >= irm.MOST_ASKED:
             cut = f"only the latest {irm.MOST_ASKED} were asked"
-        elif len(found) > irm.MOST_SHOWN:
-            cut = f"the latest {irm.MOST_SHOWN} of {len(found)}"
-        link = irm.incident_link(self.page, found)
-        item = Item("alert", query, request.scope.incident, link, rows=len(found), cut=cut)
-        collection.items.append(replace(item, details=irm.details_of(found)))
+        elif len(beside) > irm.MOST_SHOWN:
+            cut = f"the latest {irm.MOST_SHOWN} of {len(beside)}"
+        link = irm.incident_link(self.page, beside)
+        item = Item("alert", query, request.scope.incident, link, rows=len(beside), cut=cut)
+        collection.items.append(replace(item, details=irm.details_of(beside)))
 
     async def refusals(self, session: GrafanaSession) -> tuple[dict[str, str | None], list[str]]:
         """Why each app cannot be read, None where it can; and those that are not installed."""

@@ -139,8 +139,10 @@ class GrafanaConnector:
         limits: Limits = LIMITS,
     ) -> None:
         self._http = GrafanaHttp(self.name, url, access=access, limits=limits)
-        own: tuple[EvidenceKind, ...] = ("monitors", "changes")
-        self.kinds: tuple[EvidenceKind, ...] = (*own, "metrics", "alert") if cloud_apps else own
+        evidence_kinds: tuple[EvidenceKind, ...] = ("monitors", "changes")
+        self.kinds: tuple[EvidenceKind, ...] = (
+            (*evidence_kinds, "metrics", "alert") if cloud_apps else evidence_kinds
+        )
         self._page = plain_url(public_url, self.name) if public_url else self._http.base_url
         self._tags = tuple(change_tags)
         self._names = names or ServiceNames()
@@ -238,11 +240,11 @@ class GrafanaConnector:
             if uid
             else f"{self._page}/alerting/list"
         )
-        for one in rule.alerts or ():
-            state = _state(one.state)
-            since = time_of(one.activeAt)
+        for alert in rule.alerts or ():
+            state = _state(alert.state)
+            since = time_of(alert.activeAt)
             if state is not None and state != "ok" and since is not None:
-                labels = {**(rule.labels or {}), **one.labels}
+                labels = {**(rule.labels or {}), **alert.labels}
                 yield (
                     short(rule.name, 200) or "rule without a name",
                     self._service(labels),
@@ -373,7 +375,7 @@ async def _refusal(session: HttpSession, path: str, params: list[tuple[str, str]
 async def _writing(session: HttpSession) -> list[str]:
     """Actions of the token that write; none where Grafana does not tell its permissions."""
     try:
-        found = await session.get(PERMISSIONS, type=dict[str, Any])
+        response = await session.get(PERMISSIONS, type=dict[str, Any])
     except ConnectorError:
         return []
-    return sorted(short(action, 60) for action in found if _WRITES.fullmatch(action[:200]))
+    return sorted(short(action, 60) for action in response if _WRITES.fullmatch(action[:200]))

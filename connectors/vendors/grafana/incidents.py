@@ -72,37 +72,39 @@ class IncidentsAnswer(msgspec.Struct):
 def beside(incidents: Iterable[IrmIncident], scope: Scope) -> list[IrmIncident]:
     """Those that overlap with our incident, without drills."""
     start, end = nanoseconds(scope.incident.start), nanoseconds(scope.incident.end)
-    found = []
-    for one in incidents:
-        began, ended = one.began, one.ended
-        if one.isDrill or began is None or began > end:
+    besides = []
+    for incident in incidents:
+        began, ended = incident.began, incident.ended
+        if incident.isDrill or began is None or began > end:
             continue
         # An incident that is over and does not say since when may have ended long ago.
-        if one.status != "active" and ended is None:
+        if incident.status != "active" and ended is None:
             continue
         if ended is None or ended >= start:
-            found.append(one)
-    return found
+            besides.append(incident)
+    return besides
 
 
 def details_of(incidents: Iterable[IrmIncident]) -> dict[str, str]:
     """Each as one line, by its id."""
-    found: dict[str, str] = {}
-    for one in list(incidents)[:MOST_SHOWN]:
-        notes = [short(one.severityLabel, 40), short(one.status, 40)]
-        for label in (one.labels or ())[:MOST_LABELS]:
+    details: dict[str, str] = {}
+    for incident in list(incidents)[:MOST_SHOWN]:
+        notes = [short(incident.severityLabel, 40), short(incident.status, 40)]
+        for label in (incident.labels or ())[:MOST_LABELS]:
             notes.append(short(f"{label.key}:{label.label}" if label.key else label.label, 80))
-        began, ended = one.began, one.ended
+        began, ended = incident.began, incident.ended
         notes += [f"since {_clock(began)}"] if began else []
         notes += [f"until {_clock(ended)}"] if ended else []
-        said = "; ".join(note for note in notes if note)
-        found[f"incident {short(one.incidentID, 40)}"] = f"{short(one.title, 160)} ({said})"
-    return found
+        text = "; ".join(note for note in notes if note)
+        details[f"incident {short(incident.incidentID, 40)}"] = (
+            f"{short(incident.title, 160)} ({text})"
+        )
+    return details
 
 
 def incident_link(page: str, incidents: Iterable[IrmIncident]) -> str:
     """The page of the incident, of several the list."""
-    ids = [one.incidentID for one in incidents]
+    ids = [incident.incidentID for incident in incidents]
     base = f"{page}/a/grafana-irm-app/incidents"
     return f"{base}/{quote(ids[0][:100], safe='')}" if len(ids) == 1 else base
 

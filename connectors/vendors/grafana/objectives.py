@@ -98,25 +98,25 @@ def chosen(
 ) -> dict[str, list[tuple[GrafanaSlo, str]]]:
     """Objectives of the services, and the one that the alert is of, each with its service, by data
     source."""
-    found: dict[str, list[tuple[GrafanaSlo, str]]] = {}
-    asked = alert.labels.get(UUID_LABEL)
-    for one in slos:
-        source = one.destinationDatasource.uid if one.destinationDatasource else ""
-        if one.allowed is None or not _SAFE_ID.fullmatch(one.uuid) or not source:
+    chosens: dict[str, list[tuple[GrafanaSlo, str]]] = {}
+    label = alert.labels.get(UUID_LABEL)
+    for slo in slos:
+        source = slo.destinationDatasource.uid if slo.destinationDatasource else ""
+        if slo.allowed is None or not _SAFE_ID.fullmatch(slo.uuid) or not source:
             continue
-        told = [label.value for label in one.labels or () if label.key in SERVICE_KEYS]
-        service = next((s for s in services if names.found(s, told)), None)
-        if service is None and one.uuid == asked:
+        values = [label.value for label in slo.labels or () if label.key in SERVICE_KEYS]
+        service = next((s for s in services if names.found(s, values)), None)
+        if service is None and slo.uuid == label:
             service = alert.service
         if service is not None:
-            found.setdefault(source, []).append((one, service))
-    return found
+            chosens.setdefault(source, []).append((slo, service))
+    return chosens
 
 
 def burn_query(slos: Iterable[GrafanaSlo]) -> str:
     """The share that fails over five minutes, of each objective. Of ratios the app records both
     parts, which weigh busy series more than idle ones; of others only the result."""
-    ids = "|".join(one.uuid for one in slos)
+    ids = "|".join(slo.uuid for slo in slos)
     by, these = f"by ({UUID_LABEL})", f'{{{UUID_LABEL}=~"{ids}"}}'
     good = f"sum {by} (grafana_slo_success_rate_5m{these})"
     every = f"sum {by} (grafana_slo_total_rate_5m{these})"
@@ -141,21 +141,21 @@ def burn_rows(
     """Rows of the table `metrics` by the objective's uuid: how many times too fast the error budget
     is spent."""
     known = {slo.uuid: (slo, service) for slo, service in slos}
-    found: dict[str, list[Row]] = {}
-    for one in series:
-        uuid = one.metric.get(UUID_LABEL, "")
+    rows: dict[str, list[Row]] = {}
+    for burn_series in series:
+        uuid = burn_series.metric.get(UUID_LABEL, "")
         if uuid not in known:
             continue
         slo, service = known[uuid]
         labels = attributes({"slo": slo.name})
-        for at, text in one.values:
+        for at, text in burn_series.values:
             failing = _number(text)
             if failing is None or slo.allowed is None or not 0 < at < 9e9:
                 continue
             burn = max(failing, 0.0) / slo.allowed
             row = (round(at * 1000) * 1_000_000, service, SIGNAL, burn, None, labels)
-            found.setdefault(uuid, []).append(row)
-    return found
+            rows.setdefault(uuid, []).append(row)
+    return rows
 
 
 def burn_details(

@@ -74,8 +74,8 @@ class QuerySession(HttpSession):
     async def run(self, dataset: str, query: Mapping[str, Any]) -> tables.QueryResult:
         """What a query finds. Raises ConnectorError, BudgetExceeded."""
         created = await self._post(f"/1/queries/{dataset}", query)
-        asked = {"query_id": created.id, "disable_total_by_aggregate": False}
-        result = await self._post(f"/1/query_results/{dataset}", asked)
+        body = {"query_id": created.id, "disable_total_by_aggregate": False}
+        result = await self._post(f"/1/query_results/{dataset}", body)
         path = f"/1/query_results/{dataset}/{quote(result.id, safe='')}"
         for _ in range(POLLS):
             found = await self.get(path, type=tables.QueryResult)
@@ -136,7 +136,7 @@ class HoneycombConnector:
         self._http = QueryHttp(VENDOR, url, headers=headers, limits=limits)
         self._names = names
         self._runs_queries = run_queries
-        self._deploy_types = frozenset(one.casefold() for one in deploy_types)
+        self._deploy_types = frozenset(deploy_type.casefold() for deploy_type in deploy_types)
         self.limits = limits
 
     async def collect(self, request: Request) -> Collected:
@@ -149,7 +149,7 @@ class HoneycombConnector:
                 reason = f"{more} more services were not asked about"
                 missing.append(Missing("metrics", "services in scope", reason))
             found = await asking.collection.fetch("metrics", "datasets", asking.datasets())
-            of_service = {one: asking.dataset_of(one, found or ()) for one in services}
+            of_service = {service: asking.dataset_of(service, found or ()) for service in services}
             calls = [asking.markers(None, EVERYWHERE)]
             for service, dataset in of_service.items():
                 if dataset is not None:
@@ -198,9 +198,9 @@ class _Asking:
 
     def dataset_of(self, service: str, datasets: Sequence[tables.Dataset]) -> str | None:
         """The slug of a service's dataset, made fit for an address."""
-        for one in datasets:
-            if self.names.found(service, (one.name, one.slug)):
-                return quote(one.slug, safe="")
+        for dataset in datasets:
+            if self.names.found(service, (dataset.name, dataset.slug)):
+                return quote(dataset.slug, safe="")
         return None
 
     async def markers(self, service: str | None, dataset: str) -> None:
@@ -225,12 +225,12 @@ class _Asking:
         if not grid.steps:
             return
         query = tables.golden_query(grid)
-        said = f"{dataset}: {msgspec.json.encode(query).decode()}"
-        found = await self.collection.fetch("metrics", said, self.session.run(dataset, query))
+        phrase = f"{dataset}: {msgspec.json.encode(query).decode()}"
+        found = await self.collection.fetch("metrics", phrase, self.session.run(dataset, query))
         if found is None:
             return
         rows = tables.golden_rows(found, service, grid)
         if rows:
             self.collection.add("metrics", rows)
-            item = Item("metrics", said, window, found.link, rows=len(rows))
+            item = Item("metrics", phrase, window, found.link, rows=len(rows))
             self.collection.items.append(item.holding(rows))

@@ -95,13 +95,16 @@ def golden_rows(found: QueryResult, service: str, grid: CountGrid) -> list[Row]:
     """Rate, share of errors and latency, by the moment at which a step begins."""
     data = found.data or _Data()
     failed: dict[int, float] = {}
-    for one in data.series:
-        at, count = time_of(one.time), _number(one.data.get("COUNT"))
-        if at is not None and count is not None and one.data.get(ERROR) in (True, "true"):
+    for series in data.series:
+        at, count = time_of(series.time), _number(series.data.get("COUNT"))
+        if at is not None and count is not None and series.data.get(ERROR) in (True, "true"):
             failed[at] = failed.get(at, 0.0) + count
     rows: list[Row] = []
-    for one in data.total_by_aggregate_series:
-        at, count = time_of(one.time), _number(one.data.get("COUNT"))
+    for total_by_aggregate_series in data.total_by_aggregate_series:
+        at, count = (
+            time_of(total_by_aggregate_series.time),
+            _number(total_by_aggregate_series.data.get("COUNT")),
+        )
         if at is None or count is None:
             continue
         rows.append((at, service, "request_rate", count / grid.step_s, "1/s", None))
@@ -110,7 +113,7 @@ def golden_rows(found: QueryResult, service: str, grid: CountGrid) -> list[Row]:
         ratio = min(1.0, failed.get(at, 0.0) / count)
         rows.append((at, service, "error_ratio", ratio, "ratio", None))
         for name, signal in ((P50, "latency_p50"), (P99, "latency_p99")):
-            value = _number(one.data.get(name))
+            value = _number(total_by_aggregate_series.data.get(name))
             if value is not None:
                 rows.append((at, service, signal, value, "ms", None))
     return rows
@@ -121,16 +124,16 @@ def marker_rows(
 ) -> list[Row]:
     """Rows of the table `changes`, of the markers that lie in the window."""
     rows: list[Row] = []
-    for one in markers:
-        at = ns_of(one.start_time, 1_000_000_000)
+    for marker in markers:
+        at = ns_of(marker.start_time, 1_000_000_000)
         if at is None or not nanoseconds(window.start) <= at < nanoseconds(window.end):
             continue
-        type_ = one.type or ""
+        type_ = marker.type or ""
         kind = "deploy" if type_.casefold() in deploy_types or not type_ else "config"
-        title = short(one.message or type_ or "marker", 300)
-        url = one.url if one.url and one.url.startswith("https://") else None
+        title = short(marker.message or type_ or "marker", 300)
+        url = marker.url if marker.url and marker.url.startswith("https://") else None
         link = short(url, 500) if url else None
-        identity = short(one.id, 60) or f"marker@{at}"
+        identity = short(marker.id, 60) or f"marker@{at}"
         rows.append((at, service, kind, identity, title, None, link, None, None))
     return rows
 

@@ -57,8 +57,8 @@ def build(own: HttpSourceSettings, settings: SharedSettings) -> HttpSourceConnec
         headers[own.token_header] = own.token.get_secret_value()
         access = ServerAccess(headers, access.auth, access.trust)
     names = ServiceNames.of_catalogue(settings.services)
-    known = next(iter(settings.services), NOBODY)
-    return HttpSourceConnector(own, own.url, access, names, known)
+    service = next(iter(settings.services), NOBODY)
+    return HttpSourceConnector(own, own.url, access, names, service)
 
 
 class SourceSession(HttpSession):
@@ -108,15 +108,15 @@ class Question:
         path = filled(own.path, {name: quote(text, safe="") for name, text in values.items()})
         params = [(name, filled(text, values)) for name, text in own.params.items()]
         body = None if own.body is None else json.dumps(filled_in(own.body, values)).encode()
-        said = f"{'GET' if body is None else 'POST'} {path}"
+        phrase = f"{'GET' if body is None else 'POST'} {path}"
         if params:
-            said += "?" + "&".join(f"{name}={value}" for name, value in params)
+            phrase += "?" + "&".join(f"{name}={value}" for name, value in params)
         if body is not None:
-            said += f" {body.decode()}"
+            phrase += f" {body.decode()}"
         link = own.link
         if link is not None:
             link = filled(link, {name: quote(text, safe="") for name, text in values.items()})
-        return cls(service, window, path, params, body, short(said, LONGEST_QUERY), link)
+        return cls(service, window, path, params, body, short(phrase, LONGEST_QUERY), link)
 
 
 class HttpSourceConnector:
@@ -153,7 +153,9 @@ class HttpSourceConnector:
             for window in self._windows(request.scope):
                 questions.append(Question.of(self._own, service, window))
         async with self._http(questions).open() as session:
-            await asyncio.gather(*(self._ask(session, collection, one) for one in questions))
+            await asyncio.gather(
+                *(self._ask(session, collection, question) for question in questions)
+            )
         return collection.collected()
 
     async def check(self) -> Check:
@@ -175,7 +177,9 @@ class HttpSourceConnector:
 
     def _http(self, questions: Iterable[Question]) -> SourceHttp:
         http = SourceHttp(self.name, self._url, access=self._access, limits=self.limits)
-        http.searches = frozenset(one.body for one in questions if one.body is not None)
+        http.searches = frozenset(
+            question.body for question in questions if question.body is not None
+        )
         return http
 
     def _services(self, request: Request) -> tuple[Sequence[str | None], int]:

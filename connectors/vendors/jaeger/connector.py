@@ -190,7 +190,9 @@ class JaegerConnector:
         async with self._http.open() as session:
             ask = await _Ask.of(session, self._names)
             place = place_of(request.alert)
-            reads = [self._of_service(ask, collection, one, windows, place) for one in services]
+            reads = [
+                self._of_service(ask, collection, service, windows, place) for service in services
+            ]
             await asyncio.gather(
                 self._topology(ask, collection, full_window(request.scope)), *reads
             )
@@ -213,10 +215,10 @@ class JaegerConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         api = " by the v3 API, which cannot be searched for failed traces" if ask.v3 else ""
-        known = f"{len(ask.known)} services are known"
+        phrase = f"{len(ask.known)} services are known"
         line = (
             f"Jaeger at {self._http.base_url}: traces can be "
-            f"searched{api}, {known}; only GET is sent"
+            f"searched{api}, {phrase}; only GET is sent"
         )
         return Check(self.name, True, line)
 
@@ -233,25 +235,25 @@ class JaegerConnector:
             collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
             return
         asked = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
-        found = await self._any_and_failed(ask, collection, asked, {})
+        searches = await self._any_and_failed(ask, collection, asked, {})
         # The v3 API cannot be searched for tags.
-        tags = {} if ask.v3 else place_tags(_every_row(found), service, place)
+        tags = {} if ask.v3 else place_tags(_every_row(searches), service, place)
         if tags:
             there = await self._any_and_failed(ask, collection, asked, tags)
-            found, tags = (there, tags) if _every_row(there) else (found, {})
+            searches, tags = (there, tags) if _every_row(there) else (searches, {})
 
-        typical = [rows for search, rows in found if not search.failed]
+        typical = [rows for search, rows in searches if not search.failed]
         bound = _slow_bound(typical, service, until=nanoseconds(windows[0].end))
         if bound:
             slow = [Search(name, window, SLOW, least_us=bound, tags=tags) for name, window in asked]
-            found += await self._searches(ask, collection, slow)
+            searches += await self._searches(ask, collection, slow)
 
-        failed = [rows for search, rows in found if search.failed]
+        failed = [rows for search, rows in searches if search.failed]
         often = _failed_traces(failed, since=nanoseconds(windows[-1].start)) >= FAILED
-        for search, rows in found:
+        for search, rows in searches:
             if rows and (often or not search.failed):
                 self._keep(ask, collection, search, rows)
-        if all(rows is not None and not rows for _, rows in found):
+        if all(rows is not None and not rows for _, rows in searches):
             collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
 
     async def _any_and_failed(
@@ -276,7 +278,9 @@ class JaegerConnector:
     async def _searches(
         self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Search]
     ) -> list[Sampled]:
-        found = await asyncio.gather(*(self._search(ask, collection, one) for one in searches))
+        found = await asyncio.gather(
+            *(self._search(ask, collection, search) for search in searches)
+        )
         return list(zip(searches, found, strict=True))
 
     async def _search(
@@ -321,12 +325,15 @@ class JaegerConnector:
         edges = await collection.fetch("topology", ask.edges_query(window), ask.edges(window))
         if edges is None:
             return
-        kept = self._our_edges(edges)
+        our_edges = self._our_edges(edges)
         cut = None
-        if len(kept) > MOST_EDGES:
-            cut = f"{len(kept) - MOST_EDGES} of {len(kept)} left out"
-        seen = nanoseconds(window.end)
-        rows = [CallRow(caller, callee, "jaeger", seen) for caller, callee in kept[:MOST_EDGES]]
+        if len(our_edges) > MOST_EDGES:
+            cut = f"{len(our_edges) - MOST_EDGES} of {len(our_edges)} left out"
+        observed_nanoseconds = nanoseconds(window.end)
+        rows = [
+            CallRow(caller, callee, "jaeger", observed_nanoseconds)
+            for caller, callee in our_edges[:MOST_EDGES]
+        ]
         count = collection.add("topology", rows)
         link = f"{self._page}/dependencies"
         collection.items.append(
@@ -410,10 +417,10 @@ class _Ask:
         """Caller and callee, by Jaeger's names."""
         path, params = self._edges_path, self._edges_params(window)
         if self.v3:
-            found = (await self._session.get(path, params, type=EdgesAnswerV3)).dependencies
+            dependencies = (await self._session.get(path, params, type=EdgesAnswerV3)).dependencies
         else:
-            found = (await self._session.get(path, params, type=EdgesAnswer)).data or []
-        return [(edge.parent, edge.child) for edge in found]
+            dependencies = (await self._session.get(path, params, type=EdgesAnswer)).data or []
+        return [(edge.parent, edge.child) for edge in dependencies]
 
     @property
     def _edges_path(self) -> str:

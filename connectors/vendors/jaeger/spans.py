@@ -106,12 +106,12 @@ def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanTableRo
 
 
 def _kept(own: Mapping[str, str], of_process: Mapping[str, str]) -> dict[str, Any]:
-    kept: dict[str, Any] = {name: own.get(name) for name in KEPT}
-    kept |= {name: of_process.get(name) for name in OF_RESOURCE}
-    kept["span.kind"] = own.get("span.kind")
+    messages: dict[str, Any] = {name: own.get(name) for name in KEPT}
+    messages |= {name: of_process.get(name) for name in OF_RESOURCE}
+    messages["span.kind"] = own.get("span.kind")
     # OpenTracing's name for it, in the log of an error.
-    kept["exception.message"] = kept["exception.message"] or own.get("message")
-    return kept
+    messages["exception.message"] = messages["exception.message"] or own.get("message")
+    return messages
 
 
 def _failed(own: Mapping[str, str]) -> bool:
@@ -146,10 +146,10 @@ def _parent(span: JaegerSpan) -> str | None:
 
 def _texts(tags: Iterable[JaegerTag] | None) -> Mapping[str, str]:
     """Tags with simple values, as text; booleans in JSON's words."""
-    found: dict[str, str] = {}
+    values_by_key: dict[str, str] = {}
     for tag in tags or ():
         if isinstance(tag.value, bool):
-            found[tag.key] = "true" if tag.value else "false"
+            values_by_key[tag.key] = "true" if tag.value else "false"
         elif isinstance(tag.value, (str, int, float)):
-            found[tag.key] = str(tag.value)
-    return found
+            values_by_key[tag.key] = str(tag.value)
+    return values_by_key

@@ -85,9 +85,9 @@ class JenkinsBuild(msgspec.Struct):
     @property
     def revision(self) -> str:
         """The commit that was built, where its job checks one out."""
-        for one in self.actions or ():
-            if one is not None and one.lastBuiltRevision is not None:
-                return one.lastBuiltRevision.SHA1
+        for action in self.actions or ():
+            if action is not None and action.lastBuiltRevision is not None:
+                return action.lastBuiltRevision.SHA1
         return ""
 
     @property
@@ -133,10 +133,10 @@ class Jenkins(ChangeFeeds):
 
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:
             params = [("tree", TREE)]
-            found = await session.get(f"{page}/api/json", params, type=JenkinsJob)
-            runs = [_run(job, one) for one in found.builds]
+            response = await session.get(f"{page}/api/json", params, type=JenkinsJob)
+            runs = [_run(job, one) for one in response.builds]
             cut = None
-            oldest = found.builds[-1].at if len(found.builds) >= MOST_BUILDS else None
+            oldest = response.builds[-1].at if len(response.builds) >= MOST_BUILDS else None
             if oldest is not None and oldest >= window.start:
                 cut = f"only the latest {MOST_BUILDS} builds were asked"
             query = query_of(f"{page}/api/json", params)

@@ -58,22 +58,22 @@ class KafkaConnector:
 
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A call that fails becomes a gap, the others stand."""
-        found = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
-        if found.comes_too_late():
-            return found.builder.collected()
+        snapshot = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
+        if snapshot.comes_too_late():
+            return snapshot.builder.collected()
         async with opened(self._own, self.limits) as session:
             try:
                 cluster = await session.cluster()
             except FaultlineError as error:
-                found.lacks(self._said("Metadata"), str(error))
-                return found.builder.collected()
+                snapshot.lacks(self._said("Metadata"), str(error))
+                return snapshot.builder.collected()
             if cluster.partitions:
-                found.add(self._said("Metadata"), facts.cluster_facts(cluster))
+                snapshot.add(self._said("Metadata"), facts.cluster_facts(cluster))
             else:
                 reason = "this user sees no topic: give it Describe on topics"
-                found.lacks(self._said("Metadata"), reason)
-            await self._groups(_GroupsReading(session, cluster), found)
-        return found.builder.collected()
+                snapshot.lacks(self._said("Metadata"), reason)
+            await self._groups(_GroupsReading(session, cluster), snapshot)
+        return snapshot.builder.collected()
 
     async def _groups(self, reading: _GroupsReading, found: ServerSnapshot) -> None:
         try:
@@ -85,7 +85,7 @@ class KafkaConnector:
                 await asyncio.sleep(self._own.sample_s)
                 behind.sort(key=lambda one: (-one.longest, one.group.name))
                 again = await reading.described([one.group.name for one in behind[:MOST_SAMPLED]])
-                second = {one.group.name: one for one in await reading.offsets(again)}
+                second = {offset.group.name: offset for offset in await reading.offsets(again)}
             if groups:
                 told = facts.group_facts(first, second)
                 found.add(self._said(READ), told, facts.groups_said(first))
@@ -142,13 +142,18 @@ class _GroupsReading:
         """Those that are asked about."""
         names, refused = await self._session.groups()
         self.refused += refused
-        wanted = sorted(name for name in names if any(fnmatchcase(name, one) for one in patterns))
+        requested_names = sorted(
+            name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)
+        )
         if not names and not refused:
             self.refused.append("this user sees no consumer group: give it Describe on groups")
-        if len(wanted) > MOST_ASKED:
-            reason = f"{MOST_ASKED} of {len(wanted)} consumer groups were read: narrow kafka.groups"
+        if len(requested_names) > MOST_ASKED:
+            reason = (
+                f"{MOST_ASKED} of {len(requested_names)} consumer groups were read: "
+                "narrow kafka.groups"
+            )
             self.refused.append(reason)
-        return await self.described(wanted[:MOST_ASKED])
+        return await self.described(requested_names[:MOST_ASKED])
 
     async def described(self, names: Sequence[str]) -> list[Group]:
         """With state and members."""

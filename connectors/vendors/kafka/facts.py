@@ -51,12 +51,14 @@ class Cluster:
     @property
     def topics(self) -> frozenset[str]:
         """Their names."""
-        return frozenset(one.at.topic for one in self.partitions)
+        return frozenset(partition.at.topic for partition in self.partitions)
 
     @property
     def led(self) -> frozenset[Place]:
         """The partitions that have a leader, whose offsets can be asked for."""
-        return frozenset(one.at for one in self.partitions if one.leader != NO_LEADER)
+        return frozenset(
+            partition.at for partition in self.partitions if partition.leader != NO_LEADER
+        )
 
 
 @dataclass(frozen=True)
@@ -114,21 +116,21 @@ class GroupReading:
 def cluster_facts(cluster: Cluster) -> list[Fact]:
     """Brokers that are away, and partitions that cannot be used or have too few replicas."""
     facts = []
-    kept = Counter(broker for one in cluster.partitions for broker in one.replicas)
-    for broker in sorted(set(kept) - cluster.brokers):
-        value = f"away from its cluster, with replicas of {counted(kept[broker], 'partition')}"
+    replicas = Counter(broker for partition in cluster.partitions for broker in partition.replicas)
+    for broker in sorted(set(replicas) - cluster.brokers):
+        value = f"away from its cluster, with replicas of {counted(replicas[broker], 'partition')}"
         name = f"broker {broker}"
         facts.append(Fact("database_unavailable", value, None, "Broker node", name, "brokers"))
     total = len(cluster.partitions)
-    headless = [one for one in cluster.partitions if one.leader == NO_LEADER]
+    headless = [partition for partition in cluster.partitions if partition.leader == NO_LEADER]
     if headless:
         facts.append(_of_partitions("partitions_without_leader", headless, total, "leader"))
     missing: Counter[int] = Counter()
     behind = []
-    for one in cluster.partitions:
-        away = set(one.replicas) - set(one.in_sync)
-        if away and one.leader != NO_LEADER:
-            behind.append(one)
+    for partition in cluster.partitions:
+        away = set(partition.replicas) - set(partition.in_sync)
+        if away and partition.leader != NO_LEADER:
+            behind.append(partition)
             missing.update(away)
     if behind:
         worst = ", ".join(str(broker) for broker, _ in missing.most_common(5))
@@ -140,11 +142,14 @@ def cluster_facts(cluster: Cluster) -> list[Fact]:
 def _of_partitions(
     kind: str, found: Sequence[Partition], total: int, field: str, more: str = ""
 ) -> Fact:
-    topics = Counter(one.at.topic for one in found)
+    topics = Counter(headless.at.topic for headless in found)
     value = f"{len(found)} of {counted(total, 'partition')}"
     if len(topics) == 1:
         [topic] = topics
-        numbers = ", ".join(str(one.at.number) for one in sorted(found, key=lambda one: one.at)[:8])
+        numbers = ", ".join(
+            str(headless.at.number)
+            for headless in sorted(found, key=lambda headless: headless.at)[:8]
+        )
         name = short(topic, 80)
         return Fact(kind, f"{value} ({numbers}){more}", None, "Topic", name, field)
     named = ", ".join(short(topic, 40) for topic, _ in topics.most_common(3))
@@ -154,9 +159,13 @@ def _of_partitions(
 def group_facts(first: Iterable[GroupReading], second: Mapping[str, GroupReading]) -> list[Fact]:
     """Groups that are behind, with what both readings show, the one that is most behind first."""
     facts = []
-    for one in sorted(first, key=lambda one: (-one.longest, one.group.name)):
-        topics = one.by_topic().most_common(1)
-        if topics and (fact := _judged(one, second.get(one.group.name), *topics[0])):
+    for group_reading in sorted(
+        first, key=lambda group_reading: (-group_reading.longest, group_reading.group.name)
+    ):
+        topics = group_reading.by_topic().most_common(1)
+        if topics and (
+            fact := _judged(group_reading, second.get(group_reading.group.name), *topics[0])
+        ):
             facts.append(fact)
     return facts[:MOST_GROUPS]
 
@@ -201,8 +210,10 @@ def _moved(
 def groups_said(readings: Iterable[GroupReading]) -> dict[str, str]:
     """The groups that are most behind, for people."""
     lines = []
-    for one in sorted(readings, key=lambda one: (-one.longest, one.group.name))[:MOST_GROUPS]:
-        for topic, lag in one.by_topic().most_common(1):
-            name = short(one.group.name, 80)
-            lines.append(f"{name}: {lag:,} of {short(topic, 60)}, {one.group.said}")
+    for reading in sorted(readings, key=lambda reading: (-reading.longest, reading.group.name))[
+        :MOST_GROUPS
+    ]:
+        for topic, lag in reading.by_topic().most_common(1):
+            name = short(reading.group.name, 80)
+            lines.append(f"{name}: {lag:,} of {short(topic, 60)}, {reading.group.said}")
     return {"consumer groups that are most behind": "\n".join(lines)} if lines else {}

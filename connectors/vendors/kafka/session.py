@@ -88,15 +88,20 @@ class KafkaSession:
         BudgetExceeded."""
 
         def asks(client: AdminClient, within_s: float) -> Cluster:
-            found = client.list_topics(timeout=within_s)
+            topics = client.list_topics(timeout=within_s)
             partitions = []
-            for topic, told in found.topics.items():
-                for number, one in told.partitions.items():
+            for topic, told in topics.topics.items():
+                for number, partition in told.partitions.items():
                     place = Place(topic, number)
                     partitions.append(
-                        Partition(place, one.leader, tuple(one.replicas), tuple(one.isrs))
+                        Partition(
+                            place,
+                            partition.leader,
+                            tuple(partition.replicas),
+                            tuple(partition.isrs),
+                        )
                     )
-            return Cluster(frozenset(found.brokers), tuple(partitions))
+            return Cluster(frozenset(topics.brokers), tuple(partitions))
 
         return await self._asked("Metadata", asks)
 
@@ -105,9 +110,9 @@ class KafkaSession:
         BudgetExceeded."""
 
         def asks(client: AdminClient, within_s: float) -> tuple[list[str], list[str]]:
-            found = client.list_consumer_groups(request_timeout=within_s).result(within_s)
-            refused = [_problem(one)[0] for one in found.errors or ()]
-            return [one.group_id for one in found.valid or ()], refused
+            result = client.list_consumer_groups(request_timeout=within_s).result(within_s)
+            refused = [_problem(error)[0] for error in result.errors or ()]
+            return [one.group_id for one in result.valid or ()], refused
 
         return await self._asked("ListGroups", asks)
 
@@ -116,10 +121,10 @@ class KafkaSession:
 
         def asks(client: AdminClient, within_s: float) -> tuple[dict[str, Group], list[str]]:
             futures = client.describe_consumer_groups(list(names), request_timeout=within_s)
-            found, refused = _results(futures, within_s)
+            results_by_key, refused = _results(futures, within_s)
             groups = {}
-            for name, one in found.items():
-                groups[name] = Group(name, one.state.name, len(one.members))
+            for name, result in results_by_key.items():
+                groups[name] = Group(name, result.state.name, len(result.members))
             return groups, refused
 
         return await self._asked("DescribeGroups", asks)
@@ -128,12 +133,14 @@ class KafkaSession:
         """Up to where a group has read. Raises ConnectorError, BudgetExceeded."""
 
         def asks(client: AdminClient, within_s: float) -> dict[Place, int]:
-            asked = [ConsumerGroupTopicPartitions(group)]
-            futures = client.list_consumer_group_offsets(asked, request_timeout=within_s)
+            topic_partitions = [ConsumerGroupTopicPartitions(group)]
+            futures = client.list_consumer_group_offsets(topic_partitions, request_timeout=within_s)
             offsets = {}
-            for one in futures[group].result(within_s).topic_partitions:
-                if one.error is None and one.offset >= 0:
-                    offsets[Place(one.topic, one.partition)] = one.offset
+            for topic_partition in futures[group].result(within_s).topic_partitions:
+                if topic_partition.error is None and topic_partition.offset >= 0:
+                    offsets[Place(topic_partition.topic, topic_partition.partition)] = (
+                        topic_partition.offset
+                    )
             return offsets
 
         return await self._asked("OffsetFetch", asks)
@@ -143,25 +150,30 @@ class KafkaSession:
     ) -> tuple[dict[Place, int], list[str]]:
         """Where these partitions end, or begin, and what was refused."""
         spec = _ADMIN.OffsetSpec.earliest() if first else _ADMIN.OffsetSpec.latest()
-        asked = {TopicPartition(one.topic, one.number): spec for one in places}
+        specs = {TopicPartition(place.topic, place.number): spec for place in places}
 
         def asks(client: AdminClient, within_s: float) -> tuple[dict[Place, int], list[str]]:
-            futures = client.list_offsets(asked, request_timeout=within_s)
-            found, refused = _results(futures, within_s)
-            offsets = {Place(at.topic, at.partition): one.offset for at, one in found.items()}
+            futures = client.list_offsets(specs, request_timeout=within_s)
+            results_by_key, refused = _results(futures, within_s)
+            offsets = {
+                Place(at.topic, at.partition): result.offset
+                for at, result in results_by_key.items()
+            }
             return offsets, refused
 
-        return await self._asked("ListOffsets", asks) if asked else ({}, [])
+        return await self._asked("ListOffsets", asks) if specs else ({}, [])
 
     async def rights(self) -> frozenset[str]:
         """What this user may do with the cluster besides reading, where the cluster tells."""
 
         def asks(client: AdminClient, within_s: float) -> frozenset[str]:
-            told = client.describe_cluster(
+            result = client.describe_cluster(
                 include_authorized_operations=True, request_timeout=within_s
             ).result(within_s)
-            given = set(told.authorized_operations or ()) - READING
-            return frozenset(one.name for one in given)
+            authorized_operations = set(result.authorized_operations or ()) - READING
+            return frozenset(
+                authorized_operation.name for authorized_operation in authorized_operations
+            )
 
         return await self._asked("DescribeCluster", asks)
 
@@ -184,15 +196,15 @@ class KafkaSession:
             return await asyncio.to_thread(in_thread)
 
     def _failed(self, call: str, error: KafkaException) -> tuple[ConnectorError, bool]:
-        said, lost = _problem(error)
+        text, lost = _problem(error)
         if lost and self._last_error:
-            said = short(self._last_error, 200)
-        return ConnectorError(VENDOR, call, said, retryable=lost), lost
+            text = short(self._last_error, 200)
+        return ConnectorError(VENDOR, call, text, retryable=lost), lost
 
 
 def configuration(own: KafkaSettings, limits: Limits) -> dict[str, Any]:
     """librdkafka's properties (its CONFIGURATION.md)."""
-    given: dict[str, Any] = {
+    paths_by_name: dict[str, Any] = {
         "bootstrap.servers": own.brokers,
         "client.id": "faultline",
         "security.protocol": "PLAINTEXT" if own.tls == "off" else "SSL",
@@ -202,37 +214,37 @@ def configuration(own: KafkaSettings, limits: Limits) -> dict[str, Any]:
         "log_level": 0,
     }
     if own.tls != "off":
-        given["enable.ssl.certificate.verification"] = own.tls == "verify"
+        paths_by_name["enable.ssl.certificate.verification"] = own.tls == "verify"
         for name, path in (
             ("ssl.ca.location", own.ca_file),
             ("ssl.certificate.location", own.client_cert_file),
             ("ssl.key.location", own.client_key_file or own.client_cert_file),
         ):
             if path is not None:
-                given[name] = str(path)
+                paths_by_name[name] = str(path)
     if own.username is not None:
-        given["security.protocol"] = f"SASL_{given['security.protocol']}"
-        given["sasl.mechanism"] = own.mechanism
-        given["sasl.username"] = own.username
-        given["sasl.password"] = own.password.get_secret_value() if own.password else ""
-    return given
+        paths_by_name["security.protocol"] = f"SASL_{paths_by_name['security.protocol']}"
+        paths_by_name["sasl.mechanism"] = own.mechanism
+        paths_by_name["sasl.username"] = own.username
+        paths_by_name["sasl.password"] = own.password.get_secret_value() if own.password else ""
+    return paths_by_name
 
 
 def _results(futures: Mapping[K, Future[Any]], within_s: float) -> tuple[dict[K, Any], list[str]]:
     """What there is, and the different reasons why the rest is not. Raises KafkaException where
     nothing is there."""
-    found: dict[K, Any] = {}
+    results_by_key: dict[K, Any] = {}
     refused: dict[str, None] = {}
     last = None
     for key, future in futures.items():
         try:
-            found[key] = future.result(within_s)
+            results_by_key[key] = future.result(within_s)
         except KafkaException as error:
             last = error
             refused[_problem(error)[0]] = None
-    if last is not None and not found:
+    if last is not None and not results_by_key:
         raise last
-    return found, list(refused)
+    return results_by_key, list(refused)
 
 
 def _problem(error: KafkaException | KafkaError) -> tuple[str, bool]:

@@ -52,9 +52,9 @@ class Meta(Struct):
     def written(self) -> datetime | None:
         """When anything but its status was last written, else when it was made."""
         times = []
-        for one in self.managed_fields or ():
-            at = moment(one.time)
-            if at is not None and one.subresource != "status":
+        for managed_field in self.managed_fields or ():
+            at = moment(managed_field.time)
+            if at is not None and managed_field.subresource != "status":
                 times.append(at)
         return max(times, default=self.created)
 
@@ -102,10 +102,10 @@ class Selector(Struct):
     def text(self) -> str:
         """As the query parameter takes it; "" where it selects nothing in particular."""
         parts = [f"{key}={value}" for key, value in sorted((self.match_labels or {}).items())]
-        for one in self.match_expressions or ():
-            key, values = str(one.get("key", "")), one.get("values") or []
+        for match_expression in self.match_expressions or ():
+            key, values = str(match_expression.get("key", "")), match_expression.get("values") or []
             listed = ",".join(map(str, values)) if isinstance(values, list) else ""
-            operator = str(one.get("operator", ""))
+            operator = str(match_expression.get("operator", ""))
             said = {"Exists": key, "DoesNotExist": f"!{key}"}
             parts.append(said.get(operator, f"{key} {operator.lower()} ({listed})"))
         return ",".join(parts)

@@ -66,8 +66,8 @@ class ChangeInquiry:
     def add_workloads(self, found: Sequence[FoundWorkload]) -> None:
         """Workloads, and who set their replicas."""
         self.found += found
-        for one in found:
-            self.rows += rollouts.scaled_by_hand(one, self._link_of(one), self.around)
+        for workload in found:
+            self.rows += rollouts.scaled_by_hand(workload, self._link_of(workload), self.around)
 
     def add_revisions(
         self, found: FoundWorkload, revisions: list[Any], query: str, cut: str | None
@@ -131,9 +131,9 @@ class ChangeInquiry:
         found: Sequence[KubernetesEvent],
     ) -> None:
         own = [event for event in found if event.about.name == workload.meta.name]
-        known = [row for row in self.rows if row.service == workload.ref.service]
+        rows = [row for row in self.rows if row.service == workload.ref.service]
         link = self._link_of(workload)
-        self.rows += replica_rows(workload, revisions, own, known, link, self.around)
+        self.rows += replica_rows(workload, revisions, own, rows, link, self.around)
 
     def _scaled(
         self, space: str, scalers: Iterable[Scaler], found: Iterable[KubernetesEvent]
@@ -186,9 +186,9 @@ class ChangeInquiry:
             if one.ref.namespace != space or spec is None:
                 continue
             for name in names_of(spec.template):
-                own = services.setdefault(name, [])
-                if one.ref.service not in own:
-                    own.append(one.ref.service)
+                service = services.setdefault(name, [])
+                if one.ref.service not in service:
+                    service.append(one.ref.service)
         return services
 
     def nodes(

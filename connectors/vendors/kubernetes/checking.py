@@ -67,34 +67,38 @@ def parts_of(
 ) -> list[ClusterPart]:
     """Everything that is read for investigations in these namespaces. What a cluster may lack, as
     Gateway API, is not among it."""
-    found: list[ClusterPart] = []
+    cluster_parts: list[ClusterPart] = []
     for space in spaces:
         for group, resource in PATHS.values():
-            found.append(ClusterPart(resource, resource, group, space))
+            cluster_parts.append(ClusterPart(resource, resource, group, space))
         if logs:
-            found.append(ClusterPart("container logs", LOGS, CORE, space, "get"))
+            cluster_parts.append(ClusterPart("container logs", LOGS, CORE, space, "get"))
         for resource in ("replicasets", "controllerrevisions"):
-            found.append(ClusterPart(resource, resource, APPS, space))
-        found.append(ClusterPart("events", "events", EVENTS[0], space))
-        found.append(ClusterPart("autoscalers", "horizontalpodautoscalers", AUTOSCALERS, space))
-        found.append(ClusterPart("config maps", "configmaps", CORE, space))
+            cluster_parts.append(ClusterPart(resource, resource, APPS, space))
+        cluster_parts.append(ClusterPart("events", "events", EVENTS[0], space))
+        cluster_parts.append(
+            ClusterPart("autoscalers", "horizontalpodautoscalers", AUTOSCALERS, space)
+        )
+        cluster_parts.append(ClusterPart("config maps", "configmaps", CORE, space))
         if secrets:
-            found.append(ClusterPart("secrets", "secrets", CORE, space))
-        for one in STATE_LISTS:
-            if not one.optional:
-                found.append(ClusterPart(one.words, one.resource, one.group, space))
+            cluster_parts.append(ClusterPart("secrets", "secrets", CORE, space))
+        for state_list in STATE_LISTS:
+            if not state_list.optional:
+                cluster_parts.append(
+                    ClusterPart(state_list.words, state_list.resource, state_list.group, space)
+                )
     for path in (NODES, NAMESPACES):
         resource = path.rpartition("/")[2]
-        found.append(ClusterPart(resource, resource))
-    found.append(ClusterPart("events of nodes", "events", EVENTS[0], "default"))
-    return [part for part in found if part.resource not in without]
+        cluster_parts.append(ClusterPart(resource, resource))
+    cluster_parts.append(ClusterPart("events of nodes", "events", EVENTS[0], "default"))
+    return [part for part in cluster_parts if part.resource not in without]
 
 
 async def refusals_of(reads: Reads, parts: Sequence[ClusterPart]) -> list[Refusal | None]:
     """Why each part cannot be read, None where it can. Raises what is no answer at all."""
-    asked = [_refusal(reads, part) for part in parts]
+    requested_refusals = [_refusal(reads, part) for part in parts]
     # All are waited for: the connections close with the session.
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    answers = await asyncio.gather(*requested_refusals, return_exceptions=True)
     refusals: list[Refusal | None] = []
     for answer in answers:
         if isinstance(answer, BaseException):

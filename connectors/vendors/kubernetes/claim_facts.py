@@ -28,11 +28,11 @@ def claim_facts(contents: NamespaceContents, claims: Iterable[VolumeClaim]) -> l
 
 
 def _claims_of(pod: Pod) -> list[str]:
-    found = []
+    claim_names = []
     for volume in (pod.spec.volumes if pod.spec else None) or ():
         if volume.persistent_volume_claim is not None:
-            found.append(volume.persistent_volume_claim.claim_name)
-    return found
+            claim_names.append(volume.persistent_volume_claim.claim_name)
+    return claim_names
 
 
 def _row(
@@ -43,11 +43,11 @@ def _row(
     value = phase if claim else "not there"
     if claim is not None and phase == "Bound":
         return None
-    told = contents.events_of(KIND, name)
-    reasons = {event.reason for event in told}
+    events = contents.events_of(KIND, name)
+    reasons = {event.reason for event in events}
     if phase == "Pending" and claim is not None and reasons == {WAITS_FOR_POD}:
         return None
-    for event in told:
+    for event in events:
         if event.reason != WAITS_FOR_POD:
             value = f"{phase}: {event.text}"
             since = event.first or since

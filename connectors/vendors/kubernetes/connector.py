@@ -160,5 +160,5 @@ class KubernetesConnector:
 
     def _spaces(self) -> list[str]:
         """The namespaces that the settings name."""
-        spaces = [ref.namespace for own in self._workloads.values() for ref in own]
+        spaces = [ref.namespace for workload in self._workloads.values() for ref in workload]
         return list(dict.fromkeys((*spaces, *self._namespaces)))

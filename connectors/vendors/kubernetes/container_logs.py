@@ -106,12 +106,12 @@ class ContainerRun:
     def command(self, since: datetime) -> str:
         """How a human reads the same."""
         pod, container = short(self.pod.metadata.name, 200), short(self.container, 60)
-        said = f"{COMMAND} -n {self.space} {pod} -c {container} --timestamps"
+        phrase = f"{COMMAND} -n {self.space} {pod} -c {container} --timestamps"
         if self.previous:
-            said += " --previous"
+            phrase += " --previous"
         if self.ended is not None:
-            return f"{said} --tail={LAST_LINES}"
-        return f"{said} --since-time={since:%Y-%m-%dT%H:%M:%SZ} --tail={LINES}"
+            return f"{phrase} --tail={LAST_LINES}"
+        return f"{phrase} --since-time={since:%Y-%m-%dT%H:%M:%SZ} --tail={LINES}"
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,14 @@ class LogInquiry:
         by_node: dict[str, list[ContainerRun]] = {}
         for run in runs[:MOST_RUNS]:
             by_node.setdefault(run.pod.node or "", []).append(run)
-        asked = []
+        nodes = []
         for node, own in by_node.items():
             if node in not_ready:
                 reason = f"node {short(node, 100)} is not ready, and its kubelet holds the logs"
                 self.missing.append(Missing("logs", own[0].command(self.window.start), reason))
             else:
-                asked.append(self._read_node(own))
-        await asyncio.gather(*asked)
+                nodes.append(self._read_node(own))
+        await asyncio.gather(*nodes)
 
     async def _read_node(self, runs: Sequence[ContainerRun]) -> None:
         """One after the other: a kubelet that does not answer is asked once."""
@@ -183,12 +183,12 @@ class LogInquiry:
         cut = _cut(run, len(lines), len(text))
         if cut is not None and lines:
             first = await self.reads.log(run.path, run.first_selection(since, now))
-            lines = [one for one in read_lines(first) if one[0] < lines[0][0]] + lines
+            lines = [line for line in read_lines(first) if line[0] < lines[0][0]] + lines
         rows = [self._row(run, at, line) for at, line in lines]
-        kept = [row for row in rows if self.window.start <= row.time <= self.window.end]
-        self.rows += kept
+        remaining_rows = [row for row in rows if self.window.start <= row.time <= self.window.end]
+        self.rows += remaining_rows
         # Whose log it is is known also where it holds no line.
-        item = self._item(run, lines, len(kept), cut).bringing("logs", kept)
+        item = self._item(run, lines, len(remaining_rows), cut).bringing("logs", remaining_rows)
         self.items.append(item)
         line = telling_line([line for _, line in lines])
         if run.ended is not None and line:
@@ -244,13 +244,13 @@ def _cut(run: ContainerRun, lines: int, length: int) -> str | None:
 def read_lines(text: str) -> list[tuple[datetime, str]]:
     """The lines with the times that the kubelet put before them; without a time a line is dropped,
     as the first one may be, which a limit of bytes cut."""
-    found = []
+    lines = []
     for raw in text.split("\n"):
         stamp, _, line = raw.partition(" ")
         at = moment(stamp) if len(stamp) <= 40 else None
         if at is not None and line.strip():
-            found.append((at, line.rstrip("\r")))
-    return found
+            lines.append((at, line.rstrip("\r")))
+    return lines
 
 
 def runs_to_read(
@@ -259,8 +259,8 @@ def runs_to_read(
     """What is read, the most telling first: crashes, the latest of each service before the others;
     then the main container of pods in trouble, and of the newest."""
     by_service: dict[str, list[ObservedPod]] = {}
-    for one in seen:
-        by_service.setdefault(one.service, []).append(one)
+    for observed_pod in seen:
+        by_service.setdefault(observed_pod.service, []).append(observed_pod)
     crashed: list[tuple[int, ContainerRun]] = []
     running: list[tuple[int, ContainerRun]] = []
     for own in by_service.values():
@@ -278,7 +278,7 @@ def runs_to_read(
 
 def _crashes(seen: ObservedPod, window: Window) -> list[ContainerRun]:
     """Runs of its containers that failed in the window."""
-    found = []
+    crashes = []
     for status in _statuses(seen.pod):
         for state, previous in ((status.state, False), (status.last_state, True)):
             ended = state.terminated if state else None
@@ -286,17 +286,17 @@ def _crashes(seen: ObservedPod, window: Window) -> list[ContainerRun]:
             if ended is None or at is None or not window.start <= at <= window.end:
                 continue
             if ended.exit_code or ended.reason not in CALM_ENDS:
-                found.append(ContainerRun(seen, status.name, previous, ended))
+                crashes.append(ContainerRun(seen, status.name, previous, ended))
                 break
-    return found
+    return crashes
 
 
 def _running(seen: ObservedPod) -> list[ContainerRun]:
     """The container of a pod that matters, where it runs."""
     containers = (seen.pod.spec.containers if seen.pod.spec else None) or ()
     names = [container.name for container in containers]
-    wanted = seen.pod.metadata.annotation(DEFAULT_CONTAINER)
-    main = wanted if wanted in names else next(iter(names), "")
+    annotation = seen.pod.metadata.annotation(DEFAULT_CONTAINER)
+    main = annotation if annotation in names else next(iter(names), "")
     for status in _statuses(seen.pod):
         if status.name == main and status.state is not None and status.state.running is not None:
             return [ContainerRun(seen, main)]

@@ -43,14 +43,14 @@ def readable(line: str) -> str:
 
 def telling_line(lines: Sequence[str]) -> str:
     """The line that says why, cut and without secrets; "" where there is none."""
-    said = [line for line in map(readable, lines) if line.strip()]
-    for line in reversed(said):
+    readables = [line for line in map(readable, lines) if line.strip()]
+    for line in reversed(readables):
         if _FIRST.match(line):
             return _shown(line)
-    for line in reversed(said):
+    for line in reversed(readables):
         if not _FRAME.match(line):
             return _shown(line)
-    return _shown(said[-1]) if said else ""
+    return _shown(readables[-1]) if readables else ""
 
 
 def _shown(line: str) -> str:
@@ -66,7 +66,7 @@ def _message_in(line: str) -> str:
         read = msgspec.json.decode(line, type=_JsonLine)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""
-    said = read.message or read.msg or read.log or ""
-    if read.error and read.error not in said:
-        said = f"{said}: {read.error}" if said else read.error
-    return said
+    message = read.message or read.msg or read.log or ""
+    if read.error and read.error not in message:
+        message = f"{message}: {read.error}" if message else read.error
+    return message

@@ -21,9 +21,11 @@ def with_crash_lines(
     """The rows of the table `states`, those about a pod's end with its last line, and the query
     that shows it. A crash that no row tells of is its own row."""
     by_pod: dict[tuple[str | None, str], CrashLine] = {}
-    for one in crashes:
-        by_pod.setdefault((one.run.space, short(one.run.pod.metadata.name, 120)), one)
-    told = set()
+    for crash_line in crashes:
+        by_pod.setdefault(
+            (crash_line.run.space, short(crash_line.run.pod.metadata.name, 120)), crash_line
+        )
+    ids = set()
     rows: list[tuple[Any, ...]] = []
     for values in states:
         row = StateRow(*values)
@@ -32,10 +34,10 @@ def with_crash_lines(
             rows.append(row)
             continue
         # An image that cannot be pulled or a lost node says better why the pod does not serve.
-        told.add(id(crash))
+        ids.add(id(crash))
         rows.append(_with_line(row, crash) if row.fact in ENDS else row)
     for one in by_pod.values():
-        if id(one) not in told:
+        if id(one) not in ids:
             rows.append(_crashed(one, link))
     return rows
 

@@ -89,11 +89,11 @@ class FluxObject(Struct):
     @property
     def trouble(self) -> str | None:
         """Why it is not ready; None where it is, or where nothing says so."""
-        for one in (self.status and self.status.conditions) or ():
-            if one.type == "Ready" and one.status == "False":
-                at = one.last_transition_time
+        for condition in (self.status and self.status.conditions) or ():
+            if condition.type == "Ready" and condition.status == "False":
+                at = condition.last_transition_time
                 since = f" since {short(at, 30)}" if at else ""
-                return f"not ready{since}: {short(one.message, 200)}"
+                return f"not ready{since}: {short(condition.message, 200)}"
         return None
 
 
@@ -131,13 +131,13 @@ class FluxInquiry:
         """What the labels of workloads name."""
         for kind in KINDS:
             services: dict[tuple[str, str], list[str]] = {}
-            for one in found:
-                labels = one.meta.labels or {}
+            for workload in found:
+                labels = workload.meta.labels or {}
                 name = labels.get(f"{kind.group}/name", "")
                 space = labels.get(f"{kind.group}/namespace", "")
-                own = services.setdefault((space, name), [])
-                if one.ref.service not in own:
-                    own.append(one.ref.service)
+                service = services.setdefault((space, name), [])
+                if workload.ref.service not in service:
+                    service.append(workload.ref.service)
             named = [key for key in services if all(key)]
             for space, name in named[:MOST_OBJECTS]:
                 await self._read(kind, space, name, services[space, name])

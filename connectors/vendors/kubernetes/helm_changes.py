@@ -47,14 +47,14 @@ class HelmInquiry:
         """What annotations of workloads name."""
         services: dict[tuple[str, str], list[str]] = {}
         charts: dict[tuple[str, str], str] = {}
-        for one in found:
-            key = _release_of(one)
+        for workload in found:
+            key = _release_of(workload)
             if key is None:
                 continue
-            own = services.setdefault(key, [])
-            if one.ref.service not in own:
-                own.append(one.ref.service)
-            charts.setdefault(key, (one.meta.labels or {}).get(CHART, ""))
+            service = services.setdefault(key, [])
+            if workload.ref.service not in service:
+                service.append(workload.ref.service)
+            charts.setdefault(key, (workload.meta.labels or {}).get(CHART, ""))
         for key in list(services)[:MOST_OBJECTS]:
             await self._read(key, services[key], charts[key])
 

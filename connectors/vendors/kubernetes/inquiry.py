@@ -117,9 +117,9 @@ class ClusterInquiry:
             tables[name] = pl.DataFrame(each_once, schema=SCHEMAS[name].columns, orient="row")
         if applied:
             schema = SCHEMAS["changes"].columns
-            told = pl.DataFrame(applied, schema=schema, orient="row")
+            frame = pl.DataFrame(applied, schema=schema, orient="row")
             # What Flux or Helm applied is what the cluster then rolled out.
-            tables["changes"] = with_joined_rollouts(tables["changes"], [told])
+            tables["changes"] = with_joined_rollouts(tables["changes"], [frame])
         return Collected(tables, tuple(self._items), tuple(self._missing))
 
     async def workload(self, ref: Ref) -> None:
@@ -137,12 +137,14 @@ class ClusterInquiry:
 
     async def _workload_by_name(self, ref: Ref) -> None:
         selection = {"fieldSelector": f"metadata.name={ref.name}"}
-        found = await self._workloads(ref, ref.kind, selection)
-        if found is None:
+        workloads = await self._workloads(ref, ref.kind, selection)
+        if workloads is None:
             return
-        await asyncio.gather(*(self._pods_and_revisions(one) for one in found if one.selector))
+        await asyncio.gather(
+            *(self._pods_and_revisions(workload) for workload in workloads if workload.selector)
+        )
         # A name that was only guessed from the service's says nothing by not being there.
-        if not found and not ref.guessed:
+        if not workloads and not ref.guessed:
             query = replayed(named_path(PATHS[ref.kind][1], ref.namespace), selection)
             self._missing.append(Missing("monitors", query, f"there is no {ref.label}"))
 
@@ -163,11 +165,11 @@ class ClusterInquiry:
         listed = await self._list("changes", path, Workload, selection, silent=ref.guessed)
         if listed is None:
             return None
-        found = [FoundWorkload(ref, kind, one) for one in listed[0]]
-        for one in found:
-            self._objects[ref.namespace, kind, one.meta.name] = ref.service
-        self._changes.add_workloads(found)
-        return found
+        workloads = [FoundWorkload(ref, kind, one) for one in listed[0]]
+        for workload in workloads:
+            self._objects[ref.namespace, kind, workload.meta.name] = ref.service
+        self._changes.add_workloads(workloads)
+        return workloads
 
     async def _pods_and_revisions(self, found: FoundWorkload) -> None:
         listing = self._list_pods(found.ref, {"labelSelector": found.selector}, found)
@@ -186,9 +188,11 @@ class ClusterInquiry:
         if listed is None:
             return
         revisions, cut = listed
-        for one in revisions:
-            if resource == "replicasets" and one.metadata.owned_by("Deployment", found.meta.name):
-                key = (found.ref.namespace, "ReplicaSet", one.metadata.name)
+        for revision in revisions:
+            if resource == "replicasets" and revision.metadata.owned_by(
+                "Deployment", found.meta.name
+            ):
+                key = (found.ref.namespace, "ReplicaSet", revision.metadata.name)
                 self._objects[key] = found.ref.service
         query = replayed(path, {"labelSelector": found.selector})
         self._changes.add_revisions(found, revisions, query, cut)
@@ -229,10 +233,12 @@ class ClusterInquiry:
             if (ref.namespace, name) not in self._pods:
                 new.append(pods.ObservedPod(ref.service, pod))
         lines: list[LogRow] = []
-        for one in new:
-            self._pods[ref.namespace, one.pod.metadata.name] = one
-            self._objects[ref.namespace, "Pod", one.pod.metadata.name] = one.service
-            lines += self._in_window(pods.pod_logs(one))
+        for observed_pod in new:
+            self._pods[ref.namespace, observed_pod.pod.metadata.name] = observed_pod
+            self._objects[ref.namespace, "Pod", observed_pod.pod.metadata.name] = (
+                observed_pod.service
+            )
+            lines += self._in_window(pods.pod_logs(observed_pod))
         self._tables["logs"] += lines
         states = pods.pod_states(new)
         self._add_states(states, link)
@@ -288,21 +294,21 @@ class ClusterInquiry:
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""
         on: dict[str, list[str]] = {}
-        for seen in self._pods.values():
-            if seen.pod.node:
-                _add_once(on.setdefault(seen.pod.node, []), seen.service)
+        for pod in self._pods.values():
+            if pod.pod.node:
+                _add_once(on.setdefault(pod.pod.node, []), pod.service)
         if not on:
             return
         names = list(on)[:MOST_NODES]
         left_out = len(on) - MOST_NODES
         cut = f"{left_out} of {len(on)} nodes left out" if left_out > 0 else None
-        (found, query, events_cut), listed = await asyncio.gather(
+        (node_events, query, events_cut), listed = await asyncio.gather(
             self._events("default", kind="Node"),
             asyncio.gather(*(self._node(name, on[name]) for name in names)),
         )
-        self._node_events = found
+        self._node_events = node_events
         rows: list[LogRow] = []
-        for event in found:
+        for event in node_events:
             rows += events.log_rows(event, on.get(event.about.name or "", ()), self._window)
         self._tables["logs"] += rows
         if query:
@@ -338,9 +344,9 @@ class ClusterInquiry:
     def node_changes(self) -> None:
         """Nodes that joined or left; known once the pods' and the nodes' events are."""
         on: dict[str, list[str]] = {}
-        for seen in self._pods.values():
-            if seen.pod.node:
-                _add_once(on.setdefault(seen.pod.node, []), seen.service)
+        for pod in self._pods.values():
+            if pod.pod.node:
+                _add_once(on.setdefault(pod.pod.node, []), pod.service)
         # Of the pods on a node that is gone the events remain.
         for found in self._events_of.values():
             for event in found:
@@ -389,18 +395,24 @@ class ClusterInquiry:
         except FaultlineError as error:
             self._missing.append(Missing("states", replayed(GROUPS), str(error)))
             return
-        for found in await job_object_lists(self._list, groups, self._training_refs):
-            for row in found.rows:
+        for job_object_list in await job_object_lists(self._list, groups, self._training_refs):
+            for row in job_object_list.rows:
                 link = self._link(row.namespace or "", row.kind, row.name)
                 self._tables["states"].append(row._replace(link=link))
-            item = Item("states", found.query, self._window, rows=len(found.rows), cut=found.cut)
+            item = Item(
+                "states",
+                job_object_list.query,
+                self._window,
+                rows=len(job_object_list.rows),
+                cut=job_object_list.cut,
+            )
             self._items.append(item)
 
     def _contents(self, space: str) -> NamespaceContents:
         pods_there = {}
-        for (namespace, name), one in self._pods.items():
+        for (namespace, name), pod in self._pods.items():
             if namespace == space:
-                pods_there[name] = (one.service, one.pod)
+                pods_there[name] = (pod.service, pod.pod)
         services = {}
         for (namespace, kind, name), service in self._objects.items():
             if namespace == space:
@@ -487,7 +499,7 @@ def _add_once(services: list[str], service: str) -> None:
 def _phases(seen: list[pods.ObservedPod]) -> dict[str, str]:
     """How many pods are in which phase."""
     counted: dict[str, int] = {}
-    for one in seen:
-        phase = (one.pod.status.phase if one.pod.status else None) or "Unknown"
+    for observed_pod in seen:
+        phase = (observed_pod.pod.status.phase if observed_pod.pod.status else None) or "Unknown"
         counted[phase] = counted.get(phase, 0) + 1
     return {f"pods {phase[:40]}": str(n) for phase, n in sorted(counted.items())}

@@ -98,14 +98,14 @@ async def job_object_lists(
     and each namespace."""
     asked = []
     for space in dict.fromkeys(ref.namespace for ref in refs):
-        own = [ref for ref in refs if ref.namespace == space]
+        matching_refs = [ref for ref in refs if ref.namespace == space]
         for kind in JOB_KINDS:
             version = _version(kind, groups)
             if version is not None:
                 path = f"/apis/{kind.group}/{version}/namespaces/{space}/{kind.resource}"
-                asked.append(_list(fetch, kind, path, own))
-    found = [one for one in await asyncio.gather(*asked) if one is not None]
-    return _without_queued(found)
+                asked.append(_list(fetch, kind, path, matching_refs))
+    lists = [one for one in await asyncio.gather(*asked) if one is not None]
+    return _without_queued(lists)
 
 
 def _version(kind: JobKind, groups: Mapping[str, ServedGroup]) -> str | None:
@@ -210,14 +210,14 @@ def _of_volcano(status: JobObjectStatus) -> Iterator[Fact]:
         state = msgspec.convert(status.state or {}, VolcanoState)
     except msgspec.ValidationError:
         return
-    said = _said(state.reason, state.message)
+    message = _said(state.reason, state.message)
     since = state.last_transition_time
     if state.phase in ("Failed", "Aborted", "Terminated"):
-        yield "job_failed", _said(state.phase, said), since
+        yield "job_failed", _said(state.phase, message), since
     elif state.phase == "Pending":
-        yield "unschedulable", said, since
+        yield "unschedulable", message, since
     elif state.phase == "Restarting":
-        yield "job_requeued", said, since
+        yield "job_requeued", message, since
 
 
 def _of_ray(status: JobObjectStatus) -> Iterator[Fact]:
@@ -234,17 +234,17 @@ def _said(reason: str | None, message: str | None) -> str:
 
 def _without_queued(lists: Iterable[JobObjectList]) -> list[JobObjectList]:
     """Kueue suspends the jobs that it makes wait, so its own word is the reason."""
-    kept = list(lists)
+    remaining_lists = list(lists)
     queued = set()
-    for one in kept:
-        for row in one.rows:
+    for remaining_list in remaining_lists:
+        for row in remaining_list.rows:
             if row.kind == WORKLOAD:
                 queued.add((row.namespace, row.service))
     found = []
-    for one in kept:
+    for remaining_list in remaining_lists:
         rows = []
-        for row in one.rows:
+        for row in remaining_list.rows:
             if row.fact != "job_suspended" or (row.namespace, row.service) not in queued:
                 rows.append(row)
-        found.append(JobObjectList(one.query, rows, one.cut))
+        found.append(JobObjectList(remaining_list.query, rows, remaining_list.cut))
     return found

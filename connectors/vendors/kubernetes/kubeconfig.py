@@ -165,9 +165,9 @@ def current_context(environ: Mapping[str, str], name: str | None = None) -> Foun
 
     Raises SettingsError where a name is given and that context cannot be used.
     """
-    given = environ.get("KUBECONFIG", "").split(os.pathsep)
-    places = [Path(one) for one in given if one] or [Path("~/.kube/config").expanduser()]
-    file = next((one for one in places if one.is_file()), None)
+    parts = environ.get("KUBECONFIG", "").split(os.pathsep)
+    places = [Path(part) for part in parts if part] or [Path("~/.kube/config").expanduser()]
+    file = next((place for place in places if place.is_file()), None)
     if file is None:
         if name is None:
             return None
@@ -179,28 +179,30 @@ def current_context(environ: Mapping[str, str], name: str | None = None) -> Foun
         if name is None:
             return None
         raise
-    wanted = name or config.current_context
-    found = next(one.context for one in config.contexts if one.name == wanted)
-    return FoundContext(file, wanted, found.namespace)
+    requested_name = name or config.current_context
+    found = next(context.context for context in config.contexts if context.name == requested_name)
+    return FoundContext(file, requested_name, found.namespace)
 
 
 def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
     """The cluster and user of a context, of the current one without a name. Raises
     SettingsError."""
     config = _read(path)
-    wanted = context or config.current_context
+    requested_context = context or config.current_context
     for one in config.contexts:
-        if one.name == wanted:
+        if one.name == requested_context:
             break
     else:
-        known = ", ".join(one.name for one in config.contexts) or "none"
+        known = ", ".join(context.name for context in config.contexts) or "none"
         key = "kubernetes.context" if context else KEY
-        raise SettingsError(key, f"there is no context {wanted!r} in {path}; there are {known}")
+        raise SettingsError(
+            key, f"there is no context {requested_context!r} in {path}; there are {known}"
+        )
     clusters = {named.name: named.cluster for named in config.clusters}
     users = {named.name: named.user for named in config.users}
     cluster = clusters.get(one.context.cluster)
     if cluster is None:
-        raise SettingsError(KEY, f"the cluster of context {wanted!r} is not in {path}")
+        raise SettingsError(KEY, f"the cluster of context {requested_context!r} is not in {path}")
     if cluster.insecure_skip_tls_verify:
         raise SettingsError(KEY, INSECURE)
     if cluster.proxy_url and not _PROXY.match(cluster.proxy_url):
@@ -313,18 +315,18 @@ class KubeconfigAccess:
         return _given(name, ran.stdout)
 
     def _variables(self, plugin: ExecPlugin) -> Mapping[str, str]:
-        given: dict[str, str] = {}
+        values_by_variable: dict[str, str] = {}
         for variable, value in os.environ.items():
             if not variable.startswith(OWN_VARIABLES):
-                given[variable] = value
+                values_by_variable[variable] = value
         for one in plugin.env or []:
-            given[one.name] = one.value
+            values_by_variable[one.name] = one.value
         spec: dict[str, Any] = {"interactive": False}
         if plugin.provide_cluster_info:
             spec["cluster"] = self._cluster_info()
         about = {"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}
-        given["KUBERNETES_EXEC_INFO"] = json.dumps(about)
-        return given
+        values_by_variable["KUBERNETES_EXEC_INFO"] = json.dumps(about)
+        return values_by_variable
 
     def _cluster_info(self) -> dict[str, Any]:
         info: dict[str, Any] = {"server": self._cluster.server}
@@ -336,9 +338,9 @@ class KubeconfigAccess:
             info["tls-server-name"] = cluster.tls_server_name
         if cluster.proxy_url:
             info["proxy-url"] = cluster.proxy_url
-        for one in cluster.extensions:
-            if one.name == CLUSTER_EXTENSION:
-                info["config"] = one.extension
+        for extension in cluster.extensions:
+            if extension.name == CLUSTER_EXTENSION:
+                info["config"] = extension.extension
         return info
 
 

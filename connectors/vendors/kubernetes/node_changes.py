@@ -41,7 +41,7 @@ def joined_rows(
     alike: dict[tuple[str, str], list[Node]] = defaultdict(list)
     for number, node in enumerate(ordered):
         at = node.metadata.created
-        older = [one for one in ordered[:number] if not _joined_in(one, window)]
+        older = [node for node in ordered[:number] if not _joined_in(node, window)]
         if at is None or not _joined_in(node, window) or not older:
             continue
         in_pool = [one for one in older if pool_of(one) == pool_of(node)]
@@ -111,7 +111,7 @@ def _joined_in(node: Node, window: Window) -> bool:
 
 def _difference(older: Sequence[Node], node: Node) -> str:
     """What the node runs and none of the older ones does, with what the latest of those runs."""
-    before = [_software(one) for one in older]
+    before = [_software(node) for node in older]
     parts = []
     for what, value in _software(node).items():
         known = [one[what] for one in before if what in one]

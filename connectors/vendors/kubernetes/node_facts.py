@@ -31,7 +31,7 @@ def node_facts(
     """Rows for nodes and zones. `services` run on a node, by its name; those that are `waiting` for
     a node are concerned by all that take none."""
     rows: list[StateRow] = []
-    told: dict[tuple[str, str], list[StateRow]] = defaultdict(list)
+    state_rows: dict[tuple[str, str], list[StateRow]] = defaultdict(list)
     size: dict[str, int] = defaultdict(int)
     for node in nodes:
         zone = _zone(node)
@@ -46,12 +46,12 @@ def node_facts(
                 value=short(value, 200) or None,
                 since=since,
             )
-            told[zone, fact].append(row)
+            state_rows[zone, fact].append(row)
             rows += _for_each(row, (*services.get(node.metadata.name, ()), *waiting))
-    for (zone, fact), own in sorted(told.items()):
-        nodes_there = {row.name for row in own}
+    for (zone, fact), state_row in sorted(state_rows.items()):
+        nodes_there = {row.name for row in state_row}
         if zone and len(nodes_there) == size[zone] >= LEAST_OF_ZONE:
-            rows += _zone_rows(zone, fact, own, services, waiting)
+            rows += _zone_rows(zone, fact, state_row, services, waiting)
     return rows
 
 
@@ -108,10 +108,10 @@ def _facts(node: Node) -> Iterator[tuple[str, str, str, datetime | None]]:
     spec = node.spec
     if spec is None:
         return
-    own = [taint for taint in spec.taints or () if _closes(taint.key, taint.effect)]
-    if spec.unschedulable or own:
-        times = [at for taint in own if (at := moment(taint.time_added)) is not None]
-        keys = ", ".join(taint.key for taint in own) or CORDONED
+    taints = [taint for taint in spec.taints or () if _closes(taint.key, taint.effect)]
+    if spec.unschedulable or taints:
+        times = [at for taint in taints if (at := moment(taint.time_added)) is not None]
+        keys = ", ".join(taint.key for taint in taints) or CORDONED
         # Of a taint that a person put there only the node's last writing says when.
         yield "node_cordoned", "spec.taints", keys, max(times, default=node.metadata.written)
 

@@ -283,7 +283,10 @@ def matches(selector: Selector | None, labels: Mapping[str, str] | None) -> bool
     for key, value in (selector.match_labels or {}).items():
         if own.get(key) != value:
             return False
-    return all(_expression_holds(one, own) for one in selector.match_expressions or ())
+    return all(
+        _expression_holds(match_expression, own)
+        for match_expression in selector.match_expressions or ()
+    )
 
 
 def _expression_holds(expression: Mapping[str, object], labels: Mapping[str, str]) -> bool:

@@ -84,11 +84,11 @@ class _Unwell:
 
     def saying(self, reason: str, words: str = "") -> list[KubernetesEvent]:
         """Its events of a reason whose text has these words, the latest first."""
-        found = []
+        events = []
         for event in self.events:
             if event.reason == reason and words in event.text:
-                found.append(event)
-        return sorted(found, key=lambda event: str(event.last), reverse=True)
+                events.append(event)
+        return sorted(events, key=lambda event: str(event.last), reverse=True)
 
 
 def pod_facts(contents: NamespaceContents) -> list[StateRow]:
@@ -110,18 +110,18 @@ def _facts(unwell: _Unwell) -> list[StateRow]:
         return []
     if status.reason == "Evicted":
         return [unwell.row("evicted", field="status.reason", value=status.message)]
-    found = [*_unplaced(unwell), *_unmounted(unwell)]
+    rows = [*_unplaced(unwell), *_unmounted(unwell)]
     probed = list(_probes(unwell))
     restarted_by_probe = any(row.fact != "readiness_failing" for row in probed)
     for container in _statuses(unwell.pod):
         row = _of_container(unwell, container, restarted_by_probe=restarted_by_probe)
         if row is not None:
-            found.append(row)
-    found += probed
+            rows.append(row)
+    rows += probed
     unready = _condition(unwell.pod, "Ready")
-    if not found and unready is not None and unready.status == "False" and unwell.pod.node:
-        found.append(unwell.row("readiness_failing", field="status.conditions", value=None))
-    return found
+    if not rows and unready is not None and unready.status == "False" and unwell.pod.node:
+        rows.append(unwell.row("readiness_failing", field="status.conditions", value=None))
+    return rows
 
 
 def _of_container(
@@ -234,27 +234,27 @@ def _probe_of(container: PodContainer, words: str) -> ContainerProbe | None:
 
 def _ports(container: PodContainer) -> set[int | str]:
     """The ports that a container declares, by number and by name."""
-    found: set[int | str] = set()
+    container_ports: set[int | str] = set()
     for port in container.ports or ():
         if port.container_port:
-            found.add(port.container_port)
+            container_ports.add(port.container_port)
         if port.name:
-            found.add(port.name)
-    return found
+            container_ports.add(port.name)
+    return container_ports
 
 
 def declared_ports(pod: Pod) -> set[int | str]:
     """The ports that any of its containers declares."""
-    found: set[int | str] = set()
+    ports: set[int | str] = set()
     for container in (pod.spec.containers if pod.spec else None) or ():
-        found |= _ports(container)
-    return found
+        ports |= _ports(container)
+    return ports
 
 
 def _is_running(pod: Pod, container: str) -> bool:
-    for one in _statuses(pod):
-        if one.name == container:
-            return one.state is not None and one.state.running is not None
+    for status in _statuses(pod):
+        if status.name == container:
+            return status.state is not None and status.state.running is not None
     return False
 
 

@@ -132,26 +132,29 @@ def facts(template: Mapping[str, Any]) -> Facts:
 
 
 def _container_facts(container: Mapping[str, Any]) -> Facts:
-    own = _text(container.get("name"))
-    found: Facts = {}
+    text = _text(container.get("name"))
+    container_facts: Facts = {}
     image = container.get("image")
-    found[f"{own} image"] = (_text(image), _canonical(image))
+    container_facts[f"{text} image"] = (_text(image), _canonical(image))
     for side, given in _table(container.get("resources")).items():
         for resource, amount in _table(given).items():
-            found[f"{own} {_text(side)}.{_text(resource)}"] = (_text(amount), _canonical(amount))
+            container_facts[f"{text} {_text(side)}.{_text(resource)}"] = (
+                _text(amount),
+                _canonical(amount),
+            )
     for probe in _PROBES:
         if probe in container:
-            given = _table(container[probe])
-            found[f"{own} {probe}"] = (_numbers(given) or "set", _canonical(given))
+            table = _table(container[probe])
+            container_facts[f"{text} {probe}"] = (_numbers(table) or "set", _canonical(table))
     for variable in _tables(container.get("env")):
-        name = f"{own} env {_text(variable.get('name'))}"
-        found[name] = (_sources(variable), _canonical(variable))
+        name = f"{text} env {_text(variable.get('name'))}"
+        container_facts[name] = (_sources(variable), _canonical(variable))
     for number, source in enumerate(_tables(container.get("envFrom"))):
-        found[f"{own} envFrom {number}"] = (_sources(source), _canonical(source))
+        container_facts[f"{text} envFrom {number}"] = (_sources(source), _canonical(source))
     for key in ("command", "args"):
         if key in container:
-            found[f"{own} {key}"] = (HIDDEN, _canonical(container[key]))
-    return found
+            container_facts[f"{text} {key}"] = (HIDDEN, _canonical(container[key]))
+    return container_facts
 
 
 def _numbers(probe: Mapping[str, Any]) -> str:

@@ -110,19 +110,19 @@ def pod_states(seen: Sequence[ObservedPod]) -> list[tuple[Any, ...]]:
     """Rows of the monitors table: containers that wait or restarted, and pods that are not
     ready."""
     rows: list[tuple[Any, ...]] = []
-    for one in seen:
-        name = f"pod {short(one.pod.metadata.name, 120)}"
-        for container in _containers(one.pod):
-            since = _since(one.pod, container)
+    for observed_pod in seen:
+        name = f"pod {short(observed_pod.pod.metadata.name, 120)}"
+        for container in _containers(observed_pod.pod):
+            since = _since(observed_pod.pod, container)
             state = _state(container)
             if state and since is not None:
                 monitor = f"{name}, container {short(container.name, 60)}"
-                rows.append((monitor, one.service, state, since, None))
-        for condition in _unready(one.pod):
+                rows.append((monitor, observed_pod.service, state, since, None))
+        for condition in _unready(observed_pod.pod):
             since = moment(condition.last_transition_time)
             if since is not None:
                 state = _words(f"not {condition.type}", condition)
-                rows.append((name, one.service, state, since, None))
+                rows.append((name, observed_pod.service, state, since, None))
     return rows
 
 
@@ -182,11 +182,11 @@ def _end(one: ContainerStatus, ended: Terminated) -> str:
     code = f"signal {ended.signal}"
     if ended.exit_code is not None:
         code = f"exit code {ended.exit_code}"
-    said = (
+    phrase = (
         f"container {one.name} terminated: {ended.reason or 'no reason'}, "
         f"{code}, restarts so far: {one.restart_count}"
     )
-    return f"{said}: {short(ended.message, 200)}" if ended.message else said
+    return f"{phrase}: {short(ended.message, 200)}" if ended.message else phrase
 
 
 def _is_calm(ended: Terminated) -> bool:

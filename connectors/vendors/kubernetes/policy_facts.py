@@ -180,10 +180,10 @@ def _opens(opened: Sequence[PolicyPort] | None, ports: set[int | str]) -> bool:
 
 
 def _numbers(pods: Iterable[Pod]) -> set[int | str]:
-    found: set[int | str] = set()
+    numbers: set[int | str] = set()
     for pod in pods:
-        found |= declared_ports(pod)
-    return found
+        numbers |= declared_ports(pod)
+    return numbers
 
 
 def _closed_to_all(

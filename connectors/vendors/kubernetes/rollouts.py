@@ -75,9 +75,9 @@ def controller_revisions(
     new number, and counts from then."""
     read: list[Revision] = []
     newest: datetime | None = None
-    for one in sorted(revisions, key=lambda revision: revision.revision):
-        meta = one.metadata
-        template = _table(_table(one.data).get("spec")).get("template")
+    for revision in sorted(revisions, key=lambda revision: revision.revision):
+        meta = revision.metadata
+        template = _table(_table(revision.data).get("spec")).get("template")
         if not meta.owned_by(found.kind, found.meta.name) or not isinstance(template, Mapping):
             continue
         at = meta.created
@@ -87,7 +87,7 @@ def controller_revisions(
         elif at is not None:
             newest = at
         cause = meta.annotation(CAUSE)
-        read.append(Revision(one.revision, meta.name, template, at, reused, cause))
+        read.append(Revision(revision.revision, meta.name, template, at, reused, cause))
     return read
 
 
@@ -134,13 +134,13 @@ def scaled_by_hand(found: FoundWorkload, link: str | None, window: Window) -> li
     """Rows for those who set the number of replicas through the subresource `scale`, but for
     autoscalers."""
     rows = []
-    for one in found.meta.managed_fields or ():
-        at = moment(one.time)
-        if one.subresource != "scale" or not _is_person(one):
+    for managed_field in found.meta.managed_fields or ():
+        at = moment(managed_field.time)
+        if managed_field.subresource != "scale" or not _is_person(managed_field):
             continue
         if at is None or not window.start <= at <= window.end:
             continue
-        who = short(one.manager or "", 80)
+        who = short(managed_field.manager or "", 80)
         title = (
             f"Replicas of {found.kind.lower()} {found.ref.namespace}/{found.meta.name} set by {who}"
         )

@@ -87,17 +87,17 @@ def _selected(contents: NamespaceContents, selector: Mapping[str, str]) -> list[
 def _owner(contents: NamespaceContents, meta: Meta, selector: Mapping[str, str]) -> str | None:
     """Whose Service it is that selects no pod: by its name, else by labels of a workload's pods
     that it half selects."""
-    for found in contents.workloads:
-        if meta.name in (found.meta.name, found.ref.service):
-            return found.ref.service
-    best, share = None, 0
-    for found in contents.workloads:
-        spec = found.object.spec
-        own = (spec.selector.match_labels if spec and spec.selector else None) or {}
-        alike = sum(selector.get(key) == value for key, value in own.items())
+    for workload in contents.workloads:
+        if meta.name in (workload.meta.name, workload.ref.service):
+            return workload.ref.service
+    service, share = None, 0
+    for workload in contents.workloads:
+        spec = workload.object.spec
+        match_labels = (spec.selector.match_labels if spec and spec.selector else None) or {}
+        alike = sum(selector.get(key) == value for key, value in match_labels.items())
         if alike > share:
-            best, share = found.ref.service, alike
-    return best
+            service, share = workload.ref.service, alike
+    return service
 
 
 def _labels_instead(selector: Mapping[str, str], pods: Iterable[Pod]) -> str:
@@ -106,8 +106,8 @@ def _labels_instead(selector: Mapping[str, str], pods: Iterable[Pod]) -> str:
     every: set[str] = set()
     for pod in pods:
         labels = pod.metadata.labels or {}
-        own = {key: labels[key] for key in selector if key in labels}
-        found.add(said(own))
+        matching_labels = {key: labels[key] for key in selector if key in labels}
+        found.add(said(matching_labels))
         every.add(said(labels))
     named = found - {""}
     return listed(named or every)
@@ -115,7 +115,7 @@ def _labels_instead(selector: Mapping[str, str], pods: Iterable[Pod]) -> str:
 
 def _has_endpoints(service: KubernetesService, slices: Sequence[EndpointSlice]) -> bool:
     """Whether pods that are not in scope are behind it."""
-    return any(one.endpoints for one in _slices_of(service, slices))
+    return any(endpoint_slice.endpoints for endpoint_slice in _slices_of(service, slices))
 
 
 def _has_no_ready_endpoint(
@@ -123,8 +123,8 @@ def _has_no_ready_endpoint(
 ) -> bool:
     if slices is None:
         return False
-    for one in _slices_of(service, slices):
-        if any(endpoint.is_ready for endpoint in one.endpoints or ()):
+    for endpoint_slice in _slices_of(service, slices):
+        if any(endpoint.is_ready for endpoint in endpoint_slice.endpoints or ()):
             return False
     return True
 
@@ -132,9 +132,9 @@ def _has_no_ready_endpoint(
 def _slices_of(
     service: KubernetesService, slices: Iterable[EndpointSlice]
 ) -> Iterator[EndpointSlice]:
-    for one in slices:
-        if (one.metadata.labels or {}).get(SLICE_OF) == service.metadata.name:
-            yield one
+    for endpoint_slice in slices:
+        if (endpoint_slice.metadata.labels or {}).get(SLICE_OF) == service.metadata.name:
+            yield endpoint_slice
 
 
 def _wrong_ports(
@@ -195,7 +195,9 @@ class _Backend:
 
 def _backends(routes: Routes) -> Iterator[_Backend]:
     for ingress in routes.ingresses:
-        named = [_ingress_backend(one) for one in _ingress_backends(ingress)]
+        named = [
+            _ingress_backend(ingress_backend) for ingress_backend in _ingress_backends(ingress)
+        ]
         yield from _together("Ingress", ingress.metadata, [one for one in named if one])
     for route in routes.routes:
         pairs: list[tuple[str, int | str | None]] = []
@@ -236,8 +238,8 @@ def _ingress_backend(backend: IngressBackend) -> tuple[str, int | str | None] | 
 
 
 def _of_backend(contents: NamespaceContents, backend: _Backend, routes: Routes) -> StateRow | None:
-    known = {service.metadata.name: service for service in routes.services}
-    there = known.get(backend.service)
+    services = {service.metadata.name: service for service in routes.services}
+    there = services.get(backend.service)
     if there is None:
         value = f"Service {backend.service}"
     elif backend.port is not None and not _has_port(there, backend.port):
@@ -248,7 +250,7 @@ def _of_backend(contents: NamespaceContents, backend: _Backend, routes: Routes) 
         backend.kind,
         backend.meta.name,
         "route_to_nothing",
-        service=_routed_to(contents, backend, known),
+        service=_routed_to(contents, backend, services),
         field="backend",
         value=value,
         since=backend.meta.written,
@@ -267,7 +269,7 @@ def _routed_to(
 ) -> str | None:
     """The service that requests were meant for: by the backend's name, else by the ingress's other
     backends, else by its own name."""
-    names = {found.meta.name: found.ref.service for found in contents.workloads}
+    names = {workload.meta.name: workload.ref.service for workload in contents.workloads}
     for name in (backend.service, *backend.beside, backend.meta.name):
         if name in names:
             return names[name]
@@ -310,15 +312,17 @@ def certificate_facts(
 def _served_with(contents: NamespaceContents, secret: str, routes: Routes) -> list[str | None]:
     """The services behind the ingresses that use a certificate's Secret; nobody in particular where
     none does."""
-    known = {service.metadata.name: service for service in routes.services}
+    services = {service.metadata.name: service for service in routes.services}
     found: list[str | None] = []
     for ingress in routes.ingresses:
         used = {one.secret_name for one in (ingress.spec.tls if ingress.spec else None) or ()}
         if secret not in used:
             continue
-        named = [_ingress_backend(one) for one in _ingress_backends(ingress)]
+        named = [
+            _ingress_backend(ingress_backend) for ingress_backend in _ingress_backends(ingress)
+        ]
         for backend in _together("Ingress", ingress.metadata, [one for one in named if one]):
-            service = _routed_to(contents, backend, known)
+            service = _routed_to(contents, backend, services)
             if service not in found:
                 found.append(service)
     return found or [None]

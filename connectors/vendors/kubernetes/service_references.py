@@ -70,10 +70,12 @@ class ServicesThere:
     def of(cls, referring: Iterable[ReferringObjects]) -> ServicesThere:
         """The Services of these namespaces."""
         ours: dict[tuple[str, str], str] = {}
-        for one in referring:
-            for service in one.services:
+        for referring_object in referring:
+            for service in referring_object.services:
                 name = service.metadata.name
-                ours[one.contents.name, name] = _behind(one.contents, service)
+                ours[referring_object.contents.name, name] = _behind(
+                    referring_object.contents, service
+                )
         return cls(ours)
 
     def at(self, host: str, space: str) -> str | None:
@@ -82,11 +84,11 @@ class ServicesThere:
         name, _, rest = host.partition(".")
         if not rest:
             return self.ours.get((space, name))
-        found = self._in_domain(name, rest)
-        if found is None:
+        our = self._in_domain(name, rest)
+        if our is None:
             behind, _, domain = rest.partition(".")
-            found = self._in_domain(behind, domain) if domain else self.ours.get((space, behind))
-        return found
+            our = self._in_domain(behind, domain) if domain else self.ours.get((space, behind))
+        return our
 
     def _in_domain(self, name: str, domain: str) -> str | None:
         space, _, suffix = domain.partition(".")
@@ -98,12 +100,15 @@ def service_references(referring: Sequence[ReferringObjects], end: datetime) -> 
     """The calls that these namespaces' objects declare."""
     there = ServicesThere.of(referring)
     pairs: dict[tuple[str, str], None] = {}
-    for one in referring:
-        for caller, callee in (*_told_to_containers(one, there), *_routed(one, there)):
+    for referring_object in referring:
+        for caller, callee in (
+            *_told_to_containers(referring_object, there),
+            *_routed(referring_object, there),
+        ):
             if caller != callee:
                 pairs[short(caller, 200), short(callee, 200)] = None
-    seen = nanoseconds(end)
-    return [CallRow(*pair, SOURCE, seen) for pair in islice(pairs, MOST_CALLS)]
+    observed_nanoseconds = nanoseconds(end)
+    return [CallRow(*pair, SOURCE, observed_nanoseconds) for pair in islice(pairs, MOST_CALLS)]
 
 
 def _behind(contents: NamespaceContents, service: KubernetesService) -> str:
@@ -116,11 +121,11 @@ def _behind(contents: NamespaceContents, service: KubernetesService) -> str:
 
 
 def _told_to_containers(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
-    for found in one.contents.workloads:
-        spec = found.object.spec
+    for workload in one.contents.workloads:
+        spec = workload.object.spec
         for name, value in _variables(spec.template if spec else None):
             for callee in _services_in(name, value, one.contents.name, there):
-                yield found.ref.service, callee
+                yield workload.ref.service, callee
 
 
 def _variables(template: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
@@ -144,14 +149,14 @@ def _services_in(name: str, value: str, space: str, there: ServicesThere) -> Ite
 
 
 def _hosts(name: str, value: str) -> Iterator[str]:
-    for found in _INJECTED.finditer(value):
-        yield found[1].lower().replace("_", "-")
-    for found in _IN_URL.finditer(value):
-        yield found[1]
-    for found in _BARE.finditer(value):
-        is_whole = found[1] == value and _NAMES_ADDRESS.search(name)
-        if found[2] or ".svc" in found[1] or is_whole:
-            yield found[1]
+    for match in _INJECTED.finditer(value):
+        yield match[1].lower().replace("_", "-")
+    for match in _IN_URL.finditer(value):
+        yield match[1]
+    for match in _BARE.finditer(value):
+        is_whole = match[1] == value and _NAMES_ADDRESS.search(name)
+        if match[2] or ".svc" in match[1] or is_whole:
+            yield match[1]
 
 
 def _routed(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
@@ -168,10 +173,10 @@ def _routed(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, 
 
 
 def _router_of(ingress: Ingress) -> str:
-    given = ingress.spec.ingress_class_name if ingress.spec else None
-    if given == NGINX_CLASS:
+    ingress_class_name = ingress.spec.ingress_class_name if ingress.spec else None
+    if ingress_class_name == NGINX_CLASS:
         return NGINX
-    return given or INGRESS
+    return ingress_class_name or INGRESS
 
 
 def _by_gateways(spec: RouteSpec, space: str, there: ServicesThere) -> Iterator[tuple[str, str]]:

@@ -229,12 +229,12 @@ class Reads:
         """The groups that the server has, by name; everyone who logged in may ask. Raises
         ConnectorError, BudgetExceeded."""
         answer = await self._objects.get(GROUPS, type=_ApiGroups)
-        found = {}
+        served_groups_by_name = {}
         for group in answer.groups:
-            versions = frozenset(one.version for one in group.versions or ())
+            versions = frozenset(version.version for version in group.versions or ())
             preferred = group.preferred_version.version if group.preferred_version else ""
-            found[group.name] = ServedGroup(versions, preferred)
-        return found
+            served_groups_by_name[group.name] = ServedGroup(versions, preferred)
+        return served_groups_by_name
 
     async def log(self, path: str, selection: Mapping[str, str]) -> str:
         """The log of a container. Raises ConnectorError, BudgetExceeded."""

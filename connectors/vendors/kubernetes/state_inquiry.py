@@ -149,7 +149,9 @@ class StateInquiry:
     ) -> list[StateRow]:
         """The facts about the objects of these namespaces and their nodes."""
         pods = _pods_by_service(contents)
-        asked = [self._of_namespace(one, scalers.get(one.name, ()), pods) for one in contents]
+        asked = [
+            self._of_namespace(content, scalers.get(content.name, ()), pods) for content in contents
+        ]
         rows: list[StateRow] = []
         for found in await asyncio.gather(*asked):
             rows += found
@@ -174,13 +176,13 @@ class StateInquiry:
         pods: Mapping[str, CallerPods],
     ) -> list[StateRow]:
         space = contents.name
-        lists = [self._listed(one, space) for one in STATE_LISTS]
+        lists = [self._listed(state_list, space) for state_list in STATE_LISTS]
         named = {"fieldSelector": f"metadata.name={space}"}
         spaces = self.fetch("states", NAMESPACES, Named, named, names_only=True)
         *answers, namespaces = await asyncio.gather(*lists, spaces)
         by_name: dict[str, Any] = {}
-        for one, answer in zip(STATE_LISTS, answers, strict=True):
-            by_name[one.resource] = _whole(answer)
+        for state_list, answer in zip(STATE_LISTS, answers, strict=True):
+            by_name[state_list.resource] = _whole(answer)
         self._referring[space] = ReferringObjects(
             contents,
             by_name["services"] or (),
@@ -206,9 +208,9 @@ class StateInquiry:
     def _with_queries(self, rows: Sequence[StateRow], space: str) -> list[StateRow]:
         """The rows with the query whose list showed them."""
         queries = {}
-        for one in STATE_LISTS:
-            for kind in one.kinds:
-                queries[kind] = replayed(one.path(space))
+        for state_list in STATE_LISTS:
+            for kind in state_list.kinds:
+                queries[kind] = replayed(state_list.path(space))
         found = []
         for row in rows:
             query = queries.get(row.kind) or replayed(_path_of(row.kind, space))
@@ -222,8 +224,8 @@ class StateInquiry:
         """Facts about the nodes that pods in scope run on, and about all where a pod waits for
         one."""
         on: dict[str, list[str]] = {}
-        for one in contents:
-            for service, pod in one.pods.values():
+        for content in contents:
+            for service, pod in content.pods.values():
                 if pod.node and service not in on.setdefault(pod.node, []):
                     on[pod.node].append(service)
         waiting = sorted(
@@ -275,11 +277,11 @@ def _facts(
 
 
 def _pods_by_service(contents: Sequence[NamespaceContents]) -> dict[str, CallerPods]:
-    found: dict[str, CallerPods] = {}
-    for one in contents:
-        for service in dict.fromkeys(service for service, _ in one.pods.values()):
-            found.setdefault(service, CallerPods(one.name, one.pods_of(service)))
-    return found
+    caller_pods: dict[str, CallerPods] = {}
+    for content in contents:
+        for service in dict.fromkeys(service for service, _ in content.pods.values()):
+            caller_pods.setdefault(service, CallerPods(content.name, content.pods_of(service)))
+    return caller_pods
 
 
 _OTHER_PATHS = {

@@ -34,11 +34,11 @@ class NamespaceContents:
 
     def events_of(self, kind: str, name: str) -> list[KubernetesEvent]:
         """The events about one object."""
-        found = []
+        events = []
         for event in self.events:
             if event.about.kind == kind and event.about.name == name:
-                found.append(event)
-        return found
+                events.append(event)
+        return events
 
     def row(
         self,

@@ -36,11 +36,11 @@ BLIND = re.compile(r"Failed|Invalid")
 def workload_facts(contents: NamespaceContents) -> list[StateRow]:
     """Rows for workloads that run fewer instances than they should, or whose rollout is stuck."""
     rows: list[StateRow] = []
-    for found in contents.workloads:
-        if found.kind == "Job":
-            rows += _failed_job(contents, found)
-        elif found.kind in COUNTED:
-            rows += _counted(contents, found)
+    for workload in contents.workloads:
+        if workload.kind == "Job":
+            rows += _failed_job(contents, workload)
+        elif workload.kind in COUNTED:
+            rows += _counted(contents, workload)
     return rows
 
 
@@ -60,13 +60,13 @@ def _failed_job(contents: NamespaceContents, found: FoundWorkload) -> Iterator[S
 
 def _counted(contents: NamespaceContents, found: FoundWorkload) -> Iterator[StateRow]:
     spec, status = found.object.spec, found.object.status
-    wanted = spec.replicas if spec else None
-    if wanted == 0:
+    replicas = spec.replicas if spec else None
+    if replicas == 0:
         yield _of(contents, found, "scaled_to_zero", "0", since=found.meta.written)
     ready = (status.ready_replicas if status else None) or 0
-    if wanted and status is not None and ready < wanted:
+    if replicas and status is not None and ready < replicas:
         since = _changed(found, "Available", "False") or _newest_unready(contents, found)
-        yield _of(contents, found, "replicas_missing", str(ready), str(wanted), since)
+        yield _of(contents, found, "replicas_missing", str(ready), str(replicas), since)
     for condition in _conditions(found):
         if condition.type == "Progressing" and condition.status == "False":
             since = moment(condition.last_transition_time)
@@ -122,7 +122,7 @@ def refused_facts(contents: NamespaceContents) -> list[StateRow]:
     of it."""
     objects = {(contents.name, *key): service for key, service in contents.services.items()}
     rows: dict[tuple[str, str, str | None], StateRow] = {}
-    for event in sorted(contents.events, key=lambda one: str(one.first)):
+    for event in sorted(contents.events, key=lambda event: str(event.first)):
         if event.reason != "FailedCreate":
             continue
         service = service_of(event, objects)
@@ -205,10 +205,10 @@ def scaler_facts(contents: NamespaceContents, scalers: Iterable[Scaler]) -> list
         if service is None or scaler.status is None:
             continue
         for condition in scaler.status.conditions or ():
-            found = _limited(scaler, condition) or _blind(condition)
-            if found is None:
+            blind = _limited(scaler, condition) or _blind(condition)
+            if blind is None:
                 continue
-            fact, value = found
+            fact, value = blind
             row = contents.row(
                 "HorizontalPodAutoscaler",
                 name,
@@ -278,7 +278,7 @@ def namespace_facts(contents: NamespaceContents, spaces: Iterable[Named]) -> lis
         at = moment(space.metadata.deletion_timestamp)
         if at is None or space.metadata.name != contents.name:
             continue
-        for service in sorted({found.ref.service for found in contents.workloads}):
+        for service in sorted({workload.ref.service for workload in contents.workloads}):
             rows.append(
                 contents.row(
                     "Namespace",

@@ -93,8 +93,8 @@ class FoundWorkload:
     @property
     def selector(self) -> str:
         """Selects its pods."""
-        own = self.object.spec.selector if self.object.spec else None
-        return own.text if own else ""
+        selector = self.object.spec.selector if self.object.spec else None
+        return selector.text if selector else ""
 
 
 def parsed(service: str, text: str) -> Ref:
@@ -196,5 +196,5 @@ def of_job(meta: Meta, patterns: Sequence[str]) -> bool:
 def makers_of(pod: str) -> list[str]:
     """Names of what may have made a pod of this name, which may be gone: its ReplicaSet or set, its
     Deployment."""
-    by_one, by_two = _OF_ONE.fullmatch(pod), _OF_REPLICA_SET.fullmatch(pod)
-    return [match[1] for match in (by_one, by_two) if match]
+    match, by_two = _OF_ONE.fullmatch(pod), _OF_REPLICA_SET.fullmatch(pod)
+    return [match[1] for match in (match, by_two) if match]

@@ -133,9 +133,9 @@ class LaunchDarkly(ChangeFeeds):
                 ("before", str(epoch_ms(window.end))),
                 ("limit", str(PER_PAGE)),
             ]
-            found = await read_records(_pages(session), params, most_pages=MOST_PAGES)
-            changes = [one for entry in found.values for one in self._changes(entry)]
-            return FeedAnswer(changes, query_of(AUDIT_LOG, params), cut=found.cut)
+            records = await read_records(_pages(session), params, most_pages=MOST_PAGES)
+            changes = [change for entry in records.values for change in self._changes(entry)]
+            return FeedAnswer(changes, query_of(AUDIT_LOG, params), cut=records.cut)
 
         return ChangeFeed(what, read)
 
@@ -146,9 +146,9 @@ class LaunchDarkly(ChangeFeeds):
             return
         done: dict[tuple[str, str, str], None] = {}
         for access in entry.accesses:
-            found = _FLAG.match(access.resource)
-            if found and (found[2] != "*" or access.action in EVERYWHERE):
-                done[found[1], found[2], found[3]] = None
+            match = _FLAG.match(access.resource)
+            if match and (match[2] != "*" or access.action in EVERYWHERE):
+                done[match[1], match[2], match[3]] = None
         for project, environment, flag in list(done)[:MOST_ENVIRONMENTS]:
             if environment == "*" or self.counts(environment):
                 yield self._change(entry, at, project, environment, flag)

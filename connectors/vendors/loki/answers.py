@@ -90,13 +90,13 @@ def _row(labels: Mapping[str, str], value: Sequence[Any], service: str) -> Row |
     if at is None or at < EARLIEST_NS or not isinstance(value[1], str):
         return None
     known: dict[str, Any] = {**labels, **_metadata(value[2] if len(value) > 2 else None)}
-    kept = {}
+    text_by_name = {}
     for name, text in known.items():
         if name not in NOT_KEPT and isinstance(text, str):
-            kept[name] = text
+            text_by_name[name] = text
     line = value[1][:LONGEST_LINE]
     trace = hex_id(trace_of(known)[:64], TRACE_ID_BYTES) or None
-    return at, service, line, _level(known), trace, attributes(kept)
+    return at, service, line, _level(known), trace, attributes(text_by_name)
 
 
 def _level(known: Mapping[str, Any]) -> str | None:
@@ -112,11 +112,11 @@ def _level(known: Mapping[str, Any]) -> str | None:
 def _metadata(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         return {}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in (given.get("parsed"), given.get("structuredMetadata")):
         if isinstance(part, dict):
-            found.update({str(name): value for name, value in part.items()})
-    return found
+            values.update({str(name): value for name, value in part.items()})
+    return values
 
 
 def is_failing(metric: Mapping[str, str]) -> bool:

@@ -137,17 +137,21 @@ class LokiConnector:
             place = place_of(request.alert)
             streams = await self._streams(session, services, place, full_window(request.scope))
             await asyncio.gather(
-                *(self._of_service(session, collection, one, windows) for one in streams)
+                *(self._of_service(session, collection, stream, windows) for stream in streams)
             )
             if (words := request.scope.log_words) is not None:
-                said = f'|~ "(?i)({one_of(words.words)})"'
-                asked = [(one, w, f"{one.selector} {said}") for one in streams for w in windows]
+                phrase = f'|~ "(?i)({one_of(words.words)})"'
+                asked = [
+                    (stream, w, f"{stream.selector} {phrase}")
+                    for stream in streams
+                    for w in windows
+                ]
                 lines = (
-                    self._lines(session, collection, one, text, SAMPLE, w, words.by)
-                    for one, w, text in asked
+                    self._lines(session, collection, stream, text, SAMPLE, w, words.by)
+                    for stream, w, text in asked
                 )
                 await asyncio.gather(*lines)
-        known = {one.service for one in streams}
+        known = {stream.service for stream in streams}
         labels = ", ".join(self._labels)
         unknown = (
             f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
@@ -183,7 +187,7 @@ class LokiConnector:
         found: dict[str, None] = {}
         async with self._http.open() as session:
             labels = await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)
-            for label in (one for one in self._labels if one in (labels.data or ())):
+            for label in (label for label in self._labels if label in (labels.data or ())):
                 path = f"/loki/api/v1/label/{label}/values"
                 answer = await session.get(path, between, type=LokiNamesAnswer)
                 tails = (value.rpartition("/")[2] for value in answer.data or [])
@@ -225,19 +229,19 @@ class LokiConnector:
         there = (await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)).data or []
         here = place_labels(place, there)
         within = ",".join(f'{label}="{quoted(value)}"' for label, value in here.items())
-        found: dict[str, _Stream] = {}
+        streams: dict[str, _Stream] = {}
         for bound in (within, "") if within else ("",):
-            for label in (one for one in self._labels if one in there):
-                if len(found) == len(services):
+            for label in (label for label in self._labels if label in there):
+                if len(streams) == len(services):
                     break
                 params = [*between, ("query", f"{{{bound}}}")] if bound else between
                 path = f"/loki/api/v1/label/{label}/values"
                 answer = await session.get(path, params, type=LokiNamesAnswer)
                 for service in services:
                     named = self._values(service, answer.data or [])
-                    if named and service not in found:
-                        found[service] = _Stream(service, _selector(label, named, bound))
-        return list(found.values())
+                    if named and service not in streams:
+                        streams[service] = _Stream(service, _selector(label, named, bound))
+        return list(streams.values())
 
     def _values(self, service: str, known: Sequence[str]) -> list[str]:
         """Values that name the service; a job may be `namespace/service` (Grafana Alloy's discovery
@@ -300,12 +304,12 @@ class LokiConnector:
         async def page(part: Window, count: int) -> LinePage | None:
             return await collection.fetch("logs", query, _page(session, query, count, part))
 
-        found = await lines_of_window(page, window, limit)
-        if found is None:
+        lines = await lines_of_window(page, window, limit)
+        if lines is None:
             return
-        rows = [(at, stream.service, *others) for at, _, *others in found.rows]
+        rows = [(at, stream.service, *others) for at, _, *others in lines.rows]
         link = self._link(query, window)
-        collection.keep("logs", query, window, rows, link, cut=found.cut, by=by)
+        collection.keep("logs", query, window, rows, link, cut=lines.cut, by=by)
 
     def _link(self, query: str, window: Window) -> str:
         otherwise = (
@@ -323,8 +327,8 @@ async def _page(session: HttpSession, query: str, limit: int, window: Window) ->
 
 def _by_level() -> str:
     """Picks lines by their level. A label that a line does not have is empty and matches none."""
-    wanted = f"(?i)({'|'.join(sorted(FAILING))})"
-    return f'| detected_level=~"{wanted}" or level=~"{wanted}"'
+    phrase = f"(?i)({'|'.join(sorted(FAILING))})"
+    return f'| detected_level=~"{phrase}" or level=~"{phrase}"'
 
 
 def _between(window: Window) -> list[tuple[str, str]]:
@@ -337,7 +341,7 @@ class _LokiBuildInfo(msgspec.Struct):
 
 async def _version(session: HttpSession) -> str:
     try:
-        found = (await session.get("/loki/api/v1/status/buildinfo", type=_LokiBuildInfo)).version
+        version = (await session.get("/loki/api/v1/status/buildinfo", type=_LokiBuildInfo)).version
     except ConnectorError:
         return ""
-    return f" {short(found, 40)}" if found else ""
+    return f" {short(version, 40)}" if version else ""

@@ -87,7 +87,7 @@ class McpServersConnector:
         self._tools = tools
         self._names = names
         self.limits = limits
-        kinds: list[EvidenceKind] = [one.table or "external" for one in tools.values()]
+        kinds: list[EvidenceKind] = [tool.table or "external" for tool in tools.values()]
         self.kinds: tuple[EvidenceKind, ...] = tuple(dict.fromkeys(kinds))
 
     async def collect(self, request: Request) -> Collected:
@@ -112,8 +112,8 @@ class McpServersConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         problems = []
-        for name, own in self._tools.items():
-            problem = why_not(name, own, listed)
+        for name, tool in self._tools.items():
+            problem = why_not(name, tool, listed)
             if problem:
                 problems.append(f"{name} {problem}")
         usable = len(self._tools) - len(problems)
@@ -123,12 +123,12 @@ class McpServersConnector:
     def _calls(self, request: Request, window: Window) -> list[ToolCall]:
         calls = []
         services, _ = in_scope(request, MOST_SERVICES)
-        for name, own in self._tools.items():
-            by_service = "service" in names_in(own.arguments)
-            asked: list[str | None] = [*services] if by_service else [None]
-            for service in asked:
-                arguments = filled_in(own.arguments, values_of(service, window))
-                calls.append(ToolCall(name, own, service, arguments))
+        for name, tool in self._tools.items():
+            by_service = "service" in names_in(tool.arguments)
+            requested_services: list[str | None] = [*services] if by_service else [None]
+            for service in requested_services:
+                arguments = filled_in(tool.arguments, values_of(service, window))
+                calls.append(ToolCall(name, tool, service, arguments))
         return calls
 
     async def _ask(

@@ -107,12 +107,12 @@ class McpSession(HttpSession):
         params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": about}
         response = await self._post("initialize", params)
         result = self._result("initialize", response)
-        given = response.headers.get(SESSION, "")
-        if given:
+        header = response.headers.get(SESSION, "")
+        if header:
             # Visible ASCII alone, as the specification says: it becomes a header.
-            if len(given) > 512 or not (given.isascii() and given.isprintable()):
+            if len(header) > 512 or not (header.isascii() and header.isprintable()):
                 raise ConnectorError(self._vendor, "initialize", "named an unusable session")
-            self._own[SESSION] = given
+            self._own[SESSION] = header
         version = result.get("protocolVersion")
         if not isinstance(version, str) or not version.replace("-", "").isalnum():
             raise ConnectorError(self._vendor, "initialize", "named no protocol version")
@@ -131,18 +131,18 @@ class McpSession(HttpSession):
 
     async def listed(self) -> Mapping[str, ListedTool]:
         """The server's tools by name. Raises ConnectorError, BudgetExceeded."""
-        found: dict[str, ListedTool] = {}
+        listed_tools: dict[str, ListedTool] = {}
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             params = {"cursor": cursor} if cursor else {}
             answer = self._result("tools/list", await self._post("tools/list", params))
             page = self._as("tools/list", answer, _ToolList)
             for tool in page.tools[:MOST_TOOLS]:
-                found.setdefault(tool.name, tool)
+                listed_tools.setdefault(tool.name, tool)
             cursor = page.nextCursor
-            if not cursor or len(found) >= MOST_TOOLS:
+            if not cursor or len(listed_tools) >= MOST_TOOLS:
                 break
-        return found
+        return listed_tools
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """What the tool gives. Raises ConnectorError, also for an error of the tool's own, and
@@ -173,14 +173,14 @@ class McpSession(HttpSession):
 
     def _result(self, call: str, response: httpx.Response) -> dict[str, Any]:
         """The answer to the request that was sent last, among what else the server sends."""
-        for one in self._messages(call, response):
-            if one.id != self._next or one.method is not None:
+        for message in self._messages(call, response):
+            if message.id != self._next or message.method is not None:
                 continue
-            if one.error is not None:
-                problem = f"refused ({one.error.code}): {short(one.error.message[:2000])}"
+            if message.error is not None:
+                problem = f"refused ({message.error.code}): {short(message.error.message[:2000])}"
                 raise ConnectorError(self._vendor, call, problem)
-            if one.result is not None:
-                return one.result
+            if message.result is not None:
+                return message.result
         raise ConnectorError(self._vendor, call, "unexpected response: no result in it")
 
     def _messages(self, call: str, response: httpx.Response) -> Iterable[_RpcAnswer]:

@@ -93,7 +93,7 @@ class MlflowRun(msgspec.Struct):
             commit=commit,
             createdAt=_moment(self.info.start_time),
             heartbeatAt=_moment(self.info.end_time),
-            config=json.dumps({one.key: one.value for one in self.data.params}),
+            config=json.dumps({param.key: param.value for param in self.data.params}),
         )
 
 
@@ -131,21 +131,21 @@ def _moment(ms: Any) -> str | None:
 def rows_of(key: str, values: Iterable[MlflowMetric], factor: float = 1.0) -> list[dict[str, Any]]:
     """Values of one metric as rows of a history; what has no readable time is left out."""
     rows = []
-    for one in values:
-        value, ms = number(one.value), number(one.timestamp)
+    for mlflow_metric in values:
+        value, ms = number(mlflow_metric.value), number(mlflow_metric.timestamp)
         if value is not None and ms is not None:
-            rows.append({STEP_KEY: one.step, TIME_KEY: ms / 1000, key: value * factor})
+            rows.append({STEP_KEY: mlflow_metric.step, TIME_KEY: ms / 1000, key: value * factor})
     return rows
 
 
 def system_key(key: str) -> tuple[str, float] | None:
     """The name that the shared tables know a system metric by, and the factor to its unit; None for
     one that is not kept."""
-    found = _SYSTEM.match(key)
-    if found is None:
+    match = _SYSTEM.match(key)
+    if match is None:
         return None
-    known = (OF_GPU if found["gpu"] else OF_HOST).get(found["name"])
+    known = (OF_GPU if match["gpu"] else OF_HOST).get(match["name"])
     if known is None:
         return None
-    name = f"gpu.{found['gpu']}.{known[0]}" if found["gpu"] else known[0]
-    return (f"{name}/l:{found['node']}" if found["node"] else name), known[1]
+    name = f"gpu.{match['gpu']}.{known[0]}" if match["gpu"] else known[0]
+    return (f"{name}/l:{match['node']}" if match["node"] else name), known[1]

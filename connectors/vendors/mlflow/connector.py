@@ -87,15 +87,15 @@ class MlflowConnector:
             reason = "no MLflow experiment is set for this job"
             return Collected(missing=(Missing("metrics", short(job or "", 60), reason),))
         async with self._http.open() as session:
-            found = _MlflowQuestion(session, request, self._page)
-            await found.find(await _experiment(session, experiment), named, job, bool(own))
-            if found.run is None:
+            question = _MlflowQuestion(session, request, self._page)
+            await question.find(await _experiment(session, experiment), named, job, bool(own))
+            if question.run is None:
                 sought = " or ".join(short(name, 60) for name in (*named, *([job] if job else ())))
                 gap = Missing("metrics", short(experiment, 60), f"no run there is called {sought}")
                 return Collected(missing=(gap,))
-            await asyncio.gather(found.history(), found.system())
-            found.changes()
-        return found.collected()
+            await asyncio.gather(question.history(), question.system())
+            question.changes()
+        return question.collected()
 
     async def check(self) -> Check:
         """Can each configured experiment be read?"""
@@ -162,11 +162,11 @@ class _MlflowQuestion:
         if self.run is None and job is not None:
             self.run = await self._newest(experiment, "" if own else job)
             if self.run is not None and named:
-                said = (
+                phrase = (
                     f"no run is called {short(named[0], 60)}; the newest "
                     f"of {short(job, 60)} is shown instead"
                 )
-                self._missing.append(Missing("metrics", short(job, 60), said))
+                self._missing.append(Missing("metrics", short(job, 60), phrase))
         if self.run is not None and not self._alike:
             self._alike = await self._listed(experiment, "" if own else self.run.info.run_name)
 
@@ -203,7 +203,9 @@ class _MlflowQuestion:
         """Loss, gradient norm, throughput and the like: as series by time, and as the job's own
         metrics by step."""
         query = f"history of {short(self._run.info.run_id, 60)}"
-        every = {one.key for one in self._run.data.metrics if not one.key.startswith("system/")}
+        every = {
+            metric.key for metric in self._run.data.metrics if not metric.key.startswith("system/")
+        }
         asked = {key: (key, 1.0) for key in training.known_keys(every)[:MOST_KEYS]}
         rows, cut = await self._rows(query, asked)
         by_step = training.rows_by_step([rows])
@@ -219,7 +221,7 @@ class _MlflowQuestion:
         """GPU, CPU, memory and disk of the run's hosts."""
         query = f"system metrics of {short(self._run.info.run_id, 60)}"
         asked: dict[str, tuple[str, float]] = {}
-        for key in sorted(one.key for one in self._run.data.metrics):
+        for key in sorted(metric.key for metric in self._run.data.metrics):
             if (known := system_key(key)) is not None and len(asked) < MOST_SYSTEM_KEYS:
                 asked[key] = known
         rows, cut = await self._rows(query, asked)

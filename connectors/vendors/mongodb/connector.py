@@ -74,17 +74,17 @@ class MongodbConnector:
 
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A command that fails becomes a gap, the others stand."""
-        found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if found.comes_too_late():
-            return found.builder.collected()
+        snapshot = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
+        if snapshot.comes_too_late():
+            return snapshot.builder.collected()
         server, within_s = self._server, self._statement_s
         async with opened(server, self._auth_database, self.limits, within_s) as session:
-            reading = _MongodbReading(session, found)
+            reading = _MongodbReading(session, snapshot)
             await reading.operations()
             await reading.server()
             await reading.replica_set()
             await reading.sizes()
-        return found.builder.collected()
+        return snapshot.builder.collected()
 
     async def check(self) -> Check:
         """Reachable, and may this user see everything and write nothing?"""
@@ -156,20 +156,22 @@ class _MongodbReading:
         """Connections, tickets, cache, the server's start."""
         status = await self._answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
         if status is not None:
-            told = facts.server_facts(status, self._found.window_s)
-            self._found.add(self._said(commands.SERVER_STATUS), told)
+            server_facts = facts.server_facts(status, self._found.window_s)
+            self._found.add(self._said(commands.SERVER_STATUS), server_facts)
 
     async def replica_set(self) -> None:
         """Its members, where it has any."""
-        found = await self._answer(
+        answer = await self._answer(
             commands.REPLICA_SET, facts.ReplicaSetAnswer, may_lack=NO_REPLICA_SET
         )
-        if found is None:
+        if answer is None:
             return
         own = await self._answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
         delays = facts.delays_of(own.config) if own is not None else {}
-        told = facts.set_facts(found, delays, self._found.at, self._found.window_s)
-        members = [f"{short(one.name, 80)}: {short(one.stateStr, 40)}" for one in found.members]
+        told = facts.set_facts(answer, delays, self._found.at, self._found.window_s)
+        members = [
+            f"{short(member.name, 80)}: {short(member.stateStr, 40)}" for member in answer.members
+        ]
         details = {"members": "\n".join(members[:50])}
         self._found.add(self._said(commands.REPLICA_SET), told, details)
 
@@ -192,7 +194,7 @@ class _MongodbReading:
         it, as a gap: what refuses one collection, or is slow with it, is not asked for the next."""
         until = time.monotonic() + SIZES_WITHIN_S
         names = await self._names(databases)
-        found: list[facts.CollectionSize] = []
+        sizes: list[facts.CollectionSize] = []
         asked = 0
         for database, name in names[:MOST_COLLECTIONS]:
             command = commands.storage_of(name)
@@ -206,11 +208,11 @@ class _MongodbReading:
                 command, facts.ShardsAnswer, database=database, may_lack=GONE
             )
             if answer is not None:
-                found.append(facts.size_of(short(f"{database}.{name}", 120), answer))
+                sizes.append(facts.size_of(short(f"{database}.{name}", 120), answer))
             elif len(self._found.builder.missing) > gaps:
                 break
-        found.sort(key=lambda one: (-one.total_b, one.name))
-        return found, len(names) - asked
+        sizes.sort(key=lambda size: (-size.total_b, size.name))
+        return sizes, len(names) - asked
 
     async def _names(self, databases: facts.DatabasesAnswer) -> list[tuple[str, str]]:
         """Databases and names of collections; of the largest database first."""

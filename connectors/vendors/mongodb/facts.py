@@ -195,14 +195,14 @@ def server_facts(status: ServerStatusAnswer, window_s: float) -> list[Fact]:
     current, available = round(status.connections.current), round(status.connections.available)
     facts = connection_facts(current, current + available, "maxIncomingConnections")
     if status.uptime is not None and status.uptime <= window_s:
-        said = f"its server started {amount(status.uptime, SECONDS)} ago"
-        facts.append(Fact("database_restarted", said, status.uptime, field="uptime"))
+        phrase = f"its server started {amount(status.uptime, SECONDS)} ago"
+        facts.append(Fact("database_restarted", phrase, status.uptime, field="uptime"))
     waiting = round(status.globalLock.currentQueue.total)
     tickets = status.queues.execution or status.wiredTiger.concurrentTransactions
     for kind in ("read", "write"):
-        one = tickets.get(kind)
-        if isinstance(one, TicketsAnswer) and one.available == 0 and one.totalTickets:
-            value = f"all {one.totalTickets:.0f} tickets for a {kind} are taken, {waiting} wait"
+        ticket = tickets.get(kind)
+        if isinstance(ticket, TicketsAnswer) and ticket.available == 0 and ticket.totalTickets:
+            value = f"all {ticket.totalTickets:.0f} tickets for a {kind} are taken, {waiting} wait"
             facts.append(Fact("commands_slow", value, field="tickets"))
     cache = status.wiredTiger.cache
     most = cache.get("maximum bytes configured", 0)
@@ -216,12 +216,12 @@ def server_facts(status: ServerStatusAnswer, window_s: float) -> list[Fact]:
 def long_operation_facts(operations: Sequence[OperationAnswer]) -> list[Fact]:
     """What clients have been running for a minute, without waiting for a lock."""
     facts = []
-    for one in sorted(operations, key=lambda one: -(one.secs_running or 0)):
-        for_s = one.secs_running or 0.0
-        waits = one.waitingForLock or one.transaction is not None
-        if one.is_internal or waits or for_s < LONG_OPERATION_S:
+    for operation in sorted(operations, key=lambda operation: -(operation.secs_running or 0)):
+        for_s = operation.secs_running or 0.0
+        waits = operation.waitingForLock or operation.transaction is not None
+        if operation.is_internal or waits or for_s < LONG_OPERATION_S:
             continue
-        value = f"operation {one.id} for {amount(for_s, SECONDS)}: {one.said}"
+        value = f"operation {operation.id} for {amount(for_s, SECONDS)}: {operation.said}"
         facts.append(Fact("commands_slow", value, for_s, field="operations"))
     return facts[:MOST_OPERATIONS]
 
@@ -231,7 +231,9 @@ def set_facts(
 ) -> list[Fact]:
     """Of a replica set as this member sees it. `delays`: those on purpose, in seconds."""
     facts = []
-    primary = next((one for one in found.members if one.state == PRIMARY and one.health), None)
+    primary = next(
+        (member for member in found.members if member.state == PRIMARY and member.health), None
+    )
     if primary is None:
         value = f"replica set {short(found.set, 40)} has no primary"
         facts.append(Fact("writes_refused", value, field="members"))
@@ -240,14 +242,14 @@ def set_facts(
         if 0 <= since_s <= window_s:
             value = f"{short(primary.name, 80)} became primary {amount(since_s, SECONDS)} ago"
             facts.append(Fact("database_failed_over", value, since_s, field="electionDate"))
-    for one in found.members:
-        name = short(one.name, 80)
-        if not one.health or one.state not in HEALTHY:
-            state = short(one.stateStr, 40).lower() or f"state {one.state}"
+    for member in found.members:
+        name = short(member.name, 80)
+        if not member.health or member.state not in HEALTHY:
+            state = short(member.stateStr, 40).lower() or f"state {member.state}"
             state = state.strip("()")
             facts.append(Fact("database_unavailable", state, None, "Member", name, "stateStr"))
-        elif primary is not None and one.state == SECONDARY:
-            behind_s = _behind(primary, one) - delays.get(one.name, 0.0)
+        elif primary is not None and member.state == SECONDARY:
+            behind_s = _behind(primary, member) - delays.get(member.name, 0.0)
             if behind_s >= LAG_S:
                 value = f"{amount(behind_s, SECONDS)} behind {short(primary.name, 80)}"
                 fact = Fact("database_lagging", value, behind_s, "Member", name, "optimeDate")
@@ -267,7 +269,7 @@ def _utc(at: datetime) -> datetime:
 
 def delays_of(found: SetSettings) -> dict[str, float]:
     """The members that are behind on purpose, by name."""
-    return {one.host: one.secondaryDelaySecs or one.slaveDelay for one in found.members}
+    return {member.host: member.secondaryDelaySecs or member.slaveDelay for member in found.members}
 
 
 def disk_facts(disk: DiskAnswer, largest: Sequence[CollectionSize] = ()) -> list[Fact]:
@@ -283,19 +285,21 @@ def disk_facts(disk: DiskAnswer, largest: Sequence[CollectionSize] = ()) -> list
 
 def databases_to_look_into(found: DatabasesAnswer) -> list[str]:
     """The largest databases of people: the server's own hold little, or are capped."""
-    own = [one for one in found.databases if one.name not in OF_THE_SERVER]
-    own.sort(key=lambda one: (-one.sizeOnDisk, one.name))
-    return [one.name for one in own[:MOST_DATABASES]]
+    databases = [database for database in found.databases if database.name not in OF_THE_SERVER]
+    databases.sort(key=lambda database: (-database.sizeOnDisk, database.name))
+    return [database.name for database in databases[:MOST_DATABASES]]
 
 
 def size_of(name: str, found: ShardsAnswer) -> CollectionSize:
     """Of a collection, on all shards together."""
     total_b = free_b = 0.0
     for one in found.cursor.firstBatch:
-        own = one.storageStats
+        storage_stats = one.storageStats
         # Not all servers that speak the protocol have the total.
-        total_b += own.totalSize or own.storageSize + own.totalIndexSize
-        free_b += own.freeStorageSize
+        total_b += (
+            storage_stats.totalSize or storage_stats.storageSize + storage_stats.totalIndexSize
+        )
+        free_b += storage_stats.freeStorageSize
     return CollectionSize(name, total_b, free_b)
 
 
@@ -310,12 +314,14 @@ def collections_said(largest: Sequence[CollectionSize], unasked: int) -> dict[st
 def sizes_said(found: DatabasesAnswer) -> dict[str, str]:
     """The largest databases, for people."""
     lines = []
-    for one in sorted(found.databases, key=lambda one: (-one.sizeOnDisk, one.name))[:10]:
-        lines.append(f"{short(one.name, 63)}: {amount(one.sizeOnDisk, BYTES)}")
+    for database in sorted(
+        found.databases, key=lambda database: (-database.sizeOnDisk, database.name)
+    )[:10]:
+        lines.append(f"{short(database.name, 63)}: {amount(database.sizeOnDisk, BYTES)}")
     return {"largest databases": "\n".join(lines)} if lines else {}
 
 
 def actions_of(found: RightsAnswer) -> frozenset[str]:
     """All that this user may do anywhere."""
     privileges = found.authInfo.authenticatedUserPrivileges
-    return frozenset(action for one in privileges for action in one.actions)
+    return frozenset(action for privilege in privileges for action in privilege.actions)

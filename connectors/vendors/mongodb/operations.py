@@ -73,7 +73,9 @@ class OperationAnswer(msgspec.Struct):
     @property
     def waited_s(self) -> float:
         """For its locks until now."""
-        waits = [sum(one.timeAcquiringMicros.values()) for one in self.lockStats.values()]
+        waits = [
+            sum(lock_stat.timeAcquiringMicros.values()) for lock_stat in self.lockStats.values()
+        ]
         return max(waits, default=0.0) / 1e6
 
     @property
@@ -93,24 +95,28 @@ class OperationsAnswer(msgspec.Struct):
 def sessions_of(operations: Sequence[OperationAnswer]) -> list[DatabaseSession]:
     """Those that wait for a lock, or hold one that others wait for, or have a transaction."""
     sessions = []
-    for one in operations:
+    for operation in operations:
         waits: tuple[str, ...] = ()
-        if one.waitingForLock:
-            waits = tuple(_holders(one, operations)) or (UNNAMED,)
-        open_us = one.transaction.timeOpenMicros if one.transaction is not None else None
-        is_idle = one.type == "idleSession"
-        users = ", ".join(short(user.user, 40) for user in one.effectiveUsers[:2] if user.user)
-        who = [short(one.appName or "", 40), f"user {users}" if users else ""]
+        if operation.waitingForLock:
+            waits = tuple(_holders(operation, operations)) or (UNNAMED,)
+        open_us = (
+            operation.transaction.timeOpenMicros if operation.transaction is not None else None
+        )
+        is_idle = operation.type == "idleSession"
+        users = ", ".join(
+            short(user.user, 40) for user in operation.effectiveUsers[:2] if user.user
+        )
+        who = [short(operation.appName or "", 40), f"user {users}" if users else ""]
         sessions.append(
             DatabaseSession(
-                id=one.id,
+                id=operation.id,
                 who=", ".join(part for part in who if part),
-                doing="idle in transaction" if is_idle else short(one.op, 30),
-                statement="" if is_idle else one.said,
+                doing="idle in transaction" if is_idle else short(operation.op, 30),
+                statement="" if is_idle else operation.said,
                 open_s=open_us / 1e6 if open_us is not None else None,
                 waits_for=waits,
-                waited_s=one.waited_s if waits else None,
-                lock=short(one.ns, 80),
+                waited_s=operation.waited_s if waits else None,
+                lock=short(operation.ns, 80),
             )
         )
     return sessions
@@ -118,18 +124,18 @@ def sessions_of(operations: Sequence[OperationAnswer]) -> list[DatabaseSession]:
 
 def _holders(waiting: OperationAnswer, others: Sequence[OperationAnswer]) -> list[str]:
     database = waiting.ns.partition(".")[0]
-    found = []
-    for one in others:
-        if one is waiting or one.waitingForLock:
+    ids = []
+    for answer in others:
+        if answer is waiting or answer.waitingForLock:
             continue
-        everything = one.locks.get("Global") in EXCLUDES
-        of_database = one.locks.get("Database") in EXCLUDES and (
-            one.ns.partition(".")[0] == database
+        everything = answer.locks.get("Global") in EXCLUDES
+        of_database = answer.locks.get("Database") in EXCLUDES and (
+            answer.ns.partition(".")[0] == database
         )
-        of_collection = one.locks.get("Collection") in EXCLUDES and one.ns == waiting.ns
+        of_collection = answer.locks.get("Collection") in EXCLUDES and answer.ns == waiting.ns
         if everything or of_database or of_collection:
-            found.append(one.id)
-    return found
+            ids.append(answer.id)
+    return ids
 
 
 def masked_command(command: Mapping[str, Any], namespace: str) -> str:

@@ -71,19 +71,19 @@ class MongodbSession:
             raise unexpected_response(VENDOR, call, error) from error
 
     def _open(self) -> None:
-        own = self.server
+        server = self.server
         connect_ms = round(1000 * max(1.0, min(LONGEST_CONNECT_S, self._deadline.remaining)))
-        more: dict[str, Any] = {"tls": own.tls != "off"}
-        if own.tls == "require":
+        more: dict[str, Any] = {"tls": server.tls != "off"}
+        if server.tls == "require":
             more["tlsAllowInvalidCertificates"] = True
-        elif own.tls == "verify" and own.ca_file is not None:
-            more["tlsCAFile"] = str(own.ca_file)
-        if own.username is not None:
-            more |= {"username": own.username, "password": own.password or ""}
+        elif server.tls == "verify" and server.ca_file is not None:
+            more["tlsCAFile"] = str(server.ca_file)
+        if server.username is not None:
+            more |= {"username": server.username, "password": server.password or ""}
             more["authSource"] = self._auth_database
         self._client = MongoClient(
-            own.host,
-            own.port,
+            server.host,
+            server.port,
             # This server alone, whatever set it belongs to.
             directConnection=True,
             appname="faultline",
@@ -131,8 +131,8 @@ def _problem(call: str, error: Exception) -> tuple[ConnectorError, bool]:
         text = short(str(error), 200)
     else:
         # The rest of it describes what the driver knows of the server.
-        said = str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
-        text = short(said, 200) or type(error).__name__
+        part = str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
+        text = short(part, 200) or type(error).__name__
         lost = isinstance(error, ConnectionFailure | OSError)
     return MongodbError(VENDOR, call, text, code=code, retryable=lost), lost
 

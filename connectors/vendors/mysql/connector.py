@@ -72,31 +72,31 @@ class MysqlConnector:
 
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A query that fails becomes a gap, the others stand."""
-        found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if found.comes_too_late():
-            return found.builder.collected()
+        snapshot = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
+        if snapshot.comes_too_late():
+            return snapshot.builder.collected()
         async with opened(self._server, self.limits, self._statement_s) as session:
-            reading = _MysqlReading(session, found)
+            reading = _MysqlReading(session, snapshot)
             await reading.sessions()
             settings = facts.named(await reading.rows(queries.SETTINGS, facts.NamedValue) or ())
             replicates = await reading.replication()
             first = await reading.overview(settings, replicates)
             await self._sampled(reading, settings, first)
-        return found.builder.collected()
+        return snapshot.builder.collected()
 
     async def check(self) -> Check:
         """Reachable, and may this user read everything and write nothing?"""
         try:
             async with opened(self._server, self.limits, self._statement_s) as session:
                 rows = await session.rows("grants", queries.GRANTS, type=dict[str, Any])
-                said = session.product
+                product = session.product
                 named = await session.rows("settings", queries.SETTINGS, type=facts.NamedValue)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         grants = [str(text) for row in rows for text in row.values()]
-        line = f"{said} at {self._server.address} can be read"
+        line = f"{product} at {self._server.address} can be read"
         unread = []
-        if not any("PROCESS" in one or "ALL PRIVILEGES" in one for one in grants):
+        if not any("PROCESS" in grant or "ALL PRIVILEGES" in grant for grant in grants):
             unread.append("other users' sessions")
             line += "; GRANT PROCESS to this user for the sessions of others"
         if facts.named(named).get("performance_schema") != "ON":
@@ -168,16 +168,16 @@ class _MysqlReading:
         """Connections, the server's start, whether it takes writes. Gives its counters."""
         counters = facts.named(await self.rows(queries.COUNTERS, facts.NamedValue) or ())
         if settings and counters:
-            told = facts.server_facts(settings, counters, self.found.window_s, replicates)
-            self.found.add(self.said(queries.COUNTERS), told)
+            server_facts = facts.server_facts(settings, counters, self.found.window_s, replicates)
+            self.found.add(self.said(queries.COUNTERS), server_facts)
         return counters
 
     async def replication(self) -> bool:
         """What it says as a replica. Gives whether it is one, or may be one."""
         rows = await self.rows(queries.REPLICA, dict[str, Any])
         if rows:
-            told = [fact for row in rows for fact in facts.replica_facts(row)]
-            self.found.add(self.said(queries.REPLICA), told)
+            replica_facts = [fact for row in rows for fact in facts.replica_facts(row)]
+            self.found.add(self.said(queries.REPLICA), replica_facts)
         return rows is None or bool(rows)
 
     async def counts(self) -> list[StatementCounts]:

@@ -98,8 +98,8 @@ def server_facts(
     facts = connection_facts(used, most)
     up_s = number_of(counters, "uptime")
     if "uptime" in counters and up_s <= window_s:
-        said = f"its server started {amount(up_s, SECONDS)} ago"
-        facts.append(Fact("database_restarted", said, float(up_s), field="Uptime"))
+        phrase = f"its server started {amount(up_s, SECONDS)} ago"
+        facts.append(Fact("database_restarted", phrase, float(up_s), field="Uptime"))
     # A replica is read-only on purpose.
     if settings.get("read_only") in ("ON", "1") and not replicates:
         facts.append(Fact("writes_refused", "read_only is on", field="read_only"))
@@ -157,13 +157,13 @@ def replica_facts(row: Mapping[str, object]) -> list[Fact]:
         if running in (None, "Yes", "Preparing"):
             continue
         number = _first(row, f"last_{thread}_errno")
-        said = f"{what}: error {number}" if number else what
-        facts.append(Fact("database_lagging", said, field=f"{thread}_running"))
+        phrase = f"{what}: error {number}" if number else what
+        facts.append(Fact("database_lagging", phrase, field=f"{thread}_running"))
     behind = _first(row, "seconds_behind_source", "seconds_behind_master")
     on_purpose = _first(row, "sql_delay") or 0
     if isinstance(behind, int) and isinstance(on_purpose, int) and behind - on_purpose >= LAG_S:
-        said = f"{amount(behind, SECONDS)} behind its source"
-        facts.append(Fact("database_lagging", said, float(behind), field="seconds_behind_source"))
+        phrase = f"{amount(behind, SECONDS)} behind its source"
+        facts.append(Fact("database_lagging", phrase, float(behind), field="seconds_behind_source"))
     return facts
 
 

@@ -85,14 +85,14 @@ class MysqlSession:
         return values_of(VENDOR, call, found, type)
 
     def _open(self) -> None:
-        own = self.server
+        server = self.server
         connection = pymysql.connect(
-            host=own.host,
-            port=own.port,
-            user=own.username,
-            password=own.password or "",
-            ssl=own.context(),
-            ssl_disabled=own.tls == "off",
+            host=server.host,
+            port=server.port,
+            user=server.username,
+            password=server.password or "",
+            ssl=server.context(),
+            ssl_disabled=server.tls == "off",
             connect_timeout=max(1.0, min(LONGEST_CONNECT_S, self.deadline.remaining)),
             read_timeout=self._statement_s + 1,
             write_timeout=self._statement_s + 1,

@@ -56,26 +56,30 @@ class NatsConnector:
 
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A call that fails becomes a gap, the others stand."""
-        found = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
-        if found.comes_too_late():
-            return found.builder.collected()
+        server_snapshot = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
+        if server_snapshot.comes_too_late():
+            return server_snapshot.builder.collected()
         async with self._http.open() as session:
-            snapshot = HttpSnapshot(session, found)
+            snapshot = HttpSnapshot(session, server_snapshot)
             varz = await snapshot.asked("/varz", type=facts.VarzAnswer)
             if varz is not None:
-                found.add("/varz", facts.server_facts(varz, found.at, found.window_s))
+                server_snapshot.add(
+                    "/varz", facts.server_facts(varz, server_snapshot.at, server_snapshot.window_s)
+                )
             closed = await snapshot.asked("/connz", CLOSED, type=facts.ConnzAnswer)
             if closed is not None:
-                told = facts.slow_facts(closed.connections, found.at, found.window_s)
-                found.add(said("/connz", CLOSED), told)
+                slow_facts = facts.slow_facts(
+                    closed.connections, server_snapshot.at, server_snapshot.window_s
+                )
+                server_snapshot.add(said("/connz", CLOSED), slow_facts)
             jsz = await snapshot.asked("/jsz", STREAMS, type=facts.JszAnswer)
             if jsz is not None and not jsz.disabled:
                 streams = jsz.streams
-                told = facts.storage_facts(jsz) + facts.stream_facts(streams)
-                told += facts.consumer_facts(streams)
-                found.add(said("/jsz", STREAMS), told, facts.streams_said(streams))
-            await self._health(session, found)
-        return found.builder.collected()
+                slow_facts = facts.storage_facts(jsz) + facts.stream_facts(streams)
+                slow_facts += facts.consumer_facts(streams)
+                server_snapshot.add(said("/jsz", STREAMS), slow_facts, facts.streams_said(streams))
+            await self._health(session, server_snapshot)
+        return server_snapshot.builder.collected()
 
     async def check(self) -> Check:
         """Reachable? Whoever reaches these endpoints can read all of them and change nothing."""

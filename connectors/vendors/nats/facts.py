@@ -113,11 +113,15 @@ def server_facts(varz: VarzAnswer, at: datetime, window_s: float) -> list[Fact]:
 def slow_facts(closed: Sequence[ClosedConnection], at: datetime, window_s: float) -> list[Fact]:
     """Clients that were cut off in the window because they did not keep up."""
     slow: list[tuple[float, ClosedConnection]] = []
-    for one in closed:
-        if one.reason.startswith(SLOW) and one.stop is not None and one.stop.tzinfo is not None:
-            ago_s = max(0.0, (at - one.stop).total_seconds())
+    for connection in closed:
+        if (
+            connection.reason.startswith(SLOW)
+            and connection.stop is not None
+            and connection.stop.tzinfo is not None
+        ):
+            ago_s = max(0.0, (at - connection.stop).total_seconds())
             if ago_s <= window_s:
-                slow.append((ago_s, one))
+                slow.append((ago_s, connection))
     if not slow:
         return []
     names = sorted({short(one.name, 40) for _, one in slow if one.name})
@@ -192,7 +196,7 @@ def _judged(one: ConsumerDetail) -> Iterator[tuple[str, str, str]]:
 
 def streams_said(streams: Sequence[StreamDetail]) -> dict[str, str]:
     """The largest streams, for people."""
-    shown = sorted(streams, key=lambda one: (-one.state.messages, one.name))[:10]
+    shown = sorted(streams, key=lambda stream: (-stream.state.messages, stream.name))[:10]
     lines = []
     for one in shown:
         consumers = counted(len(one.consumer_detail), "consumer")

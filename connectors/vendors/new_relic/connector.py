@@ -112,8 +112,8 @@ class NewRelicConnector:
         try:
             async with self._account.reads.open() as session:
                 for event, kind in EVENTS.items():
-                    found = await self._account.query(session, nrql.counted(event))
-                    has_some = any(one.get("events") for one in found)
+                    query = await self._account.query(session, nrql.counted(event))
+                    has_some = any(one.get("events") for one in query)
                     name = f"{event} ({kind})"
                     refusals[name] = None if has_some else "none in the last hour"
         except FaultlineError as error:
@@ -171,9 +171,9 @@ class _Asking:
             (nrql.transactions(names, grid), 1000.0),
             (nrql.server_spans(names, grid), 1.0),
         ):
-            found = await self.query("metrics", text)
-            if found is not None:
-                rows = tables.golden_rows(found, self.names, to_ms)
+            query = await self.query("metrics", text)
+            if query is not None:
+                rows = tables.golden_rows(query, self.names, to_ms)
                 self.keep("metrics", text, window, rows)
 
     async def logs(self, service: str) -> None:
@@ -196,22 +196,22 @@ class _Asking:
         if not grid.steps:
             return
         text = nrql.log_counts(self.names.theirs(service), grid)
-        found = await self.query("metrics", text)
-        if found is not None:
-            self.keep("metrics", text, window, tables.count_rows(found, service, grid))
+        query = await self.query("metrics", text)
+        if query is not None:
+            self.keep("metrics", text, window, tables.count_rows(query, service, grid))
 
     async def _lines(
         self, service: str, text: str, limit: int, by: str | None, window: Window
     ) -> None:
         async def page(part: Window, count: int) -> LinePage | None:
-            found = await self.query("logs", nrql.page(text, part, count))
-            if found is None:
+            query = await self.query("logs", nrql.page(text, part, count))
+            if query is None:
                 return None
-            return await asyncio.to_thread(tables.line_page, found, service)
+            return await asyncio.to_thread(tables.line_page, query, service)
 
-        found = await lines_of_window(page, window, limit)
-        if found is not None:
-            self.keep("logs", nrql.page(text, window, limit), window, found.rows, found.cut, by)
+        lines = await lines_of_window(page, window, limit)
+        if lines is not None:
+            self.keep("logs", nrql.page(text, window, limit), window, lines.rows, lines.cut, by)
 
     async def spans(self, service: str) -> None:
         """Whole traces of a service, of each window."""
@@ -222,10 +222,10 @@ class _Asking:
             if not texts:
                 continue
             text = nrql.spans(texts[: nrql.MOST_TRACES], window)
-            found = await self.query("spans", text)
-            if found is None:
+            query = await self.query("spans", text)
+            if query is None:
                 continue
-            rows, dropped = await asyncio.to_thread(tables.span_rows, found, self.names)
+            rows, dropped = await asyncio.to_thread(tables.span_rows, query, self.names)
             cut = f"{nrql.MOST_TRACES} traces of the window at most"
             cut += f"; {dropped} spans left out" if dropped else ""
             self.keep("spans", text, window, rows, cut)
@@ -235,11 +235,11 @@ class _Asking:
         scope = self.request.scope
         window = Window(start=scope.incident.start - LOOKBACK, end=scope.incident.end)
         text = nrql.changes(window)
-        found = await self.query("changes", text)
-        if found is not None:
-            is_cut = len(found) >= nrql.MOST_CHANGES
+        query = await self.query("changes", text)
+        if query is not None:
+            is_cut = len(query) >= nrql.MOST_CHANGES
             cut = f"the latest {nrql.MOST_CHANGES}; there are more" if is_cut else None
-            rows = tables.change_rows(found, self.names, self.account.link(text))
+            rows = tables.change_rows(query, self.names, self.account.link(text))
             self.keep("changes", text, window, rows, cut)
 
     def name_the_unknown(self, services: Sequence[str]) -> None:

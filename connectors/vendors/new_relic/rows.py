@@ -31,17 +31,17 @@ Record = Mapping[str, Any]
 def golden_rows(records: Iterable[Record], names: ServiceNames, to_ms: float) -> list[Row]:
     """Rate, share of errors and latency; `to_ms` is how many ms a unit of the duration is."""
     rows: list[Row] = []
-    for one in records:
-        at = ns_of(one.get("beginTimeSeconds"), 1_000_000_000)
-        service = names.ours(short(_text(one.get("facet")), 200))
-        rate = _number(one.get("rate"))
+    for record in records:
+        at = ns_of(record.get("beginTimeSeconds"), 1_000_000_000)
+        service = names.ours(short(_text(record.get("facet")), 200))
+        rate = _number(record.get("rate"))
         if at is None or not service or rate is None:
             continue
         rows.append((at, service, "request_rate", rate, "1/s", None))
-        failed = _number(one.get("failed"))
+        failed = _number(record.get("failed"))
         if rate > 0 and failed is not None:
             rows.append((at, service, "error_ratio", failed / 100, "ratio", None))
-        took = one.get("took")
+        took = record.get("took")
         if rate == 0 or not isinstance(took, dict):
             continue
         for quantile in ("50", "99"):
@@ -56,12 +56,12 @@ def count_rows(records: Iterable[Record], service: str, grid: CountGrid) -> list
     nothing is said."""
     counted: dict[str, list[tuple[int, float]]] = {LINES: [], ERROR_LINES: []}
     total = 0.0
-    for one in records:
-        at, count = one.get("beginTimeSeconds"), _number(one.get("lines"))
+    for record in records:
+        at, count = record.get("beginTimeSeconds"), _number(record.get("lines"))
         if not isinstance(at, int) or count is None:
             continue
         total += count
-        is_error = _text(one.get("facet")).lower() in FAILING
+        is_error = _text(record.get("facet")).lower() in FAILING
         step = (at - grid.start_s) // grid.step_s
         counted[ERROR_LINES if is_error else LINES].append((step, count))
     rows: list[Row] = []
@@ -73,15 +73,15 @@ def count_rows(records: Iterable[Record], service: str, grid: CountGrid) -> list
 def line_page(records: Sequence[Record], service: str) -> LinePage:
     """Rows of the table `logs`."""
     rows: list[Row] = []
-    for one in records:
-        at, message = _time(one), _text(one.get("message"))
+    for record in records:
+        at, message = _time(record), _text(record.get("message"))
         if at is None or not message:
             continue
-        level = next((_text(one.get(name)) for name in LEVELS if one.get(name)), "").lower()
-        trace = hex_id(_text(one.get("trace.id"))[:64], TRACE_ID_BYTES) or None
-        kept = {name: value for name, value in one.items() if name not in _TOLD}
+        level = next((_text(record.get(name)) for name in LEVELS if record.get(name)), "").lower()
+        trace = hex_id(_text(record.get("trace.id"))[:64], TRACE_ID_BYTES) or None
+        values = {name: value for name, value in record.items() if name not in _TOLD}
         shown = short(level, 20) or None
-        rows.append((at, service, message[:LONGEST_LINE], shown, trace, attributes(kept)))
+        rows.append((at, service, message[:LONGEST_LINE], shown, trace, attributes(values)))
     return LinePage(rows, len(records) - len(rows))
 
 
@@ -90,27 +90,29 @@ def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[Span
     time."""
     rows: list[SpanTableRow] = []
     dropped = 0
-    for one in records:
-        at, took = _time(one), _duration_ms(one)
-        trace_id = hex_id(_text(one.get("trace.id") or one.get("traceId"))[:64], TRACE_ID_BYTES)
-        span_id = hex_id(_text(one.get("id") or one.get("guid"))[:32], SPAN_ID_BYTES)
+    for record in records:
+        at, took = _time(record), _duration_ms(record)
+        trace_id = hex_id(
+            _text(record.get("trace.id") or record.get("traceId"))[:64], TRACE_ID_BYTES
+        )
+        span_id = hex_id(_text(record.get("id") or record.get("guid"))[:32], SPAN_ID_BYTES)
         if at is None or took is None or not trace_id or not span_id:
             dropped += 1
             continue
-        parent = _text(one.get("parent.id") or one.get("parentId"))[:32]
-        told = one.get("service.name") or one.get("appName") or one.get("entity.name")
-        kept: dict[str, Any] = {name: one.get(name) for name in (*KEPT, *OF_RESOURCE)}
-        kept["span.kind"] = one.get("span.kind")
-        failed = one.get("error") is True or _text(one.get("otel.status_code")) == "ERROR"
+        parent = _text(record.get("parent.id") or record.get("parentId"))[:32]
+        app_name = record.get("service.name") or record.get("appName") or record.get("entity.name")
+        kept: dict[str, Any] = {name: record.get(name) for name in (*KEPT, *OF_RESOURCE)}
+        kept["span.kind"] = record.get("span.kind")
+        failed = record.get("error") is True or _text(record.get("otel.status_code")) == "ERROR"
         row = SpanTableRow(
             trace_id=trace_id,
             span_id=span_id,
             parent_id=hex_id(parent, SPAN_ID_BYTES) or None,
-            service=names.ours(short(_text(told), 200)) or "unknown",
-            operation=short(_text(one.get("name")), 200) or "unknown",
+            service=names.ours(short(_text(app_name), 200)) or "unknown",
+            operation=short(_text(record.get("name")), 200) or "unknown",
             start=at,
             duration_us=took * 1000,
-            status="error" if failed or one.get("error.class") else "ok",
+            status="error" if failed or record.get("error.class") else "ok",
             attributes=attributes(kept),
         )
         rows.append(row)
@@ -120,19 +122,19 @@ def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[Span
 def change_rows(records: Iterable[Record], names: ServiceNames, link: str) -> list[Row]:
     """Rows of the table `changes`."""
     rows: list[Row] = []
-    for one in records:
-        at = _time(one)
+    for record in records:
+        at = _time(record)
         if at is None:
             continue
-        version, commit = _text(one.get("version")), _text(one.get("commit"))
-        category = _text(one.get("category")).lower()
+        version, commit = _text(record.get("version")), _text(record.get("commit"))
+        category = _text(record.get("category")).lower()
         kind = {"feature flag": "flag", "operational": "config"}.get(category, "deploy")
-        service = names.ours(short(_text(one.get("entity.name")), 200)) or None
-        said = _text(one.get("shortDescription") or one.get("description"))
+        service = names.ours(short(_text(record.get("entity.name")), 200)) or None
+        text = _text(record.get("shortDescription") or record.get("description"))
         title = " ".join(filter(None, ("Deployed" if kind == "deploy" else category, version)))
         title += f" ({commit[:12]})" if commit else ""
-        title += f": {said}" if said else ""
-        identity = _text(one.get("deploymentId") or one.get("changeTrackingId")) or commit
+        title += f": {text}" if text else ""
+        identity = _text(record.get("deploymentId") or record.get("changeTrackingId")) or commit
         rows.append(
             (
                 at,
@@ -140,7 +142,7 @@ def change_rows(records: Iterable[Record], names: ServiceNames, link: str) -> li
                 kind,
                 short(identity, 100) or f"{service}@{at}",
                 short(title, 300),
-                short(_text(one.get("user")), 120) or None,
+                short(_text(record.get("user")), 120) or None,
                 link,
                 None,
                 None,
@@ -156,9 +158,9 @@ def _time(one: Record) -> int | None:
 
 def _duration_ms(one: Record) -> float | None:
     """Of New Relic's agents in s, of OpenTelemetry in ms."""
-    given = _number(one.get("duration.ms"))
-    if given is not None:
-        return given
+    number = _number(one.get("duration.ms"))
+    if number is not None:
+        return number
     seconds = _number(one.get("duration"))
     return None if seconds is None else seconds * 1000
 

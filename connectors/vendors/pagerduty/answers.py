@@ -145,12 +145,12 @@ def log_details(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for entry in entries:
         kind = text_of(entry.get("type")).removesuffix("_log_entry")
-        said = text_of(entry.get("summary"))
+        text = text_of(entry.get("summary"))
         channel = entry.get("channel")
         if kind == "trigger" and isinstance(channel, Mapping):
             details = flat_details(channel.get("details"))
-            said += "".join(f"; {key}: {value}" for key, value in details.items())
-        found[f"{text_of(entry.get('created_at'))} {kind}"] = short(said, LONGEST_DETAIL)
+            text += "".join(f"; {key}: {value}" for key, value in details.items())
+        found[f"{text_of(entry.get('created_at'))} {kind}"] = short(text, LONGEST_DETAIL)
     return dict(list(found.items())[:MOST_DETAILS])
 
 
@@ -167,18 +167,18 @@ def past_details(past: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def related_details(related: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Titles of the incidents that PagerDuty relates, by id and time, and why."""
-    found = {}
+    text_by_incident_key = {}
     for one in related:
         incident = one.get("incident")
         if not isinstance(incident, Mapping):
             continue
-        said = text_of(incident.get("title"))
+        text = text_of(incident.get("title"))
         types = [text_of(given.get("type")) for given in objects(one.get("relationships"))]
         why = ", ".join(types).replace("_", " ")
         if why:
-            said += f" ({why})"
-        found[_incident_key(incident)] = said
-    return dict(list(found.items())[:MOST_DETAILS])
+            text += f" ({why})"
+        text_by_incident_key[_incident_key(incident)] = text
+    return dict(list(text_by_incident_key.items())[:MOST_DETAILS])
 
 
 def _incident_key(incident: Mapping[str, Any]) -> str:
@@ -188,17 +188,19 @@ def _incident_key(incident: Mapping[str, Any]) -> str:
 def on_call_details(people: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Names of who is on call, by level: nothing else of them."""
     found: dict[str, list[str]] = {}
-    for one in people:
-        name = _person(one.get("user"))
+    for person in people:
+        name = _person(person.get("user"))
         if not name:
             continue
-        level = one.get("escalation_level")
-        own = found.setdefault(f"on call, level {level if type(level) is int else 'unknown'}", [])
-        schedule = one.get("schedule")
+        level = person.get("escalation_level")
+        phrases = found.setdefault(
+            f"on call, level {level if type(level) is int else 'unknown'}", []
+        )
+        schedule = person.get("schedule")
         shift = text_of(schedule.get("summary")) if isinstance(schedule, Mapping) else ""
-        said = f"{short(name, 80)} ({short(shift, 80)})" if shift else short(name, 80)
-        if said not in own:
-            own.append(said)
+        phrase = f"{short(name, 80)} ({short(shift, 80)})" if shift else short(name, 80)
+        if phrase not in phrases:
+            phrases.append(phrase)
     return {level: short(", ".join(found[level]), LONGEST_DETAIL) for level in sorted(found)}
 
 
@@ -216,16 +218,16 @@ def flat_details(value: Any, prefix: str = "") -> dict[str, str]:
         if value in (None, "") or isinstance(value, list):
             return {}
         return {prefix or "details": text_of(value)}
-    found: dict[str, str] = {}
+    text_by_name: dict[str, str] = {}
     for key, inner in value.items():
-        if len(found) >= MOST_DETAILS:
+        if len(text_by_name) >= MOST_DETAILS:
             break
         name = short(f"{prefix}.{key}" if prefix else str(key), 80)
         if isinstance(inner, Mapping) and name.count(".") < 3:
-            found.update(flat_details(inner, name))
+            text_by_name.update(flat_details(inner, name))
         else:
-            found[name] = text_of(inner)
-    return dict(list(found.items())[:MOST_DETAILS])
+            text_by_name[name] = text_of(inner)
+    return dict(list(text_by_name.items())[:MOST_DETAILS])
 
 
 def service_names(references: Any, names: ServiceNames) -> list[str]:

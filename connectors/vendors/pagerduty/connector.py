@@ -51,7 +51,7 @@ def build(own: PagerDutySettings, settings: SharedSettings) -> PagerDutyConnecto
     """The configured connector, or None without a token."""
     if own.api_token is None:
         return None
-    known = {
+    pagerduty_services = {
         name: entry.pagerduty_service
         for name, entry in settings.services.items()
         if entry.pagerduty_service
@@ -60,7 +60,7 @@ def build(own: PagerDutySettings, settings: SharedSettings) -> PagerDutyConnecto
         own.api_token.get_secret_value(),
         own.api_url,
         own.from_email,
-        services=known,
+        services=pagerduty_services,
         account=settings.instance_of(VENDOR),
         limits=own.limits(LIMITS),
     )
@@ -127,9 +127,9 @@ class PagerDutyConnector:
         for one in found:
             changes += one.changes
             alerts += one.alerts
-            own = answers.changes_table(one.changes, names)
+            changes_table = answers.changes_table(one.changes, names)
             for item in one.items:
-                items.append(item.holding(own) if item.kind == "changes" else item)
+                items.append(item.holding(changes_table) if item.kind == "changes" else item)
         tables = {
             "changes": answers.changes_table(changes, names),
             "monitors": answers.monitors_table(alerts, names),

@@ -92,12 +92,12 @@ class Ask:
         comes first."""
         names: dict[str, str] = {}
         service = (incident or {}).get("service")
-        own_id = answers.text_of(service.get("id")) if isinstance(service, Mapping) else ""
-        if ID.fullmatch(own_id):
-            names[own_id] = request.alert.service or self._connector.our_name(service) or own_id
-        wanted = [s for s in request.scope.services if s not in names.values()][:MOST_SERVICES]
+        text = answers.text_of(service.get("id")) if isinstance(service, Mapping) else ""
+        if ID.fullmatch(text):
+            names[text] = request.alert.service or self._connector.our_name(service) or text
+        services = [s for s in request.scope.services if s not in names.values()][:MOST_SERVICES]
         for name, service_id in zip(
-            wanted, await asyncio.gather(*map(self._service_id, wanted)), strict=True
+            services, await asyncio.gather(*map(self._service_id, services)), strict=True
         ):
             if service_id is not None:
                 names.setdefault(service_id, name)

@@ -81,7 +81,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
             raise ConnectorError(VENDOR, f"{request.method} {path}", "a connector sends GET only")
         if not (request.url or "").startswith(f"{self.url}/"):
             raise ConnectorError(VENDOR, path, "the request leaves the API's address")
-        with self._limiter.permit_in_thread(self._deadline) as asked:
+        with self._limiter.permit_in_thread(self._deadline) as permit:
             self._deadline.check()
             left = self._deadline.remaining
             options.update(
@@ -92,7 +92,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
             failed = True
             try:
                 response: requests.Response = super().send(request, **options)
-                asked.status = response.status_code
+                permit.status = response.status_code
                 with response:
                     self._read(path, response)
                 failed = response.status_code >= 500
@@ -125,8 +125,10 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
     def _wait(self, path: str, response: requests.Response) -> None:
         """Wait as long as PagerDuty says, where there is time; pdpyras itself would not look at the
         header."""
-        asked = response.headers.get("ratelimit-reset") or response.headers.get("retry-after") or ""
-        pause = retry_after({"retry-after": asked}, 0.0)
+        ratelimit_reset = (
+            response.headers.get("ratelimit-reset") or response.headers.get("retry-after") or ""
+        )
+        pause = retry_after({"retry-after": ratelimit_reset}, 0.0)
         if pause > self._deadline.remaining:
             raise refused(path, response.status_code)
         time.sleep(pause)

@@ -99,11 +99,11 @@ class PostgresqlConnector:
 
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A query that fails becomes a gap, the others stand."""
-        found = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if found.comes_too_late():
-            return found.builder.collected()
+        snapshot = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
+        if snapshot.comes_too_late():
+            return snapshot.builder.collected()
         async with opened(self._server, self.limits, self._statement_s) as session:
-            reading = _Reading(session, found)
+            reading = _Reading(session, snapshot)
             await self._sessions(reading, request)
             server = await self._overview(reading)
             await self._statements(reading, server)
@@ -115,8 +115,8 @@ class PostgresqlConnector:
             if self._replica is None:
                 await self._sizes(reading)
         if self._replica is not None:
-            await self._read_replica(self._replica, found)
-        return found.builder.collected()
+            await self._read_replica(self._replica, snapshot)
+        return snapshot.builder.collected()
 
     async def check(self) -> Check:
         """Reachable, and may this user read everything and write nothing?"""
@@ -228,8 +228,8 @@ class PostgresqlConnector:
                 reading = _Reading(session, found)
                 rows = await reading.rows(queries.STANDBY, facts.StandbyRow)
                 if rows:
-                    own = facts.standby_facts(rows[0], f"replica {replica.host}")
-                    found.add(reading.said(queries.STANDBY), own)
+                    standby_facts = facts.standby_facts(rows[0], f"replica {replica.host}")
+                    found.add(reading.said(queries.STANDBY), standby_facts)
                 await self._sizes(reading)
         except FaultlineError as error:
             found.lacks(f"replica {replica.address}", str(error))

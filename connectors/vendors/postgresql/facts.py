@@ -134,14 +134,14 @@ def server_facts(row: ServerRow, window_s: float) -> list[Fact]:
     """`window_s`: what happened at most so long ago belongs to the incident."""
     facts = connection_facts(row.connections or 0, row.max_connections)
     if row.up_s <= window_s:
-        said = f"its server started {amount(row.up_s, SECONDS)} ago"
-        facts.append(Fact("database_restarted", said, row.up_s, field="pg_postmaster_start_time"))
+        phrase = f"its server started {amount(row.up_s, SECONDS)} ago"
+        facts.append(Fact("database_restarted", phrase, row.up_s, field="pg_postmaster_start_time"))
     if row.pending:
-        said = f"waiting for a restart: {row.pending}"
-        facts.append(Fact("database_parameters_pending", said, field="pending_restart"))
+        phrase = f"waiting for a restart: {row.pending}"
+        facts.append(Fact("database_parameters_pending", phrase, field="pending_restart"))
     if row.read_only == "on" and not row.in_recovery:
-        said = "default_transaction_read_only is on"
-        facts.append(Fact("writes_refused", said, field="default_transaction_read_only"))
+        phrase = "default_transaction_read_only is on"
+        facts.append(Fact("writes_refused", phrase, field="default_transaction_read_only"))
     return facts
 
 

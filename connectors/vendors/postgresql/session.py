@@ -56,7 +56,7 @@ class PostgresServer:
 
     def parameters(self) -> dict[str, str | int]:
         """libpq's keywords."""
-        found: dict[str, str | int | Path | None] = {
+        ca_files: dict[str, str | int | Path | None] = {
             "host": self.host,
             "port": self.port,
             "dbname": self.database,
@@ -69,9 +69,9 @@ class PostgresServer:
             "connect_timeout": LONGEST_CONNECT_S,
         }
         if self.tls == "verify":
-            found["sslrootcert"] = self.ca_file or "system"
-        known = {name: value for name, value in found.items() if value is not None}
-        return {n: str(v) if isinstance(v, Path) else v for n, v in known.items()}
+            ca_files["sslrootcert"] = self.ca_file or "system"
+        values = {name: value for name, value in ca_files.items() if value is not None}
+        return {n: str(v) if isinstance(v, Path) else v for n, v in values.items()}
 
 
 class PostgresSession:
@@ -114,8 +114,8 @@ class PostgresSession:
         async with self._asking(call), self._connection.transaction():
             await self._connection.execute(limits)
             cursor = await self._connection.execute(query)
-            found = await cursor.fetchall()
-        return values_of(VENDOR, call, found, type)
+            rows = await cursor.fetchall()
+        return values_of(VENDOR, call, rows, type)
 
     def _asking(self, call: str) -> AbstractAsyncContextManager[None]:
         errors = (psycopg.Error,)
@@ -123,13 +123,13 @@ class PostgresSession:
 
 
 def _problem(call: str, error: psycopg.Error) -> tuple[ConnectorError, bool]:
-    said = short(error.diag.message_primary or str(error), 200) or type(error).__name__
+    name = short(error.diag.message_primary or str(error), 200) or type(error).__name__
     if isinstance(error, psycopg.errors.QueryCanceled):
-        said = "the statement took too long and was cancelled (statement_s)"
+        name = "the statement took too long and was cancelled (statement_s)"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        said = "not permitted: GRANT pg_monitor to this user"
+        name = "not permitted: GRANT pg_monitor to this user"
     lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
-    return ConnectorError(VENDOR, call, said, retryable=lost), lost
+    return ConnectorError(VENDOR, call, name, retryable=lost), lost
 
 
 def opened(

@@ -51,6 +51,6 @@ def _collected(
     left_out = len(series) - query.rows
     cut = f"the first {query.rows} series" if left_out > 0 else None
     if answer.warnings:
-        said = f"the server says: {short('; '.join(answer.warnings), 160)}"
-        cut = f"{cut}; {said}" if cut else said
+        phrase = f"the server says: {short('; '.join(answer.warnings), 160)}"
+        cut = f"{cut}; {phrase}" if cut else phrase
     return query_answer("metrics", rows, query, link, cut)

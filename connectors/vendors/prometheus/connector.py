@@ -169,11 +169,11 @@ class PrometheusConnector:
             names = await api.metric_names(windows)
             request = Request(alert, lately, Path())
             calls = await self._calls(api, names, request, scope.services, windows)
-        own = set()
+        callees = set()
         for caller, callee, *_ in calls.rows.get("topology", ()):
             if caller == alert.service:
-                own.add(callee)
-        return tuple(sorted(own))
+                callees.add(callee)
+        return tuple(sorted(callees))
 
     async def _calls(
         self,
@@ -214,26 +214,28 @@ class PrometheusConnector:
             self._choice.chosen(api, available, scope, place, spans),
             self._gpus(api, names, request, spans),
         )
-        asked = [PrometheusSelection(one, cut=one.cut) for one in (*queries, *gpus.queries)]
-        every = [*asked, alerts] if "ALERTS" in names else asked
+        selections = [
+            PrometheusSelection(query, cut=query.cut) for query in (*queries, *gpus.queries)
+        ]
+        every = [*selections, alerts] if "ALERTS" in names else selections
         await ask_all(api, every, scope, spans, self._choice.step_s)
         parts = await part_queries(
-            api, self._choice, available, asked, scope, place, scope.incident
+            api, self._choice, available, selections, scope, place, scope.incident
         )
-        in_parts = [PrometheusSelection(one) for one in parts]
+        in_parts = [PrometheusSelection(part) for part in parts]
         await ask_all(api, in_parts, scope, spans, self._choice.step_s)
         beneath = await asking_beneath
         # Whoever has nothing in the alert's place may run in another one.
-        both = [*asked, *(one.asked for one in beneath)]
+        both = [*selections, *(one.asked for one in beneath)]
         left = self._choice.left_elsewhere(available, both, scope, place)
         if left:
             elsewhere = [
                 PrometheusSelection(one) for one in self._choice.elsewhere(available, scope, left)
             ]
             await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
-            asked += elsewhere
+            selections += elsewhere
             beneath += await self._exporters.ask_elsewhere(api, beneath, scope, left, spans)
-        return _Answers([*asked, *in_parts], beneath, gpus.missing)
+        return _Answers([*selections, *in_parts], beneath, gpus.missing)
 
     async def _states(
         self,
@@ -248,9 +250,9 @@ class PrometheusConnector:
         troubles = await dated(api, troubles, scope.incident.start)
         addresses = await name_nodes(api, names, beneath, scope.incident.end)
         nodes = {}
-        for one in troubles:
-            if one.answer.metric.owner == "node":
-                nodes[one.name] = addresses.get(one.name, one.name)
+        for trouble in troubles:
+            if trouble.answer.metric.owner == "node":
+                nodes[trouble.name] = addresses.get(trouble.name, trouble.name)
         running = await running_services(
             api, names, nodes, services, self._choice.service_label, scope.incident.end
         )
@@ -301,13 +303,15 @@ class PrometheusConnector:
                 await api.instant("vector(1)", now)
                 build_info = await api.status("buildinfo")
                 flags = await api.status("flags")
-                seen = await survey(api, self._choice, Window(start=now - LATELY, end=now))
+                observed_survey = await survey(
+                    api, self._choice, Window(start=now - LATELY, end=now)
+                )
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         version = build_info.get("version", "of unknown version")
         line = (
             f"Prometheus {version} at {self._http.base_url}: metrics "
-            f"and alerts can be read; {seen.words()}; only GET is sent"
+            f"and alerts can be read; {observed_survey.words()}; only GET is sent"
         )
         opened = [flag for flag in WRITING_FLAGS if flags.get(flag) == "true"]
         if opened:
@@ -315,7 +319,7 @@ class PrometheusConnector:
                 f"; warning: the server runs with --{' and --'.join(opened)}, "
                 "so others can write to it"
             )
-        return Check(self.name, bool(seen.is_useful or self._choice.queries), line)
+        return Check(self.name, bool(observed_survey.is_useful or self._choice.queries), line)
 
     async def _known_names(
         self,
@@ -347,7 +351,7 @@ class PrometheusConnector:
             return await api.labels_of(metrics, spans)
 
         found = await gpu_queries(request, names, ask, labels_of)
-        queries = [one for one in found.queries if one.signal not in self._choice.queries]
+        queries = [query for query in found.queries if query.signal not in self._choice.queries]
         return GpuQueries(tuple(queries), found.missing)
 
 
@@ -362,20 +366,20 @@ class _Answers:
 
 def _named_by_requests(asked: Sequence[PrometheusSelection]) -> set[str]:
     """The services that take requests."""
-    found = set()
-    for one in asked:
-        if one.query.signal == "request_rate":
-            found |= {subject_of(series.metric, one.query) for series in one.series}
-    return found - {""}
+    subjects = set()
+    for selection in asked:
+        if selection.query.signal == "request_rate":
+            subjects |= {subject_of(series.metric, selection.query) for series in selection.series}
+    return subjects - {""}
 
 
 def _named_by_themselves(asked: Sequence[PrometheusSelection]) -> set[str]:
     """The services that have metrics whose label is their name: not what a proxy calls them."""
-    found = set()
-    for one in asked:
-        if not one.query.name_pattern:
-            found |= {subject_of(series.metric, one.query) for series in one.series}
-    return found - {""}
+    subjects = set()
+    for selection in asked:
+        if not selection.query.name_pattern:
+            subjects |= {subject_of(series.metric, selection.query) for series in selection.series}
+    return subjects - {""}
 
 
 def _without(services: Sequence[str], metrics: pl.DataFrame) -> list[str]:

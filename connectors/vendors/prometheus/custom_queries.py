@@ -41,8 +41,8 @@ def build_custom(signal: str, text: str, service_label: str, asked: Asked) -> li
     """A configured query, or one per service where it says `="{service}"`; none where it needs what
     is not in scope."""
     placeholders = _PLACEHOLDER.findall(text)
-    wanted = {name for _, name in placeholders}
-    if "job" in wanted and asked.job is None:
+    names = {name for _, name in placeholders}
+    if "job" in names and asked.job is None:
         return []
     by = (service_label,)
     # A matcher that is no regular expression takes one name at a time.
@@ -53,11 +53,11 @@ def build_custom(signal: str, text: str, service_label: str, asked: Asked) -> li
             queries.append(PromQuery(signal, None, _filled(text, alone), by, service))
         return queries
     only = None
-    if "job" in wanted and "service" not in wanted:
+    if "job" in names and "service" not in names:
         only = asked.job
     elif len(asked.services) == 1:
         only = asked.services[0]
-    narrow = "service" in wanted and bool(asked.services)
+    narrow = "service" in names and bool(asked.services)
     return [PromQuery(signal, None, _filled(text, asked), by, only, narrow=narrow)]
 
 

@@ -30,21 +30,21 @@ class EvidenceItems:
         self, asked: Sequence[PrometheusSelection], rows: Mapping[int, pl.DataFrame]
     ) -> tuple[list[Item], list[Missing]]:
         """What each query brought, `rows` by its place in `asked`, and the gaps."""
-        brought = {one.query.signal for order, one in enumerate(asked) if order in rows}
+        signals = {selection.query.signal for order, selection in enumerate(asked) if order in rows}
         items, gaps = [], []
-        for order, one in enumerate(asked):
-            if one.failed and not one.query.is_extra:
-                gaps.append(Missing("metrics", one.query.promql, one.failed))
-            own = rows.get(order)
-            if own is not None:
-                items.append(self.item("metrics", one, own.height).holding(own))
+        for order, selection in enumerate(asked):
+            if selection.failed and not selection.query.is_extra:
+                gaps.append(Missing("metrics", selection.query.promql, selection.failed))
+            row = rows.get(order)
+            if row is not None:
+                items.append(self.item("metrics", selection, row.height).holding(row))
                 continue
             # Another query brought the signal, or the exporters lack it, as most lack some.
-            is_expected = one.query.signal in brought or one.query.of is not None
-            is_expected = is_expected or one.query.is_extra
-            if not one.failed and not is_expected:
+            is_expected = selection.query.signal in signals or selection.query.of is not None
+            is_expected = is_expected or selection.query.is_extra
+            if not selection.failed and not is_expected:
                 reason = "no series in these windows for the services in scope"
-                gaps.append(Missing("metrics", one.query.promql, reason))
+                gaps.append(Missing("metrics", selection.query.promql, reason))
         return items, gaps
 
     def item(self, kind: EvidenceKind, asked: PrometheusSelection, rows: int) -> Item:
@@ -66,7 +66,7 @@ class EvidenceItems:
         """Which query showed which facts. Where exporters were asked and all is well, that is
         said once."""
         shown: dict[str, ExporterAnswer] = {}
-        judged = [one for one in answers if one.metric.fact and not one.asked.failed]
+        judged = [answer for answer in answers if answer.metric.fact and not answer.asked.failed]
         for one in judged:
             shown.setdefault(one.asked.query.promql, one)
         counts = Counter(row.query for row in states)
@@ -81,10 +81,10 @@ class EvidenceItems:
     def failed_exporters(self, answers: Sequence[ExporterAnswer]) -> list[Missing]:
         """The queries that failed, one gap for each exporter and reason."""
         failed: dict[tuple[str, str], list[str]] = {}
-        for one in answers:
-            if one.asked.failed:
-                key = (one.metric.exporter, one.asked.failed)
-                failed.setdefault(key, []).append(one.asked.query.promql)
+        for answer in answers:
+            if answer.asked.failed:
+                key = (answer.metric.exporter, answer.asked.failed)
+                failed.setdefault(key, []).append(answer.asked.query.promql)
         gaps = []
         for (exporter, reason), queries in failed.items():
             what = queries[0] if len(queries) == 1 else counted(len(queries), "signal")

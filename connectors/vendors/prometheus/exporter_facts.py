@@ -59,7 +59,7 @@ def in_trouble(
 ) -> list[OwnerInTrouble]:
     """Every owner beyond a threshold in the incident. `first` is the first window that was
     asked."""
-    found: list[OwnerInTrouble] = []
+    troubles: list[OwnerInTrouble] = []
     for answer in answers:
         if answer.metric.beyond is None:
             continue
@@ -70,8 +70,8 @@ def in_trouble(
             if points and has_name and _holds(answer, points, series, incident):
                 since = _since(answer, points, first)
                 own.append(OwnerInTrouble(answer, series.metric, points, since))
-        found += own[:MOST_FACTS]
-    return found
+        troubles += own[:MOST_FACTS]
+    return troubles
 
 
 def fact_rows(
@@ -81,16 +81,16 @@ def fact_rows(
 ) -> list[StateRow]:
     """A row per owner; of a node one for each service that runs there."""
     rows: list[StateRow] = []
-    for one in troubles:
-        row = _row(one)
-        for service in _services_of(one.answer.metric.owner, one.name, services, running):
+    for trouble in troubles:
+        row = _row(trouble)
+        for service in _services_of(trouble.answer.metric.owner, trouble.name, services, running):
             rows.append(row._replace(service=service))
     expired = {(row.kind, row.name) for row in rows if row.fact == EXPIRED}
-    kept = []
+    remaining_rows = []
     for row in dict.fromkeys(rows):
         if row.fact != "certificate_expires_soon" or (row.kind, row.name) not in expired:
-            kept.append(row)
-    return kept
+            remaining_rows.append(row)
+    return remaining_rows
 
 
 def _beyond_points(
@@ -178,18 +178,18 @@ def _services_of(
 ) -> Sequence[str | None]:
     if owner == "node":
         return sorted(running.get(name, ())) or [None]
-    own = service_in(name, services)
-    if own is None and owner in _NAMED_BY_OWNER:
-        own = short(name, 120)
-    return [own]
+    service = service_in(name, services)
+    if service is None and owner in _NAMED_BY_OWNER:
+        service = short(name, 120)
+    return [service]
 
 
 def service_in(name: str, services: Iterable[str]) -> str | None:
     """The longest of these services' names that is a part of the name: `data-payments-db-0` is
     payments-db's."""
     parts = _parts(name)
-    found = [one for one in services if _is_within(_parts(one), parts)]
-    return max(found, key=len, default=None)
+    matching_services = [service for service in services if _is_within(_parts(service), parts)]
+    return max(matching_services, key=len, default=None)
 
 
 def _parts(name: str) -> list[str]:

@@ -117,21 +117,21 @@ class ExporterQueries:
                     answers += self._answers(exporter, scope, place, spans)
                 await asyncio.gather(*(one.ask(api, spans) for one in self._together(answers)))
         except TimeoutError:
-            answers = answers or [_unasked(one) for group in groups for one in group]
-            for one in answers:
-                if not one.asked.step_s and not one.asked.failed:
-                    one.asked.failed = f"no answer within {self.within_s:g} s"
-        order = {id(one): number for number, one in enumerate(self.metrics)}
-        return sorted(answers, key=lambda one: order[id(one.metric)])
+            answers = answers or [_unasked(metric) for group in groups for metric in group]
+            for answer in answers:
+                if not answer.asked.step_s and not answer.asked.failed:
+                    answer.asked.failed = f"no answer within {self.within_s:g} s"
+        order = {id(metric): number for number, metric in enumerate(self.metrics)}
+        return sorted(answers, key=lambda answer: order[id(answer.metric)])
 
     def _together(self, answers: Iterable[ExporterAnswer]) -> Iterator[_Together]:
         """The queries that can be asked as one: those that have the same step."""
         by_step: dict[tuple[float, int], list[ExporterAnswer]] = {}
-        for one in answers:
-            every_s = max(self.choice.step_s, one.asked.query.every_s or 0.0)
-            by_step.setdefault((every_s, one.points), []).append(one)
+        for answer in answers:
+            every_s = max(self.choice.step_s, answer.asked.query.every_s or 0.0)
+            by_step.setdefault((every_s, answer.points), []).append(answer)
         for (every_s, _), own in by_step.items():
-            texts = [_asked_text(one) for one in own]
+            texts = [_asked_text(answer) for answer in own]
             for chunk in chunks(texts, [one.expected for one in own]):
                 yield _Together([own[n] for n in chunk], [texts[n] for n in chunk], every_s)
 
@@ -144,19 +144,19 @@ class ExporterQueries:
         spans: Sequence[Window],
     ) -> list[ExporterAnswer]:
         """The same of these services, in all places."""
-        metrics = [one.metric for one in before if one.metric.owner in _OF_SERVICES]
-        names = {name for one in metrics for name in one.metrics}
+        metrics = [answer.metric for answer in before if answer.metric.owner in _OF_SERVICES]
+        names = {name for metric in metrics for name in metric.metrics}
         narrow = replace(self, metrics=metrics, choice=replace(self.choice, all_services=0))
         left = scope.model_copy(update={"services": tuple(services)})
         return await narrow.ask(api, names, left, {}, spans)
 
     def _groups(self, names: Collection[str]) -> list[list[ExporterMetric]]:
         groups: dict[str, list[ExporterMetric]] = {}
-        for one in self.metrics:
-            if one.signal not in self.unasked and all(name in names for name in one.metrics):
-                groups.setdefault(one.exporter, []).append(one)
+        for metric in self.metrics:
+            if metric.signal not in self.unasked and all(name in names for name in metric.metrics):
+                groups.setdefault(metric.exporter, []).append(metric)
         # A series stands for its exporter when owners are counted.
-        return [sorted(own, key=lambda one: not one.series) for own in groups.values()]
+        return [sorted(group, key=lambda one: not one.series) for group in groups.values()]
 
     async def _exporters(
         self,
@@ -164,26 +164,26 @@ class ExporterQueries:
         groups: Sequence[Sequence[ExporterMetric]],
         spans: Sequence[Window],
     ) -> list[_Exporter]:
-        labels = await asyncio.gather(*(self._labels(api, one, spans) for one in groups))
+        labels = await asyncio.gather(*(self._labels(api, group, spans) for group in groups))
         period = period_s(spans[-1])
         counting = []
-        for metrics, known in zip(groups, labels, strict=True):
+        for metrics, label in zip(groups, labels, strict=True):
             first = self._template(metrics[0])
-            by = subject_labels(first, spelt(known), self.choice.service_label)
+            by = subject_labels(first, spelt(label), self.choice.service_label)
             counting.append(counting_query(first.metric, [written(one) for one in by], period))
         counted = await marked_series(api, counting, counting_window(spans[-1], period), period)
         exporters = []
-        for metrics, known, series in zip(groups, labels, counted, strict=True):
+        for metrics, label, series in zip(groups, labels, counted, strict=True):
             every_s = slowest_interval(series or (), period)
             # Of how many is not known, not all are asked.
             owners = len(series) if series is not None else UNKNOWN_OWNERS
-            exporters.append(_Exporter(metrics, known, every_s, owners))
+            exporters.append(_Exporter(metrics, label, every_s, owners))
         return exporters
 
     async def _labels(
         self, api: PrometheusApi, metrics: Sequence[ExporterMetric], spans: Sequence[Window]
     ) -> list[str]:
-        used = list(dict.fromkeys(name for one in metrics for name in one.metrics))
+        used = list(dict.fromkeys(name for metric in metrics for name in metric.metrics))
         try:
             return await api.labels_of(used, spans)
         except FaultlineError:
@@ -196,19 +196,19 @@ class ExporterQueries:
         place: Mapping[str, str],
         spans: Sequence[Window],
     ) -> Iterator[ExporterAnswer]:
-        for one in exporter.metrics:
-            of_services = one.owner in _OF_SERVICES
+        for metric in exporter.metrics:
+            of_services = metric.owner in _OF_SERVICES
             most = self.choice.all_services if of_services else MOST_OWNERS
             services = scope.services if of_services and exporter.owners > most else ()
-            beyond_only = not one.series or (not of_services and exporter.owners > most)
-            if beyond_only and one.fact is None:
+            beyond_only = not metric.series or (not of_services and exporter.owners > most)
+            if beyond_only and metric.fact is None:
                 continue
             owners = len(services) or exporter.owners
             points = _points(owners, of_services=of_services, beyond_only=beyond_only)
             # No event may fall between two steps.
             range_s = max(self.choice.range_s(exporter.every_s), spans[-1].seconds / points)
             query = build(
-                self._template(one),
+                self._template(metric),
                 exporter.labels,
                 self.choice.service_label,
                 services,
@@ -219,7 +219,9 @@ class ExporterQueries:
             if query is not None:
                 query = replace(query, every_s=exporter.every_s, is_extra=True)
                 expected = 1 if beyond_only else owners
-                yield ExporterAnswer(one, PrometheusSelection(query), beyond_only, points, expected)
+                yield ExporterAnswer(
+                    metric, PrometheusSelection(query), beyond_only, points, expected
+                )
 
     def _template(self, one: ExporterMetric) -> PromTemplate:
         named_by, pattern = one.named_by, one.name_pattern
@@ -289,20 +291,22 @@ class _Together:
     async def ask(self, api: PrometheusApi, spans: Sequence[Window]) -> None:
         """Fill in what each brought, or why it brought nothing."""
         points = self.answers[0].points
-        found: list[list[PrometheusSeries]] = [[] for _ in self.answers]
+        prometheus_series: list[list[PrometheusSeries]] = [[] for _ in self.answers]
         every_s = self.every_s
         try:
             for span in spans:
                 every_s = step(span, max(self.every_s, span.seconds / points))
                 answer = await api.range(marked(self.texts), span, every_s)
-                for number, series in enumerate(by_mark(answer.data.result, len(found))):
+                for number, series in enumerate(
+                    by_mark(answer.data.result, len(prometheus_series))
+                ):
                     drop_zeros_before_gaps(self.texts[number], series, every_s)
-                    found[number] += series
+                    prometheus_series[number] += series
         except FaultlineError as error:
             await self._refused(api, spans, error)
             return
         # Only what is there of all windows counts: one without its baseline would seem new.
-        for one, own in zip(self.answers, found, strict=True):
+        for one, own in zip(self.answers, prometheus_series, strict=True):
             one.asked.step_s = every_s
             # A sum over series that lack the label is nobody's.
             one.asked.series = [
@@ -314,8 +318,8 @@ class _Together:
     ) -> None:
         # A server that is down or slow is not asked once more for each.
         if len(self.answers) > 1 and getattr(error, "status", None) in REFUSED:
-            for one, text in zip(self.answers, self.texts, strict=True):
-                await _Together([one], [text], self.every_s).ask(api, spans)
+            for answer, text in zip(self.answers, self.texts, strict=True):
+                await _Together([answer], [text], self.every_s).ask(api, spans)
             return
-        for one in self.answers:
-            one.asked.failed = str(error)
+        for answer in self.answers:
+            answer.asked.failed = str(error)

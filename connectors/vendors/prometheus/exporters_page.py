@@ -78,26 +78,26 @@ def page() -> str:
     """The page as Markdown."""
     entries = built_in()
     parts = [_HEAD]
-    for exporter in dict.fromkeys(one.exporter for one in entries):
+    for exporter in dict.fromkeys(entry.exporter for entry in entries):
         parts.append(f"\n### {exporter}\n\n")
         if exporter in TESTED_AGAINST:
             parts.append(f"Tested against {TESTED_AGAINST[exporter]}.\n\n")
         parts.append("| signal | from | of a | beyond | source |\n|---|---|---|---|---|\n")
-        parts += _rows(one for one in entries if one.exporter == exporter)
+        parts += _rows(entry for entry in entries if entry.exporter == exporter)
     return "".join(parts)
 
 
 def _rows(entries: Iterable[ExporterMetric]) -> Iterable[str]:
-    for one in entries:
-        unit = f" ({one.unit})" if one.unit not in ("", "1") else ""
-        signal = f"`{one.signal}`{unit}" if one.series else f"fact only{unit}"
-        metrics = ", ".join(f"`{name}`" for name in one.metrics)
+    for entry in entries:
+        unit = f" ({entry.unit})" if entry.unit not in ("", "1") else ""
+        signal = f"`{entry.signal}`{unit}" if entry.series else f"fact only{unit}"
+        metrics = ", ".join(f"`{name}`" for name in entry.metrics)
         trouble = ""
-        if one.fact is not None:
-            sign = "above" if one.worse == "up" else "below"
-            trouble = f"{sign} {one.beyond:g}: `{one.fact}`"
-        owner = one.kind or one.owner
-        yield f"| {signal} | {metrics} | {owner} | {trouble} | {one.source} |\n"
+        if entry.fact is not None:
+            sign = "above" if entry.worse == "up" else "below"
+            trouble = f"{sign} {entry.beyond:g}: `{entry.fact}`"
+        owner = entry.kind or entry.owner
+        yield f"| {signal} | {metrics} | {owner} | {trouble} | {entry.source} |\n"
 
 
 if __name__ == "__main__":

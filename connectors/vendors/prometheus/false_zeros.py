@@ -22,9 +22,9 @@ def drop_zeros_before_gaps(promql: str, series: Iterable[PrometheusSeries], step
     """Of what a query with a rate brought, the zeros that stand between other values and a gap."""
     if "rate(" not in promql:
         return
-    for one in series:
-        if _has_gaps(one.values, step_s):
-            one.values = _without_zeros(one.values, step_s)
+    for prometheus_series in series:
+        if _has_gaps(prometheus_series.values, step_s):
+            prometheus_series.values = _without_zeros(prometheus_series.values, step_s)
 
 
 def _has_gaps(values: Sequence[_Point], step_s: float) -> bool:
@@ -35,12 +35,12 @@ def _has_gaps(values: Sequence[_Point], step_s: float) -> bool:
 
 
 def _without_zeros(values: Sequence[_Point], step_s: float) -> list[_Point]:
-    kept: list[_Point] = []
+    points: list[_Point] = []
     for point, following in pairwise(values):
-        kept.append(point)
+        points.append(point)
         if following[0] - point[0] > GAP_STEPS * step_s:
-            _drop_last_zeros(kept)
-    return [*kept, values[-1]]
+            _drop_last_zeros(points)
+    return [*points, values[-1]]
 
 
 def _drop_last_zeros(kept: list[_Point]) -> None:

@@ -57,14 +57,14 @@ async def only_outliers(
     by_host: dict[str, list[Mapping[str, str]]] = {}
     for gpu in found.gpus:
         by_host.setdefault(gpu.get(found.host_label, ""), []).append(gpu)
-    kept = _hosts_to_read({host: len(gpus) for host, gpus in by_host.items()}, votes)
-    gpus = [gpu for host in kept for gpu in by_host[host]]
+    hosts = _hosts_to_read({host: len(gpus) for host, gpus in by_host.items()}, votes)
+    gpus = [gpu for host in hosts for gpu in by_host[host]]
     cut = (
         f"{len(found.gpus):,} GPUs on {len(by_host):,} hosts: only those of "
-        f"{len(kept)} hosts were read, the ones that "
+        f"{len(hosts)} hosts were read, the ones that "
         f"stand out most and some to compare with"
     )
-    where = _where_on_hosts(found, kept)
+    where = _where_on_hosts(found, hosts)
     return FoundGpus(where, found.subject, tuple(gpus[:MOST_GPUS]), found.host_label, cut)
 
 
@@ -89,14 +89,14 @@ def _host_of(series: PrometheusSeries, host_label: str) -> str:
 def _hosts_to_read(sizes: Mapping[str, int], votes: Counter[str]) -> list[str]:
     """The hosts to read, of all with the number of their GPUs."""
     outliers = [host for host, _ in votes.most_common() if host in sizes]
-    others = [host for host in sizes if host not in votes]
+    hosts = [host for host in sizes if host not in votes]
     # Hosts in order of name share racks and switches, so those to compare with are spread over all.
-    spread = others[:: max(1, len(others) * 16 // MOST_GPUS)]
+    spread = hosts[:: max(1, len(hosts) * 16 // MOST_GPUS)]
     kept: list[str] = []
     # Half of the room is for machines to compare with.
     left = _keep(outliers, sizes, kept, MOST_GPUS, least_left=MOST_GPUS // 2)
     left = _keep(spread, sizes, kept, left)
-    _keep(others, sizes, kept, left)
+    _keep(hosts, sizes, kept, left)
     return kept or list(sizes)[:1]
 
 
@@ -144,15 +144,15 @@ def _rankings(
     over = duration(max(SHORTEST_RANGE_S, incident.seconds))
     labels = (*spellings(found.host_label), *LABELS["gpu"])
     by = f"by ({', '.join(labels)})"
-    for one in signals:
-        if one.signal not in gs.OF_A_GPU:
+    for signal in signals:
+        if signal.signal not in gs.OF_A_GPU:
             continue
-        for metric in one.metrics:
+        for metric in signal.metrics:
             if metric not in names:
                 continue
             for place in found.where or ("",):
                 yield from _outliers(
-                    one.signal, braced([metric], [place] if place else []), by, over
+                    signal.signal, braced([metric], [place] if place else []), by, over
                 )
 
 

@@ -84,29 +84,29 @@ async def gpu_queries(
     of_gpus = [one for one in existing if one.signal in gs.OF_A_GPU]
     of_hosts = [one for one in existing if one.signal in gs.OF_A_HOST]
     try:
-        known = await labels_of(_metrics_of(of_gpus, names))
-        found = await _find(request, anchor, names, known, ask)
-        if found is None:
+        labels = await labels_of(_metrics_of(of_gpus, names))
+        outliers = await _find(request, anchor, names, labels, ask)
+        if outliers is None:
             return _not_found(_NOT_FOUND.format(_whose(request)), wanted)
-        if len(found.gpus) > MOST_GPUS:
-            found = await only_outliers(found, existing, names, request.scope.incident, ask)
-        queries = [_query(one, names, known, found) for one in of_gpus]
-        queries += await _host_queries(of_hosts, names, found, labels_of)
+        if len(outliers.gpus) > MOST_GPUS:
+            outliers = await only_outliers(outliers, existing, names, request.scope.incident, ask)
+        queries = [_query(one, names, labels, outliers) for one in of_gpus]
+        queries += await _host_queries(of_hosts, names, outliers, labels_of)
     except FaultlineError as error:
         return GpuQueries(missing=(_gap(str(error)),))
     return GpuQueries(tuple(queries))
 
 
 def _anchor(existing: Sequence[GpuMetricNames]) -> GpuMetricNames | None:
-    for wanted in ANCHORS:
-        for one in existing:
-            if one.signal == wanted:
-                return one
+    for anchor in ANCHORS:
+        for metric_name in existing:
+            if metric_name.signal == anchor:
+                return metric_name
     return None
 
 
 def _metrics_of(signals: Sequence[GpuMetricNames], names: frozenset[str]) -> list[str]:
-    return [metric for one in signals for metric in one.metrics if metric in names]
+    return [metric for signal in signals for metric in signal.metrics if metric in names]
 
 
 def _not_found(reason: str, wanted: bool) -> GpuQueries:
@@ -136,7 +136,7 @@ async def _find(
         text = f"count by ({', '.join(identity)}) ({selector(anchor, names, place.where)})"
         series = await ask(text, full, COUNTED)
         if series:
-            gpus = tuple(one.metric for one in series)
+            gpus = tuple(series.metric for series in series)
             return FoundGpus(place.where, place.subject, gpus, _host_label(hosts, series))
     return None
 
@@ -144,7 +144,7 @@ async def _find(
 def _host_label(hosts: Sequence[str], series: Sequence[PrometheusSeries]) -> str:
     """The first label that names the host of all series."""
     for label in hosts:
-        if all(one.metric.get(label) for one in series):
+        if all(series.metric.get(label) for series in series):
             return label
     return hosts[0] if hosts else "instance"
 
@@ -218,12 +218,12 @@ def _on_hosts(known: Sequence[str], hosts: Sequence[str], subject: str | None) -
 def _query(
     one: GpuMetricNames, names: frozenset[str], known: Sequence[str], found: FoundGpus
 ) -> PromQuery:
-    kept = [kind for kind in LABELS if kind != "port"]
+    kinds = [kind for kind in LABELS if kind != "port"]
     if one.signal != gs.XID_EVENTS:
         # Only the counter of errors has a series for each error; elsewhere the label would split
         # the series of one GPU.
-        kept.remove("xid")
-    by = ", ".join(_labels_for(kept, known))
+        kinds.remove("xid")
+    by = ", ".join(_labels_for(kinds, known))
     text = f"{one.how} by ({by}) ({selector(one, names, found.where)})"
     return _bounded(one, text, found, of="gpu")
 
@@ -261,9 +261,9 @@ async def _host_queries(
     by = ", ".join([*labels, *(label for label in ("device", "port") if label in known)])
     where = [f'{label}=~"{pattern}"' for label in labels]
     queries = []
-    for one in signals:
-        text = f"{one.how} by ({by}) ({selector(one, names, where)})"
-        queries.append(_bounded(one, text, found, of="host"))
+    for signal in signals:
+        text = f"{signal.how} by ({by}) ({selector(signal, names, where)})"
+        queries.append(_bounded(signal, text, found, of="host"))
     return queries
 
 

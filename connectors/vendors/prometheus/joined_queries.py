@@ -37,12 +37,12 @@ def marked(texts: Sequence[str]) -> str:
 
 def by_mark(series: Iterable[PrometheusSeries], count: int) -> list[list[PrometheusSeries]]:
     """The series of each query, in the order of the queries, without the mark."""
-    found: list[list[PrometheusSeries]] = [[] for _ in range(count)]
+    prometheus_series: list[list[PrometheusSeries]] = [[] for _ in range(count)]
     for one in series:
         mark = one.metric.pop(MARK, "")
         if mark.isdecimal() and int(mark) < count:
-            found[int(mark)].append(one)
-    return found
+            prometheus_series[int(mark)].append(one)
+    return prometheus_series
 
 
 def chunks(texts: Sequence[str], sizes: Sequence[int]) -> Iterator[list[int]]:
@@ -73,7 +73,7 @@ async def marked_series(
         return by_mark(answer.data.result, len(chunk))
 
     sizes = [1] * len(texts)
-    found: list[list[PrometheusSeries] | None] = []
+    series: list[list[PrometheusSeries] | None] = []
     for answer in await asyncio.gather(*(ask(chunk) for chunk in chunks(texts, sizes))):
-        found += answer
-    return found
+        series += answer
+    return series

@@ -24,16 +24,16 @@ async def dated(
 ) -> list[OwnerInTrouble]:
     """The same, with a date for those that were in trouble when the data begin and a day before the
     incident's start."""
-    undated = [one for one in troubles if one.since is None]
+    undated = [trouble for trouble in troubles if trouble.since is None]
     if not undated:
         return list(troubles)
     before = await _in_trouble_at(api, undated, start - DAY)
     told = []
-    for one in troubles:
-        if one.since is None and _key(one.answer, one.labels) in before:
-            told.append(replace(one, since=start - DAY))
+    for trouble in troubles:
+        if trouble.since is None and _key(trouble.answer, trouble.labels) in before:
+            told.append(replace(trouble, since=start - DAY))
         else:
-            told.append(one)
+            told.append(trouble)
     return told
 
 
@@ -42,12 +42,12 @@ async def _in_trouble_at(
 ) -> set[_Key]:
     """Which owners were beyond the thresholds of these troubles at that time."""
     answers: list[ExporterAnswer] = []
-    for one in troubles:
-        if not any(one.answer is known for known in answers):
-            answers.append(one.answer)
+    for trouble in troubles:
+        if not any(trouble.answer is answer for answer in answers):
+            answers.append(trouble.answer)
     window = Window(start=at - timedelta(seconds=STEP_S), end=at)
     # Where the server does not answer, nothing was so.
-    found = await marked_series(api, [beyond_text(one) for one in answers], window, STEP_S)
+    found = await marked_series(api, [beyond_text(answer) for answer in answers], window, STEP_S)
     before: set[_Key] = set()
     for answer, series in zip(answers, found, strict=True):
         for owner in series or ():

@@ -44,15 +44,15 @@ def without_port(address: str) -> str:
 def _by_address(answers: Iterable[ExporterAnswer]) -> Iterator[PrometheusSeries]:
     for answer in answers:
         if answer.metric.owner == "node" and answer.asked.query.by == BY_ADDRESS:
-            yield from (one for one in answer.asked.series if "instance" in one.metric)
+            yield from (series for series in answer.asked.series if "instance" in series.metric)
 
 
 async def _names(api: PrometheusApi, at: datetime) -> dict[str, str]:
     """By address, but for names that several machines have."""
     try:
-        found = await api.instant(f"count by (instance, nodename) ({NAMES})", at)
+        instant = await api.instant(f"count by (instance, nodename) ({NAMES})", at)
     except FaultlineError:
         return {}
-    named = {one.metric.get("instance", ""): one.metric.get("nodename", "") for one in found}
+    named = {one.metric.get("instance", ""): one.metric.get("nodename", "") for one in instant}
     often = Counter(named.values())
     return {address: name for address, name in named.items() if often[name] == 1}

@@ -54,15 +54,15 @@ class PrometheusOverview:
                 "no service has a request rate, an error ratio or a latency under a name that is "
                 "known: set prometheus.queries"
             )
-        said = [f"{counted(len(names), 'service')} ({_shortly(names)})"]
-        said += [
+        lacks = [f"{counted(len(names), 'service')} ({_shortly(names)})"]
+        lacks += [
             _lack(word, self.services.get(signal, ()), names) for signal, word in SIGNALS.items()
         ]
         if self.exporters:
-            said.append(f"beneath them {', '.join(sorted(self.exporters))}")
-        said.append(_every(self.intervals))
-        said.append(f"data of {counted(self.days, 'day')} ago" if self.days else _NO_YESTERDAY)
-        return "; ".join(filter(None, said))
+            lacks.append(f"beneath them {', '.join(sorted(self.exporters))}")
+        lacks.append(_every(self.intervals))
+        lacks.append(f"data of {counted(self.days, 'day')} ago" if self.days else _NO_YESTERDAY)
+        return "; ".join(filter(None, lacks))
 
 
 _NO_YESTERDAY = "no data of a day ago, so that earlier days cannot be compared"
@@ -84,7 +84,7 @@ def _lack(word: str, there: Collection[str], names: Collection[str]) -> str:
 
 def _every(intervals: Collection[float]) -> str:
     """The usual interval first."""
-    by_count = Counter(round(one) for one in intervals)
+    by_count = Counter(round(interval) for interval in intervals)
     if not by_count:
         return ""
     told = [f"{one} s" for one, _ in by_count.most_common()]

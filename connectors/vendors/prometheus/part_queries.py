@@ -40,29 +40,29 @@ async def part_queries(
     """
     services = tuple(scope.services[:MOST_SERVICES])
     split = []
-    for one in _telling(available, asked, services):
-        for kind, label in part_labels(one.labels).items():
+    for template in _telling(available, asked, services):
+        for kind, label in part_labels(template.labels).items():
             # A place of the alert's is compared with the others of its kind.
             within = {name: value for name, value in place.items() if name != kind}
-            query = choice.default(one, scope, services, within, split_by=label)
+            query = choice.default(template, scope, services, within, split_by=label)
             if query is not None:
                 split.append(query)
-    counts = await asyncio.gather(*(_parts(api, one, span) for one in split))
+    counts = await asyncio.gather(*(_parts(api, query, span) for query in split))
     return [one for one, count in zip(split, counts, strict=True) if 1 < count <= MOST_PARTS]
 
 
 def part_labels(labels: Sequence[str]) -> dict[str, str]:
     """By kind of part, the label that tells it."""
     known = spelt(labels)
-    found = {}
+    labels_by_kind = {}
     for kind, names in PART_LABELS.items():
         label = next((known[name] for name in names if name in known), None)
         if label is not None:
-            found[kind] = label
-    if "pod" in found:
+            labels_by_kind[kind] = label
+    if "pod" in labels_by_kind:
         # Each pod is scraped by itself.
-        found.pop("instance", None)
-    return found
+        labels_by_kind.pop("instance", None)
+    return labels_by_kind
 
 
 def _telling(
@@ -71,19 +71,21 @@ def _telling(
     services: Sequence[str],
 ) -> list[AvailableTemplate]:
     """Of each signal the first template that brought it for one of the services."""
-    brought: set[str] = set()
-    for one in asked:
-        if any(subject_of(series.metric, one.query) in services for series in one.series):
-            brought.add(one.query.promql)
-    found: dict[str, AvailableTemplate] = {}
+    promqls: set[str] = set()
+    for selection in asked:
+        if any(
+            subject_of(series.metric, selection.query) in services for series in selection.series
+        ):
+            promqls.add(selection.query.promql)
+    templates: dict[str, AvailableTemplate] = {}
     for template in available:
         signal = template.template.signal
-        if signal not in SIGNALS or signal in found:
+        if signal not in SIGNALS or signal in templates:
             continue
         metric = promql.selector(template.template.stored_as or template.template.metric)
-        if any(metric in text for text in brought):
-            found[signal] = template
-    return list(found.values())
+        if any(metric in text for text in promqls):
+            templates[signal] = template
+    return list(templates.values())
 
 
 async def _parts(api: PrometheusApi, query: PromQuery, span: Window) -> int:

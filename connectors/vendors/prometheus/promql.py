@@ -82,7 +82,7 @@ def build(
     matchers = _matchers(template, known, by[0], services, job)
     matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
     added_up = [*by, split_by] if split_by and split_by not in by else by
-    text = template.promql.replace("{by}", ", ".join(written(one) for one in added_up))
+    text = template.promql.replace("{by}", ", ".join(written(label) for label in added_up))
     text = text.replace("{range}", duration(range_s))
     text = _SELECTOR.sub(lambda m: _selector(template, m, matchers), text)
     return PromQuery(

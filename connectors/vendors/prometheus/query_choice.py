@@ -66,14 +66,16 @@ class QueryChoice:
         for one in existing(DEFAULTS, names):
             if one.signal not in self.queries:
                 templates.append(one)
-        looked_up = {_family(one): one for one in reversed(templates)}
-        found = await asyncio.gather(*(self._labels(api, one, spans) for one in looked_up.values()))
+        looked_up = {_family(template): template for template in reversed(templates)}
+        found = await asyncio.gather(
+            *(self._labels(api, template, spans) for template in looked_up.values())
+        )
         labels = dict(zip(looked_up, found, strict=True))
         intervals = await self._intervals(api, looked_up, labels, spans[-1])
         available = []
-        for one in templates:
-            family = _family(one)
-            available.append(AvailableTemplate(one, labels[family], intervals[family]))
+        for template in templates:
+            family = _family(template)
+            available.append(AvailableTemplate(template, labels[family], intervals[family]))
         return available
 
     async def chosen(
@@ -88,13 +90,13 @@ class QueryChoice:
         # Each default query for all services, and for those in scope alone.
         wide: list[PromQuery] = []
         narrow: list[PromQuery] = []
-        for one in available:
-            for_all = self.default(one, scope, (), place)
-            in_scope = self.default(one, scope, scope.services, place)
+        for template in available:
+            for_all = self.default(template, scope, (), place)
+            in_scope = self.default(template, scope, scope.services, place)
             if for_all is not None and in_scope is not None:
                 wide.append(for_all)
                 narrow.append(in_scope)
-        by = list(dict.fromkeys(one.by[0] for one in narrow if one.narrow))
+        by = list(dict.fromkeys(prom_query.by[0] for prom_query in narrow if prom_query.narrow))
         are_few = await asyncio.gather(*(self._few(api, label, spans) for label in by))
         few = {label for label, is_few in zip(by, are_few, strict=True) if is_few}
         chosen = []
@@ -111,19 +113,19 @@ class QueryChoice:
     ) -> list[str]:
         """The services that brought nothing in the alert's place; none where none of them was asked
         in that place alone."""
-        if not any(place_labels(place, one.labels) for one in available):
+        if not any(place_labels(place, template.labels) for template in available):
             return []
         there: set[str] = set()
-        for one in asked:
-            there |= {subject_of(series.metric, one.query) for series in one.series}
+        for selection in asked:
+            there |= {subject_of(series.metric, selection.query) for series in selection.series}
         return sorted(set(scope.services) - there)
 
     def elsewhere(
         self, available: Iterable[AvailableTemplate], scope: Scope, services: Sequence[str]
     ) -> list[PromQuery]:
         """The default queries for these services in all places."""
-        queries = (self.default(one, scope, services, {}) for one in available)
-        return [one for one in queries if one is not None]
+        queries = (self.default(template, scope, services, {}) for template in available)
+        return [query for query in queries if query is not None]
 
     def default(
         self,
@@ -193,10 +195,13 @@ class QueryChoice:
         span: Window,
     ) -> dict[str, float | None]:
         """How often each family is scraped. None if unknown."""
-        found = await asyncio.gather(
-            *(self._interval(api, one, labels[family], span) for family, one in templates.items())
+        intervals = await asyncio.gather(
+            *(
+                self._interval(api, template, labels[family], span)
+                for family, template in templates.items()
+            )
         )
-        return dict(zip(templates, found, strict=True))
+        return dict(zip(templates, intervals, strict=True))
 
     async def _interval(
         self, api: PrometheusApi, template: PromTemplate, labels: Iterable[str], span: Window

@@ -28,7 +28,10 @@ async def ask_all(
     # For GPU metrics each window has its own limit of points, because they have many series.
     windows = (*scope.baseline, scope.incident)
     await asyncio.gather(
-        *(_ask(api, one, windows if one.query.points else spans, step_s) for one in asked)
+        *(
+            _ask(api, selection, windows if selection.query.points else spans, step_s)
+            for selection in asked
+        )
     )
 
 

@@ -139,33 +139,35 @@ SOURCES: tuple[RequestSource, ...] = (
 
 def request_templates() -> Iterator[PromTemplate]:
     """Rate, share of failures, median and 99th percentile, each of every source."""
-    for one in SOURCES:
-        if one.counter:
-            yield _template(one, "request_rate", "1/s", one.counter, f"{_rate(one.counter)}")
-    for one in SOURCES:
-        if one.counter:
-            every = _rate(one.counter)
-            failed = _rate(one.counter, one.failed)
+    for source in SOURCES:
+        if source.counter:
+            yield _template(
+                source, "request_rate", "1/s", source.counter, f"{_rate(source.counter)}"
+            )
+    for source in SOURCES:
+        if source.counter:
+            every = _rate(source.counter)
+            failed = _rate(source.counter, source.failed)
             text = f"({failed} or {every} * 0) / {every}"
-            yield _template(one, "error_ratio", "ratio", one.counter, text)
-    for one in SOURCES:
-        if one.histogram:
-            yield from _native_counts(one)
+            yield _template(source, "error_ratio", "ratio", source.counter, text)
+    for source in SOURCES:
+        if source.histogram:
+            yield from _native_counts(source)
     for signal, quantile in (("latency_p50", "0.5"), ("latency_p99", "0.99")):
         yield from _latencies(signal, quantile)
 
 
 def _latencies(signal: str, quantile: str) -> Iterator[PromTemplate]:
-    for one in SOURCES:
-        if not one.histogram:
+    for source in SOURCES:
+        if not source.histogram:
             continue
-        scale = f" * {one.to_ms}" if one.to_ms != 1 else ""
-        metric = f"{one.histogram}_bucket"
+        scale = f" * {source.to_ms}" if source.to_ms != 1 else ""
+        metric = f"{source.histogram}_bucket"
         buckets = f"sum by (le, {{by}}) (rate({metric}{{where}}[{{range}}]))"
         text = f"histogram_quantile({quantile}, {buckets}){scale}"
-        yield _template(one, signal, "ms", metric, text)
-        text = f"histogram_quantile({quantile}, {_rate(one.histogram)}){scale}"
-        yield _template(one, signal, "ms", one.histogram, text, is_native=True)
+        yield _template(source, signal, "ms", metric, text)
+        text = f"histogram_quantile({quantile}, {_rate(source.histogram)}){scale}"
+        yield _template(source, signal, "ms", source.histogram, text, is_native=True)
 
 
 def _native_counts(one: RequestSource) -> Iterator[PromTemplate]:

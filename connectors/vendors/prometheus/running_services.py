@@ -28,21 +28,21 @@ async def running_services(
 ) -> Mapping[str, Collection[str]]:
     """The known services on each of these nodes, given with their addresses; none where the server
     cannot say."""
-    wanted = dict(sorted(nodes.items())[:MOST_NODES])
-    if not wanted or not services:
+    requested_nodes = dict(sorted(nodes.items())[:MOST_NODES])
+    if not requested_nodes or not services:
         return {}
     try:
         if PODS in names:
-            there = f'node=~"{one_of(wanted)}"'
-            found = await api.instant(f"count by (node, pod) ({PODS}{{{there}}})", at)
-            return _by_node(found, {name: name for name in wanted}, ("pod",), services)
+            there = f'node=~"{one_of(requested_nodes)}"'
+            instant = await api.instant(f"count by (node, pod) ({PODS}{{{there}}})", at)
+            return _by_node(instant, {name: name for name in requested_nodes}, ("pod",), services)
         labels = tuple(dict.fromkeys((service_label, *SERVICE_LABELS)))
-        there = rf'instance=~"(?:{one_of(wanted.values())})(?::\\d+)?"'
-        found = await api.instant(f"count by (instance, {', '.join(labels)}) (up{{{there}}})", at)
+        there = rf'instance=~"(?:{one_of(requested_nodes.values())})(?::\\d+)?"'
+        instant = await api.instant(f"count by (instance, {', '.join(labels)}) (up{{{there}}})", at)
     except FaultlineError:
         return {}
-    by_address = {address: name for name, address in wanted.items()}
-    return _by_node(found, by_address, labels, services)
+    by_address = {address: name for name, address in requested_nodes.items()}
+    return _by_node(instant, by_address, labels, services)
 
 
 def _by_node(
@@ -55,9 +55,9 @@ def _by_node(
     running: dict[str, set[str]] = defaultdict(set)
     for series in found:
         called = series.metric.get("node") or without_port(series.metric.get("instance", ""))
-        own = service_in(_first(series.metric, labels), services)
-        if own is not None and called in nodes:
-            running[nodes[called]].add(own)
+        service = service_in(_first(series.metric, labels), services)
+        if service is not None and called in nodes:
+            running[nodes[called]].add(service)
     return running
 
 

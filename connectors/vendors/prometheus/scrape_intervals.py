@@ -42,8 +42,8 @@ def counting_window(span: Window, period: float) -> Window:
 def slowest_interval(series: Iterable[PrometheusSeries], period: float) -> float | None:
     """The interval of the service that is scraped least often; None where nothing was counted."""
     slowest: float | None = None
-    for one in series:
-        most = max((float(count) for _, count in one.values), default=0.0)
+    for prometheus_series in series:
+        most = max((float(count) for _, count in prometheus_series.values), default=0.0)
         if most < 2:
             continue
         interval = min(LONGEST_INTERVAL_S, float(round(period / most)))

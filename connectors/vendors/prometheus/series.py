@@ -72,13 +72,13 @@ def metrics_table(
     Of two queries for one signal of one service, the first that has any rows wins; its parts are
     kept beside it.
     """
-    with_series = sum(bool(one.series) for one in asked)
+    with_series = sum(bool(selection.series) for selection in asked)
     room = max(LEAST_ROWS, max_rows // max(1, with_series))
     frames = []
-    for order, one in enumerate(asked):
-        if one.series:
-            split = pl.lit(one.query.split_by)
-            frames.append(_rows(one, room).with_columns(order=pl.lit(order), split=split))
+    for order, selection in enumerate(asked):
+        if selection.series:
+            split = pl.lit(selection.query.split_by)
+            frames.append(_rows(selection, room).with_columns(order=pl.lit(order), split=split))
     if not frames:
         return empty("metrics"), {}
     table = pl.concat(frames)
@@ -123,12 +123,12 @@ def _latest_states(series: Sequence[PrometheusSeries]) -> list[PrometheusSeries]
     """Of one alert's series (one per state and window asked) the one seen last; firing where two
     end together."""
     latest: dict[frozenset[tuple[str, str]], PrometheusSeries] = {}
-    for one in series:
-        if not one.values:
+    for prometheus_series in series:
+        if not prometheus_series.values:
             continue
-        labels = one.metric.items()
+        labels = prometheus_series.metric.items()
         alert = frozenset((name, value) for name, value in labels if name != "alertstate")
-        latest[alert] = max(latest.get(alert, one), one, key=_last_seen)
+        latest[alert] = max(latest.get(alert, prometheus_series), prometheus_series, key=_last_seen)
     return list(latest.values())
 
 
@@ -197,10 +197,10 @@ def _finite(text: str, query: PromQuery) -> float | None:
 def subject_of(metric: Mapping[str, str], query: PromQuery) -> str:
     """The name of whom a series is about; empty where it has none."""
     name = "/".join(metric.get(label, "") for label in query.by)
-    found = re.fullmatch(query.name_pattern, name) if query.name_pattern else None
-    if found is None:
+    match = re.fullmatch(query.name_pattern, name) if query.name_pattern else None
+    if match is None:
         return name
-    return next((group for group in found.groups() if group), name)
+    return next((group for group in match.groups() if group), name)
 
 
 def _labels(metric: Mapping[str, str], query: PromQuery) -> dict[str, str]:

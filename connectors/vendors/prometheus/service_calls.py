@@ -130,7 +130,7 @@ async def service_calls(
     known by their own metrics."""
     builder = CollectionBuilder()
     window = _window(scope)
-    metrics = [one for one in METRICS if one.metric in names]
+    metrics = [metric for metric in METRICS if metric.metric in names]
     known = {*services, *scope.services}
 
     async def asked(metric: CallMetric) -> None:
@@ -146,7 +146,7 @@ async def service_calls(
         calls = list(dict.fromkeys(calls_of(metric, series, known)))
         _add(builder, query, calls, window, link_to(query.promql))
 
-    await asyncio.gather(*(asked(one) for one in metrics))
+    await asyncio.gather(*(asked(metric) for metric in metrics))
     return builder
 
 
@@ -224,7 +224,7 @@ def _window(scope: Scope) -> Window:
     """From the nearest baseline's start to the incident's end."""
     windows = sampled_windows(scope)
     end = scope.incident.end
-    start = min(one.start for one in windows)
+    start = min(window.start for window in windows)
     return Window(start=max(start, end - LONGEST), end=end)
 
 
@@ -235,8 +235,8 @@ def _add(
     window: Window,
     link: str,
 ) -> None:
-    seen = nanoseconds(window.end)
-    rows = [CallRow(*pair, query.of.source, seen) for pair in calls[:MOST_CALLS]]
+    observed_nanoseconds = nanoseconds(window.end)
+    rows = [CallRow(*pair, query.of.source, observed_nanoseconds) for pair in calls[:MOST_CALLS]]
     cut = None
     if len(calls) > MOST_CALLS:
         cut = f"{len(calls) - MOST_CALLS} of {len(calls)} left out"

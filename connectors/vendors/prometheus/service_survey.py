@@ -28,15 +28,15 @@ async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> Pro
     """Which services have which signals in that time. Raises ConnectorError."""
     names = await api.metric_names([window])
     available = await choice.available(api, names, [window])
-    asked = _queries(choice, available, window)
-    services = await _services(api, [query for _, query in asked], window.end)
+    queries = _queries(choice, available, window)
+    services = await _services(api, [query for _, query in queries], window.end)
     intervals = {}
-    for one, _ in asked:
+    for one, _ in queries:
         if one.every_s:
             intervals[one.template.metric] = one.every_s
     days = None
-    if asked:
-        first, _ = asked[0]
+    if queries:
+        first, _ = queries[0]
         days = await _reach(api, first.template, window.end)
     return PrometheusOverview(
         services,
@@ -51,10 +51,10 @@ async def _services(
     api: PrometheusApi, queries: Sequence[PromQuery], at: datetime
 ) -> dict[str, set[str]]:
     """Who has each signal."""
-    answers = await asyncio.gather(*(api.instant(one.promql, at) for one in queries))
+    answers = await asyncio.gather(*(api.instant(query.promql, at) for query in queries))
     services: dict[str, set[str]] = {signal: set() for signal in SIGNALS}
-    for query, found in zip(queries, answers, strict=True):
-        for series in found:
+    for query, answer in zip(queries, answers, strict=True):
+        for series in answer:
             name = subject_of(series.metric, query)
             if name:
                 services[query.signal].add(name)
@@ -63,10 +63,10 @@ async def _services(
 
 def _has_training(names: Collection[str], available: Iterable[AvailableTemplate]) -> bool:
     """Whether there are metrics of training jobs or of GPUs."""
-    if any(one.template.subject == "job" for one in available):
+    if any(template.template.subject == "job" for template in available):
         return True
-    known = {metric for one in GPU_METRICS for metric in one.metrics}
-    return not known.isdisjoint(names)
+    metrics = {metric for gpu_metric in GPU_METRICS for metric in gpu_metric.metrics}
+    return not metrics.isdisjoint(names)
 
 
 def _queries(
@@ -74,12 +74,12 @@ def _queries(
 ) -> list[tuple[AvailableTemplate, PromQuery]]:
     """The queries for the signals that every service should have."""
     scope = Scope(incident=window)
-    asked = []
-    for one in available:
-        query = choice.default(one, scope, (), {})
-        if query is not None and one.template.signal in SIGNALS:
-            asked.append((one, query))
-    return asked
+    queries = []
+    for template in available:
+        query = choice.default(template, scope, (), {})
+        if query is not None and template.template.signal in SIGNALS:
+            queries.append((template, query))
+    return queries
 
 
 def _exporters(names: Collection[str]) -> tuple[str, ...]:

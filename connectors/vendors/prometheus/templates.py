@@ -38,11 +38,11 @@ def existing(templates: Iterable[PromTemplate], names: Collection[str]) -> Itera
     """The templates whose metric is there, under its name or one with dots (OpenTelemetry names
     that were stored untranslated)."""
     dotted = {re.sub(r"[^a-zA-Z0-9_:]", "_", name): name for name in names if not is_plain(name)}
-    for one in templates:
-        for spelling in (one.metric, dotted.get(one.metric, "")):
-            if spelling not in names or (one.is_native and _is_summary(spelling, names)):
+    for template in templates:
+        for spelling in (template.metric, dotted.get(template.metric, "")):
+            if spelling not in names or (template.is_native and _is_summary(spelling, names)):
                 continue
-            yield one if spelling == one.metric else replace(one, stored_as=spelling)
+            yield template if spelling == template.metric else replace(template, stored_as=spelling)
 
 
 def is_plain(name: str) -> bool:

@@ -73,25 +73,29 @@ class RabbitmqConnector:
 
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A call that fails becomes a gap, the other stands."""
-        found = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
-        if found.comes_too_late():
-            return found.builder.collected()
+        server_snapshot = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
+        if server_snapshot.comes_too_late():
+            return server_snapshot.builder.collected()
         link = f"{self._http.base_url}/#/"
         async with self._http.open() as session:
-            snapshot = HttpSnapshot(session, found)
+            snapshot = HttpSnapshot(session, server_snapshot)
             path, params = "/api/nodes", (("columns", NODES),)
             nodes = await snapshot.asked(path, params, type=list[facts.NodeAnswer])
             if nodes is not None:
-                found.add(said(path, params), facts.node_facts(nodes, found.window_s), link=link)
+                server_snapshot.add(
+                    said(path, params), facts.node_facts(nodes, server_snapshot.window_s), link=link
+                )
             path = "/api/queues"
             page = await snapshot.asked(path, ASKED_OF_QUEUES, type=facts.QueuesAnswer)
             if page is not None and not page.items:
                 reason = "this user sees no queue: let it into the virtual hosts"
-                found.lacks(said(path, ASKED_OF_QUEUES), reason)
+                server_snapshot.lacks(said(path, ASKED_OF_QUEUES), reason)
             elif page is not None:
-                told, lines = facts.queue_facts(page.items), facts.queues_said(page.items)
-                found.add(said(path, ASKED_OF_QUEUES), told, lines, f"{link}queues")
-        return found.builder.collected()
+                queue_facts, lines = facts.queue_facts(page.items), facts.queues_said(page.items)
+                server_snapshot.add(
+                    said(path, ASKED_OF_QUEUES), queue_facts, lines, f"{link}queues"
+                )
+        return server_snapshot.builder.collected()
 
     async def check(self) -> Check:
         """Reachable, and may this user see everything and change nothing?"""

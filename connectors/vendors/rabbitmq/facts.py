@@ -63,8 +63,8 @@ class QueueAnswer(msgspec.Struct):
 
     def rate(self, of: str) -> float | None:
         """Per second in the last interval; None where it is not counted."""
-        found: RateAnswer | None = getattr(self.message_stats, f"{of}_details", None)
-        return found.rate if found is not None else None
+        rate_answer: RateAnswer | None = getattr(self.message_stats, f"{of}_details", None)
+        return rate_answer.rate if rate_answer is not None else None
 
 
 class QueuesAnswer(msgspec.Struct):
@@ -110,8 +110,8 @@ def node_facts(nodes: Sequence[NodeAnswer], window_s: float) -> list[Fact]:
             value = f"its disk alarm is on{free}"
             facts.append(fact("publishing_blocked", value, "disk_free_alarm"))
         if node.partitions:
-            others = ", ".join(short(one, 40) for one in node.partitions[:5])
-            facts.append(fact("cluster_partitioned", f"it does not see {others}", "partitions"))
+            text = ", ".join(short(partition, 40) for partition in node.partitions[:5])
+            facts.append(fact("cluster_partitioned", f"it does not see {text}", "partitions"))
         up_s = (node.uptime or 0) / 1000
         if 0 < up_s <= window_s:
             value = f"it started {amount(up_s, SECONDS)} ago"
@@ -128,7 +128,7 @@ def _of(value: float | None, limit: float | None, words: str) -> str:
 def queue_facts(queues: Sequence[QueueAnswer]) -> list[Fact]:
     """The queues with most messages first."""
     facts = []
-    for queue in sorted(queues, key=lambda one: (-one.messages_ready, one.said)):
+    for queue in sorted(queues, key=lambda queue: (-queue.messages_ready, queue.said)):
         for kind, value, field in _judged(queue):
             facts.append(Fact(kind, value, None, "Queue", queue.said, field))
     return facts[:MOST_QUEUES]
@@ -156,7 +156,7 @@ def _judged(queue: QueueAnswer) -> list[tuple[str, str, str]]:
 def queues_said(queues: Sequence[QueueAnswer]) -> dict[str, str]:
     """The longest queues, for people."""
     lines = []
-    for queue in sorted(queues, key=lambda one: (-one.messages_ready, one.said))[:10]:
+    for queue in sorted(queues, key=lambda queue: (-queue.messages_ready, queue.said))[:10]:
         ready, unacked = queue.messages_ready, queue.messages_unacknowledged
         consumers = counted(queue.consumers, "consumer")
         lines.append(f"{queue.said}: {ready} ready, {unacked} not acknowledged, {consumers}")

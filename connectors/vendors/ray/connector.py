@@ -219,8 +219,8 @@ def _fact(one: RayJob) -> tuple[str, str, datetime | None] | None:
     message = one.message or ""
     if one.status == "FAILED":
         code = "" if one.driver_exit_code is None else f"exit code {one.driver_exit_code}"
-        said = ", ".join(part for part in (code, _last_line(message)) if part)
-        return "job_failed", said or one.error_type or "", _at(one.end_time)
+        text = ", ".join(part for part in (code, _last_line(message)) if part)
+        return "job_failed", text or one.error_type or "", _at(one.end_time)
     if one.status == "STOPPED":
         return "job_cancelled", "", _at(one.end_time)
     if one.status == "PENDING":

@@ -62,32 +62,38 @@ class RedisConnector:
 
     async def collect(self, request: Request) -> Collected:
         """The snapshot. A command that is refused becomes a gap, the others stand."""
-        found = ServerSnapshot("Cache", self._service, datetime.now(UTC), request.scope)
-        if found.comes_too_late():
-            return found.builder.collected()
+        snapshot = ServerSnapshot("Cache", self._service, datetime.now(UTC), request.scope)
+        if snapshot.comes_too_late():
+            return snapshot.builder.collected()
         start = full_window(request.scope).start
         async with opened(self._server, self.limits) as session:
-            first, counts = await self._info(session, found), await self._counts(session, found)
+            first, counts = (
+                await self._info(session, snapshot),
+                await self._counts(session, snapshot),
+            )
             if self._sample_s:
                 await asyncio.sleep(self._sample_s)
-                last, later = await self._info(session, found), await self._counts(session, found)
+                last, later = (
+                    await self._info(session, snapshot),
+                    await self._counts(session, snapshot),
+                )
                 slower = slower_facts(counts, later)
-                found.add(self._said("INFO commandstats"), slower, slowest_said(later))
+                snapshot.add(self._said("INFO commandstats"), slower, slowest_said(later))
             else:
                 last = first
             evicted, rejected = (
                 facts.number_of(last, name) - facts.number_of(first, name)
                 for name in ("evicted_keys", "rejected_connections")
             )
-            own = facts.server_facts(last, (found.at - start).total_seconds())
-            own += facts.memory_facts(last, evicted, self._sample_s)
-            own += facts.rejected_facts(rejected)
-            found.add(self._said("INFO"), own)
-            slow = await self._asked(session, found, "SLOWLOG", "GET", str(SLOW_ENTRIES))
+            server_facts = facts.server_facts(last, (snapshot.at - start).total_seconds())
+            server_facts += facts.memory_facts(last, evicted, self._sample_s)
+            server_facts += facts.rejected_facts(rejected)
+            snapshot.add(self._said("INFO"), server_facts)
+            slow = await self._asked(session, snapshot, "SLOWLOG", "GET", str(SLOW_ENTRIES))
             commands = list(facts.slow_commands(slow))
-            told = facts.slow_facts(commands, start.timestamp(), found.at.timestamp())
-            found.add(self._said(f"SLOWLOG GET {SLOW_ENTRIES}"), told)
-        return found.builder.collected()
+            slow_facts = facts.slow_facts(commands, start.timestamp(), snapshot.at.timestamp())
+            snapshot.add(self._said(f"SLOWLOG GET {SLOW_ENTRIES}"), slow_facts)
+        return snapshot.builder.collected()
 
     async def check(self) -> Check:
         """Reachable, and may this user write?"""

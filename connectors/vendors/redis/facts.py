@@ -47,8 +47,8 @@ def server_facts(fields: Mapping[str, str], window_s: float) -> list[Fact]:
     facts = []
     up_s = number_of(fields, "uptime_in_seconds")
     if "uptime_in_seconds" in fields and up_s <= window_s:
-        said = f"its server started {amount(up_s, SECONDS)} ago"
-        facts.append(Fact("database_restarted", said, up_s, field="uptime_in_seconds"))
+        phrase = f"its server started {amount(up_s, SECONDS)} ago"
+        facts.append(Fact("database_restarted", phrase, up_s, field="uptime_in_seconds"))
     if fields.get("loading") == "1":
         facts.append(Fact("database_unavailable", "loading its data from disk", field="loading"))
     for name, what in (
@@ -65,8 +65,8 @@ def server_facts(fields: Mapping[str, str], window_s: float) -> list[Fact]:
     if fields.get("role") == "slave" and fields.get("master_link_status") == "down":
         down_s = number_of(fields, "master_link_down_since_seconds")
         known = down_s if down_s > 0 else None
-        said = "its link to the primary is down"
-        facts.append(Fact("database_lagging", said, known, field="master_link_status"))
+        phrase = "its link to the primary is down"
+        facts.append(Fact("database_lagging", phrase, known, field="master_link_status"))
     return facts
 
 
@@ -79,35 +79,35 @@ def memory_facts(fields: Mapping[str, str], evicted: float, over_s: float) -> li
     policy = short(fields.get("maxmemory_policy", ""), 40)
     share = amount(used / most, SHARE)
     if policy == "noeviction" and used >= most:
-        said = f"{share} of maxmemory in use, and its policy is noeviction"
-        return [Fact("writes_refused", said, field="maxmemory")]
-    said = f"{share} of maxmemory in use, policy {policy}"
+        phrase = f"{share} of maxmemory in use, and its policy is noeviction"
+        return [Fact("writes_refused", phrase, field="maxmemory")]
+    phrase = f"{share} of maxmemory in use, policy {policy}"
     if evicted > 0 and over_s:
-        said += f", {counted(round(evicted), 'key')} evicted in {amount(over_s, SECONDS)}"
+        phrase += f", {counted(round(evicted), 'key')} evicted in {amount(over_s, SECONDS)}"
     elif policy != "noeviction":
         # A cache that is full and evicts nothing is as its owner wants it.
         return []
-    return [Fact("memory_near_limit", said, field="maxmemory")]
+    return [Fact("memory_near_limit", phrase, field="maxmemory")]
 
 
 def rejected_facts(count: float) -> list[Fact]:
     """Connections that were refused while we watched."""
     if count <= 0:
         return []
-    said = f"{counted(round(count), 'connection')} rejected just now"
-    return [Fact("pool_exhausted", said, field="rejected_connections")]
+    phrase = f"{counted(round(count), 'connection')} rejected just now"
+    return [Fact("pool_exhausted", phrase, field="rejected_connections")]
 
 
 def command_counts(fields: Mapping[str, str]) -> list[StatementCounts]:
     """The section commandstats."""
-    found = []
+    counts = []
     for name, value in fields.items():
         match = _STATISTICS.match(value)
         command = name.removeprefix("cmdstat_")
         if match and _NAME.fullmatch(command):
             ms = float(match[2]) / 1000
-            found.append(StatementCounts(command, command.upper(), float(match[1]), ms))
-    return found
+            counts.append(StatementCounts(command, command.upper(), float(match[1]), ms))
+    return counts
 
 
 def slow_commands(reply: Reply) -> Iterator[SlowCommand]:
@@ -116,18 +116,18 @@ def slow_commands(reply: Reply) -> Iterator[SlowCommand]:
     for entry in reply if isinstance(reply, list) else []:
         match entry:
             case [int(), int() as at, int() as us, [str() as name, *_], *_]:
-                known = name.upper() if _NAME.fullmatch(name) else "a command"
-                yield SlowCommand(float(at), us / 1000, known)
+                phrase = name.upper() if _NAME.fullmatch(name) else "a command"
+                yield SlowCommand(float(at), us / 1000, phrase)
 
 
 def slow_facts(commands: Sequence[SlowCommand], since: float, now: float) -> list[Fact]:
     """Commands of the window that held up all others."""
-    slow = [one for one in commands if one.ms >= SLOW_MS and one.at >= since]
+    slow = [command for command in commands if command.ms >= SLOW_MS and command.at >= since]
     if not slow:
         return []
     worst = max(slow, key=lambda one: one.ms)
-    said = f"{worst.name} took {amount(worst.ms, MILLISECONDS)}"
+    phrase = f"{worst.name} took {amount(worst.ms, MILLISECONDS)}"
     if len(slow) > 1:
-        said += f", and {len(slow) - 1} more took {amount(SLOW_MS, MILLISECONDS)} or longer"
+        phrase += f", and {len(slow) - 1} more took {amount(SLOW_MS, MILLISECONDS)} or longer"
     first = min(one.at for one in slow)
-    return [Fact("commands_slow", said, max(0.0, now - first), field="slowlog")]
+    return [Fact("commands_slow", phrase, max(0.0, now - first), field="slowlog")]

@@ -52,12 +52,14 @@ class RedisSession:
 
     async def connect(self) -> None:
         """Connect and log in. Raises ConnectorError, BudgetExceeded."""
-        own = self.server
+        server = self.server
         async with self._asking("connect"):
-            self._streams = await asyncio.open_connection(own.host, own.port, ssl=own.context())
-        if own.password is not None:
-            name = (own.username,) if own.username else ()
-            await self._send("AUTH", *name, own.password)
+            self._streams = await asyncio.open_connection(
+                server.host, server.port, ssl=server.context()
+            )
+        if server.password is not None:
+            name = (server.username,) if server.username else ()
+            await self._send("AUTH", *name, server.password)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -117,8 +119,8 @@ class RedisSession:
 
 def _problem(call: str, error: Exception) -> tuple[ConnectorError, bool]:
     if isinstance(error, OSError | EOFError):
-        said = short(str(error)) or type(error).__name__
-        return ConnectorError(VENDOR, call, said, retryable=True), True
+        name = short(str(error)) or type(error).__name__
+        return ConnectorError(VENDOR, call, name, retryable=True), True
     if isinstance(error, ErrorReply):
         return RefusedCommand(VENDOR, call, str(error)), False
     return ConnectorError(VENDOR, call, "unexpected response"), True

@@ -77,9 +77,9 @@ class ListedEvent(msgspec.Struct):
 
     def tag(self, key: str) -> str:
         """The value of a tag, "" without it."""
-        for one in self.tags:
-            if one.key == key:
-                return short(one.value or "", 120)
+        for tag in self.tags:
+            if tag.key == key:
+                return short(tag.value or "", 120)
         return ""
 
 
@@ -154,8 +154,8 @@ class SentryCommit(msgspec.Struct):
     def by(self) -> str | None:
         """The author's name, else the address."""
         author = self.author if isinstance(self.author, dict) else {}
-        said = author.get("name") or author.get("email")
-        return short(said, 80) if isinstance(said, str) and said else None
+        name = author.get("name") or author.get("email")
+        return short(name, 80) if isinstance(name, str) and name else None
 
 
 class CommitFile(msgspec.Struct):
@@ -241,7 +241,7 @@ def _breadcrumb(crumb: Mapping[str, Any]) -> str:
 
 def details_of(issue: SentryApiIssue, event: SentryApiEvent | None) -> dict[str, str]:
     """What an engineer would look at first: the stack trace, the breadcrumbs, the tags."""
-    said = {
+    values = {
         "issue": issue.name,
         "title": issue.title,
         "culprit": issue.culprit or "",
@@ -251,11 +251,11 @@ def details_of(issue: SentryApiIssue, event: SentryApiEvent | None) -> dict[str,
     }
     if event is not None:
         tags = [t for t in event.tags if not (t.key or "").startswith("user")]
-        said |= {"latest event": event.eventID, "release": event.version or ""}
-        said |= {f"frame {n}": text for n, text in enumerate(frames_of(event), start=1)}
-        said |= {f"breadcrumb {n}": text for n, text in enumerate(breadcrumbs_of(event), start=1)}
-        said |= {f"tag {short(t.key or '', 40)}": t.value or "" for t in tags[:MOST_TAGS]}
-    return {name: short(value, LONG) for name, value in said.items() if value}
+        values |= {"latest event": event.eventID, "release": event.version or ""}
+        values |= {f"frame {n}": text for n, text in enumerate(frames_of(event), start=1)}
+        values |= {f"breadcrumb {n}": text for n, text in enumerate(breadcrumbs_of(event), start=1)}
+        values |= {f"tag {short(t.key or '', 40)}": t.value or "" for t in tags[:MOST_TAGS]}
+    return {name: short(value, LONG) for name, value in values.items() if value}
 
 
 def folded(title: str, event: SentryApiEvent | None) -> str:

@@ -98,11 +98,11 @@ class SentryConnector:
         async with self._http.open() as session:
             issues = Issues(self._place, session, request.scope)
             issue_id = issue_of(request.alert)
-            own = await issues.own(issue_id) if issue_id else None
-            projects = self._in_scope(request, own)
-            if own is not None:
-                service = self._service_of(_slug(own), request.alert.service)
-                issues.chosen[own.id] = ChosenIssue(own, service, own=True)
+            issue = await issues.own(issue_id) if issue_id else None
+            projects = self._in_scope(request, issue)
+            if issue is not None:
+                service = self._service_of(_slug(issue), request.alert.service)
+                issues.chosen[issue.id] = ChosenIssue(issue, service, own=True)
             await self._read_issues(issues, request.alert, projects)
             releases = []
             for project, service in projects.items():
@@ -174,16 +174,16 @@ class SentryConnector:
 
     def _in_scope(self, request: Request, own: SentryApiIssue | None) -> dict[str, str]:
         """Project to our name of its service: the alert's own first."""
-        found: dict[str, str] = {}
+        services: dict[str, str] = {}
         alert = request.alert
         named = (_slug(own) if own else "") or alert.labels.get("sentry_project", "")
         if named:
-            found[named] = self._service_of(named, alert.service)
+            services[named] = self._service_of(named, alert.service)
         for service in (alert.service, *request.scope.services):
             project = self._projects.get(service) if service else None
-            if service and project and service not in found.values():
-                found.setdefault(project, service)
-        return dict(list(found.items())[:MOST_PROJECTS])
+            if service and project and service not in services.values():
+                services.setdefault(project, service)
+        return dict(list(services.items())[:MOST_PROJECTS])
 
     def _service_of(self, project: str, otherwise: str | None) -> str:
         """Our name of a project's service; the alert's, else the project's own, where the catalogue
@@ -202,10 +202,10 @@ def _collected(issues: Issues, releases: Sequence[Releases], *, has_projects: bo
     items = list(issues.items)
     missing = list(issues.missing)
     changes = []
-    for one in releases:
-        items += one.items
-        missing += one.missing
-        changes += one.rows
+    for release in releases:
+        items += release.items
+        missing += release.missing
+        changes += release.rows
     if not has_projects and not missing:
         missing.append(Missing("logs", "projects", _NO_PROJECT))
     tables = {

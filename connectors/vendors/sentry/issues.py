@@ -129,11 +129,11 @@ class Issues:
         )
         left = [c for c in order[MOST_ISSUES:] if c.stands_out(share)]
         if left:
-            said = (
+            phrase = (
                 f"{len(left)} more issues that are new or surging were left "
                 f"out, {left[0].issue.name} is the largest"
             )
-            self.missing.append(Missing("logs", "issues", said))
+            self.missing.append(Missing("logs", "issues", phrase))
         self.chosen = {c.issue.id: c for c in order[:MOST_ISSUES]}
         await asyncio.gather(*(self._issue(c) for c in self.chosen.values()))
 
@@ -180,9 +180,9 @@ class Issues:
             self._events(path, self.scope.incident),
             self._events(path, self.before),
         )
-        kept, cut = alike_sampled((now, one.now), (before, one.before))
+        listed_events, cut = alike_sampled((now, one.now), (before, one.before))
         link = self.place.issue(one.issue.id, self.scope.incident)
-        rows = sentry_rows.log_rows(one.issue, one.event, kept, one.service, link)
+        rows = sentry_rows.log_rows(one.issue, one.event, listed_events, one.service, link)
         self.logs += rows
         counted = {
             "events in the incident": str(one.now),
@@ -233,9 +233,9 @@ def alike_sampled(
 
 def issue_of(alert: Alert) -> str | None:
     """The id of the issue that an alert is about: its label, else a link to it."""
-    said = alert.labels.get("issue_id", "")
-    if alert.source == answers.VENDOR and _ISSUE_ID.fullmatch(said):
-        return said
+    issue_id = alert.labels.get("issue_id", "")
+    if alert.source == answers.VENDOR and _ISSUE_ID.fullmatch(issue_id):
+        return issue_id
     if _ISSUE_ID.fullmatch(linked := alert.labels.get("sentry_issue_id", "")):
         return linked
     return next(

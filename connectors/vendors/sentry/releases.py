@@ -128,27 +128,29 @@ class Releases:
             f"{quote(event.eventID, safe='')}/committers/"
         )
         try:
-            found = (await self.session.get(path, type=CommittersAnswer)).committers
+            committers = (await self.session.get(path, type=CommittersAnswer)).committers
         except FaultlineError as error:
             if not (isinstance(error, ConnectorError) and error.status == 404):
                 self.missing.append(Missing("changes", f"GET {path}", str(error)))
             return
-        commits = [(c, one.author) for one in found for c in one.commits if c.id][:MOST_SUSPECTS]
+        commits = [
+            (c, committer.author) for committer in committers for c in committer.commits if c.id
+        ][:MOST_SUSPECTS]
         at = self._deployed.get(event.version or "")
-        own = []
+        commit_rows = []
         if at is not None:
             files, link = self._files.get(event.version or "", []), self._link(event.version or "")
-            own = [
+            commit_rows = [
                 sentry_rows.commit_row(c, author, files, at, service, link) for c, author in commits
             ]
-        self.rows += own
+        self.rows += commit_rows
         named = [f"{short(c.id, 12)} {sentry_rows.first_line(c.message)}" for c, _ in commits]
-        said = {f"suspect {n}": text for n, text in enumerate(named, start=1)}
-        if said:
-            said["issue"] = issue.name
+        text = {f"suspect {n}": text for n, text in enumerate(named, start=1)}
+        if text:
+            text["issue"] = issue.name
             link = self.place.issue(issue.id, self.scope.incident)
-            item = Item("changes", f"GET {path}", link=link, rows=len(commits), details=said)
-            self.items.append(item.holding(own))
+            item = Item("changes", f"GET {path}", link=link, rows=len(commits), details=text)
+            self.items.append(item.holding(commit_rows))
 
     def _link(self, version: str) -> str:
         return f"{self.place.pages}/releases/{quote(version, safe='')}/"

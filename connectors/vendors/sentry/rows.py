@@ -48,24 +48,24 @@ def log_rows(
     """One row of the logs table for each event; the frames are those of the issue's latest
     event."""
     rows = []
-    for one in listed:
-        at = time_of(one.dateCreated)
+    for listed_event in listed:
+        at = time_of(listed_event.dateCreated)
         if at is None:
             continue
-        trace = one.tag("trace")
-        said = {
+        trace = listed_event.tag("trace")
+        values = {
             "issue": issue.name,
             "issue_id": issue.id,
-            "event_id": short(one.eventID, 40),
+            "event_id": short(listed_event.eventID, 40),
             "url": url,
         }
-        said |= {
+        values |= {
             key: value
             for key in ("release", "environment", "transaction", "server_name")
-            if (value := one.tag(key))
+            if (value := listed_event.tag(key))
         }
-        level = (one.tag("level") or issue.level or "error").upper()
-        message = folded(one.title or issue.title, event)
+        level = (listed_event.tag("level") or issue.level or "error").upper()
+        message = folded(listed_event.title or issue.title, event)
         rows.append(
             (
                 at,
@@ -73,7 +73,7 @@ def log_rows(
                 message,
                 level,
                 trace if _HEX_ID.fullmatch(trace) else None,
-                json.dumps(said),
+                json.dumps(values),
             )
         )
     return rows
@@ -164,7 +164,7 @@ def commit_row(
 ) -> tuple[Any, ...]:
     """A commit that Sentry suspects, at the time when its release was deployed, with the files that
     it changed."""
-    own = [f for f in files if f.commitMessage and f.commitMessage == commit.message]
+    matching_files = [f for f in files if f.commitMessage and f.commitMessage == commit.message]
     by = commit.by or SentryCommit(author=author).by
     return (
         at,
@@ -174,7 +174,7 @@ def commit_row(
         first_line(commit.message),
         by,
         link,
-        names_of(own),
+        names_of(matching_files),
         None,
     )
 

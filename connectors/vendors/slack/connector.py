@@ -206,10 +206,10 @@ class SlackConnector:
             messages, cut = await _messages(session, "conversations.replies", params)
         except FaultlineError as error:
             return Collected(_none(), missing=(Missing("alert", query, str(error)),))
-        others = [m for m in messages if not who.wrote(m)]
-        if len(others) > MOST_SAID:
-            cut = f"{len(others) - MOST_SAID} of {len(others)} messages left out"
-            others = [*others[:1], *others[1 - MOST_SAID :]]
+        other_messages = [m for m in messages if not who.wrote(m)]
+        if len(other_messages) > MOST_SAID:
+            cut = f"{len(other_messages) - MOST_SAID} of {len(other_messages)} messages left out"
+            other_messages = [*other_messages[:1], *other_messages[1 - MOST_SAID :]]
         times = [message.time for message in messages if message.time is not None]
         item = Item(
             "alert",
@@ -218,7 +218,7 @@ class SlackConnector:
             who.page(channel, ts),
             rows=len(messages),
             cut=cut,
-            details=thread_details(others),
+            details=thread_details(other_messages),
         )
         return Collected(_none(), (item,))
 
@@ -284,24 +284,24 @@ async def _messages(
     session: HttpSession, method: str, params: list[tuple[str, str]]
 ) -> tuple[list[SlackHistoryMessage], str | None]:
     """The messages, and what of them was left out."""
-    found: list[SlackHistoryMessage] = []
+    history_messages: list[SlackHistoryMessage] = []
     cursor = ""
     for _ in range(MOST_PAGES):
-        asked = [*params, ("limit", str(PAGE))]
+        requested_params = [*params, ("limit", str(PAGE))]
         if cursor:
-            asked.append(("cursor", cursor))
+            requested_params.append(("cursor", cursor))
         try:
-            page = await _ask(session, method, asked, _Page)
+            page = await _ask(session, method, requested_params, _Page)
         except FaultlineError as error:
-            if not found:
+            if not history_messages:
                 raise
-            return found, f"the rest was not read: {error}"
-        found += [message for message in page.messages if message.time is not None]
+            return history_messages, f"the rest was not read: {error}"
+        history_messages += [message for message in page.messages if message.time is not None]
         meta = page.response_metadata
         cursor = (meta.next_cursor if meta else None) or ""
         if not cursor:
-            return found, None
-    return found, f"more than {len(found)} messages are there"
+            return history_messages, None
+    return history_messages, f"more than {len(history_messages)} messages are there"
 
 
 async def _ask(

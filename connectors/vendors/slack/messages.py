@@ -87,9 +87,11 @@ def plain(message: SlackHistoryMessage) -> str:
     lines = dict.fromkeys(
         line for text in texts if (line := short(_MARKUP.sub(_label, text[:LONGEST]), LONGEST))
     )
-    kept = list(lines)[:MOST_LINES]
+    remaining_lines = list(lines)[:MOST_LINES]
     joined = " ".join(
-        line for line in kept if not any(line != other and line in other for other in kept)
+        line
+        for line in remaining_lines
+        if not any(line != other and line in other for other in remaining_lines)
     )
     return joined[:LONGEST].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
@@ -118,8 +120,8 @@ class ServiceWords:
         there = sorted((word for word in self._ours if word in folded), key=len, reverse=True)
         if not there:
             return []
-        found = re.findall(rf"(?<![\w-])(?:{'|'.join(map(re.escape, there))})(?![\w-])", folded)
-        return list(dict.fromkeys(self._ours[word] for word in found))[:MOST_NAMED]
+        matches = re.findall(rf"(?<![\w-])(?:{'|'.join(map(re.escape, there))})(?![\w-])", folded)
+        return list(dict.fromkeys(self._ours[word] for word in matches))[:MOST_NAMED]
 
 
 def announced(message: SlackHistoryMessage, words: ServiceWords) -> list[Announced]:
@@ -128,8 +130,8 @@ def announced(message: SlackHistoryMessage, words: ServiceWords) -> list[Announc
     text, at = plain(message), message.time
     if at is None or _DONE.search(text) is None or _NOT.search(text) is not None:
         return []
-    found = _HASH.search(text) or _VERSION.search(text)
-    identity = found[0] if found else f"slack {message.ts}"
+    match = _HASH.search(text) or _VERSION.search(text)
+    identity = match[0] if match else f"slack {message.ts}"
     title = short(text, 300)
     services = words.in_text(text)
     return [Announced(service, at, identity, title, message.author) for service in services]

@@ -162,8 +162,8 @@ class _SlurmQuestion:
                 # The accounting knows more, so its refusal is the one to mend.
                 self._missing.append(Missing("states", "jobs", str(error)))
                 return []
-            told = f"{error}; the controller was asked instead, which forgets jobs that ended"
-            self._missing.append(Missing("states", "accounting", told))
+            phrase = f"{error}; the controller was asked instead, which forgets jobs that ended"
+            self._missing.append(Missing("states", "accounting", phrase))
         if not jobs:
             which = self._job_id or short(self._name, 60)
             reason = f"Slurm knows no job {which} in these windows"
@@ -235,8 +235,8 @@ async def _asked(
 ) -> A:
     """The answer. Raises ConnectorError, also where it is an error with status 200."""
     answer = await session.get(path, params, type=type)
-    for one in answer.errors:
-        problem = short(one.description or one.error or "an error without a name", 200)
+    for error in answer.errors:
+        problem = short(error.description or error.error or "an error without a name", 200)
         raise ConnectorError(VENDOR, path, problem)
     return answer
 

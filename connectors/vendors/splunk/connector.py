@@ -87,7 +87,7 @@ class SplunkConnector:
             return collection.collected()
         async with self._http.open() as session:
             asking = _Asking(session, collection, self._texts, self._names, self._web, request)
-            await asyncio.gather(*(asking.of_service(one) for one in services))
+            await asyncio.gather(*(asking.of_service(service) for service in services))
         return collection.collected()
 
     async def check(self) -> Check:
@@ -189,11 +189,11 @@ class _Asking:
             levels = self.texts.level_fields
             return await asyncio.to_thread(tables.line_page, answer.results, service, levels)
 
-        found = await lines_of_window(page, window, limit)
-        if found is None or not found.rows:
+        lines = await lines_of_window(page, window, limit)
+        if lines is None or not lines.rows:
             return
         link = self.link(search, window)
-        self.collection.keep("logs", search, window, found.rows, link, cut=found.cut, by=by)
+        self.collection.keep("logs", search, window, lines.rows, link, cut=lines.cut, by=by)
 
     def is_cut(self, kind: EvidenceKind, search: str, answer: SearchAnswer) -> bool:
         """Whether a part may be missing, which is then a gap."""

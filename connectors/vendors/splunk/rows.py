@@ -20,19 +20,19 @@ Record = Mapping[str, Any]
 def line_page(records: Sequence[Record], service: str, level_fields: Sequence[str]) -> LinePage:
     """Rows of the table `logs`."""
     rows: list[Row] = []
-    for one in records:
-        at, text = time_of(one.get("_time")), _first(one, MESSAGES)
+    for record in records:
+        at, text = time_of(record.get("_time")), _first(record, MESSAGES)
         if at is None or not text:
             continue
-        level = short(_first(one, level_fields).lower(), 20) or None
-        trace = hex_id(trace_of(one)[:64], TRACE_ID_BYTES) or None
-        told = {*MESSAGES, *level_fields}
-        kept = {}
-        for name, value in one.items():
+        level = short(_first(record, level_fields).lower(), 20) or None
+        trace = hex_id(trace_of(record)[:64], TRACE_ID_BYTES) or None
+        messages = {*MESSAGES, *level_fields}
+        values_by_name = {}
+        for name, value in record.items():
             # Splunk's own fields begin with an underscore, and fields of several values are lists.
-            if not name.startswith("_") and name not in told and isinstance(value, str):
-                kept[name] = value
-        rows.append((at, service, text[:LONGEST_LINE], level, trace, attributes(kept)))
+            if not name.startswith("_") and name not in messages and isinstance(value, str):
+                values_by_name[name] = value
+        rows.append((at, service, text[:LONGEST_LINE], level, trace, attributes(values_by_name)))
     return LinePage(rows, len(records) - len(rows))
 
 
@@ -41,11 +41,11 @@ def count_rows(records: Iterable[Record], service: str, grid: CountGrid) -> tupl
     said of errors, without lines nothing at all."""
     counted: dict[str, list[tuple[int, float]]] = {LINES: [], ERROR_LINES: []}
     has_level = False
-    for one in records:
-        at, count = time_of(one.get("_time")), _count(one.get("count"))
+    for record in records:
+        at, count = time_of(record.get("_time")), _count(record.get("count"))
         if at is None or count is None:
             continue
-        level = _first(one, ("faultline_level",))
+        level = _first(record, ("faultline_level",))
         has_level |= bool(level)
         step = (at // 1_000_000_000 - grid.start_s) // grid.step_s
         counted[ERROR_LINES if level in FAILING else LINES].append((step, count))

@@ -47,8 +47,8 @@ class SearchAnswer(msgspec.Struct):
     @property
     def trouble(self) -> str | None:
         """What went wrong, in Splunk's words."""
-        said = [one.text for one in self.messages if one.type.upper() in _TROUBLE]
-        return short("; ".join(said[:3])) if said else None
+        text = [message.text for message in self.messages if message.type.upper() in _TROUBLE]
+        return short("; ".join(text[:3])) if text else None
 
     @property
     def partial(self) -> str | None:
@@ -90,10 +90,10 @@ class SplunkSession(HttpSession):
         if response.status_code != 400:
             return error
         try:
-            said = msgspec.json.decode(response.content, type=SearchAnswer).trouble
+            trouble = msgspec.json.decode(response.content, type=SearchAnswer).trouble
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return error
-        problem = f"{error.problem}: {said}" if said else error.problem
+        problem = f"{error.problem}: {trouble}" if trouble else error.problem
         return ConnectorError(self._vendor, call, problem, status=400)
 
 

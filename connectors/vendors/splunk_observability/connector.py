@@ -129,8 +129,8 @@ class _Asking:
 
     async def golden(self, services: Sequence[str]) -> None:
         """Rate, errors and latency of those that APM knows."""
-        asked = [name for service in services for name in self.names.theirs(service)]
-        names = [name for name in asked if name.isprintable() and not NOT_ASKED & set(name[:100])]
+        theirs = [name for service in services for name in self.names.theirs(service)]
+        names = [name for name in theirs if name.isprintable() and not NOT_ASKED & set(name[:100])]
         if not names:
             return
         query = self._query(names)
@@ -139,10 +139,12 @@ class _Asking:
         found = await self.collection.fetch("metrics", f"GET {SERIES}?query={query}", call)
         if found is None:
             return
-        known = {self.names.ours(str(one.dimensions.get(tables.SERVICE))) for one in found.results}
+        ours = {
+            self.names.ours(str(result.dimensions.get(tables.SERVICE))) for result in found.results
+        }
         reason = "APM has no service of its name; see aliases in the catalogue"
         for service in services:
-            if service not in known:
+            if service not in ours:
                 self.collection.missing.append(Missing("metrics", service, reason, unknown=True))
         if not found.results:
             return
@@ -154,24 +156,24 @@ class _Asking:
         # The reference writes the end with a large S, its examples do not.
         span = [("startMs", start), ("endMs", end), ("endMS", end)]
         params = [("query", query), *span, ("resolution", str(step_s * 1000))]
-        said = f"GET {POINTS}?query={query}&startMs={start}&endMs={end}&resolution={step_s}000"
+        phrase = f"GET {POINTS}?query={query}&startMs={start}&endMs={end}&resolution={step_s}000"
         points = await self.collection.fetch(
-            "metrics", said, self.session.get(POINTS, params, type=tables.Points)
+            "metrics", phrase, self.session.get(POINTS, params, type=tables.Points)
         )
         if points is not None:
             rows = tables.metric_rows(found.results, points, self.names, step_s)
             cut = None
             if found.isPartialCount or found.count > MOST_SERIES:
                 cut = f"the first {MOST_SERIES} series; there are more"
-            self._keep("metrics", said, window, rows, cut)
+            self._keep("metrics", phrase, window, rows, cut)
 
     async def alerts(self) -> None:
         """What detectors found wrong during the windows, over or not."""
         window = full_window(self.request.scope)
         params = [("includeResolved", "true"), ("limit", str(MOST_LISTED))]
         call = self.session.get(ALERTS, params, type=list[tables.Alert])
-        said = f"GET {ALERTS}?includeResolved=true"
-        found = await self.collection.fetch("monitors", said, call)
+        phrase = f"GET {ALERTS}?includeResolved=true"
+        found = await self.collection.fetch("monitors", phrase, call)
         if found is not None:
             start, end = epoch_ms(window.start), epoch_ms(window.end)
             rows = [
@@ -180,7 +182,7 @@ class _Asking:
                 if start <= row[3] // tables.MS < end
             ]
             cut = f"the latest {MOST_LISTED}" if len(found) >= MOST_LISTED else None
-            self._keep("monitors", said, window, rows, cut)
+            self._keep("monitors", phrase, window, rows, cut)
 
     async def changes(self, types: Sequence[str]) -> None:
         """Custom events of the organization that tell of a change."""
@@ -191,12 +193,12 @@ class _Asking:
         params = [("query", query), ("start_time", start), ("end_time", end)]
         params += [("limit", str(MOST_LISTED)), ("order_by", "-sf_timestamp")]
         call = self.session.get(EVENTS, params, type=list[tables.CustomEvent])
-        said = f"GET {EVENTS}?query={query}&start_time={start}&end_time={end}"
-        found = await self.collection.fetch("changes", said, call)
+        phrase = f"GET {EVENTS}?query={query}&start_time={start}&end_time={end}"
+        found = await self.collection.fetch("changes", phrase, call)
         if found is not None:
             rows = list(tables.change_rows(found, self.names, types))
             cut = f"the latest {MOST_LISTED} events" if len(found) >= MOST_LISTED else None
-            self._keep("changes", said, window, rows, cut)
+            self._keep("changes", phrase, window, rows, cut)
 
     def _query(self, names: Sequence[str]) -> str:
         metrics = " OR ".join(f"sf_metric:{one}" for one in (tables.REQUESTS, *tables.LATENCY))

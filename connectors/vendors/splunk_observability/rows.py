@@ -87,18 +87,18 @@ def metric_rows(
     count: dict[tuple[str, int], float] = {}
     failed: dict[tuple[str, int], float] = {}
     took: dict[str, dict[tuple[str, int], float]] = {metric: {} for metric in LATENCY}
-    for one in series:
-        name = one.dimensions.get(SERVICE)
-        if not isinstance(name, str) or one.dimensions.get("sf_dimensionalized") == "true":
+    for time_series in series:
+        name = time_series.dimensions.get(SERVICE)
+        if not isinstance(name, str) or time_series.dimensions.get("sf_dimensionalized") == "true":
             continue
-        service, fails = names.ours(name), one.dimensions.get(ERROR) == "true"
-        for at, value in _values(points.data.get(one.id, ())):
+        service, fails = names.ours(name), time_series.dimensions.get(ERROR) == "true"
+        for at, value in _values(points.data.get(time_series.id, ())):
             key = (service, at)
-            if one.metric == REQUESTS:
+            if time_series.metric == REQUESTS:
                 count[key] = count.get(key, 0.0) + value
                 failed[key] = failed.get(key, 0.0) + (value if fails else 0.0)
-            elif one.metric == P99 or (one.metric == P50 and not fails):
-                highest = took[one.metric]
+            elif time_series.metric == P99 or (time_series.metric == P50 and not fails):
+                highest = took[time_series.metric]
                 highest[key] = max(highest.get(key, 0.0), value)
     rows: list[Row] = []
     for (service, at), requests in sorted(count.items()):
@@ -114,12 +114,12 @@ def metric_rows(
 
 def alert_rows(alerts: Iterable[Alert], names: ServiceNames) -> Iterator[Row]:
     """Rows of the table `monitors`: when each began, and when it was over."""
-    for one in alerts:
-        dated = [event for event in one.events if ns_of(event.timestamp, MS) is not None]
+    for alert in alerts:
+        dated = [event for event in alert.events if ns_of(event.timestamp, MS) is not None]
         if not dated:
             continue
         title = next((event.detectorName for event in dated if event.detectorName), "")
-        label = one.detectLabel if one.detectLabel not in (title, "") else ""
+        label = alert.detectLabel if alert.detectLabel not in (title, "") else ""
         monitor = ": ".join(filter(None, (short(title, 120), short(label, 120)))) or "detector"
         service = _service_of(_dimensions(dated), names)
         for event in dated:
@@ -132,19 +132,19 @@ def change_rows(
 ) -> Iterator[Row]:
     """Rows of the table `changes`, of the events whose type says that they are one."""
     wanted = {one.casefold() for one in types}
-    for one in events:
-        at = ns_of(one.timestamp, MS)
-        words = re.findall(r"[a-z]+", one.sf_eventType.casefold())
-        found = [word for word in words if word in wanted]
-        if at is None or at < EARLIEST_NS or not found:
+    for event in events:
+        at = ns_of(event.timestamp, MS)
+        words = re.findall(r"[a-z]+", event.sf_eventType.casefold())
+        matching_words = [word for word in words if word in wanted]
+        if at is None or at < EARLIEST_NS or not matching_words:
             continue
-        said = {**one.metadata, **one.properties}
+        said = {**event.metadata, **event.properties}
         version = said.get("version") or said.get("service.version") or ""
-        text = said.get("description") or said.get("message") or one.sf_eventType
+        text = said.get("description") or said.get("message") or event.sf_eventType
         title = " ".join(filter(None, (short(str(text), 240), short(str(version), 60))))
-        kind = KINDS.get(found[0], "deploy")
+        kind = KINDS.get(matching_words[0], "deploy")
         service = _service_of([said], names)
-        yield at, service, kind, short(one.id, 100), title, None, None, None, None
+        yield at, service, kind, short(event.id, 100), title, None, None, None, None
 
 
 KINDS = {
@@ -169,8 +169,8 @@ def _values(points: Iterable[Sequence[float | None]]) -> Iterator[tuple[int, flo
 
 def _dimensions(events: Iterable[AlertEvent]) -> Iterator[Mapping[str, Any]]:
     for event in events:
-        held = event.inputs.values() if isinstance(event.inputs, dict) else event.inputs
-        for one in held:
+        inputs = event.inputs.values() if isinstance(event.inputs, dict) else event.inputs
+        for one in inputs:
             yield one.dimensions
 
 

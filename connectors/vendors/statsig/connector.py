@@ -159,9 +159,9 @@ class Statsig(ChangeFeeds):
         def is_older(entry: StatsigEntry) -> bool:
             return entry.at is not None and entry.at < window.start
 
-        found = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
-        changes = [_change(one) for one in found.values]
-        return FeedAnswer(changes, query_of(AUDIT_LOGS, params), cut=found.cut)
+        records = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
+        changes = [_change(entry) for entry in records.values]
+        return FeedAnswer(changes, query_of(AUDIT_LOGS, params), cut=records.cut)
 
 
 def _change(entry: StatsigEntry) -> VendorChange | None:

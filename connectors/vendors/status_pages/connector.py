@@ -89,7 +89,7 @@ class StatusPagesConnector:
     async def collect(self, request: Request) -> Collected:
         """Those of its incidents that count and overlap with ours, each once."""
         collection = CollectionBuilder()
-        scope, told = request.scope, set[ProviderIncident]()
+        scope, incidents = request.scope, set[ProviderIncident]()
         async with self._http.open() as session:
             for page in self._pages():
                 query = f"GET {self._http.base_url}{page.path}"
@@ -98,10 +98,14 @@ class StatusPagesConnector:
                 if found is None:
                     continue
                 rows: list[tuple[Any, ...]] = []
-                for one in found.incidents:
-                    if one not in told and self._is_ours(one) and self._overlaps(one, scope):
-                        told.add(one)
-                        rows += self._rows(one, scope, query)
+                for incident in found.incidents:
+                    if (
+                        incident not in incidents
+                        and self._is_ours(incident)
+                        and self._overlaps(incident, scope)
+                    ):
+                        incidents.add(incident)
+                        rows += self._rows(incident, scope, query)
                 count = collection.add("states", rows)
                 window = full_window(scope)
                 item = Item("states", query, window, page.link, rows=count, cut=found.cut)
@@ -110,15 +114,15 @@ class StatusPagesConnector:
 
     async def check(self) -> Check:
         """Can the page be read?"""
-        found: list[ProviderIncident] = []
+        incidents: list[ProviderIncident] = []
         try:
             async with self._http.open() as session:
                 for page in self._pages():
-                    found += (await self._incidents(session, page, datetime.now(UTC))).incidents
+                    incidents += (await self._incidents(session, page, datetime.now(UTC))).incidents
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        now = sum(one.until is None for one in found)
-        line = f"{self._provider}: {len(found)} incidents at {self._http.base_url} can be read"
+        now = sum(incident.until is None for incident in incidents)
+        line = f"{self._provider}: {len(incidents)} incidents at {self._http.base_url} can be read"
         open_now = "" if self._own.kind in HISTORIES else f", {now} of them open"
         return Check(self.name, True, f"{line}{open_now}; {self.access_said}")
 
@@ -176,7 +180,7 @@ def _fits(values: Sequence[str], wanted: Sequence[str]) -> bool:
     if not wanted or not values:
         return True
     folded = [value.casefold() for value in values]
-    return any(fnmatchcase(value, one.casefold()) for value in folded for one in wanted)
+    return any(fnmatchcase(value, component.casefold()) for value in folded for component in wanted)
 
 
 def _said(one: ProviderIncident) -> str:

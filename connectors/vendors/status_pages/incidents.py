@@ -146,59 +146,61 @@ def of_service_health(body: bytes) -> tuple[list[ProviderIncident], str]:
     """The service issues of a subscription, and the address of the next page. Advisories, planned
     maintenance and what Azure took back are left out. Raises msgspec.DecodeError."""
     answer = msgspec.json.decode(body, type=_AzureHealthEvents)
-    found = []
+    incidents = []
     for event in answer.value:
-        one = event.properties
-        if one is None or one.event_type != "ServiceIssue":
+        properties = event.properties
+        if properties is None or properties.event_type != "ServiceIssue":
             continue
-        if "False Positive" in (one.event_tags or ()):
+        if "False Positive" in (properties.event_tags or ()):
             continue
         until = None
-        if one.status == "Resolved":
-            until = _iso(one.impact_mitigation_time) or _iso(one.last_update_time)
-        impact = _AZURE_IMPACT.get(one.event_level or one.level or "", "")
-        parts = [short(part.impacted_service or "", 80) for part in one.impact or ()]
+        if properties.status == "Resolved":
+            until = _iso(properties.impact_mitigation_time) or _iso(properties.last_update_time)
+        impact = _AZURE_IMPACT.get(properties.event_level or properties.level or "", "")
+        parts = [short(part.impacted_service or "", 80) for part in properties.impact or ()]
         regions: list[str] = []
-        for part in one.impact or ():
+        for part in properties.impact or ():
             regions += [short(of.impacted_region or "", 60) for of in part.impacted_regions or ()]
         if any(region.casefold() == "global" for region in regions):
             # It counts for every region.
             regions = []
-        found.append(
+        incidents.append(
             ProviderIncident(
-                _title(one.title),
-                _iso(one.impact_start_time),
+                _title(properties.title),
+                _iso(properties.impact_start_time),
                 until,
                 impact,
                 tuple(dict.fromkeys(filter(None, parts))),
                 tuple(dict.fromkeys(filter(None, regions))),
             )
         )
-    return found, answer.next_link or ""
+    return incidents, answer.next_link or ""
 
 
 def of_statuspage(body: bytes) -> list[ProviderIncident]:
     """Statuspage's list of the last fifty. Raises ValueError, msgspec.DecodeError."""
-    found = []
-    for one in msgspec.json.decode(body, type=_StatuspageAnswer).incidents or ():
-        parts = tuple(short(part.name, 80) for part in one.components or () if part.name)
-        ended = one.status in ("resolved", "postmortem", "completed")
-        since = _iso(one.started_at) or _iso(one.created_at)
-        until = _iso(one.resolved_at)
+    incidents = []
+    for incident in msgspec.json.decode(body, type=_StatuspageAnswer).incidents or ():
+        parts = tuple(short(part.name, 80) for part in incident.components or () if part.name)
+        ended = incident.status in ("resolved", "postmortem", "completed")
+        since = _iso(incident.started_at) or _iso(incident.created_at)
+        until = _iso(incident.resolved_at)
         if ended and until is None:
             continue
-        impact = (one.impact or "").lower()
-        found.append(
-            ProviderIncident(_title(one.name), since, until, impact, parts, (), one.shortlink)
+        impact = (incident.impact or "").lower()
+        incidents.append(
+            ProviderIncident(
+                _title(incident.name), since, until, impact, parts, (), incident.shortlink
+            )
         )
-    return found
+    return incidents
 
 
 def of_aws(body: bytes) -> list[ProviderIncident]:
     """AWS' open events. Raises ValueError, msgspec.DecodeError."""
     wide = body[:2] in (b"\xff\xfe", b"\xfe\xff")
     text = body.decode("utf-16") if wide else body.decode()
-    found = []
+    incidents = []
     for one in msgspec.json.decode(text, type=list[_AwsEvent]):
         impact = _AWS_IMPACT.get(str(one.status))
         if impact is None:
@@ -209,15 +211,15 @@ def of_aws(body: bytes) -> list[ProviderIncident]:
         regions |= {short(one.region_name, 80)} if one.region_name else set()
         title = _title(f"{one.service_name or 'AWS'}: {one.summary or ''}")
         since = _epoch(one.date)
-        found.append(
+        incidents.append(
             ProviderIncident(title, since, None, impact, tuple(names), tuple(sorted(regions)))
         )
-    return found
+    return incidents
 
 
 def of_google(body: bytes) -> list[ProviderIncident]:
     """Google Cloud's incidents of the last months. Raises ValueError, msgspec.DecodeError."""
-    found = []
+    incidents = []
     for one in msgspec.json.decode(body, type=list[_GoogleIncident]):
         places = [*(one.currently_affected_locations or ())]
         places += one.previously_affected_locations or ()
@@ -227,8 +229,8 @@ def of_google(body: bytes) -> list[ProviderIncident]:
         uri = one.uri.lstrip("/")
         link = f"https://status.cloud.google.com/{uri}" if re.fullmatch(r"[\w./-]+", uri) else None
         title, since, until = _title(one.external_desc), _iso(one.begin), _iso(one.end)
-        found.append(ProviderIncident(title, since, until, impact, products, regions, link))
-    return found
+        incidents.append(ProviderIncident(title, since, until, impact, products, regions, link))
+    return incidents
 
 
 def of_feed(body: bytes) -> list[ProviderIncident]:

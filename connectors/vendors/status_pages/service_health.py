@@ -48,7 +48,7 @@ def build_service_health(
     own: StatusPageSettings, settings: SharedSettings, provider: str
 ) -> ServiceHealthConnector:
     """The configured connector. Raises SettingsError."""
-    are_ids = all(SUBSCRIPTION.fullmatch(one) for one in own.subscriptions)
+    are_ids = all(SUBSCRIPTION.fullmatch(subscription) for subscription in own.subscriptions)
     if not are_ids or not 0 < len(own.subscriptions) <= MOST_SUBSCRIPTIONS:
         problem = f"must be set to ids of subscriptions, at most {MOST_SUBSCRIPTIONS}"
         raise SettingsError("status_pages.subscriptions", problem)
@@ -85,16 +85,18 @@ class ServiceHealthConnector(StatusPagesConnector):
             ("api-version", VERSION),
             ("queryStartTime", f"{start.month}/{start.day}/{start.year}"),
         ]
-        found: list[ProviderIncident] = []
+        incidents: list[ProviderIncident] = []
         for _ in range(MOST_PAGES):
             issues, following = await self._page(session, page.path, params)
-            found += [replace(one, link=page.link) for one in issues]
-            if len(found) > MOST_INCIDENTS:
-                return PageIncidents(found[:MOST_INCIDENTS], f"the first {MOST_INCIDENTS} issues")
+            incidents += [replace(issue, link=page.link) for issue in issues]
+            if len(incidents) > MOST_INCIDENTS:
+                return PageIncidents(
+                    incidents[:MOST_INCIDENTS], f"the first {MOST_INCIDENTS} issues"
+                )
             if not following:
-                return PageIncidents(found)
+                return PageIncidents(incidents)
             params = following
-        return PageIncidents(found, f"the first {MOST_PAGES} pages of events")
+        return PageIncidents(incidents, f"the first {MOST_PAGES} pages of events")
 
     async def _page(
         self, session: HttpSession, path: str, params: list[tuple[str, str]]

@@ -225,11 +225,11 @@ class TempoConnector:
             answer = await session.get(TAGS, params, type=TagsAnswer)
         except ConnectorError:
             return ""
-        known: list[str] = []
+        tags: list[str] = []
         for scope in answer.scopes or ():
             if scope.name == "resource":
-                known += scope.tags or ()
-        here = place_labels(place, known)
+                tags += scope.tags or ()
+        here = place_labels(place, tags)
         return "".join(f' && resource.{tag} = "{quoted(value)}"' for tag, value in here.items())
 
     async def _of_service(
@@ -245,10 +245,10 @@ class TempoConnector:
         there."""
         theirs = self._names.found(service, known) or self._names.theirs(service)[:1]
         named = " || ".join(f'resource.service.name = "{quoted(name)}"' for name in theirs)
-        own = f"({named})" if len(theirs) > 1 else named
-        searches = await self._searches(session, collection, f"{own}{within}", windows)
-        if within and not any(one.found or one.failed for one in searches):
-            searches = await self._searches(session, collection, own, windows)
+        phrase = f"({named})" if len(theirs) > 1 else named
+        searches = await self._searches(session, collection, f"{phrase}{within}", windows)
+        if within and not any(search.found or search.failed for search in searches):
+            searches = await self._searches(session, collection, phrase, windows)
         return searches
 
     async def _searches(
@@ -269,7 +269,7 @@ class TempoConnector:
             for part in split(window, PARTS)
         ]
         await asyncio.gather(
-            *(self._search(session, collection, one) for one in (*failed, *typical))
+            *(self._search(session, collection, search) for search in (*failed, *typical))
         )
         if len(failed[-1].found) < FEW:
             for one in failed:
@@ -283,7 +283,7 @@ class TempoConnector:
             if bound
             else []
         )
-        await asyncio.gather(*(self._search(session, collection, one) for one in slow))
+        await asyncio.gather(*(self._search(session, collection, search) for search in slow))
         return [*failed, *slow, *typical]
 
     async def _search(
@@ -359,8 +359,8 @@ def _slow_ms(sample: Sequence[_TempoSearch]) -> int | None:
         ns
         for search in sample
         for trace in search.found
-        for one in (*(trace.spanSets or ()), *([trace.spanSet] if trace.spanSet else ()))
-        for span in one.spans or ()
+        for span_set in (*(trace.spanSets or ()), *([trace.spanSet] if trace.spanSet else ()))
+        for span in span_set.spans or ()
         if (ns := ns_of(span.durationNanos)) is not None
     ]
     if not spans:
@@ -374,7 +374,7 @@ class _TempoBuildInfo(msgspec.Struct):
 
 async def _version(session: HttpSession) -> str:
     try:
-        found = (await session.get("/api/status/buildinfo", type=_TempoBuildInfo)).version
+        version = (await session.get("/api/status/buildinfo", type=_TempoBuildInfo)).version
     except ConnectorError:
         return ""
-    return f" {short(found, 40)}" if found else ""
+    return f" {short(version, 40)}" if version else ""

@@ -80,8 +80,8 @@ class WholeTraces:
         errors, self._errors = self._errors, []
         if not errors:
             return []
-        said = f"{len(errors)} of {wanted} traces could not be read whole: {errors[0]}"
-        return [Missing("spans", "whole traces", said)]
+        phrase = f"{len(errors)} of {wanted} traces could not be read whole: {errors[0]}"
+        return [Missing("spans", "whole traces", phrase)]
 
     def note(self, cut: str | None) -> str | None:
         """What was cut, with what the traces themselves lost."""

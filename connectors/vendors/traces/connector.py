@@ -140,9 +140,10 @@ class TrainingTracesConnector:
             )
             for number, url in enumerate(links, start=1)
         ]
-        items = tuple(one for one in outcomes if isinstance(one, Item))
+        items = tuple(outcome for outcome in outcomes if isinstance(outcome, Item))
         return Collected(
-            items=items, missing=tuple(one for one in outcomes if isinstance(one, Missing))
+            items=items,
+            missing=tuple(outcome for outcome in outcomes if isinstance(outcome, Missing)),
         )
 
     def _places(self, job: str, scope: Scope) -> dict[tuple[str, PlaceOf], None]:

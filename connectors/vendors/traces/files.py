@@ -122,13 +122,13 @@ def _who(name: str, kind: TraceKind) -> str:
 
 
 def _rank(name: str, base: str, kind: TraceKind) -> int | None:
-    found = _RANK.search(base) or _DUMP.search(base) or _ELASTIC.search(name)
+    match = _RANK.search(base) or _DUMP.search(base) or _ELASTIC.search(name)
     snapshot = _SNAPSHOT.search(base)
-    if found is None and snapshot:
+    if match is None and snapshot:
         return int(snapshot[2])
-    if found is None and kind == "flight_recorder":
-        found = _LAST_NUMBER.search(base)
-    return int(found[1]) if found else None
+    if match is None and kind == "flight_recorder":
+        match = _LAST_NUMBER.search(base)
+    return int(match[1]) if match else None
 
 
 def _taken(file: TraceFile) -> datetime:
@@ -165,28 +165,32 @@ def choose(
     """The newest capture of each rank and kind in the incident window; where a rank has none there,
     its nearest."""
     every = list(files)
-    known = [capture for file in every if (capture := read_name(file, place)) is not None]
-    small = [c for c in known if _fits(c, max_file_bytes)]
-    best: dict[tuple[TraceKind, str], TraceCapture] = {}
+    captures = [capture for file in every if (capture := read_name(file, place)) is not None]
+    small = [c for c in captures if _fits(c, max_file_bytes)]
+    trace_captures: dict[tuple[TraceKind, str], TraceCapture] = {}
     for capture in small:
         key = (capture.kind, capture.who)
-        if key not in best or _preference(capture, incident) > _preference(best[key], incident):
-            best[key] = capture
+        if key not in trace_captures or _preference(capture, incident) > _preference(
+            trace_captures[key], incident
+        ):
+            trace_captures[key] = capture
     old = [
-        key for key, capture in best.items() if _of_another_time(capture, incident, best.values())
+        key
+        for key, capture in trace_captures.items()
+        if _of_another_time(capture, incident, trace_captures.values())
     ]
     for key in old:
-        del best[key]
+        del trace_captures[key]
     ordered = sorted(
-        best.values(),
+        trace_captures.values(),
         key=lambda c: (_distance(c, incident) > timedelta(0), _natural(c.who), c.file.name),
     )
     left_out = _said(
         (
-            sum(c.file.size > max_file_bytes and c.kind != "log" for c in known),
+            sum(c.file.size > max_file_bytes and c.kind != "log" for c in captures),
             f"traces larger than {max_file_bytes:,} bytes",
         ),
-        (sum(c.file.size == 0 and c.kind != "flight_recorder" for c in known), "empty traces"),
+        (sum(c.file.size == 0 and c.kind != "flight_recorder" for c in captures), "empty traces"),
         (max(0, len(ordered) - max_files), f"traces beyond the first {max_files:,}"),
         (
             len(every) // MOST_LISTED,
@@ -194,9 +198,9 @@ def choose(
         ),
     )
     not_needed = _said(
-        (len(small) - len(best) - len(old), "other captures of the same ranks"),
+        (len(small) - len(trace_captures) - len(old), "other captures of the same ranks"),
         (len(old), "dumps of ranks that left none in the incident"),
-        (len(every) - len(known), "not traces by their names"),
+        (len(every) - len(captures), "not traces by their names"),
     )
     chosen = tuple(ordered[:max_files])
     return Choice(chosen, left_out, not_needed, _outside(chosen, incident))

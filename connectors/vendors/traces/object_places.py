@@ -185,8 +185,8 @@ def _explained(call: str) -> Iterator[None]:
 
 def _status_of(error: Exception) -> int | None:
     """The HTTP status, which obstore tells in words alone where it has no exception for it."""
-    known = STATUS_OF.get(type(error).__name__)
-    if known is not None:
-        return known
-    said = _STATUS.search(str(error)[:LONGEST_READ])
-    return int(said[1]) if said else None
+    status = STATUS_OF.get(type(error).__name__)
+    if status is not None:
+        return status
+    match = _STATUS.search(str(error)[:LONGEST_READ])
+    return int(match[1]) if match else None

@@ -69,9 +69,9 @@ class DirectoryPlace:
                 count += 1
                 if count > MOST_LISTED:
                     return
-                found = _regular(Path(folder, name), root)
-                if found is not None:
-                    yield found
+                regular = _regular(Path(folder, name), root)
+                if regular is not None:
+                    yield regular
 
     def read(self, file: TraceFile, deadline: Deadline, start: int = 0) -> Iterator[bytes]:
         """Read without following a link that was put there after the listing, and without waiting

@@ -131,10 +131,10 @@ class Unleash(ChangeFeeds):
             at = moment(event.createdAt)
             return at is not None and at < window.start
 
-        found = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
-        changes = [self._change(one) for one in found.values]
+        records = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
+        changes = [self._change(event) for event in records.values]
         link = f"{self._http.base_url}/history"
-        return FeedAnswer(changes, query_of(EVENTS, params), link, found.cut)
+        return FeedAnswer(changes, query_of(EVENTS, params), link, records.cut)
 
     def _change(self, event: UnleashEvent) -> VendorChange | None:
         at = moment(event.createdAt)

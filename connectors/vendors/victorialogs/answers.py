@@ -70,10 +70,10 @@ def _row(line: Mapping[str, str], known: Sequence[str], levels: Sequence[str]) -
         return None
     level = first_of(line, levels)
     trace = hex_id(trace_of(line)[:64], TRACE_ID_BYTES) or None
-    told = INTERNAL.union(known, levels)
-    kept: dict[str, Any] = {name: value for name, value in line.items() if name not in told}
+    internal = INTERNAL.union(known, levels)
+    values: dict[str, Any] = {name: value for name, value in line.items() if name not in internal}
     shown = short(level.lower(), 20) if level else None
-    return at, "", text[:LONGEST_LINE], shown, trace, attributes(kept)
+    return at, "", text[:LONGEST_LINE], shown, trace, attributes(values)
 
 
 def count_rows(
@@ -84,11 +84,11 @@ def count_rows(
     others: list[tuple[int, float]] = []
     errors: list[tuple[int, float]] = []
     tells = False
-    for one in hits:
-        level = first_of(one.fields, levels) or ""
+    for hit in hits:
+        level = first_of(hit.fields, levels) or ""
         tells = tells or bool(level)
         found = errors if level.lower() in FAILING else others
-        for text, count in zip(one.timestamps, one.values, strict=False):
+        for text, count in zip(hit.timestamps, hit.values, strict=False):
             at = time_of(text)
             if at is not None:
                 found.append(((at // 1_000_000_000 - grid.start_s) // grid.step_s, float(count)))

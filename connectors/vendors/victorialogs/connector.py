@@ -190,19 +190,19 @@ class VictoriaLogsConnector:
         there wherever they are."""
         theirs = [name for service in services for name in self._names.theirs(service)]
         here = logsql.in_place(place)
-        found: dict[str, _Lines] = {}
+        lines: dict[str, _Lines] = {}
         for within in dict.fromkeys((here, logsql.EVERYTHING)):
             for field in known.services:
-                if len(found) == len(services):
+                if len(lines) == len(services):
                     break
                 query = logsql.both(logsql.in_any_case(field, theirs), within)
                 values = await _values(session, field, query, window)
                 for service in services:
                     named = self._names.found(service, values)
-                    if named and service not in found:
+                    if named and service not in lines:
                         query = logsql.both(logsql.exactly(field, named), within)
-                        found[service] = _Lines(service, query)
-        return list(found.values())
+                        lines[service] = _Lines(service, query)
+        return list(lines.values())
 
     def _link(self, query: str, window: Window) -> str:
         own = self._own
@@ -233,8 +233,8 @@ class _Asking:
 
     async def of_service(self, one: _Lines, windows: Sequence[Window]) -> None:
         """Counts, errors and a sample of each window."""
-        told = await asyncio.gather(*(self._counts(one, window) for window in windows))
-        levels = self._known.levels if any(told) else ()
+        counts = await asyncio.gather(*(self._counts(one, window) for window in windows))
+        levels = self._known.levels if any(counts) else ()
         errors = f"{one.query} {logsql.errors(levels)}"
         for query, limit in ((errors, ERRORS), (one.query, SAMPLE)):
             await asyncio.gather(*(self.lines(one, query, limit, window) for window in windows))

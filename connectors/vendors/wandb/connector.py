@@ -115,17 +115,19 @@ class WandbConnector:
             reason = "no wandb project is set for this job"
             return Collected(missing=(Missing("metrics", short(job or "", 60), reason),))
         async with self._graphql.open() as session:
-            found = _WandbQuestion(session, place, request, self._app_url)
-            await found.find(named, job)
-            if found.run is None:
+            wandb_question = _WandbQuestion(session, place, request, self._app_url)
+            await wandb_question.find(named, job)
+            if wandb_question.run is None:
                 names = [*named, job] if job else named
                 sought = " or ".join(short(name, 60) for name in names)
                 gap = Missing("metrics", str(place), f"no run there is called {sought}")
                 return Collected(missing=(gap,))
             await asyncio.gather(
-                found.history(), *(found.system(run) for run in found.launch), found.changes()
+                wandb_question.history(),
+                *(wandb_question.system(run) for run in wandb_question.launch),
+                wandb_question.changes(),
             )
-        return found.collected()
+        return wandb_question.collected()
 
     async def check(self) -> Check:
         """Can each configured project be read?"""
@@ -212,11 +214,11 @@ class _WandbQuestion:
         if self.run is None and job is not None:
             self.run = await self._newest(job)
             if self.run is not None and named:
-                said = (
+                phrase = (
                     f"no run is called {short(named[0], 60)}; the newest "
                     f"of {short(job, 60)} is shown instead"
                 )
-                self._missing.append(Missing("metrics", str(self._place), said))
+                self._missing.append(Missing("metrics", str(self._place), phrase))
         if self.run is not None and not self._alike:
             name = self.run.group or self.run.displayName or self.run.name
             self._alike = await self._listed(name)

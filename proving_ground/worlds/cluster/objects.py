@@ -88,17 +88,17 @@ class ClusterObjects:
     def pods_of(self, unit: str) -> list[Object]:
         """The pods of a unit."""
         return [
-            one
-            for one in self.lists.get("pods", ())
-            if one["metadata"]["labels"]["app"] == object_name(unit)
+            pod
+            for pod in self.lists.get("pods", ())
+            if pod["metadata"]["labels"]["app"] == object_name(unit)
         ]
 
     def workload_of(self, unit: str) -> Object:
         """The Deployment or StatefulSet of a unit."""
         for resource in ("deployments", "statefulsets"):
-            for one in self.lists.get(resource, ()):
-                if one["metadata"]["name"] == object_name(unit):
-                    return one
+            for workload in self.lists.get(resource, ()):
+                if workload["metadata"]["name"] == object_name(unit):
+                    return workload
         raise KeyError(unit)
 
     def touch(self, made: Object, at_s: float) -> None:
@@ -305,7 +305,7 @@ def policy(
     made: ClusterObjects, unit: str, callers: list[str], written_s: float | None = None
 ) -> Object:
     """A network policy on a unit's pods that admits these callers."""
-    peers = [{"podSelector": {"matchLabels": {"app": object_name(one)}}} for one in callers]
+    peers = [{"podSelector": {"matchLabels": {"app": object_name(caller)}}} for caller in callers]
     spec = {
         "podSelector": {"matchLabels": {"app": object_name(unit)}},
         "policyTypes": ["Ingress"],

@@ -62,13 +62,13 @@ def snapshot_of(world: World) -> ClusterSnapshot:
 
 
 def _by_path(made: ClusterObjects) -> dict[str, list[Object]]:
-    found: dict[str, list[Object]] = {"/api/v1/nodes": made.nodes}
+    lists_by_path: dict[str, list[Object]] = {"/api/v1/nodes": made.nodes}
     for resource, group in BY_NAMESPACE.items():
         path = f"{group}/namespaces/{made.namespace}/{resource}"
-        found[path] = made.lists.get(resource, [])
-    found["/api/v1/namespaces"] = [{"metadata": {"name": made.namespace}}]
-    found["/apis/events.k8s.io/v1/namespaces/default/events"] = []
-    return found
+        lists_by_path[path] = made.lists.get(resource, [])
+    lists_by_path["/api/v1/namespaces"] = [{"metadata": {"name": made.namespace}}]
+    lists_by_path["/apis/events.k8s.io/v1/namespaces/default/events"] = []
+    return lists_by_path
 
 
 def _subject(world: World) -> str:
@@ -230,8 +230,8 @@ def _old_pending(made: ClusterObjects, unit: str, now_s: float, rng: np.random.G
 
 def _old_backend(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
     if not any(
-        one["metadata"]["name"] == f"{object_name(unit)}-public"
-        for one in made.lists.get("ingresses", ())
+        ingress["metadata"]["name"] == f"{object_name(unit)}-public"
+        for ingress in made.lists.get("ingresses", ())
     ):
         troubles.missing_backend(made, unit, _days(now_s, rng))
 
@@ -281,9 +281,9 @@ def _probe_noise(made: ClusterObjects, unit: str, now_s: float, rng: np.random.G
 
 def _strange_port(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
     """A Service with a port that its containers do not declare, and serve nevertheless."""
-    for one in made.lists["services"]:
-        if one["metadata"]["name"] == object_name(unit):
-            one["spec"]["ports"].append({"name": "debug", "port": 6060, "targetPort": 6060})
+    for service in made.lists["services"]:
+        if service["metadata"]["name"] == object_name(unit):
+            service["spec"]["ports"].append({"name": "debug", "port": 6060, "targetPort": 6060})
 
 
 _ODDITIES = (

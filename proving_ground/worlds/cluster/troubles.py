@@ -55,15 +55,18 @@ def count(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     ready = [pod for pod in pods if _condition(pod, "Ready")["status"] == "True"]
     workload = made.workload_of(unit)
     workload["status"]["readyReplicas"] = len(ready)
-    wanted = workload["spec"]["replicas"]
+    replicas = workload["spec"]["replicas"]
     for condition in workload["status"]["conditions"]:
-        if condition["type"] == "Available" and len(ready) < max(1, round(wanted * 0.75)):
+        if condition["type"] == "Available" and len(ready) < max(1, round(replicas * 0.75)):
             condition |= {"status": "False", "lastTransitionTime": time_text(span.since_s + 30)}
     name = object_name(unit)
-    for one in made.lists.get("endpointslices", ()):
-        if one["metadata"]["labels"]["kubernetes.io/service-name"] == name and one["endpoints"]:
+    for endpointslice in made.lists.get("endpointslices", ()):
+        if (
+            endpointslice["metadata"]["labels"]["kubernetes.io/service-name"] == name
+            and endpointslice["endpoints"]
+        ):
             placed = [pod for pod in pods if pod["spec"].get("nodeName")]
-            one["endpoints"] = [
+            endpointslice["endpoints"] = [
                 {"addresses": ["10.0.0.1"], "conditions": {"ready": pod in ready}} for pod in placed
             ]
     for budget in made.lists.get("poddisruptionbudgets", ()):
@@ -180,9 +183,9 @@ def wrong_selector(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     service = made.find("services", name)
     service["spec"]["selector"] = {"app": f"{name}-v2"}
     made.touch(service, span.since_s)
-    for one in made.lists["endpointslices"]:
-        if one["metadata"]["labels"]["kubernetes.io/service-name"] == name:
-            one["endpoints"] = []
+    for endpointslice in made.lists["endpointslices"]:
+        if endpointslice["metadata"]["labels"]["kubernetes.io/service-name"] == name:
+            endpointslice["endpoints"] = []
 
 
 def wrong_port(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
@@ -195,8 +198,12 @@ def wrong_port(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
 def closed_policy(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """A policy that admits somebody else than the callers."""
     name = f"{object_name(unit)}-callers"
-    others = made.lists.get("networkpolicies", [])
-    others[:] = [one for one in others if one["metadata"]["name"] != name]
+    networkpolicies = made.lists.get("networkpolicies", [])
+    networkpolicies[:] = [
+        networkpolicy
+        for networkpolicy in networkpolicies
+        if networkpolicy["metadata"]["name"] != name
+    ]
     admitted = ["admin-console"] if made.rng.random() < 0.6 else []
     made.add("networkpolicies", policy(made, unit, admitted, span.since_s))
 
@@ -219,7 +226,10 @@ def used_up(made: ClusterObjects, unit: str, pods: Sequence[Object], span: Troub
     workload = f"{object_name(unit)}-5d8f7c9b6"
     owners = [{"kind": "Deployment", "name": object_name(unit)}]
     labels = {"app": object_name(unit)}
-    if not any(one["metadata"]["name"] == workload for one in made.lists.get("replicasets", ())):
+    if not any(
+        replicaset["metadata"]["name"] == workload
+        for replicaset in made.lists.get("replicasets", ())
+    ):
         metadata = made.meta(workload, labels=labels, ownerReferences=owners)
         made.add("replicasets", {"metadata": metadata, "spec": {"selector": {}}})
     note = (
@@ -257,7 +267,7 @@ def capped(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """An autoscaler that may go no further."""
     name = object_name(unit)
     scalers = made.lists.setdefault("horizontalpodautoscalers", [])
-    scalers[:] = [one for one in scalers if one["metadata"]["name"] != name]
+    scalers[:] = [scaler for scaler in scalers if scaler["metadata"]["name"] != name]
     most = len(made.pods_of(unit))
     conditions = [
         {
@@ -337,8 +347,8 @@ def drained(made: ClusterObjects, names: Sequence[str], span: TroubleSpan) -> No
         f"{total - len(names)} Insufficient cpu."
     )
     for app in sorted({pod["metadata"]["labels"]["app"] for pod in gone}):
-        own = [pod for pod in gone if pod["metadata"]["labels"]["app"] == app]
-        unplaced(made, app, own, span, message)
+        gones = [pod for pod in gone if pod["metadata"]["labels"]["app"] == app]
+        unplaced(made, app, gones, span, message)
 
 
 def _node(made: ClusterObjects, name: str) -> Object:

@@ -93,13 +93,13 @@ def draw_conditions(
 
 def _seams(rng: np.random.Generator, units: int, window: tuple[int, int]) -> tuple[Seam, ...]:
     """Mostly none; else a unit's exporter or the whole monitoring was away for some minutes."""
-    found = []
+    seams = []
     for _ in range(int(rng.poisson(0.7))):
         begin = int(rng.uniform(0, window[1]))
         length = int(rng.uniform(8, 80))
         unit = None if rng.random() < 0.3 else int(rng.integers(units))
-        found.append(Seam(unit, begin, begin + length))
-    return tuple(found)
+        seams.append(Seam(unit, begin, begin + length))
+    return tuple(seams)
 
 
 def _restarts(

@@ -81,8 +81,8 @@ def logs_table(world: World, conditions: Conditions, since: int) -> pl.DataFrame
     lines = list(_LogWriter(world, conditions, since).lines())
     if len(lines) > MOST_LINES:
         rng = world.seed.generator("cut logs")
-        kept = np.sort(rng.choice(len(lines), MOST_LINES, replace=False))
-        lines = [lines[int(n)] for n in kept]
+        choice = np.sort(rng.choice(len(lines), MOST_LINES, replace=False))
+        lines = [lines[int(n)] for n in choice]
     if not lines:
         return pl.DataFrame()
     start = world.clock.start_s
@@ -179,10 +179,10 @@ class _LogWriter:
         for word in ("certificate", "dns"):
             if self._is(word, callee):
                 return word
-        for one in self._world.bystanders:
-            if one.subject == self._world.graph.units[callee].name:
+        for bystander in self._world.bystanders:
+            if bystander.subject == self._world.graph.units[callee].name:
                 words = {"expired_certificate": "certificate", "dns_failure": "dns"}
-                return words.get(one.fault, "refused")
+                return words.get(bystander.fault, "refused")
         return "refused"
 
     def _is(self, seen: str, unit: int) -> bool:
@@ -210,10 +210,10 @@ class _LogWriter:
         if fault is not None and fault.kind.place is PlaceKind.UNIT and fault.target == unit:
             slow_onset = Course.RAMP in fault.kind.courses
             yield fault.kind, (fault.course >= (0.7 if slow_onset else 0.3)).astype(np.float64)
-        for one in world.bystanders:
-            if one.subject == world.graph.units[unit].name:
-                end = world.clock.steps if one.ends is None else one.ends
-                yield FAULTS[one.fault], world.clock.between(one.begins, end)
+        for bystander in world.bystanders:
+            if bystander.subject == world.graph.units[unit].name:
+                end = world.clock.steps if bystander.ends is None else bystander.ends
+                yield FAULTS[bystander.fault], world.clock.between(bystander.begins, end)
 
     def _sampled(
         self, unit: int, expected: Floats, text: str, rng: np.random.Generator

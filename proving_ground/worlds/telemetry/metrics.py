@@ -70,20 +70,20 @@ def metrics_table(world: World, conditions: Conditions) -> pl.DataFrame:
     series = list(MetricsRecorder(world, conditions).record())
     if not series:
         return pl.DataFrame()
-    all_times = np.concatenate([one.times for one in series])
+    all_times = np.concatenate([series.times for series in series])
     # Sorted by time here, on numbers: sorting a table by its text columns takes ten times as long.
     order = np.argsort(all_times, kind="stable")
-    which = np.repeat(np.arange(len(series)), [len(one.times) for one in series])[order]
+    which = np.repeat(np.arange(len(series)), [len(series.times) for series in series])[order]
     facts = pl.DataFrame(
         {
-            "service": [one.service for one in series],
-            "signal": [one.name.signal for one in series],
-            "unit": pl.Series([one.name.unit for one in series], dtype=pl.String),
-            "labels": pl.Series([one.labels for one in series], dtype=pl.String),
+            "service": [series.service for series in series],
+            "signal": [series.name.signal for series in series],
+            "unit": pl.Series([series.name.unit for series in series], dtype=pl.String),
+            "labels": pl.Series([series.labels for series in series], dtype=pl.String),
         }
     )[pl.Series(which)]
     instants = pl.Series("time", all_times[order]).cast(pl.Datetime("ns"))
-    values = pl.Series("value", np.concatenate([one.values for one in series])[order])
+    values = pl.Series("value", np.concatenate([series.values for series in series])[order])
     columns = [instants.dt.replace_time_zone("UTC"), facts["service"], facts["signal"], values]
     return pl.DataFrame([*columns, facts["unit"], facts["labels"]])
 

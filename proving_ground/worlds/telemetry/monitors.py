@@ -65,11 +65,11 @@ def monitors_table(world: World) -> pl.DataFrame:
         for step in np.sort(rng.uniform(0, world.alert_step, int(rng.integers(0, 6)))):
             rows.append((rows[0][0], unit, "firing", clock.at(float(step))))
             rows.append((rows[0][0], unit, "ok", clock.at(min(float(step) + 12, world.alert_step))))
-    for one in world.bystanders:
-        state = "firing" if one.ends is None else "ok"
-        turned = one.begins + 20 if one.ends is None else one.ends + 20
+    for bystander in world.bystanders:
+        state = "firing" if bystander.ends is None else "ok"
+        turned = bystander.begins + 20 if bystander.ends is None else bystander.ends + 20
         if rng.random() < 0.5 and turned < world.window[1]:
-            rows.append((f"{one.subject} health", one.subject, state, clock.at(turned)))
+            rows.append((f"{bystander.subject} health", bystander.subject, state, clock.at(turned)))
     for number in rng.choice(len(graph.units), size=min(3, len(graph.units)), replace=False):
         name = graph.units[int(number)].name
         if name != unit:

@@ -108,10 +108,10 @@ class RequestWalker:
         world, step, rng = self._world, self._step, self._rng
         history, graph = world.history, world.graph
         pod = int(rng.integers(len(graph.units[unit].pods)))
-        own, failed = self._own(unit, pod)
+        seconds, failed = self._own(unit, pod)
         span = self._identity(8)
         place = self._open(unit, pod, span, (caller, parent), start, operation)
-        elapsed = own
+        elapsed = seconds
         calls = graph.calls_of[unit]
         visits = graph.routes[self._route].visits[unit]
         for number in range(calls.start, calls.stop):

@@ -29,8 +29,8 @@ class DiscordMessages(VendorMessage):
     @classmethod
     async def who(cls, own: DiscordSettings) -> str:
         """The webhook's name."""
-        said = await asked_who("Discord", _call(own, "GET", ""))
-        return f"webhook {said.get('name', '')}"
+        who = await asked_who("Discord", _call(own, "GET", ""))
+        return f"webhook {who.get('name', '')}"
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """Nothing can be looked for."""
@@ -67,6 +67,6 @@ async def _call(own: DiscordSettings, method: str, path: str, **more: Any) -> ht
         return await call(url, {}, method, path, **more)
     except httpx.HTTPStatusError as error:
         # The address is the secret, and stands in the error's text.
-        asked = httpx.Request(method, "https://discord.com/api/webhooks")
-        said = f"status {error.response.status_code}"
-        raise httpx.HTTPStatusError(said, request=asked, response=error.response) from None
+        request = httpx.Request(method, "https://discord.com/api/webhooks")
+        phrase = f"status {error.response.status_code}"
+        raise httpx.HTTPStatusError(phrase, request=request, response=error.response) from None

@@ -90,8 +90,8 @@ class Emails(VendorMessage):
     def _failed(self, error: Exception) -> ConnectorError:
         code = getattr(error, "smtp_code", None)
         if isinstance(error, smtplib.SMTPRecipientsRefused):
-            codes = [one[0] for one in error.recipients.values()]
-            code = next((one for one in codes if one in TRANSIENT), codes[0])
+            codes = [recipient[0] for recipient in error.recipients.values()]
+            code = next((code for code in codes if code in TRANSIENT), codes[0])
         again = code is None or code in TRANSIENT
         if isinstance(error, ssl.SSLError | smtplib.SMTPNotSupportedError):
             again = False

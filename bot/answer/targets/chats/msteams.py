@@ -47,13 +47,13 @@ class TeamsCards(VendorMessage):
     async def who(cls, own: MsTeamsSettings) -> str:
         """The app, which gets a token, and reads the channel where it is to. Whether it is
         installed in the team, the first message shows."""
-        said = await asked_who("Microsoft Teams", new_token(own, own.audience))
+        who = await asked_who("Microsoft Teams", new_token(own, own.audience))
         if own.team is not None and own.channel is not None:
             graph = (await asked_who("Microsoft Graph", new_token(own, own.graph_url)))[
                 "access_token"
             ]
             await asked_who("Microsoft Graph", _messages(own, own.channel, str(graph), 1))
-        return f"app {own.client_id}" if said.get("access_token") else "no token"
+        return f"app {own.client_id}" if who.get("access_token") else "no token"
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """By the id in its card, among the newest; only where the app may read them."""
@@ -61,8 +61,8 @@ class TeamsCards(VendorMessage):
             return None
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             token = await self._connector.token(self.own.graph_url)
-            found = (await _messages(self.own, address, token, MOST_LOOKED_AT)).json()
-        for message in found["value"]:
+            body = (await _messages(self.own, address, token, MOST_LOOKED_AT)).json()
+        for message in body["value"]:
             if any(f'"{key}"' in (a["content"] or "") for a in message["attachments"] or ()):
                 return _ref(message["id"], key)
         return None

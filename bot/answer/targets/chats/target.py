@@ -42,12 +42,12 @@ class ChatTarget(AnnouncedTarget[C]):
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """The channel's id."""
-        own = self.section(settings)
-        if own is None:
+        section = self.section(settings)
+        if section is None:
             return None
-        channels: Mapping[str, str] = getattr(own, "channels", {})
+        channels: Mapping[str, str] = getattr(section, "channels", {})
         named = channels.get(service) if service else None
-        return reply_to.others.get(self.own_name) or named or own.channel
+        return reply_to.others.get(self.own_name) or named or section.channel
 
     def address_for(
         self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
@@ -63,8 +63,8 @@ class AnswerWebhook(AnnouncedTarget[AnswerWebhookSettings]):
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """The same for every investigation."""
-        own = self.section(settings)
-        return own.url if own else None
+        section = self.section(settings)
+        return section.url if section else None
 
 
 class Email(AnnouncedTarget[EmailSettings]):
@@ -72,11 +72,11 @@ class Email(AnnouncedTarget[EmailSettings]):
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """The addresses of the service, else the usual ones."""
-        own = self.section(settings)
-        if own is None:
+        section = self.section(settings)
+        if section is None:
             return None
-        named = own.services.get(service, ()) if service else ()
-        return ", ".join(named or own.to) or None
+        named = section.services.get(service, ()) if service else ()
+        return ", ".join(named or section.to) or None
 
 
 MSTEAMS = ChatTarget(

@@ -35,13 +35,19 @@ MAX_WHO, MAX_TEXT, MAX_INPUT = 80, 240, 500
 
 def answer_extras(key: str, store: Store, settings: Settings) -> CardExtras:
     """Of the message under a key; none where no investigation has ended. Blocks."""
-    found = store.get(key.partition(":")[0])
-    if found is None or key.endswith("-digest") or found.status not in ("done", "failed"):
+    investigation = store.get(key.partition(":")[0])
+    if (
+        investigation is None
+        or key.endswith("-digest")
+        or investigation.status not in ("done", "failed")
+    ):
         return CardExtras()
-    mute = Mutes(store.engine).muted(found.alert.fingerprint, datetime.now(UTC))
-    tickets = issue_offers(found, store, settings)
-    lines = [*_judged(found, store), *_muted(mute), *map(_made, tickets)]
-    return CardExtras([line for line in lines if line], list(_actions(found, mute, tickets)))
+    mute = Mutes(store.engine).muted(investigation.alert.fingerprint, datetime.now(UTC))
+    tickets = issue_offers(investigation, store, settings)
+    lines = [*_judged(investigation, store), *_muted(mute), *map(_made, tickets)]
+    return CardExtras(
+        [line for line in lines if line], list(_actions(investigation, mute, tickets))
+    )
 
 
 def issue_offers(
@@ -49,8 +55,12 @@ def issue_offers(
 ) -> list[TicketOffer]:
     """The trackers in use. Draft reverts are asked for where the case is at hand."""
     offers = ticket_offers(investigation, store, settings)
-    reverts = {one.own_name for one in declared_targets(settings) if isinstance(one, RevertTarget)}
-    return [one for one in offers if one.target not in reverts]
+    reverts = {
+        declared_target.own_name
+        for declared_target in declared_targets(settings)
+        if isinstance(declared_target, RevertTarget)
+    }
+    return [offer for offer in offers if offer.target not in reverts]
 
 
 def may_mute(investigation: StoredInvestigation) -> bool:
@@ -82,8 +92,8 @@ def _actions(
     elif may_mute(found):
         yield _button(found, MUTE, f"Mute for {MUTE_HOURS} h")
     if found.status == "done":
-        for one in tickets:
-            button = _button(found, TICKET, one.label, target=one.target)
+        for ticket in tickets:
+            button = _button(found, TICKET, ticket.label, target=ticket.target)
             # Teams shows six buttons, and these behind three dots.
             yield {**button, "mode": "secondary"}
 
@@ -98,8 +108,8 @@ def _judged(found: StoredInvestigation, store: Store) -> Iterator[str]:
     if label is not None:
         who = one_line(person(label.who), MAX_WHO) or "somebody"
         cause = one_line(label.cause, MAX_TEXT)
-        told = f": the cause was {cause}" if cause and not label.right else ""
-        yield f"{'Right' if label.right else 'Wrong'}, said {who} at {at(label.at)}{told}"
+        phrase = f": the cause was {cause}" if cause and not label.right else ""
+        yield f"{'Right' if label.right else 'Wrong'}, said {who} at {at(label.at)}{phrase}"
 
 
 def _muted(mute: Mute | None) -> Iterator[str]:

@@ -86,9 +86,9 @@ def _panel(chart: DecisiveChart, panel: ChartPanel, zero: float, step_s: float, 
     if len(runs) > MOST_RUNS:
         runs = (tuple(itertools.chain.from_iterable(runs)),)
     share = MOST_POINTS / len(panel.values)
-    own = panel.title.rpartition(": ")[2]
+    part = panel.title.rpartition(": ")[2]
     data = [
-        series(own, COLOURS[panel.role], points(thinned(run, max(2, int(share * len(run))))))
+        series(part, COLOURS[panel.role], points(thinned(run, max(2, int(share * len(run))))))
         for run in runs
     ]
     if panel.usual is not None:
@@ -131,5 +131,5 @@ def _scale(panel: ChartPanel) -> tuple[float, str]:
     if scales is None:
         return unit.factor, unit.noun
     most = max(map(abs, panel.values)) * unit.factor
-    least, name = next((one for one in scales if most >= one[0]), scales[-1])
+    least, name = next((scale for scale in scales if most >= scale[0]), scales[-1])
     return unit.factor / _SIZES.get(name, least), f"{name}/{per}" if per else name

@@ -46,9 +46,9 @@ class BotConnector:
         """A token for one audience."""
         token, ends = self._tokens.get(audience, ("", 0.0))
         if time.monotonic() >= ends:
-            said = (await new_token(self._own, audience)).json()
-            token = str(said["access_token"])
-            self._tokens[audience] = token, time.monotonic() + int(said["expires_in"]) - EARLY_S
+            body = (await new_token(self._own, audience)).json()
+            token = str(body["access_token"])
+            self._tokens[audience] = token, time.monotonic() + int(body["expires_in"]) - EARLY_S
         return token
 
 

@@ -93,9 +93,9 @@ class WebhookDeliveries(VendorMessage):
         said = json.dumps(body, sort_keys=True)
         first = self._key(investigation)
         posts = await in_store(self._store.posts, investigation.id)
-        known = {_number(key): ref for key, ref in posts.items() if key.split("#")[0] == first}
-        number = max(known, default=0)
-        if known.get(number) == _digest(said) or (number and kind == STARTED):
+        refs = {_number(key): ref for key, ref in posts.items() if key.split("#")[0] == first}
+        number = max(refs, default=0)
+        if refs.get(number) == _digest(said) or (number and kind == STARTED):
             return
         ref = ""
         while ref != _digest(said):

@@ -117,8 +117,8 @@ class PagerDutyCalls:
                 unchanged=reads or unsent,
             ) from error
         except (*NOT_UNDERSTOOD, OSError) as error:
-            said = f"the answer was not understood ({type(error).__name__})"
-            raise ConnectorError(VENDOR, call, said, retryable=True, unchanged=reads) from error
+            phrase = f"the answer was not understood ({type(error).__name__})"
+            raise ConnectorError(VENDOR, call, phrase, retryable=True, unchanged=reads) from error
         finally:
             session.close()
 
@@ -140,10 +140,10 @@ class PagerDutyCalls:
             raise ConnectorError(
                 VENDOR, "list notes", "the answer was not understood", retryable=True
             )
-        found = (
+        matching_notes = (
             note for note in notes if bears_marker(str(note.get("content", "")), investigation_id)
         )
-        return next((str(note["id"]) for note in found if note.get("id")), None)
+        return next((str(note["id"]) for note in matching_notes if note.get("id")), None)
 
     def create(self, path: str, text: str) -> str:
         """Write a note, and give its id."""

@@ -71,7 +71,7 @@ def field_values(
 ) -> dict[str, str]:
     """Our values for custom fields, by the names that the settings use; "" where there is none."""
     view = answer.view(investigation.alert)
-    said = {
+    summaries = {
         "verdict": view.verdict_label,
         "headline": view.headline,
         "cause": "",
@@ -81,7 +81,7 @@ def field_values(
         "page": page_url,
     }
     if view.cause is not None:
-        said["cause"] = view.cause.summary
-        said["service"] = view.cause.subject
-        said["change"] = view.cause.change or ""
-    return {name: one_line(value, MAX_FIELD) for name, value in said.items()}
+        summaries["cause"] = view.cause.summary
+        summaries["service"] = view.cause.subject
+        summaries["change"] = view.cause.change or ""
+    return {name: one_line(value, MAX_FIELD) for name, value in summaries.items()}

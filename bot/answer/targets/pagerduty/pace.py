@@ -35,8 +35,8 @@ class Pace:
 
     def refused(self, headers: Mapping[str, str]) -> None:
         """PagerDuty answered 429: nobody of this process asks before the time that it names."""
-        asked = headers.get("ratelimit-reset") or headers.get("retry-after") or ""
-        hold = retry_after({"retry-after": asked}, USUAL_HOLD_S)
+        ratelimit_reset = headers.get("ratelimit-reset") or headers.get("retry-after") or ""
+        hold = retry_after({"retry-after": ratelimit_reset}, USUAL_HOLD_S)
         until = time.monotonic() + min(hold, LONGEST_HOLD_S)
         self._held_until = max(self._held_until, until)
 

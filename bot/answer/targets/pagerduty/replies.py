@@ -111,7 +111,7 @@ class PagerDutyReplies:
     ) -> str:
         """The id of the investigation's note on the incident (its own unless named), once its
         content is `text`."""
-        own = self._noted_incident(investigation)
+        noted_incident = self._noted_incident(investigation)
         incident = incident or self._own_incident(investigation)
         path = f"/incidents/{incident}/notes"
         written: list[str] = []
@@ -123,7 +123,7 @@ class PagerDutyReplies:
             written.append(await self._calls.asked(self._calls.create, path, text))
             return written[-1]
 
-        key = self._key(investigation, incident, own)
+        key = self._key(investigation, incident, noted_incident)
         note_id = await self._post_once(key, investigation.id, find=find, send=send)
         if amend and note_id not in written:
             await self._calls.asked(self._calls.amend, path, note_id, text)
@@ -159,13 +159,15 @@ class PagerDutyReplies:
         await self.write(investigation, text, incident=incident, amend=False)
 
     async def _fill_fields(self, outcome: Outcome, incident: str) -> None:
-        wanted = self._settings.pagerduty.custom_fields
-        if not wanted or outcome.answer is None:
+        custom_fields = self._settings.pagerduty.custom_fields
+        if not custom_fields or outcome.answer is None:
             return
         found = field_values(outcome.investigation, outcome.answer, self._page(outcome))
         body = {
             "custom_fields": [
-                {"name": name, "value": found[ours]} for ours, name in wanted.items() if found[ours]
+                {"name": name, "value": found[ours]}
+                for ours, name in custom_fields.items()
+                if found[ours]
             ]
         }
         if body["custom_fields"]:
@@ -174,9 +176,10 @@ class PagerDutyReplies:
 
     def has_joined(self, investigation: StoredInvestigation) -> bool:
         """Whether an open incident of this account joined."""
-        own = self._noted_incident(investigation)
+        noted_incident = self._noted_incident(investigation)
         return any(
-            one.alert.id != own and not one.resolved_at for one in self._joined(investigation)
+            grouped_alert.alert.id != noted_incident and not grouped_alert.resolved_at
+            for grouped_alert in self._joined(investigation)
         )
 
     async def point_from_joined(self, outcome: Outcome) -> None:
@@ -187,18 +190,20 @@ class PagerDutyReplies:
         another try may succeed, or where PagerDuty takes no note at all.
         """
         investigation = outcome.investigation
-        own = self._noted_incident(investigation)
+        noted_incident = self._noted_incident(investigation)
         posts = await in_store(self._store.posts, investigation.id)
         failed: ConnectorError | None = None
         in_a_row = 0
-        for one in self._joined(investigation):
-            done = self._key(investigation, one.alert.id, own) in posts
-            if done or one.resolved_at or one.alert.id == own:
+        for grouped_alert in self._joined(investigation):
+            done = self._key(investigation, grouped_alert.alert.id, noted_incident) in posts
+            if done or grouped_alert.resolved_at or grouped_alert.alert.id == noted_incident:
                 continue
             try:
-                await self._point_from(one, outcome)
+                await self._point_from(grouped_alert, outcome)
             except ConnectorError as error:
-                log.warning("the note on incident %s was not written: %s", one.alert.id, error)
+                log.warning(
+                    "the note on incident %s was not written: %s", grouped_alert.alert.id, error
+                )
                 in_a_row += 1
                 failed = error if error.retryable else failed
                 if error.status in KEY_REFUSED or in_a_row >= FAILURES_IN_A_ROW:
@@ -210,7 +215,7 @@ class PagerDutyReplies:
 
     async def _point_from(self, one: GroupedAlert, outcome: Outcome) -> None:
         investigation, incident = outcome.investigation, one.alert.id
-        own = self._noted_incident(investigation)
+        noted_incident = self._noted_incident(investigation)
         headline, page = investigation.headline or "", self._page(outcome)
         text = joined_note_text(investigation, one.why, headline, page)
         path = f"/incidents/{incident}/notes"
@@ -226,18 +231,18 @@ class PagerDutyReplies:
                 return NO_POST
             return await self._calls.asked(self._calls.create, path, text)
 
-        key = self._key(investigation, incident, own)
+        key = self._key(investigation, incident, noted_incident)
         await self._post_once(key, investigation.id, find=find, send=send)
 
     def _joined(self, investigation: StoredInvestigation) -> list[GroupedAlert]:
         """The alerts of this account that joined."""
-        found: list[GroupedAlert] = []
+        grouped_alerts: list[GroupedAlert] = []
         for one in investigation.related:
             account = one.alert.labels.get(ACCOUNT_LABEL, "")
             is_ours = one.alert.source == VENDOR and account == self._target.account
             if is_ours and INCIDENT_ID.fullmatch(one.alert.id):
-                found.append(one)
-        return found
+                grouped_alerts.append(one)
+        return grouped_alerts
 
     def _page(self, outcome: Outcome) -> str:
         return f"{self._settings.server.public_url}/investigations/{outcome.investigation.id}"

@@ -52,8 +52,8 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
     ) -> TicketOffer | None:
         """A note on the incident that the chain of investigations began with. An author stands for
         the key, which servers do not hold."""
-        own = self.section(settings)
-        if own is None or not own.from_email:
+        section = self.section(settings)
+        if section is None or not section.from_email:
             return None
         name = FollowUps(store.engine).first(investigation.id)
         first = investigation if name == investigation.id else store.get(name)
@@ -68,21 +68,21 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
             "Update the PagerDuty note" if is_there else "Send to PagerDuty",
             incident,
             f"on incident {bare_id(incident)}" if is_there and wish else "",
-            _page_of(incident, own, investigation.alert),
+            _page_of(incident, section, investigation.alert),
             joins="on incident",
         )
 
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:
         """A key without an author, or an author without a key."""
-        own = self.section(settings)
-        if own is None:
+        section = self.section(settings)
+        if section is None:
             return
-        if self.configured(settings) and not own.from_email:
-            said = "PagerDuty takes no notes without an author"
-            yield TargetProblem("wrong", said, f"set {self._author}, a user's address")
-        if own.from_email and not self.configured(settings):
-            said = f"{self.own_label} are offered, and this process has no token for them"
-            yield TargetProblem("note", said, f"set {self.variable('api_token')} for the workers")
+        if self.configured(settings) and not section.from_email:
+            phrase = "PagerDuty takes no notes without an author"
+            yield TargetProblem("wrong", phrase, f"set {self._author}, a user's address")
+        if section.from_email and not self.configured(settings):
+            phrase = f"{self.own_label} are offered, and this process has no token for them"
+            yield TargetProblem("note", phrase, f"set {self.variable('api_token')} for the workers")
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> PagerDutyReplies:
         """The client, with the REST API key."""
@@ -92,8 +92,8 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
 
     async def check(self, settings: Settings) -> str:
         """Whether notes would have an author; the key itself is asked by the connector."""
-        own = self.section(settings)
-        if own is None or not own.from_email:
+        section = self.section(settings)
+        if section is None or not section.from_email:
             raise FaultlineError(f"PagerDuty notes need {self._author}, a user's address")
         return ""
 

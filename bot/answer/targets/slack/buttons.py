@@ -69,10 +69,10 @@ def all_buttons() -> tuple[SlackButton, ...]:
 def buttons(offer: Offer) -> list[Block]:
     """The rows of buttons; of a failed investigation those that need no answer."""
     shown = []
-    for one in all_buttons():
-        label = one.label(offer)
+    for slack_button in all_buttons():
+        label = slack_button.label(offer)
         if label is not None:
-            shown.append((one.name, label))
+            shown.append((slack_button.name, label))
     return _rows(shown, offer.investigation.id)
 
 
@@ -90,9 +90,9 @@ def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
         lines.append(
             f"Started from <{escape_mrkdwn(url)}|{first}>" if url else f"Started from {first}"
         )
-    lines += [_ticket(one) for one in status.tickets if one.title]
+    lines += [_ticket(ticket) for ticket in status.tickets if ticket.title]
     elements = [{"type": "mrkdwn", "text": line, "verbatim": True} for line in lines]
-    return [{"type": "context", "elements": [one]} for one in elements]
+    return [{"type": "context", "elements": [element]} for element in elements]
 
 
 def until_words(until: datetime) -> str:
@@ -107,8 +107,8 @@ def _judged(label: AnswerLabel) -> str:
         who = f"<@{bare_id(label.who)}>"
     verdict = "*Right*" if label.right else "*Wrong*"
     cause = escape_mrkdwn(one_line(label.cause, MAX_CAUSE))
-    told = f": the cause was {cause}" if cause and not label.right else ""
-    return f"{verdict}, said {who} at {at(label.at)}{told}"
+    phrase = f": the cause was {cause}" if cause and not label.right else ""
+    return f"{verdict}, said {who} at {at(label.at)}{phrase}"
 
 
 def _muted(mute: Mute) -> str:

@@ -38,10 +38,10 @@ def digest_message(investigations: Sequence[StoredInvestigation], public_url: st
         blocks.append(
             context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations")
         )
-    said = escape_mrkdwn(
+    mrkdwn = escape_mrkdwn(
         "\n".join([title, *(one_line(one.headline or one.alert.title, HEADLINE) for one in shown)])
     )
-    return SlackMessage(said[:3_000], tuple(blocks))
+    return SlackMessage(mrkdwn[:3_000], tuple(blocks))
 
 
 def _line(one: StoredInvestigation, public_url: str) -> Block:

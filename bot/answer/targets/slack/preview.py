@@ -117,11 +117,11 @@ def mrkdwn_runs(text: str) -> Iterator[Run]:
     """The stretches of a mrkdwn text: links and bold words, which is all that the bot writes in
     it."""
     end = 0
-    for found in _MARKED.finditer(text):
-        yield Run(html.unescape(text[end : found.start()]))
-        if found[1] is not None:
-            yield Run(html.unescape(found[2]), url=html.unescape(found[1]))
+    for match in _MARKED.finditer(text):
+        yield Run(html.unescape(text[end : match.start()]))
+        if match[1] is not None:
+            yield Run(html.unescape(match[2]), url=html.unescape(match[1]))
         else:
-            yield Run(html.unescape(found[3]), bold=True)
-        end = found.end()
+            yield Run(html.unescape(match[3]), bold=True)
+        end = match.end()
     yield Run(html.unescape(text[end:]))

@@ -224,13 +224,13 @@ class SlackReplies:
             return
         # Quiet hours follow one workspace's channel; this workspace has its own channels.
         channels: defaultdict[SlackPlace, list[StoredInvestigation]] = defaultdict(list)
-        for one in investigations:
-            place = place_for(one, self._settings)
+        for investigation in investigations:
+            place = place_for(investigation, self._settings)
             if place is not None:
-                channels[replace(place, thread=None)].append(one)
-        for place, told in channels.items():
-            key = f"{self._target.post_key(told[0].id)}-{DIGEST}"
-            await self._digest(place, key, told)
+                channels[replace(place, thread=None)].append(investigation)
+        for place, channel in channels.items():
+            key = f"{self._target.post_key(channel[0].id)}-{DIGEST}"
+            await self._digest(place, key, channel)
 
     async def _digest(
         self, place: SlackPlace, key: str, investigations: Sequence[StoredInvestigation]
@@ -301,9 +301,9 @@ class SlackReplies:
         if answer is None or answer.chart is None:
             return None
         key = f"{self._target.post_key(investigation.id)}{CHART}"
-        known = (await in_store(self._store.posts, investigation.id)).get(key)
-        if known is not None:
-            return known
+        post = (await in_store(self._store.posts, investigation.id)).get(key)
+        if post is not None:
+            return post
         try:
             uploaded = await self.upload_chart(answer.chart, investigation)
         except ConnectorError:

@@ -61,23 +61,23 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
         if slack is None:
             return
         if slack.app_token is not None and slack.bot_token is None:
-            said = f"Socket Mode (app_token) without a bot token{self._where}"
-            yield TargetProblem("wrong", said, f"set {self.variable('bot_token')}")
+            phrase = f"Socket Mode (app_token) without a bot token{self._where}"
+            yield TargetProblem("wrong", phrase, f"set {self.variable('bot_token')}")
         if slack.bot_token is None:
             return
         if slack.app_token is None and not slack.signing_secrets:
-            said = "Slack gets answers, but its events and buttons are refused"
+            phrase = "Slack gets answers, but its events and buttons are refused"
             todo = f"set {self.variable('signing_secrets')}, or an app_token for Socket Mode"
-            yield TargetProblem("wrong", f"{said}{self._where}", todo)
+            yield TargetProblem("wrong", f"{phrase}{self._where}", todo)
         named = slack.channel is not None
         for service in settings.services.values():
             named = named or bool(service.slack_channel and self._own(service.slack_channel))
         if not named:
-            said = (
+            phrase = (
                 "only alerts that come from Slack are answered there: no channel is named for the "
                 f"others{self._where}"
             )
-            yield TargetProblem("note", said, f"set {self._key('channel')}")
+            yield TargetProblem("note", phrase, f"set {self._key('channel')}")
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> SlackReplies:
         """The client, with the token of the workspace that the settings were made for."""

@@ -25,8 +25,8 @@ class GitHubTickets(Tickets):
     @classmethod
     async def who(cls, own: GitHubIssuesSettings) -> str:
         """The repository, which the token can read."""
-        said = await asked_who("GitHub", _call(own, "GET", ""))
-        return str(said.get("full_name", own.repository))
+        who = await asked_who("GitHub", _call(own, "GET", ""))
+        return str(who.get("full_name", own.repository))
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """Among those changed since."""
@@ -35,15 +35,15 @@ class GitHubTickets(Tickets):
             "since": since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "per_page": str(MOST_LOOKED_AT),
         }
-        for one in (await _call(self.own, "GET", "/issues", params=params)).json():
-            if marker(key) in (one["body"] or ""):
-                return _ref(one)
+        for issue in (await _call(self.own, "GET", "/issues", params=params)).json():
+            if marker(key) in (issue["body"] or ""):
+                return _ref(issue)
         return None
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Open it."""
-        given = _fields(text, key) | {"labels": list(self.own.labels)}
-        return _ref((await _call(self.own, "POST", "/issues", json=given)).json())
+        fields = _fields(text, key) | {"labels": list(self.own.labels)}
+        return _ref((await _call(self.own, "POST", "/issues", json=fields)).json())
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace title and body."""

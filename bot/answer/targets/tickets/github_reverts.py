@@ -34,8 +34,8 @@ class GitHubReverts(Reverts):
         """The repositories, which the token can read."""
         names = []
         for name in own.repositories:
-            said = await asked_who(f"GitHub {name}", _call(own, "GET", f"/repos/{name}"))
-            names.append(str(said.get("full_name", name)))
+            who = await asked_who(f"GitHub {name}", _call(own, "GET", f"/repos/{name}"))
+            names.append(str(who.get("full_name", name)))
         return ", ".join(names)
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:

@@ -26,8 +26,8 @@ class GitLabTickets(Tickets):
     @classmethod
     async def who(cls, own: GitLabIssuesSettings) -> str:
         """The project, which the token can read."""
-        said = await asked_who("GitLab", _call(own, "GET", ""))
-        return str(said.get("path_with_namespace", own.project))
+        who = await asked_who("GitLab", _call(own, "GET", ""))
+        return str(who.get("path_with_namespace", own.project))
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """Among those created since."""
@@ -36,18 +36,18 @@ class GitLabTickets(Tickets):
             "created_after": since.isoformat(),
             "per_page": str(MOST_LOOKED_AT),
         }
-        for one in (await _call(self.own, "GET", "/issues", params=params)).json():
-            if marker(key) in (one["description"] or ""):
-                return _ref(one)
+        for issue in (await _call(self.own, "GET", "/issues", params=params)).json():
+            if marker(key) in (issue["description"] or ""):
+                return _ref(issue)
         return None
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Open it."""
-        given = _fields(text, key) | {
+        fields = _fields(text, key) | {
             "confidential": self.own.confidential,
             "labels": list(self.own.labels),
         }
-        return _ref((await _call(self.own, "POST", "/issues", json=given)).json())
+        return _ref((await _call(self.own, "POST", "/issues", json=fields)).json())
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace title and description."""

@@ -35,8 +35,8 @@ class GitLabReverts(Reverts):
         """The projects, which the token can read."""
         names = []
         for name in own.projects:
-            said = await asked_who(f"GitLab {name}", _call(own, "GET", name, ""))
-            names.append(str(said.get("path_with_namespace", name)))
+            who = await asked_who(f"GitLab {name}", _call(own, "GET", name, ""))
+            names.append(str(who.get("path_with_namespace", name)))
         return ", ".join(names)
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
@@ -53,27 +53,27 @@ class GitLabReverts(Reverts):
         change = self._change(address)
         commit, target, title = await self._reverted(change)
         await self._revert(change, commit, target)
-        given = {
+        json = {
             "source_branch": _branch_for(change),
             "target_branch": target,
             "title": f'Draft: Revert "{one_line(title, TITLE)}"',
             "description": body_of(text, address),
             "remove_source_branch": True,
         }
-        return _ref((await self._call("POST", change, "/merge_requests", json=given)).json())
+        return _ref((await self._call("POST", change, "/merge_requests", json=json)).json())
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace the description."""
         path = f"/merge_requests/{name_in(ref).removeprefix('!')}"
-        given = {"description": body_of(text, address)}
-        await self._call("PUT", self._change(address), path, json=given)
+        json = {"description": body_of(text, address)}
+        await self._call("PUT", self._change(address), path, json=json)
 
     async def _reverted(self, change: BlamedChange) -> tuple[str, str, str]:
         """The commit to revert, the branch it is on, and the title. Raises ConnectorError."""
         if change.number is None:
-            found = (await self._call("GET", change, f"/repository/commits/{change.commit}")).json()
+            body = (await self._call("GET", change, f"/repository/commits/{change.commit}")).json()
             project = (await self._call("GET", change, "")).json()
-            return str(found["id"]), str(project["default_branch"]), str(found["title"])
+            return str(body["id"]), str(project["default_branch"]), str(body["title"])
         path = f"/merge_requests/{change.number}"
         merge = (await self._call("GET", change, path)).json()
         if merge["state"] != "merged":
@@ -99,8 +99,8 @@ class GitLabReverts(Reverts):
         except httpx.HTTPStatusError as error:
             if error.response.status_code != HTTPStatus.NOT_FOUND:
                 raise
-            given = {"branch": name, "ref": target}
-            await self._call("POST", change, "/repository/branches", json=given)
+            json = {"branch": name, "ref": target}
+            await self._call("POST", change, "/repository/branches", json=json)
             tip = ""
         if f"This reverts commit {commit}" in tip or "This reverts merge request" in tip:
             return
@@ -113,8 +113,8 @@ class GitLabReverts(Reverts):
             with contextlib.suppress(httpx.HTTPError):
                 await self._call("DELETE", change, branch)
             why = error.response.json().get("message", "no reason given")
-            said = f"revert {commit[:SHOWN]} by hand. GitLab says: {why}"
-            raise self._refused(said) from error
+            phrase = f"revert {commit[:SHOWN]} by hand. GitLab says: {why}"
+            raise self._refused(phrase) from error
 
     async def _call(
         self, method: str, change: BlamedChange, path: str, **more: Any

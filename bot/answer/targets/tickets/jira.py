@@ -27,15 +27,15 @@ class JiraTickets(Tickets):
     @classmethod
     async def who(cls, own: JiraIssuesSettings) -> str:
         """The account's name."""
-        said = await asked_who("Jira", _call(own, "GET", "/myself"))
-        return f"{said.get('displayName', 'an account')} in {own.project}"
+        who = await asked_who("Jira", _call(own, "GET", "/myself"))
+        return f"{who.get('displayName', 'an account')} in {own.project}"
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """By its label. The search is a few seconds behind."""
         jql = f'project = "{self.own.project}" AND labels = "{_label(key)}"'
         params = {"jql": jql, "fields": "summary", "maxResults": "1"}
-        found = (await _call(self.own, "GET", "/search/jql", params=params)).json()["issues"]
-        return self._ref(found[0]["key"]) if found else None
+        issues = (await _call(self.own, "GET", "/search/jql", params=params)).json()["issues"]
+        return self._ref(issues[0]["key"]) if issues else None
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Create it."""

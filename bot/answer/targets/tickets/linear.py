@@ -39,8 +39,8 @@ class LinearTickets(Tickets):
     @classmethod
     async def who(cls, own: LinearIssuesSettings) -> str:
         """The name of the key's owner."""
-        said = await asked_who("Linear", _post(own, VIEWER, {}))
-        viewer = (said.get("data") or {}).get("viewer") or {}
+        who = await asked_who("Linear", _post(own, VIEWER, {}))
+        viewer = (who.get("data") or {}).get("viewer") or {}
         return str(viewer.get("name", "an account"))
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
@@ -51,8 +51,8 @@ class LinearTickets(Tickets):
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Create it under an id of ours."""
-        given = _fields(text) | {"id": issue_id(key), "teamId": self.own.team}
-        made = (await self._asked(CREATE, {"input": given}))["issueCreate"]["issue"]
+        fields = _fields(text) | {"id": issue_id(key), "teamId": self.own.team}
+        made = (await self._asked(CREATE, {"input": fields}))["issueCreate"]["issue"]
         return ref_of(made["identifier"], made["url"])
 
     async def edit(self, address: str, ref: str, text: str) -> None:
@@ -61,10 +61,10 @@ class LinearTickets(Tickets):
 
     async def _asked(self, query: str, variables: dict[str, Any]) -> Any:
         """The data of an answer. Raises ValueError where it holds errors instead."""
-        said = (await _post(self.own, query, variables)).json()
-        if said.get("errors") or not said.get("data"):
+        body = (await _post(self.own, query, variables)).json()
+        if body.get("errors") or not body.get("data"):
             raise ValueError("errors instead of data")
-        return said["data"]
+        return body["data"]
 
 
 def issue_id(key: str) -> str:

@@ -65,16 +65,16 @@ class RevertTarget(TicketTarget[S]):
 
     def change_at(self, link: str | None, settings: Settings) -> BlamedChange | None:
         """The change at an address; None where it is none that may be reverted."""
-        own = self.section(settings)
-        if own is None or safe_url(link) is None or link is None:
+        section = self.section(settings)
+        if section is None or safe_url(link) is None or link is None:
             return None
-        web, projects = self.host(own)
+        web, projects = self.host(section)
         if not link.startswith(f"{web}/"):
             return None
-        found = self.pattern.fullmatch(link.removeprefix(web))
-        if found is None or found[1] not in projects:
+        match = self.pattern.fullmatch(link.removeprefix(web))
+        if match is None or match[1] not in projects:
             return None
-        return BlamedChange(found[1], found[2], found[3], link)
+        return BlamedChange(match[1], match[2], match[3], link)
 
     def about(self, blamed: str | None, settings: Settings) -> str | None:
         """The change's address."""
@@ -83,10 +83,10 @@ class RevertTarget(TicketTarget[S]):
 
     def button(self, about: str, *, made: bool) -> str:
         """A draft is kept in step without another click."""
-        found = self.pattern.search(about)
-        if made or found is None:
+        match = self.pattern.search(about)
+        if made or match is None:
             return ""
-        return f"Draft a revert of {self.sign + found[2] if found[2] else found[3][:DIGEST]}"
+        return f"Draft a revert of {self.sign + match[2] if match[2] else match[3][:DIGEST]}"
 
     def ticket_key(self, wish: Wish) -> str:
         """One for each change."""

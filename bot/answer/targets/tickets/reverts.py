@@ -47,8 +47,8 @@ class Reverts(Tickets):
 
     def _refused(self, why: str, *, unchanged: bool = True) -> ConnectorError:
         """An error for people. Nothing is tried again before somebody clicks."""
-        said = f"no revert was drafted: {one_line(why, SAID).rstrip('.')}"
-        return ConnectorError(self.name, "revert", said, unchanged=unchanged)
+        phrase = f"no revert was drafted: {one_line(why, SAID).rstrip('.')}"
+        return ConnectorError(self.name, "revert", phrase, unchanged=unchanged)
 
 
 def body_of(text: str, link: str) -> str:

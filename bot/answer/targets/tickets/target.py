@@ -40,10 +40,10 @@ class TicketTarget(ClientTarget[S]):
     def offered(self, settings: Settings) -> bool:
         """Whether people may ask for one. The token is a worker's alone: servers offer it
         without."""
-        own = self.section(settings)
-        if own is None:
+        section = self.section(settings)
+        if section is None:
             return False
-        return all(getattr(own, key) for key in self.needs if not is_secret(type(own), key))
+        return all(getattr(section, key) for key in self.needs if not is_secret(type(section), key))
 
     def offer(
         self,
@@ -81,8 +81,8 @@ class TicketTarget(ClientTarget[S]):
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:
         """Something is offered that nobody can make."""
         if self.offered(settings) and not self.configured(settings):
-            said = f"{self.label} are offered, and this process has no token for them"
-            yield TargetProblem("note", said, f"set {self.variable('token')} for the workers")
+            phrase = f"{self.label} are offered, and this process has no token for them"
+            yield TargetProblem("note", phrase, f"set {self.variable('token')} for the workers")
 
 
 JIRA = TicketTarget(
@@ -166,10 +166,10 @@ def ticket_offers(
 ) -> tuple[TicketOffer, ...]:
     """Of each tracker in use, and of PagerDuty's notes, for an answer that blames the change at the
     address `blamed`. Blocks; on an event loop in a thread."""
-    found: list[TicketOffer] = []
+    offers: list[TicketOffer] = []
     for target in declared_targets(settings):
         if isinstance(target, OffersTickets):
             offer = target.offer(investigation, store, settings, blamed)
             if offer is not None and (offer.label or offer.title):
-                found.append(offer)
-    return tuple(found)
+                offers.append(offer)
+    return tuple(offers)

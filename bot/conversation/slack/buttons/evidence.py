@@ -43,10 +43,10 @@ EVIDENCE = EvidenceButton()
 
 async def turn_page(context: ClickContext, click: Interaction) -> None:
     """Another page of the evidence."""
-    wanted = read_page(click.action.chosen)
-    if wanted is None:
+    requested_page = read_page(click.action.chosen)
+    if requested_page is None:
         return
-    page, investigation_id = wanted
+    page, investigation_id = requested_page
     investigation = await context.stored(context.store.get, investigation_id)
     if investigation is not None:
         context.later(_show_page(context, click, investigation, page))

@@ -65,10 +65,10 @@ class WrongButton(ClickableButton):
         await context.stored(
             context.labels.write, investigation.id, right=False, cause=cause, who=who
         )
-        said = f"{who} said that the answer is wrong"
+        phrase = f"{who} said that the answer is wrong"
         if cause:
-            said += f": the cause was {without_mentions(cause)}"
-        await context.did(investigation.id, said, key=f"{form.user.id}:{form.view.id}")
+            phrase += f": the cause was {without_mentions(cause)}"
+        await context.did(investigation.id, phrase, key=f"{form.user.id}:{form.view.id}")
 
 
 RIGHT, WRONG = RightButton(), WrongButton()
@@ -84,6 +84,6 @@ async def _ask_for_cause(
         # The form has a field for words, too, so it can do without the menu.
         suspects = []
     kept = await context.stored(context.labels.get, investigation.id)
-    given = kept.cause if kept is not None and not kept.right else ""
-    modal = wrong_modal(form_for(click, investigation), investigation, suspects, given)
+    cause = kept.cause if kept is not None and not kept.right else ""
+    modal = wrong_modal(form_for(click, investigation), investigation, suspects, cause)
     await context.open(click, modal)

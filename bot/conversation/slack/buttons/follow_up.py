@@ -43,8 +43,10 @@ class WiderButton(ClickableButton):
         incident = await _incident(context, investigation)
         window = window_of(AskedSpan(), incident, investigation.accepted_at)
         length = span_of(window.end - window.start)
-        said = f"a wider window: {at(window.start)} to {at(window.end)}, {length}"
-        await _follow_up(context, click, investigation, "wider", said, FollowUpScope(window=window))
+        phrase = f"a wider window: {at(window.start)} to {at(window.end)}, {length}"
+        await _follow_up(
+            context, click, investigation, "wider", phrase, FollowUpScope(window=window)
+        )
 
 
 class AgainButton(ClickableButton):
@@ -109,8 +111,8 @@ def _too_many(context: ClickContext, key: str, channel: str, thread: str) -> boo
     """Whether this thread has asked for as many as it may; what was started is never too many."""
     since = datetime.now(UTC) - HOUR
     most = context.settings.slack.further_per_hour
-    asked = context.follow_ups.count_since(channel, thread, since)
-    return asked >= most and not context.follow_ups.known(key)
+    count = context.follow_ups.count_since(channel, thread, since)
+    return count >= most and not context.follow_ups.known(key)
 
 
 async def _incident(context: ClickContext, investigation: StoredInvestigation) -> Window:

@@ -60,8 +60,8 @@ class MuteButton(ClickableButton):
     def act_of(self, form: Interaction, investigation: StoredInvestigation) -> Act:
         """To mute an alert that is critical takes an admin."""
         chosen = _chosen(form, investigation)
-        own_words = investigation.question is None and investigation.priority == URGENT
-        critical = own_words or any(priority_of(alert) == URGENT for alert in chosen.values())
+        words = investigation.question is None and investigation.priority == URGENT
+        critical = words or any(priority_of(alert) == URGENT for alert in chosen.values())
         return "mute critical" if critical else "mute"
 
     async def clicked(
@@ -102,12 +102,12 @@ class MuteButton(ClickableButton):
         end = f"until {until:%Y-%m-%d %H:%M} UTC"
         if until_resolved:
             end = f"until it is resolved, {until:%Y-%m-%d %H:%M} UTC at the latest"
-        said = f"{who} muted {count} {end}"
+        phrase = f"{who} muted {count} {end}"
         key = f"{form.user.id}:{view.id}"
-        await context.did(investigation.id, said, key=key)
+        await context.did(investigation.id, phrase, key=key)
         titles = [alert.title for alert in alerts.values()]
         about = FormFor.read(view.private_metadata)
-        context.later(_announce(context, about, f"mute:{key}", said, titles, view.given(REASON)))
+        context.later(_announce(context, about, f"mute:{key}", phrase, titles, view.given(REASON)))
 
 
 class UnmuteButton(ClickableButton):

@@ -30,27 +30,27 @@ class NoteButton(TicketButton):
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Keep the wish."""
-        found = self._offer(
+        offer = self._offer(
             await context.stored(ticket_offers, investigation, context.store, context.settings)
         )
-        if found is None:
+        if offer is None:
             source = investigation.alert.source
-            said = f"There is no PagerDuty incident for this alert: it came from {source}."
-            context.later(context.ephemeral(click, said))
+            sentence = f"There is no PagerDuty incident for this alert: it came from {source}."
+            context.later(context.ephemeral(click, sentence))
             return
         tickets = AskedTickets(context.store.engine)
-        if not await context.stored(tickets.ask, investigation.id, found.target, found.about):
+        if not await context.stored(tickets.ask, investigation.id, offer.target, offer.about):
             context.later(context.ephemeral(click, NOT_YET))
             return
-        await context.did_by_click(click, investigation, f"asked for a {found.what}")
-        said = f"The {found.what} is on its way. It will be named under the answer."
-        context.later(context.ephemeral(click, said))
+        await context.did_by_click(click, investigation, f"asked for a {offer.what}")
+        sentence = f"The {offer.what} is on its way. It will be named under the answer."
+        context.later(context.ephemeral(click, sentence))
 
     def _offer(self, offers: tuple[TicketOffer, ...]) -> TicketOffer | None:
         """Of several accounts, the one that the incident belongs to."""
-        for one in offers:
-            if one.target.split(" ")[0] == self.target:
-                return one
+        for offer in offers:
+            if offer.target.split(" ")[0] == self.target:
+                return offer
         return None
 
 

@@ -47,8 +47,10 @@ class TicketButton(ClickableButton):
             context.later(context.ephemeral(click, NOT_YET))
             return
         await context.did_by_click(click, investigation, f"asked for a {self.one}")
-        said = f"The {self.one} with this answer is on its way. Its link will be under the answer."
-        context.later(context.ephemeral(click, said))
+        sentence = (
+            f"The {self.one} with this answer is on its way. Its link will be under the answer."
+        )
+        context.later(context.ephemeral(click, sentence))
 
 
 class JiraButton(TicketButton):
@@ -88,10 +90,10 @@ class RevertButton(TicketButton):
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         try:
-            said = await self._asked(context, click, investigation)
+            sentence = await self._asked(context, click, investigation)
         except FaultlineError as error:
-            said = f"No revert was asked for: {error}."
-        await context.ephemeral(click, said)
+            sentence = f"No revert was asked for: {error}."
+        await context.ephemeral(click, sentence)
 
     async def _asked(
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
@@ -100,7 +102,7 @@ class RevertButton(TicketButton):
         offers = await context.stored(
             ticket_offers, investigation, context.store, context.settings, blamed
         )
-        offered = [one for one in offers if one.target == self.target and one.label]
+        offered = [offer for offer in offers if offer.target == self.target and offer.label]
         if not offered:
             return "The answer does not blame a change that can be reverted here."
         about = offered[0].about

@@ -119,10 +119,10 @@ def _series(answer: QueryAnswer, text: str) -> list[Row]:
         if finding is not None:
             values = " ".join(number(value, 3) for value in own["value"].drop_nulls())
             first, last = own["time"][0], own["time"][-1]
-            said = finding.sentence.rstrip(".")
+            sentence = finding.sentence.rstrip(".")
             if own.height > 1:
-                said += f"; {own.height} points from {clock(first)} to {clock(last)}: {values}"
-            rows.append(Row(said, finding=finding))
+                sentence += f"; {own.height} points from {clock(first)} to {clock(last)}: {values}"
+            rows.append(Row(sentence, finding=finding))
     return rows
 
 
@@ -144,16 +144,16 @@ def _one_series(
     points = list(known.select("time", "value").iter_rows())
     numbers |= {f"point_{n}": value for n, (_, value) in enumerate(points, start=1)}
     unit = unit_of(signal, None, list(values))
-    said = f"{plain(service)} {plain(signal, 120)}{shown_labels(labels)}: "
+    phrase = f"{plain(service)} {plain(signal, 120)}{shown_labels(labels)}: "
     if len(points) == 1:
-        said += amount(numbers["last"], unit)
+        phrase += amount(numbers["last"], unit)
     else:
-        said += ", ".join(f"{n} {amount(numbers[n], unit)}" for n in ("first", "last"))
-        said += f", {amount(numbers['lowest'], unit)} to {amount(numbers['highest'], unit)}"
+        phrase += ", ".join(f"{n} {amount(numbers[n], unit)}" for n in ("first", "last"))
+        phrase += f", {amount(numbers['lowest'], unit)} to {amount(numbers['highest'], unit)}"
     return observation(
         service,
         signal,
-        f"{said.strip()}.",
+        f"{phrase.strip()}.",
         ObservationDetails(
             about="query_row",
             labels=labels_in(labels),

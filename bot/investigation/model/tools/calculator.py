@@ -199,27 +199,27 @@ def _called(name: str, args: list[ast.expr], context: _Context) -> Value:
         raise NotFound(f"{plain(name, 40)} takes one series")
     if name in REDUCED:
         return _reduced(REDUCED[name], args[0], name, context)
-    given = _value(args[0], context)
+    value = _value(args[0], context)
     if name == "abs":
-        if given.number is not None:
-            return replace(given, number=abs(given.number))
-        return replace(given, points=_points(given, name).with_columns(pl.col("value").abs()))
+        if value.number is not None:
+            return replace(value, number=abs(value.number))
+        return replace(value, points=_points(value, name).with_columns(pl.col("value").abs()))
     if name not in CHOSEN:
         raise NotFound(
             f"no function {plain(name, 40)}; there are {', '.join((*CHOSEN, *REDUCED))}, quantile, "
             "abs"
         )
-    return _chosen(name, given, context)
+    return _chosen(name, value, context)
 
 
 def _reduced(
     how: Callable[[pl.Series], Any], node: ast.expr, name: str, context: _Context
 ) -> Value:
-    given = _value(node, context)
-    values = _points(given, name)["value"]
+    value = _value(node, context)
+    values = _points(value, name)["value"]
     if not len(values):
         raise NotFound(f"{name} has no points to work on")
-    return Value(number=float(how(values)), unit=None if name == "count" else given.unit)
+    return Value(number=float(how(values)), unit=None if name == "count" else value.unit)
 
 
 def _chosen(name: str, given: Value, context: _Context) -> Value:
@@ -264,7 +264,7 @@ def _combined(function: Callable[[Any, Any], Any], left: Value, right: Value) ->
         made = rows.with_columns(function(a, b).alias("value"))
     else:
         # Two servers scrape at different seconds: what lies in the same step belongs together.
-        grids = [_on_grid(one, step_s) for one in (left.points, right.points)]
+        grids = [_on_grid(rows, step_s) for rows in (left.points, right.points)]
         both = grids[0].join(grids[1], on="time", suffix="_right")
         if not both.height:
             raise NotFound("the two series have no times in common")

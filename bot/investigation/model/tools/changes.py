@@ -72,13 +72,13 @@ async def changes(bench: Bench, asked: ChangeArguments) -> Found:
     if not table.height:
         raise NotFound("the case holds no changes")
     if asked.id:
-        wanted = table.filter(pl.col("id").str.starts_with(asked.id))
-        if not wanted.height:
+        requested_table = table.filter(pl.col("id").str.starts_with(asked.id))
+        if not requested_table.height:
             raise NotFound("no change of this id; `changes` without an id lists them")
-        ids = wanted["id"].unique().to_list()
+        ids = requested_table["id"].unique().to_list()
         if len(ids) > 1:
             raise NotFound(f"several changes begin so: {short_names(ids)}")
-        rows, cut = await in_thread(_diff, bench, wanted, asked)
+        rows, cut = await in_thread(_diff, bench, requested_table, asked)
         return Found(rows, provenance, cut=cut)
     if asked.service:
         service = known_service(bench, asked.service)
@@ -94,23 +94,23 @@ async def changes(bench: Bench, asked: ChangeArguments) -> Found:
 
 def _row(bench: Bench, row: Mapping[str, Any]) -> Row:
     """The change; `see F3` names what the analysis says of it."""
-    known = change_finding(bench.diagnosis.findings, row["id"])
+    finding = change_finding(bench.diagnosis.findings, row["id"])
     service, kind = plain(row["service"] or "no service"), plain(row["kind"], 20)
     text = f"{moment(row['time'])} {kind} {plain(row['id'], 100)} of {service}"
     text += f" by {plain(row['author'], 60)}" if row["author"] else ""
     text += f", diff of {row['diff'].count(chr(10)) + 1} lines" if row["diff"] else ", no diff"
-    text += f" (see {known.id})" if known is not None else ""
+    text += f" (see {finding.id})" if finding is not None else ""
     quote = quoted(str(row["title"] or ""))
     return Row(text, quote, _change(bench, row, quote))
 
 
 def _change(bench: Bench, row: Mapping[str, Any], quote: str) -> Finding:
     service = str(row["service"] or "")
-    said = f"{plain(row['kind'], 20)} {plain(row['id'], 100)} of {plain(service) or 'no service'}"
+    phrase = f"{plain(row['kind'], 20)} {plain(row['id'], 100)} of {plain(service) or 'no service'}"
     return observation(
         service,
         str(row["kind"]),
-        f"{said} at {moment(row['time'])}.",
+        f"{phrase} at {moment(row['time'])}.",
         ObservationDetails(
             about="change", time=iso(row["time"]), quote=quote, change=str(row["id"])
         ),
@@ -144,11 +144,11 @@ def _diff_row(bench: Bench, row: Mapping[str, Any], line: DiffLine) -> Row:
     where = f"line {line.number}"
     where += f" of {plain(line.file, 120)}" if line.file else ""
     service = str(row["service"] or "")
-    said = f"{plain(row['kind'], 20)} {plain(row['id'], 100)} has {line.side} in its diff"
+    phrase = f"{plain(row['kind'], 20)} {plain(row['id'], 100)} has {line.side} in its diff"
     finding = observation(
         service,
         str(row["kind"]),
-        f'{said}, {where}: "{plain(quote, 160)}".',
+        f'{phrase}, {where}: "{plain(quote, 160)}".',
         ObservationDetails(
             about="diff_line",
             time=iso(row["time"]),

@@ -72,7 +72,7 @@ def _compared(bench: Bench, asked: CompareArguments, service: str | None) -> tup
         rows += _beside_others(bench, parts, by)
     if not rows:
         raise NotFound(f"fewer than two parts by {by} have points in the incident")
-    rows.sort(key=lambda one: -one[0])
+    rows.sort(key=lambda row: -row[0])
     return [row for _, row in rows], by
 
 
@@ -80,8 +80,8 @@ def _by(found: Sequence[SeriesSummary], asked: str | None) -> str:
     """The label by which the series differ: the one that was asked for, or the one with most
     values."""
     values: dict[str, set[str]] = defaultdict(set)
-    for one in found:
-        for label, value in labels_in(one.labels).items():
+    for series_summary in found:
+        for label, value in labels_in(series_summary.labels).items():
             values[label].add(value)
     several = {n: own for n, own in values.items() if len(own) > 1 and n not in NO_PLACES}
     if asked is not None:
@@ -99,10 +99,12 @@ def _beside_others(
     bench: Bench, series: Sequence[SeriesSummary], by: str
 ) -> list[tuple[float, Row]]:
     parts = []
-    for one in series:
-        value = one.service if by == "service" else labels_in(one.labels).get(by)
-        if value and one.now is not None:
-            parts.append((value, one))
+    for series_summary in series:
+        value = (
+            series_summary.service if by == "service" else labels_in(series_summary.labels).get(by)
+        )
+        if value and series_summary.now is not None:
+            parts.append((value, series_summary))
     if len({value for value, _ in parts}) < 2:
         return []
     rows = []
@@ -119,18 +121,18 @@ def _finding(
 ) -> tuple[Finding, float]:
     here = one.now if one.now is not None else 0.0
     shown_here, shown_elsewhere = levels(here, elsewhere, one.shown_unit)
-    said = f"{plain(one.service)} {plain(one.signal)}, {plain(by, 40)} {plain(value, 80)}: "
-    said += f"{shown_here} here, {shown_elsewhere} at the others"
+    phrase = f"{plain(one.service)} {plain(one.signal)}, {plain(by, 40)} {plain(value, 80)}: "
+    phrase += f"{shown_here} here, {shown_elsewhere} at the others"
     numbers = one.numbers | {"here": here, "elsewhere": elsewhere}
     away = abs(here - elsewhere)
     if here > 0 and elsewhere > 0:
         numbers["times_the_others"] = here / elsewhere
-        said += f" ({times(here / elsewhere)})"
+        phrase += f" ({times(here / elsewhere)})"
         away = abs(float(np.log(here / elsewhere)))
     finding = observation(
         one.service,
         one.signal,
-        f"{said}; it {one.moved()}.",
+        f"{phrase}; it {one.moved()}.",
         ObservationDetails(
             about="comparison",
             direction=one.direction,

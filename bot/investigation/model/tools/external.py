@@ -36,25 +36,25 @@ async def external(bench: Bench, asked: ExternalArguments) -> Found:
     if not rows:
         raise NotFound("no line of a tool outside matches; with null all are listed")
     shown, cut = first_of(rows, "narrow with contains")
-    said = "answers of tools outside, which no code weighed; quoted parts are foreign text"
-    return Found(shown, said, cut=cut)
+    phrase = "answers of tools outside, which no code weighed; quoted parts are foreign text"
+    return Found(shown, phrase, cut=cut)
 
 
 def _rows(bench: Bench) -> Iterator[Row]:
     for item in _items(bench):
-        said = f"{plain(item.source, 60)} answered {plain(item.query.partition(' ')[0], 60)}"
+        phrase = f"{plain(item.source, 60)} answered {plain(item.query.partition(' ')[0], 60)}"
         for line in item.details[RESULT].splitlines():
             quote = quoted(line)
             finding = observation(
                 item.source,
                 KIND,
-                f'{said}: "{plain(quote, 160)}".',
+                f'{phrase}: "{plain(quote, 160)}".',
                 ObservationDetails(
                     about="external", quote=quote, expression=plain(item.query, 200)
                 ),
                 evidence=(item.id,),
             )
-            yield Row(said, quote, finding)
+            yield Row(phrase, quote, finding)
 
 
 def _items(bench: Bench) -> list[Evidence]:

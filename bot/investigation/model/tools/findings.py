@@ -36,23 +36,27 @@ class FindingArguments(Arguments):
 
 async def findings(bench: Bench, asked: FindingArguments) -> Found:
     """The findings of these ids."""
-    known = {f.id: f for f in bench.findings if not is_memory(f)}
-    wanted = [known[i] for i in dict.fromkeys(i.strip("[]() ") for i in asked.ids) if i in known]
-    if not wanted:
-        raise NotFound(f"no such finding; there are {', '.join(list(known)[:60])}")
-    rows = [row for finding in wanted for row in _rows(bench.case, finding)]
+    findings_by_id = {f.id: f for f in bench.findings if not is_memory(f)}
+    requested_findings = [
+        findings_by_id[i]
+        for i in dict.fromkeys(i.strip("[]() ") for i in asked.ids)
+        if i in findings_by_id
+    ]
+    if not requested_findings:
+        raise NotFound(f"no such finding; there are {', '.join(list(findings_by_id)[:60])}")
+    rows = [row for finding in requested_findings for row in _rows(bench.case, finding)]
     return Found(rows, "findings computed by code; quoted parts are foreign text")
 
 
 def _rows(case: Case, finding: Finding) -> list[Row]:
     """Its sentence, then lines for its numbers, its details, and each query behind it."""
-    said = f"{finding.kind} of {plain(finding.subject)}: {finding.sentence}"
+    phrase = f"{finding.kind} of {plain(finding.subject)}: {finding.sentence}"
     if finding.onset is not None:
-        said += f" Onset {moment(finding.onset)}"
+        phrase += f" Onset {moment(finding.onset)}"
         uncertainty = finding.onset_uncertainty_s
-        said += f" within {number(uncertainty, 2)} s." if uncertainty else "."
-    said += f" Strength {number(finding.strength, 2)}."
-    rows = [Row(f"{said} {_spark(case, finding) or ''}".strip(), finding=finding)]
+        phrase += f" within {number(uncertainty, 2)} s." if uncertainty else "."
+    phrase += f" Strength {number(finding.strength, 2)}."
+    rows = [Row(f"{phrase} {_spark(case, finding) or ''}".strip(), finding=finding)]
     numbers = [f"{name} {number(value)}" for name, value in finding.numbers.items()]
     if numbers:
         rows.append(Row(f"{finding.id} numbers: {', '.join(numbers[:MAX_LIST])}"))
@@ -61,18 +65,18 @@ def _rows(case: Case, finding: Finding) -> list[Row]:
             rows.append(Row(f"{finding.id} {plain(name, 60)}:", quoted(_short(value), MAX_DETAIL)))
     for item in [e for e in case.evidence if e.id in finding.evidence][:4]:
         window = f", {span_of([item.window])}" if item.window else ""
-        asked = f"{finding.id} rests on {item.id} of {plain(item.source, 60)}{window}; asked"
-        rows.append(Row(asked, quoted(item.query, MAX_DETAIL)))
+        text = f"{finding.id} rests on {item.id} of {plain(item.source, 60)}{window}; asked"
+        rows.append(Row(text, quoted(item.query, MAX_DETAIL)))
     return rows
 
 
 def _spark(case: Case, finding: Finding) -> str | None:
-    given = finding.series
-    if given.get("table") != "metrics":
+    series = finding.series
+    if series.get("table") != "metrics":
         return None
     rows = case.metrics.filter(
-        pl.col("service") == given.get("service"),
-        pl.col("signal") == given.get("signal"),
+        pl.col("service") == series.get("service"),
+        pl.col("signal") == series.get("signal"),
         pl.col("value").is_finite(),
     )
     windows = [*case.scope.baseline[:1], case.scope.incident]

@@ -116,11 +116,11 @@ class Tool:
 
 def askable(connectors: Sequence[Connector]) -> list[Connector]:
     """Connectors that can bring something new."""
-    found = []
+    askables = []
     for connector in connectors:
         if vendor_of(connector) not in NOT_ASKED and tuple(connector.kinds) != ("traces",):
-            found.append(connector)
-    return found
+            askables.append(connector)
+    return askables
 
 
 def has(*kinds: EvidenceKind) -> Callable[[Bench], bool]:

@@ -111,8 +111,8 @@ def _matching(bench: Bench, service: str | None, asked: LogArguments) -> pl.Data
         if BAD.match(asked.level):
             lines = lines.filter(level.str.contains(BAD.pattern))
         else:
-            wanted = asked.level.lower()
-            lines = lines.filter(level.str.to_lowercase().str.starts_with(wanted))
+            requested_level = asked.level.lower()
+            lines = lines.filter(level.str.to_lowercase().str.starts_with(requested_level))
     return lines
 
 
@@ -135,21 +135,21 @@ def _lines(bench: Bench, lines: pl.DataFrame, asked: LogArguments) -> tuple[list
 def _line(bench: Bench, row: Mapping[str, Any]) -> Row:
     service = str(row["service"] or "")
     quote = quoted(str(row["message"] or ""))
-    said = f"{plain(service) or 'a line of no service'}"
-    said += f" logged at {row['time']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+    phrase = f"{plain(service) or 'a line of no service'}"
+    phrase += f" logged at {row['time']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
     level = f" {plain(row['level'], 12)}" if row["level"] else ""
-    own = (row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("logs")
+    evidence_ids = (row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("logs")
     finding = observation(
         service,
         "logs",
-        f"{said}{level}: {_brief(quote)}.",
+        f"{phrase}{level}: {_brief(quote)}.",
         ObservationDetails(
             about="log_line",
             time=iso(row["time"]),
             quote=quote,
             trace_id=plain(row["trace_id"] or "", 64),
         ),
-        evidence=own,
+        evidence=evidence_ids,
         numbers=_quoted_numbers(quote),
         series={"table": "logs", "service": service} if service else {},
     )
@@ -218,8 +218,8 @@ def _template_finding(bench: Bench, row: dict[str, Any]) -> Finding:
 
 def _quoted_numbers(text: str) -> dict[str, float]:
     """Numbers of foreign text, which may be quoted with it and never claimed."""
-    found = _NUMBER.findall(text)[:20]
-    return {f"quoted_{place}": float(digits) for place, digits in enumerate(found, start=1)}
+    matches = _NUMBER.findall(text)[:20]
+    return {f"quoted_{place}": float(digits) for place, digits in enumerate(matches, start=1)}
 
 
 LOGS = Tool(

@@ -136,11 +136,11 @@ class SeriesSummary:
         by = ""
         if self.ratio and max(self.ratio, 1 / self.ratio) >= WORTH_A_MULTIPLE:
             by = f" {times(max(self.ratio, 1 / self.ratio))}"
-        said = f"{self.direction}{by}, from {before} to {now}"
+        phrase = f"{self.direction}{by}, from {before} to {now}"
         departure = self.departure
         if departure is not None and departure.departed and departure.onset is not None:
-            return f"{said}, at {departure.onset:%H:%M:%S}"
-        return f"{said}, {self._variation()}"
+            return f"{phrase}, at {departure.onset:%H:%M:%S}"
+        return f"{phrase}, {self._variation()}"
 
     def _variation(self) -> str:
         if self.departure is None:
@@ -183,8 +183,8 @@ def labels_in(text: str) -> dict[str, str]:
 
 def shown_labels(text: str) -> str:
     """Labels as they are written beside a signal: ` {pod=a-1}`."""
-    known = labels_in(text)
-    return " {" + ", ".join(f"{k}={v}" for k, v in known.items()) + "}" if known else ""
+    labels = labels_in(text)
+    return " {" + ", ".join(f"{k}={v}" for k, v in labels.items()) + "}" if labels else ""
 
 
 def metric_rows(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
@@ -256,7 +256,7 @@ def _most_telling(one: SeriesSummary) -> tuple[float, float, str, str]:
 
 
 def _departures(metrics: pl.DataFrame, windows: Windows) -> dict[tuple[str, str, str], Departure]:
-    found = {}
+    departures = {}
     for block in metric_blocks(metrics, windows):
         compared = compare(block)
         for n, (service, signal, _, labels) in enumerate(compared.keys.iter_rows()):
@@ -269,7 +269,7 @@ def _departures(metrics: pl.DataFrame, windows: Windows) -> dict[tuple[str, str,
             if departed:
                 onset = _EPOCH + timedelta(microseconds=int(compared.onset_ns[n]) // 1000)
             scale, sigmas = float(compared.scale[n]), min(float(compared.sigmas[n]), 1e6)
-            found[service, signal, labels] = Departure(
+            departures[service, signal, labels] = Departure(
                 departed, before, level, scale, sigmas, onset
             )
-    return found
+    return departures

@@ -54,8 +54,8 @@ async def events(bench: Bench, asked: EventArguments) -> Found:
     if not rows:
         raise NotFound("no event, state or monitor matches; with nulls all are listed")
     shown, cut = first_of(rows, "narrow with service, object or contains")
-    said = "events, states and monitors of the case; quoted parts are foreign text"
-    return Found(shown, said, cut=cut)
+    phrase = "events, states and monitors of the case; quoted parts are foreign text"
+    return Found(shown, phrase, cut=cut)
 
 
 def _matching(bench: Bench, service: str | None, asked: EventArguments) -> list[Row]:
@@ -87,15 +87,15 @@ def _alert(bench: Bench) -> Iterator[_Told]:
     for part in (alert.title, alert.summary):
         if part:
             quote = quoted(part)
-            said = f"the alert of {plain(alert.source, 40)} at {moment(alert.started_at)}"
+            phrase = f"the alert of {plain(alert.source, 40)} at {moment(alert.started_at)}"
             finding = observation(
                 alert.service or "",
                 "alert",
-                f'{said} says "{plain(quote, 160)}".',
+                f'{phrase} says "{plain(quote, 160)}".',
                 ObservationDetails(about="alert_text", time=iso(alert.started_at), quote=quote),
                 evidence=bench.case.evidence_ids("alert"),
             )
-            yield alert.service, alert.started_at, Row(said, quote, finding)
+            yield alert.service, alert.started_at, Row(phrase, quote, finding)
 
 
 def _monitors(bench: Bench) -> Iterator[_Told]:
@@ -103,51 +103,51 @@ def _monitors(bench: Bench) -> Iterator[_Told]:
         service, since = row["service"], row["since"]
         state = plain(row["state"] or "in no state", 40)
         when = f" since {moment(since)}" if since is not None else ""
-        said = f"a monitor of {plain(service or 'no service')} is {state}{when}"
+        phrase = f"a monitor of {plain(service or 'no service')} is {state}{when}"
         quote = quoted(row["monitor"])
         finding = observation(
             service or "",
             "monitors",
-            f'{said}: "{plain(quote, 120)}".',
+            f'{phrase}: "{plain(quote, 120)}".',
             ObservationDetails(
                 about="monitor", quote=quote, time=iso(since) if since is not None else ""
             ),
             evidence=bench.case.evidence_ids("monitors"),
         )
-        yield service, since, Row(said, quote, finding)
+        yield service, since, Row(phrase, quote, finding)
 
 
 def _states(bench: Bench) -> Iterator[_Told]:
     for row in bench.case.states.iter_rows(named=True):
         service, since = row["service"], row["since"]
-        finding, said, quote = _state(bench, row)
-        yield service, since, Row(said, quote, finding)
+        finding, phrase, quote = _state(bench, row)
+        yield service, since, Row(phrase, quote, finding)
 
 
 def _state(bench: Bench, row: Mapping[str, Any]) -> tuple[Finding, str, str]:
     inside = f"{row['namespace']}/" if row["namespace"] else ""
     name = f"{plain(row['kind'], 40)} {plain(inside + row['name'], 120)}"
-    said = f"{name}: {plain(row['fact'], 60)}"
-    said += f" ({plain(row['field'], 60)})" if row["field"] else ""
-    said += f" on {plain(row['place'], 80)}" if row["place"] else ""
-    said += f", of {plain(row['service'])}" if row["service"] else ""
-    said += f", since {moment(row['since'])}" if row["since"] is not None else ""
+    phrase = f"{name}: {plain(row['fact'], 60)}"
+    phrase += f" ({plain(row['field'], 60)})" if row["field"] else ""
+    phrase += f" on {plain(row['place'], 80)}" if row["place"] else ""
+    phrase += f", of {plain(row['service'])}" if row["service"] else ""
+    phrase += f", since {moment(row['since'])}" if row["since"] is not None else ""
     values = [f"{n} {row[n]}" for n in ("value", "expected") if row[n]]
     quote = quoted("; ".join(values))
-    own = [e.id for e in bench.case.evidence if e.kind == "states" and e.query == row["query"]]
+    ids = [e.id for e in bench.case.evidence if e.kind == "states" and e.query == row["query"]]
     finding = observation(
         row["service"] or row["name"],
         "states",
-        f"{said}.",
+        f"{phrase}.",
         ObservationDetails(
             about="state",
             quote=quote,
             time=iso(row["since"]) if row["since"] is not None else "",
             labels={"object": name} | ({"place": row["place"]} if row["place"] else {}),
         ),
-        evidence=own or bench.case.evidence_ids("states"),
+        evidence=ids or bench.case.evidence_ids("states"),
     )
-    return finding, said, quote
+    return finding, phrase, quote
 
 
 def _events(bench: Bench) -> Iterator[_Told]:
@@ -157,18 +157,18 @@ def _events(bench: Bench) -> Iterator[_Told]:
     for row in of_objects.sort("time").iter_rows(named=True):
         about = labels_in(row["attributes"])
         service, quote = row["service"], quoted(row["message"] or "")
-        said = f"{moment(row['time'])} {about.get('object', 'an object')}"
-        said += f" {about['reason']}" if about.get("reason") else ""
-        said += f" on {about['node']}" if about.get("node") else ""
-        said += f", of {plain(service)}" if service else ""
+        phrase = f"{moment(row['time'])} {about.get('object', 'an object')}"
+        phrase += f" {about['reason']}" if about.get("reason") else ""
+        phrase += f" on {about['node']}" if about.get("node") else ""
+        phrase += f", of {plain(service)}" if service else ""
         finding = observation(
             service or "",
             "events",
-            f'{said}: "{plain(quote, 120)}".',
+            f'{phrase}: "{plain(quote, 120)}".',
             ObservationDetails(about="event", time=iso(row["time"]), quote=quote, labels=about),
             evidence=(row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("logs"),
         )
-        yield service, row["time"], Row(said, quote, finding)
+        yield service, row["time"], Row(phrase, quote, finding)
 
 
 def _offered(bench: Bench) -> bool:

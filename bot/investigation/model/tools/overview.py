@@ -68,9 +68,9 @@ def _about(bench: Bench) -> list[Row]:
             rows.append(Row(f"baseline of {name} {span_of(windows.baseline) or 'none'}"))
     if metrics.search != incident:
         rows.append(Row(f"an onset is looked for from {span_of([metrics.search])}"))
-    held = {name: getattr(case, name).height for name in SCHEMAS}
-    there = ", ".join(f"{count} {ROWS[name]}" for name, count in held.items() if count)
-    none = ", ".join(ROWS[name] for name, count in held.items() if not count)
+    heights = {name: getattr(case, name).height for name in SCHEMAS}
+    there = ", ".join(f"{count} {ROWS[name]}" for name, count in heights.items() if count)
+    none = ", ".join(ROWS[name] for name, count in heights.items() if not count)
     rows.append(Row(f"held: {there or 'nothing'}" + (f"; not held: {none}" if none else "")))
     place = ", ".join(f"{kind} {plain(value)}" for kind, value in place_of(case.alert).items())
     if place:
@@ -123,24 +123,24 @@ def _holds(bench: Bench, service: str) -> Row:
     findings = sum(f.subject == service for f in bench.diagnosis.findings)
     if findings:
         parts.append(counted(findings, "finding"))
-    said = f"{plain(service)}: {'; '.join(parts) or 'nothing held'}"
+    phrase = f"{plain(service)}: {'; '.join(parts) or 'nothing held'}"
     finding = observation(
         service,
         "data",
-        f"{said}.",
+        f"{phrase}.",
         ObservationDetails(about="data"),
         evidence=[e.id for e in case.evidence if e.may_show(service)][:6],
         numbers=numbers,
     )
-    return Row(said, finding=finding)
+    return Row(phrase, finding=finding)
 
 
 def _series(bench: Bench, service: str) -> list[Row]:
-    own = bench.case.metrics.filter(pl.col("service") == service, pl.col("value").is_not_null())
+    metrics = bench.case.metrics.filter(pl.col("service") == service, pl.col("value").is_not_null())
     keys = ["signal", "unit", "labels"]
     step = pl.col("time").diff().dt.total_milliseconds() / 1000
     table = (
-        own.with_columns(pl.col("unit", "labels").fill_null(""))
+        metrics.with_columns(pl.col("unit", "labels").fill_null(""))
         .sort([*keys, "time"])
         .group_by(keys, maintain_order=True)
         .agg(
@@ -158,14 +158,14 @@ def _series(bench: Bench, service: str) -> list[Row]:
 
 
 def _one_series(row: Mapping[str, Any]) -> str:
-    said = f"{plain(row['signal'], 120)}{shown_labels(row['labels'])}: "
-    said += f"{plain(row['unit'], 20)}, " if row["unit"] else ""
-    said += f"{row['points']} points, {moment(row['first'])} to {moment(row['last'])}"
+    phrase = f"{plain(row['signal'], 120)}{shown_labels(row['labels'])}: "
+    phrase += f"{plain(row['unit'], 20)}, " if row["unit"] else ""
+    phrase += f"{row['points']} points, {moment(row['first'])} to {moment(row['last'])}"
     if row["interval"]:
-        said += f", every {number(row['interval'], 3)} s"
+        phrase += f", every {number(row['interval'], 3)} s"
     if row["gaps"]:
-        said += f", {row['gaps']} gaps, the longest {number(row['longest'], 3)} s"
-    return said
+        phrase += f", {row['gaps']} gaps, the longest {number(row['longest'], 3)} s"
+    return phrase
 
 
 DATA = Tool(

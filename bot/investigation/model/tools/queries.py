@@ -69,7 +69,7 @@ async def collect(bench: Bench, asked: CollectArguments) -> Found:
 
 
 def _scope(bench: Bench, asked: CollectArguments) -> Scope:
-    known = bench.case.scope
+    scope = bench.case.scope
     services = tuple(dict.fromkeys(known_service(bench, name) for name in asked.services))
     update: dict[str, Any] = {
         "services": services,
@@ -79,9 +79,9 @@ def _scope(bench: Bench, asked: CollectArguments) -> Scope:
         "log_words": None,
     }
     if asked.start is not None or asked.end is not None:
-        update |= {"incident": _window(known.incident, asked.start, asked.end), "baseline": ()}
+        update |= {"incident": _window(scope.incident, asked.start, asked.end), "baseline": ()}
         update |= {"baseline_logs": None, "baseline_spans": None}
-    return known.model_copy(update=update)
+    return scope.model_copy(update=update)
 
 
 def _window(incident: Window, start: datetime | None, end: datetime | None) -> Window:
@@ -118,7 +118,7 @@ def _finding(finding: Finding) -> Row:
 
 def _what_changed(brought: NewEvidence) -> str:
     before, after = brought.before, brought.after
-    said = f"New findings: {len(brought.new)}. "
+    phrase = f"New findings: {len(brought.new)}. "
     if _top(before) != _top(after) or before.verdict != after.verdict:
         subject, kind, change = _top(after)
         first = (
@@ -126,14 +126,14 @@ def _what_changed(brought: NewEvidence) -> str:
             if subject
             else ""
         )
-        said += (
+        phrase += (
             f"Code's decision changed: verdict "
             f"{after.verdict.value}{'; ' + first if first else ''}."
         )
     else:
-        said += "Code's verdict and first cause are as before."
+        phrase += "Code's verdict and first cause are as before."
     gone = [f.id for f in before.findings if f.id not in {g.id for g in after.findings}]
-    return said + (f" No longer there: {', '.join(gone[:MAX_NEW])}." if gone else "")
+    return phrase + (f" No longer there: {', '.join(gone[:MAX_NEW])}." if gone else "")
 
 
 def _top(diagnosis: Diagnosis) -> tuple[str, str, str]:

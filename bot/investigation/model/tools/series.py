@@ -93,16 +93,16 @@ async def series(bench: Bench, asked: SeriesArguments) -> Found:
 
 
 def _chosen(bench: Bench, service: str, asked: SeriesArguments) -> pl.DataFrame:
-    own = bench.case.metrics.filter(pl.col("service") == service)
-    if not own.height:
+    metrics = bench.case.metrics.filter(pl.col("service") == service)
+    if not metrics.height:
         raise NotFound(f"the case holds no metrics of {service}: `collect` may bring some")
-    chosen = own
+    chosen = metrics
     for column, part in (("signal", asked.signal), ("labels", asked.labels)):
         if part:
             text = pl.col(column).fill_null("").str.to_lowercase()
             chosen = chosen.filter(text.str.contains(part.lower(), literal=True))
     if not chosen.height:
-        signals = short_names(own["signal"].unique().to_list(), 30)
+        signals = short_names(metrics["signal"].unique().to_list(), 30)
         raise NotFound(f"no series of {service} matches; its signals are {signals}")
     return chosen
 
@@ -113,11 +113,11 @@ def _summed(bench: Bench, metrics: pl.DataFrame) -> list[Row]:
     end = windows.search.end
     rows = metric_rows(metrics, windows).filter(pl.col("time").is_between(start, end))
     found = []
-    for one in summaries(bench.case, metrics):
-        own = _of(rows, one)
+    for summary in summaries(bench.case, metrics):
+        own = _of(rows, summary)
         bars = sparkline(own["time"], own["value"], start, end)
-        finding = finding_of(bench, one)
-        beside = one.beside()
+        finding = finding_of(bench, summary)
+        beside = summary.beside()
         text = "; ".join(part for part in (finding.sentence.rstrip("."), beside, bars) if part)
         found.append(Row(text, finding=finding))
     return found
@@ -169,14 +169,14 @@ def _as_numbers(
     resolution_s: int,
 ) -> list[Row]:
     rows = metric_rows(metrics, metric_windows(bench.case))
-    found = []
-    for one in shown:
-        own = _of(rows, one)
+    numbers = []
+    for series_summary in shown:
+        own = _of(rows, series_summary)
         points = means(own, window, resolution_s)
-        finding = finding_of(bench, one, points)
-        text = f"{finding.sentence.rstrip('.')}; {one.beside()}"
+        finding = finding_of(bench, series_summary, points)
+        text = f"{finding.sentence.rstrip('.')}; {series_summary.beside()}"
         text += f"; every {resolution_s} s from {window.start:%Y-%m-%d} {clock(window.start)}"
-        factor, unit = scale_of(one.shown_unit)
+        factor, unit = scale_of(series_summary.shown_unit)
         text += f"{f' in {unit}' if unit else ''}: "
         text += _numbers(points, window, resolution_s, factor)
         for name, ago in (("yesterday", DAY), ("last week", WEEK)):
@@ -184,8 +184,8 @@ def _as_numbers(
             past = means(own, earlier, resolution_s)
             if past:
                 text += f"; {name} {_numbers(past, earlier, resolution_s, factor)}"
-        found.append(Row(text, finding=finding))
-    return found
+        numbers.append(Row(text, finding=finding))
+    return numbers
 
 
 def means(rows: pl.DataFrame, window: Window, resolution_s: int) -> list[tuple[datetime, float]]:
@@ -219,11 +219,11 @@ def _numbers(
 ) -> str:
     """Every part of the window, a dash where it has no point."""
     by_time = dict(points)
-    step, at, said = timedelta(seconds=resolution_s), window.start, []
+    step, at, numbers = timedelta(seconds=resolution_s), window.start, []
     while at < window.end:
-        said.append(number(factor * by_time[at], 3) if at in by_time else "-")
+        numbers.append(number(factor * by_time[at], 3) if at in by_time else "-")
         at += step
-    return " ".join(said)
+    return " ".join(numbers)
 
 
 SERIES = Tool(

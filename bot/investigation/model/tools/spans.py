@@ -83,24 +83,24 @@ def _provenance(bench: Bench) -> str:
 
 
 def _requests(bench: Bench, service: str, asked: TraceArguments) -> Found:
-    own = bench.case.spans.filter(pl.col("service") == service)
-    if not own.height:
+    spans = bench.case.spans.filter(pl.col("service") == service)
+    if not spans.height:
         there = short_names(bench.case.spans["service"].drop_nulls().unique().to_list(), 20)
         raise NotFound(f"the case holds no spans of {service}; there are spans of {there}")
     if asked.operation:
         name = pl.col("operation").str.to_lowercase()
-        own = own.filter(name.str.contains(asked.operation.lower(), literal=True))
+        spans = spans.filter(name.str.contains(asked.operation.lower(), literal=True))
     windows = span_windows(bench.case)
-    own = own.with_columns(
+    spans = spans.with_columns(
         windows.side("start", searched=1, baseline=0).alias("now"),
         pl.col("status").fill_null("").str.contains(FAILED).alias("failed"),
     ).filter(pl.col("now").is_not_null())
-    compared = _compared(own)
+    compared = _compared(spans)
     rows = []
     for row in compared.head(MOST_OPERATIONS).iter_rows(named=True):
         finding = _operation(bench, service, row)
         rows.append(Row(finding.sentence, finding=finding))
-    now = own.filter(pl.col("now") == 1)
+    now = spans.filter(pl.col("now") == 1)
     picked = now.filter("failed") if asked.order == "failing" else now
     first = pl.col("start").rank("ordinal").over("trace_id") == 1
     picked = picked.filter(first) if picked.height else picked
@@ -143,34 +143,34 @@ def _operation(bench: Bench, service: str, row: Mapping[str, Any]) -> Finding:
         "baseline_count": row["count_before"],
         "percentile": 95,
     }
-    said = f"{plain(service)} {name}: "
+    phrase = f"{plain(service)} {name}: "
     now, before, direction = row["p95_now"], row["p95_before"], None
     if now is not None:
         numbers["p95_ms"] = now / 1000
-        said += f"p95 {amount(now / 1000, MILLISECONDS)} in the incident"
+        phrase += f"p95 {amount(now / 1000, MILLISECONDS)} in the incident"
     else:
-        said += "no spans in the incident"
+        phrase += "no spans in the incident"
     if before is not None:
         numbers["baseline_p95_ms"] = before / 1000
-        said += f", {amount(before / 1000, MILLISECONDS)} before"
+        phrase += f", {amount(before / 1000, MILLISECONDS)} before"
     if now is not None and before is not None:
         direction = "unaffected"
         if abs(now - before) > SLIGHT * before:
             direction = "rose" if now > before else "fell"
         if before > 0:
             numbers["ratio"] = now / before
-    said += f"; {row['count_now']} spans, {row['count_before']} before"
+    phrase += f"; {row['count_now']} spans, {row['count_before']} before"
     for share, role, when in (
         (row["failed_now"], "failed_percent", "failed"),
         (row["failed_before"], "baseline_failed_percent", "before"),
     ):
         if share is not None:
             numbers[role] = 100 * share
-            said += f"{';' if when == 'failed' else ','} {number(100 * share, 3)} % {when}"
+            phrase += f"{';' if when == 'failed' else ','} {number(100 * share, 3)} % {when}"
     return observation(
         service,
         f"spans of {name}",
-        f"{said}.",
+        f"{phrase}.",
         ObservationDetails(about="operation", direction=direction, unit="ms"),
         evidence=bench.case.evidence_ids("spans"),
         numbers=numbers,
@@ -184,12 +184,12 @@ def _span(bench: Bench, row: Mapping[str, Any], prefix: str, after_ms: float | N
     ms = (row["duration_us"] or 0.0) / 1000
     status = plain(str(row["status"] or ""), 40)
     numbers = {"ms": ms} | ({"after_ms": after_ms} if after_ms is not None else {})
-    said = f"{plain(service)} {name} took {amount(ms, MILLISECONDS)}"
+    phrase = f"{plain(service)} {name} took {amount(ms, MILLISECONDS)}"
     ending = f", {status}" if status else ""
     finding = observation(
         service,
         f"spans of {name}",
-        f"{said} at {moment(row['start'])}{ending}.",
+        f"{phrase} at {moment(row['start'])}{ending}.",
         ObservationDetails(
             about="span", time=iso(row["start"]), trace_id=str(row["trace_id"]), unit="ms"
         ),
@@ -198,7 +198,7 @@ def _span(bench: Bench, row: Mapping[str, Any], prefix: str, after_ms: float | N
         series={"table": "spans", "service": service, "operation": str(row["operation"])},
     )
     when = f"after {amount(after_ms, MILLISECONDS)}" if after_ms is not None else ""
-    return Row(f"{prefix}{when or clock(row['start'])} {said}{ending}", finding=finding)
+    return Row(f"{prefix}{when or clock(row['start'])} {phrase}{ending}", finding=finding)
 
 
 def _tree(bench: Bench, asked: RequestArguments, service: str | None) -> Found:

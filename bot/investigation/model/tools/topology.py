@@ -56,42 +56,42 @@ def _others(reached: Mapping[str, int]) -> dict[str, int]:
 
 
 def _row(bench: Bench, service: str, name: str, hops: int, how: str) -> Row:
-    said = f"{plain(service)} {how} {plain(name)}"
-    said += " through another service" if hops > 1 else ""
+    phrase = f"{plain(service)} {how} {plain(name)}"
+    phrase += " through another service" if hops > 1 else ""
     finding = observation(
         service,
         "calls",
-        f"{said}.",
+        f"{phrase}.",
         ObservationDetails(about="call", labels={"to" if how == "calls" else "from": name}),
         evidence=bench.case.evidence_ids("topology") or bench.case.evidence_ids("spans"),
         numbers={"hops": hops},
     )
-    return Row(f"{said}{_state(bench, name)}", finding=finding)
+    return Row(f"{phrase}{_state(bench, name)}", finding=finding)
 
 
 def _state(bench: Bench, name: str) -> str:
     """What was found of a service, and which data there is of it."""
-    own = findings_about(bench, name)
+    findings = findings_about(bench, name)
     # A change is not a symptom: its time says nothing of when trouble began.
-    onsets = [f.onset for f in own if f.onset is not None and change_named(f) is None]
-    said = f"; findings {', '.join(f.id for f in own[:MOST_FINDINGS])}" if own else ""
-    said += f"; first onset {moment(min(onsets))}" if onsets else ""
+    onsets = [f.onset for f in findings if f.onset is not None and change_named(f) is None]
+    phrase = f"; findings {', '.join(f.id for f in findings[:MOST_FINDINGS])}" if findings else ""
+    phrase += f"; first onset {moment(min(onsets))}" if onsets else ""
     has_it = [
         kind
         for kind in ("metrics", "logs", "spans")
         if (getattr(bench.case, kind)["service"] == name).fill_null(value=False).any()
     ]
-    return f"{said}; {'has ' + ', '.join(has_it) if has_it else 'no data of it'}"
+    return f"{phrase}; {'has ' + ', '.join(has_it) if has_it else 'no data of it'}"
 
 
 def findings_about(bench: Bench, name: str) -> list[Finding]:
     """What was found of a service in this case, the strongest first."""
-    own = []
+    findings = []
     for finding in bench.diagnosis.findings:
         if finding.subject == name and not is_memory(finding):
-            own.append(finding)
-    own.sort(key=lambda finding: -finding.strength)
-    return own
+            findings.append(finding)
+    findings.sort(key=lambda finding: -finding.strength)
+    return findings
 
 
 def _offered(bench: Bench) -> bool:

@@ -96,7 +96,7 @@ def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | s
 
     files = sort_job_files(read_case(folder).trace_files).of("profiler_trace")
     named = sorted(files, key=lambda f: (str(rank) not in f.path.name, f.path))
-    seen = []
+    ranks = []
     for file in named[:MAX_FILES]:
         if file.path.stat().st_size > MAX_BYTES:
             continue
@@ -106,10 +106,10 @@ def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | s
             continue
         if trace.rank == rank:
             return rows_of(name, trace)
-        seen.append(str(trace.rank))
+        ranks.append(str(trace.rank))
     return (
         f"no trace of rank {rank} that can be read here; there are traces of ranks "
-        f"{', '.join(seen) or 'none'}"
+        f"{', '.join(ranks) or 'none'}"
     )
 
 
