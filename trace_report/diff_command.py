@@ -283,11 +283,11 @@ def _verdict(found: JobComparison) -> Sequence[str]:
     named = [regression for regression in found.failing if regression.kind == "measure"]
     if not named:
         named = list(found.failing[:MAX_NAMES])
-    visibles = []
+    shown_changes = []
     for regression in named:
         statement = regression.statement
-        visibles.append(visible(statement[:1].upper() + statement[1:], 240))
-    more = len(found.failing) - len(visibles)
+        shown_changes.append(visible(statement[:1].upper() + statement[1:], 240))
+    more = len(found.failing) - len(shown_changes)
     if more:
-        visibles.append(f"And {more} kernels and operators; those above with !")
-    return visibles
+        shown_changes.append(f"And {more} kernels and operators; those above with !")
+    return shown_changes
