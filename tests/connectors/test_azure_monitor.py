@@ -97,6 +97,22 @@ def test_requests_become_the_golden_signals(azure: LocalServer, tmp_path: Path) 
     assert found.missing == ()
 
 
+def test_a_minute_without_failures_has_an_error_ratio_of_zero(
+    azure: LocalServer, tmp_path: Path
+) -> None:
+    metrics = collect(azure, tmp_path).tables["metrics"]
+    early = metrics.filter(metrics["signal"] == "error_ratio", metrics["time"] < ONSET)
+    assert set(early["service"]) == {"checkout", "payments"}
+    assert set(early["value"]) == {0}
+
+
+def test_figures_below_zero_or_beyond_measure_are_left_out() -> None:
+    row = {"moment": "2026-03-02T12:00:00Z", "role": "web", "requests": 60}
+    figures = {"failed": -1, "p50": 10**400, "p99": "NaN"}
+    metrics = azure_rows.request_metrics([row | figures], str)
+    assert metrics.select("signal", "value").rows() == [("request_rate", 1.0)]
+
+
 def test_dependencies_become_metrics_by_target(azure: LocalServer, tmp_path: Path) -> None:
     metrics = collect(azure, tmp_path).tables["metrics"]
     calls = metrics.filter(metrics["signal"] == "dependency_latency_p99")

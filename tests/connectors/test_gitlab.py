@@ -15,6 +15,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
+from faultline.connectors.shared.changes.code_host import SKEW
 from faultline.connectors.shared.contract.base import Collected, collect_one
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.vendors.gitlab import CONNECTOR
@@ -145,6 +146,19 @@ def test_a_deployment_that_still_runs_began_with_its_job(
     own = rows[SETTING, "deploy"]
     assert own["title"] == "Deployment of main to production (still running)"
     assert own["time"] == DEPLOYED - timedelta(minutes=1)
+
+
+def test_a_deployment_after_the_window_is_left_out(server: LocalServer, tmp_path: Path) -> None:
+    stand_in.serve(server)
+    end = ALERT_AT + SKEW
+    after = stand_in.deployment(14, LATER, "production", end + timedelta(seconds=1))
+    at_its_end = stand_in.deployment(13, SETTING, "production", end)
+    before = stand_in.deployment(11, OLD, "production", ALERT_AT - timedelta(days=2))
+    server.on(f"{API}/deployments", Reply([after, at_its_end, before]))
+    found = collected(server, tmp_path)
+    assert {row["time"] for row in changes(found)} == {end}
+    (deployments,) = [item for item in found.items if "/deployments" in item.query]
+    assert deployments.rows == 2
 
 
 def test_without_deployments_the_pipelines_that_deploy_count(

@@ -49,6 +49,7 @@ def test_golden_signals_of_both_windows(server: LocalServer, tmp_path: Path) -> 
     assert early.filter(signal="error_ratio")["value"].unique().to_list() == [0]
     assert late.filter(signal="error_ratio")["value"].unique().to_list() == [0.4]
     assert late.filter(signal="latency_p99")["value"].unique().to_list() == [2090]
+    # Without the failed requests, of which half take longer than 2 s.
     assert late.filter(signal="latency_p50")["value"].unique().to_list() == [30]
     assert set(table["service"]) == {"checkout"}
 

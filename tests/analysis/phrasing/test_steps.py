@@ -9,6 +9,7 @@ import pytest
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.gpu_forms import cost
 from faultline.analysis.phrasing.state_forms import is_down
+from faultline.analysis.phrasing.statement import Tense
 from faultline.analysis.phrasing.steps import step_about
 from faultline.analysis.vocabulary import Finding
 
@@ -211,3 +212,71 @@ ONE = {"job": "llm", "ranks": [13], "hosts": ["node-1"], "gpus": ["node-1/5"]}
 def test_a_training_fault_is_told_with_what_it_costs(found: Finding, said: str, lost: str) -> None:
     assert str(statement(found).short()) == said
     assert str(cost(found)) == lost
+
+
+WAITS = {"wait_ms_per_step": 40.0, "step_ms": 120.0, "steps": 200.0, "steps_blamed": 150.0}
+COPIES = {"phase_ms": 70.0, "others_phase_ms": 30.0}
+
+
+def straggler(rank: int = 7, **given: Any) -> Finding:
+    """A rank for which the others wait."""
+    details = {"job": "llm", "rank": rank, **given.pop("details", {})}
+    return of_kind("straggler", "rank 7", details=details, **given)
+
+
+def test_a_straggler_is_said_by_the_part_of_its_step_that_takes_longer() -> None:
+    details = {"phase": "copies", "operation": "Memcpy HtoD"}
+    spoken = statement(straggler(details=details, numbers={**WAITS, **COPIES, "operation_ms": 50}))
+    assert str(spoken.clause()) == (
+        "rank 7's copying takes 70 ms per step (other ranks 30 ms), 50 ms of it in “Memcpy HtoD”, "
+        "and the others wait 40 ms of each 120 ms step for it"
+    )
+    in_short = "rank 7's copying takes 70 ms per step (other ranks 30 ms)"
+    assert str(spoken.short()) == in_short
+    assert str(spoken.clause(Tense.OVER)).startswith("rank 7's copying took 70 ms per step")
+
+
+def test_an_operation_whose_time_is_unknown_is_not_named() -> None:
+    details = {"phase": "forward", "operation": "Memcpy HtoD"}
+    spoken = statement(straggler(details=details, numbers={**WAITS, **COPIES}))
+    assert str(spoken.clause()) == (
+        "rank 7's forward takes 70 ms per step (other ranks 30 ms), and the others wait 40 ms of "
+        "each 120 ms step for it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("blamed", "steps"),
+    [(150.0, "150 of 200 steps"), (199.0, "199 of 200 steps"), (200.0, "every step")],
+)
+@pytest.mark.parametrize("details", [{}, {"phase": "copies"}])
+def test_a_straggler_without_figures_of_a_phase_delays_steps(
+    blamed: float, steps: str, details: dict[str, Any]
+) -> None:
+    finding = straggler(details=details, numbers={**WAITS, "steps_blamed": blamed})
+    spoken = statement(finding)
+    assert str(spoken.clause()) == (
+        f"rank 7 delays {steps}: the others wait 40 ms of each 120 ms step for it"
+    )
+    assert str(spoken.short()) == f"rank 7 delays {steps}"
+    assert str(spoken.clause(Tense.OVER)).startswith(f"rank 7 delayed {steps}: ")
+
+
+def test_stragglers_that_are_several_or_not_measured_have_their_finding_s_sentence() -> None:
+    several = straggler(rank=8, numbers={**WAITS, **COPIES})
+    unmeasured = straggler(numbers={"steps": 200.0})
+    for finding in (several, unmeasured):
+        own = finding.model_copy(update={"sentence": "Ranks 7 and 8 delay every step."})
+        assert str(statement(own).clause()) == "ranks 7 and 8 delay every step"
+
+
+@pytest.mark.parametrize(
+    ("second", "ends_with"),
+    [("b" * 59, "b"), ("b" * 60, "b"), ("b" * 61, "a")],
+)
+def test_a_headline_of_a_job_takes_in_what_fits_on_a_phone(second: str, ends_with: str) -> None:
+    sentence = f"{'a' * 50}; {second}; c."
+    finding = of_kind("all_ranks_stuck", "llm", details={"job": "llm"})
+    spoken = statement(finding.model_copy(update={"sentence": sentence}))
+    assert str(spoken.clause()) == sentence.rstrip(".")
+    assert str(spoken.short()).endswith(ends_with)

@@ -90,7 +90,8 @@ def value_of(metric: str, error: str, minute: int) -> float | None:
     if metric == tables.REQUESTS:
         return {"true": 480.0, "false": 720.0 if late else 1200.0}[error]
     if metric == tables.P50:
-        return 30e6
+        # Failed requests wait until they give up.
+        return 2_000e6 if error == "true" else 30e6
     return 2_090e6 if late else 90e6 + minute % 5 * 1e6
 
 

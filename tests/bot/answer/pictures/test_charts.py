@@ -141,6 +141,38 @@ def test_a_change_long_before_is_marked_at_the_edge(tmp_path: Path) -> None:
     assert any("(earlier)" in words for words in texts(chart, 640))
 
 
+def test_a_change_shortly_before_the_chart_begins_is_drawn_at_its_time(tmp_path: Path) -> None:
+    usual = chart_of(a_case(tmp_path), changed(ONSET))
+    length = usual.end - usual.start
+    drawn = {}
+    for share in (0.3, 0.5):
+        at = datetime.fromtimestamp(usual.start - share * length, ONSET.tzinfo)
+        chart = chart_of(a_case(tmp_path), changed(at))
+        drawn[share] = chart.events[0].earlier, chart.start == at.timestamp(), chart.end
+    assert drawn == {0.3: (False, True, usual.end), 0.5: (True, False, usual.end)}
+
+
+@pytest.mark.parametrize(("strong", "drawn"), [("F5", 900.0), ("F6", 1700.0)])
+def test_where_the_cause_s_signal_shows_nothing_the_strongest_finding_of_it_is_drawn(
+    tmp_path: Path, strong: str, drawn: float
+) -> None:
+    findings = [FINDINGS[0], FINDINGS[1]]
+    for id_, service in (("F5", "pool"), ("F6", "queue")):
+        series = {**FINDINGS[1].series, "service": service}
+        strength = 0.8 if id_ == strong else 0.5
+        findings.append(
+            slower(id_, "payments").model_copy(update={"series": series, "strength": strength})
+        )
+    cited = BY_PAYMENTS.model_copy(update={"findings": ("F2", "F5", "F6")})
+    courses = {
+        "payments": step(75, 76), "pool": step(75, 900), "queue": step(75, 1700),
+        "checkout": step(100, 300),
+    }  # fmt: skip
+    made = diagnosis(findings=tuple(findings), causes=(cited,))
+    chart = chart_of(a_case(tmp_path, courses), made)
+    assert max(chart.panels[0].values) == drawn
+
+
 def test_an_alert_before_the_onset_and_a_change_after_it_have_their_places(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,60 @@
+"""The test files that may notice a mutation, those nearest to it first."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from benchmarks.mutants.modules import ProjectModules
+from benchmarks.mutants.sample import room_of
+
+Rank = tuple[int, bool, int, bool, str]
+
+
+def nearest_tests(modules: ProjectModules, path: str) -> list[str]:
+    """Test files that import the module, then those that import a module which imports it, then
+    the others of its room."""
+    room = room_of(modules.root, path)
+    home = f"tests/{room}"
+    direct = modules.importers[path]
+    beyond: set[str] = set()
+    for importer in direct:
+        beyond |= modules.importers[importer]
+    ranks: list[Rank] = []
+    for test in modules.files:
+        if not _is_test(test):
+            continue
+        is_in_room = test.startswith(f"{home}/")
+        if test in direct:
+            hops = 0
+        elif test in beyond:
+            hops = 1
+        elif is_in_room:
+            hops = 2
+        else:
+            continue
+        ranks.append((hops, *_distance(test, path, home), test))
+    return [rank[-1] for rank in sorted(ranks)]
+
+
+def _is_test(path: str) -> bool:
+    return path.startswith("tests/") and PurePosixPath(path).name.startswith("test_")
+
+
+def _distance(test: str, path: str, home: str) -> tuple[bool, int, bool]:
+    """Whether it is named after another module, the folders between, and whether it is named
+    after nothing around the module: a vendor's tests are named after its folder."""
+    module, file = PurePosixPath(path), PurePosixPath(test)
+    is_of_another = file.stem != f"test_{module.stem}"
+    ours, theirs = PurePosixPath(home).parts, file.parent.parts
+    shared = 0
+    for here, there in zip(ours, theirs, strict=False):
+        if here != there:
+            break
+        shared += 1
+    folders = len(ours) + len(theirs) - 2 * shared
+    is_named_otherwise = not any(
+        name in file.stem
+        for name in (module.stem, module.parent.name, module.parent.parent.name)
+        if name
+    )
+    return is_of_another, folders, is_named_otherwise
