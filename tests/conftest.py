@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,8 +73,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def needs_shared(item: pytest.Item) -> bool:
-    """Whether the test reads the public data sets beside the project."""
-    return "shared" in getattr(item, "fixturenames", ())
+    """Whether the test reads the public data sets beside the project: by the fixture, or because
+    its file names their folder."""
+    return "shared" in getattr(item, "fixturenames", ()) or _names_shared(item.path)
+
+
+@cache
+def _names_shared(file: Path) -> bool:
+    return '"shared"' in file.read_text()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
