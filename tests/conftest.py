@@ -8,8 +8,10 @@ import shutil
 import tempfile
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from faultline.bot.runtime import garbage
+from tests.lanes import LANES, divide, path_of, read_lanes
 from tests.shared_tls import share_default_context
 
 # What speaks with databases is imported by the fixtures: loading it takes longer than the tests
@@ -41,10 +44,55 @@ STORIES = ("tests/lab/live/", "tests/infra/", "tests/scenarios/")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole stories first: they take longest, and the last of them would keep one process busy
-    alone at the end."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which lane runs; `./run test` asks for the first."""
+    parser.addoption("--lane", choices=LANES, default="all", help="see tests/lanes.toml")
+    parser.addoption("--beside-shared", action="store_true", help="only tests that read ../shared")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which this lane runs nothing: the imports of all take half a minute."""
+    lane = config.getoption("lane")
+    if lane == "first" and read_lanes().is_second(path_of(collection_path)):
+        return True
+    if lane == "second" and collection_path.name.startswith("test_") and collection_path.is_file():
+        return read_lanes().is_first(path_of(collection_path)) or None
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the other lane out. Whole stories first: they take longest, and the last of them would
+    keep one process busy alone at the end."""
+    items[:], others = divide(items, config.getoption("lane"))
+    if config.getoption("beside_shared"):
+        others += [item for item in items if not needs_shared(item)]
+        items[:] = [item for item in items if needs_shared(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
     items.sort(key=lambda item: not item.nodeid.startswith(STORIES))
+
+
+def needs_shared(item: pytest.Item) -> bool:
+    """Whether the test reads the public data sets beside the project: by the fixture, or because
+    its file names their folder."""
+    return "shared" in getattr(item, "fixturenames", ()) or _names_shared(item.path)
+
+
+@cache
+def _names_shared(file: Path) -> bool:
+    return '"shared"' in file.read_text()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line for each reason what was skipped: a stranger sees what was not checked."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[reason.removeprefix("Skipped: ")] += 1
+    if reasons:
+        terminalreporter.section("not checked here")
+    for reason, tests in reasons.most_common():
+        terminalreporter.write_line(f"{tests} test{'s' * (tests > 1)} skipped: {reason}")
 
 
 def pytest_collection_finish() -> None:

@@ -150,6 +150,12 @@ def _shared(vendor: str) -> list[Any]:
     return found
 
 
+def _described_alert() -> dict[str, Any]:
+    """An alert of Prometheus whose summary is a sentence."""
+    annotations = {"summary": "Half of the requests to checkout fail"}
+    return alertmanager_alert() | {"annotations": annotations}
+
+
 def fuzzed_sources() -> list[FuzzedSource]:
     """All of them."""
     clicked = {
@@ -210,7 +216,7 @@ def fuzzed_sources() -> list[FuzzedSource]:
             "alertmanager",
             "/webhooks/alertmanager",
             (
-                alertmanager_group(alertmanager_alert(), alertmanager_alert("B")),
+                alertmanager_group(_described_alert(), alertmanager_alert("B")),
                 *_shared("alertmanager"),
                 *_shared("grafana"),
             ),
