@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -79,17 +80,22 @@ def ray_cluster(folder: Path) -> Iterator[RayCluster]:
     cluster = RayCluster(f"http://127.0.0.1:{port}")
     with TemporaryDirectory(prefix="ray") as sockets, programs(folder) as running:
         nodes = (KILLED, ASKED_TO_END)
-        running.start(PYTHON, PROGRAM, str(port), sockets, *nodes, env=ENVIRONMENT)
+        # Ray writes the address of the cluster to a folder that it expects to be there already.
+        (Path(sockets) / "ray").mkdir()
+        environment = {**ENVIRONMENT, "RAY_TMPDIR": sockets}
+        running.start(PYTHON, PROGRAM, str(port), sockets, *nodes, env=environment)
         running.until(lambda: cluster.asked("/api/jobs/").is_success, "Ray's dashboard")
         for name, (_, code) in ENDINGS.items():
-            _submit(cluster, name, code.replace("{folder}", sockets))
+            job = partial(_submitted, cluster, name, code.replace("{folder}", sockets))
+            running.until(job, f"{name}, which waits for the head's agent")
         running.until(lambda: _status(cluster, "is-stopped") == "RUNNING", "a job to stop")
         cluster.asked("/api/jobs/is-stopped/stop", "POST").raise_for_status()
         running.until(lambda: _is_settled(cluster), "the end of jobs and nodes")
         yield cluster
 
 
-def _submit(cluster: RayCluster, name: str, code: str) -> None:
+def _submitted(cluster: RayCluster, name: str, code: str) -> bool:
+    """False where the dashboard has no agent yet to give the job to."""
     body = {
         "entrypoint": f"{PYTHON} -c '{code}'",
         "submission_id": name,
@@ -97,7 +103,10 @@ def _submit(cluster: RayCluster, name: str, code: str) -> None:
         **WANTS.get(name, {}),
     }
     answer = cluster.asked("/api/jobs/", "POST", json=body)
+    if "No available agent" in answer.text:
+        return False
     assert answer.is_success, answer.text
+    return True
 
 
 def _status(cluster: RayCluster, name: str) -> str:
