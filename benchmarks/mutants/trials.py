@@ -82,13 +82,13 @@ class CleanTimes:
             # It hangs in this file.
             failures.append(run.results[-1].file)
         for test, total in seconds.items():
-            own = tuple(name for name in failures if name.partition("::")[0] == test)
-            self.files[test] = CleanFile(total, own)
+            of_file = tuple(name for name in failures if name.partition("::")[0] == test)
+            self.files[test] = CleanFile(total, of_file)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of one mutation."""
+    """The outcome of one mutation."""
 
     mutation: Mutation
     outcome: Outcome
