@@ -78,7 +78,7 @@ class Sampler:
         self._mutations: dict[tuple[str, Edit], Mutation | None] = {}
 
     def sample(self, count: int, seed: int, rooms: Sequence[str] = ()) -> list[Mutation]:
-        """So many mutations, of these rooms and those within them, or of all."""
+        """`count` mutations of these rooms and those within them, or of all."""
         lines: dict[str, dict[str, int]] = defaultdict(dict)
         for path in product_files(self._modules):
             room = room_of(self._modules.root, path)
@@ -87,7 +87,7 @@ class Sampler:
         quota = quotas({room: sum(files.values()) for room, files in lines.items()}, count)
         drawn: list[Mutation] = []
         for room in sorted(quota):
-            # A change in one room does not draw others anew.
+            # A change in one room leaves what is drawn from the others as it was.
             chance = random.Random(f"{seed} {room}")
             drawn += self._of_room(lines[room], quota[room], chance)
         return drawn
