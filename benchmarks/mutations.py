@@ -8,9 +8,9 @@ working tree, and runs the tests that are nearest to it: those that import the m
 import a module which imports it, then the others of its room. It stops at the first failure, or
 when tests that usually take --budget seconds have run. A mutation that makes the tests hang is
 caught. Tests that fail without a mutation are named and left out. With --results a run that was
-interrupted goes on where it ended: what stands in the file is not tried again. Prints each
-survivor, then how many were caught by room and by kind. benchmarks/mutants/equivalent.toml lists
-mutations that make no difference.
+interrupted goes on where it ended: what stands in the file is not tried again, but for survivors
+of a smaller --budget that left tests over. Prints each survivor, then how many were caught by room
+and by kind. benchmarks/mutants/equivalent.toml lists mutations that make no difference.
 """
 
 from __future__ import annotations
@@ -80,8 +80,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     modules = ProjectModules(options.root)
     results = ResultsFile(options.results)
     mutations, equivalent = _chosen(options, modules)
-    repeated = options.only is not None
-    new = [m for m in mutations if repeated or m.identity not in results.trials]
+    new = []
+    for mutation in mutations:
+        trial = results.trials.get(mutation.identity)
+        if options.only is not None or trial is None or not trial.is_final(options.budget):
+            new.append(mutation)
     _try_all(options, modules, results, new)
     trials = [results.trials[mutation.identity] for mutation in mutations]
 

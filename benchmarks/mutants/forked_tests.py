@@ -46,7 +46,7 @@ OPTIONS = (
     "-p",
     "no:schemathesis",
     "-W",
-    # What is imported before pytest starts cannot be rewritten, nor does it have to be.
+    # What is imported before pytest starts cannot be rewritten, and does not need to be.
     "ignore::pytest.PytestAssertRewriteWarning",
 )
 SHORT_WAIT_S = 0.05

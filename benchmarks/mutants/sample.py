@@ -87,7 +87,7 @@ class Sampler:
         quota = quotas({room: sum(files.values()) for room, files in lines.items()}, count)
         drawn: list[Mutation] = []
         for room in sorted(quota):
-            # A change in one room leaves the sample of the others alone.
+            # A change in one room leaves what is drawn from the others as it was.
             chance = random.Random(f"{seed} {room}")
             drawn += self._of_room(lines[room], quota[room], chance)
         return drawn

@@ -88,7 +88,7 @@ class CleanTimes:
 
 @dataclass(frozen=True)
 class Trial:
-    """The outcome of one mutation."""
+    """The result of one mutation."""
 
     mutation: Mutation
     outcome: Outcome
@@ -99,6 +99,11 @@ class Trial:
     not_run: int
     """Files for which no time was left."""
     seconds: float
+    budget_s: float
+
+    def is_final(self, budget_s: float) -> bool:
+        """Whether a run with this budget could say no more of it."""
+        return self.outcome != "survived" or not self.not_run or self.budget_s >= budget_s
 
 
 def try_mutation(
@@ -141,6 +146,7 @@ def try_mutation(
         tuple(done),
         len(tests) - len(done),
         time.monotonic() - began,
+        budget_s,
     )
 
 

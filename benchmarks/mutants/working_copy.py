@@ -97,7 +97,7 @@ class WorkingCopy:
         stop_after_s: float | None = None,
     ) -> TestRun:
         """Runs the tests of these files in this order. After `stop_after_s` no further file is
-        begun."""
+        begun. Raises ChildProcessError where the process that runs them was killed."""
         self._log.write_text("")
         request = {
             "files": list(files),
@@ -111,7 +111,10 @@ class WorkingCopy:
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
-        status = json.loads(self._server.stdout.readline())
+        answer = self._server.stdout.readline()
+        if not answer:
+            raise ChildProcessError("the process that runs the tests has ended")
+        status = json.loads(answer)
         results = []
         for line in self._log.read_text(encoding="utf-8").splitlines():
             results.append(TestResult(**json.loads(line)))

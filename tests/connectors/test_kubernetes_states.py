@@ -124,6 +124,48 @@ def test_a_fact_says_what_is_there_what_was_expected_and_since_when(
     assert (probe["value"], probe["expected"]) == ("port 9090", "port 8080, http")
 
 
+@pytest.mark.parametrize(
+    ("refusal", "row"),
+    [
+        (
+            "minimum cpu usage per Container is 100m, but request is 10m",
+            (
+                "LimitRange",
+                SPACE,
+                "limit_range_refused",
+                "minimum cpu usage per Container is 100m, but request is 10m",
+            ),
+        ),
+        (
+            "unable to create new content in namespace shop because it is being terminated",
+            ("Namespace", SPACE, "namespace_terminating", "because it is being terminated"),
+        ),
+        (
+            "failed quota: compute: must specify limits.cpu",
+            ("ResourceQuota", "compute", "quota_exceeded", "must specify limits.cpu"),
+        ),
+        ("a webhook said no", None),
+    ],
+)
+def test_what_refuses_new_pods_is_read_from_events(
+    server: LocalServer,
+    tmp_path: Path,
+    refusal: str,
+    row: tuple[str, str, str, str] | None,
+) -> None:
+    note = f'Error creating: pods "checkout-7d9f8c6b5d-k8l5m" is forbidden: {refusal}'
+    refused = broken.event(
+        "ReplicaSet", "checkout-7d9f8c6b5d", "FailedCreate", note, ONSET, ALERT_AT, 8
+    )
+    serve(server, {**broken.objects(), "resourcequotas": [], "events": [refused]})
+    server.on("/api/v1/nodes", listed(broken.nodes()))
+    table = states(collect(server, tmp_path, broken.SERVICES))
+    facts = ["limit_range_refused", "namespace_terminating", "quota_exceeded"]
+    table = table.filter(pl.col("fact").is_in(facts))
+    rows = table.select("kind", "name", "fact", "value").rows()
+    assert rows == ([row] if row is not None else [])
+
+
 def test_only_what_concerns_the_scope_is_told(shop: LocalServer, tmp_path: Path) -> None:
     found = collect(shop, tmp_path, ("payments",))
     assert {service for *_, service in rows_of(found)} <= {"payments", None}

@@ -188,6 +188,13 @@ def test_a_server_that_does_not_answer_is_left_alone_and_then_asked_once() -> No
     breaker.check()
 
 
+def test_within_the_last_second_a_server_is_still_left_alone() -> None:
+    breaker = CircuitBreaker("prometheus", "", failures=1, open_s=0.9)
+    breaker.record(failed=True)
+    with pytest.raises(ConnectorError, match="Next attempt in 1 s"):
+        breaker.check()
+
+
 def test_an_answer_between_failures_starts_the_count_again() -> None:
     breaker = CircuitBreaker("prometheus", "", failures=2)
     for failed in (True, False, True):

@@ -57,6 +57,10 @@ def test_a_small_step_of_a_value_counts_half() -> None:
 
 def test_what_is_only_logged_does_nothing() -> None:
     assert matched('+    log.info("token expired for user",\n+        retry)', "access")[0] is None
+    over_lines = '+    log.info("of %s (%s)",\n+        "token expired",\n+        "token denied")'
+    assert matched(over_lines, "access")[0] is None
+    after_it = '+    log.info("of %s",\n+        user)\n+  - s3:PutObject # role orders'
+    assert matched(after_it, "access")[0] == "access"
 
 
 def test_a_word_that_both_sides_have_is_not_changed() -> None:

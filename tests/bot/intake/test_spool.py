@@ -183,9 +183,12 @@ def test_a_disk_that_fills_up_loses_nothing_that_was_acknowledged(
     spool = Spool(directory)
     assert kept(spool.append([alert("a")])) == [True]
     (file,) = files(directory)
-    with full_disk(file.stat().st_size + 100):
+    size = file.stat().st_size
+    with full_disk(size + 100):
         for _ in range(3):
             assert kept(spool.append([alert("no", summary="x" * 900)])) == [False]
+    # The parts that were written are cut off.
+    assert file.stat().st_size == size
     assert spool.figures().problem == "it cannot be written (File too large)"
     assert sum("takes no alerts" in one.message for one in caplog.records) == 1
     assert kept(spool.append([alert("b")])) == [True]

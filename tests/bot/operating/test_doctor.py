@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,13 +14,14 @@ from sqlalchemy.orm import Session
 
 from faultline.bot.operating.check_results import lasting
 from faultline.bot.operating.doctor import CANNOT_LOOK, HEALTHY, WRONG, run_doctor
+from faultline.bot.operating.inspection import Inspection
 from faultline.bot.operating.removing import posts_of
 from faultline.bot.settings import Settings
 from faultline.bot.store.models import PostRow
 from faultline.bot.store.mutes import Mutes
 from faultline.bot.store.store import NO_POST, Delivery
 from faultline.loopback.preloaded import run_preloaded
-from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation
+from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation, only_living
 from tests.bot.queue.engine_workers import hold
 from tests.forked import ForkedProcess
 
@@ -75,6 +77,23 @@ def test_a_living_worker_is_seen_and_a_killed_one_not(
     while "workers" not in installation.wrong():
         deadline -= 1
         assert deadline, "the killed worker is still taken to be alive"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "notes"),
+    [
+        ({"10.0.0.1"}, 0),
+        ({"10.0.0.1", "10.0.0.2"}, 1),
+    ],
+)
+def test_case_folders_in_a_directory_are_noted_where_workers_are_on_several_machines(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, hosts: set[str], notes: int
+) -> None:
+    living = replace(only_living(LIVING), hosts=frozenset(hosts))
+    monkeypatch.setattr(Inspection, "executors", lambda _look: living)
+    shown = [check.what for check in installation.doctor() if check.about == "cases"]
+    several = [text for text in shown if text.startswith("workers on ")]
+    assert len(several) == notes
 
 
 @pytest.mark.usefixtures("one_worker")

@@ -271,6 +271,16 @@ def the_books(store: Store, outcomes: list[Accepted]) -> Any:
     return told, sorted(of_rows, key=str), sorted(members, key=str), sorted(keys)
 
 
+def test_what_is_too_old_to_be_joined_is_no_longer_looked_up(opened: Opened) -> None:
+    store = opened()
+    for minutes in (0, 20, 45):
+        taken(store, alert("payments", f"after {minutes}", minutes=minutes))
+    with Session(store.engine) as session:
+        times = {second(row.at) for row in session.scalars(select(AlertKeyRow))}
+    # Half an hour is the longest; the first two have no other times.
+    assert times == {NOW + 20 * MINUTE, NOW + 45 * MINUTE}
+
+
 def test_several_processes_at_once_lose_no_alert_and_make_one_group(opened: Opened) -> None:
     stores = [opened() for _ in range(4)]
     storm = [alert(s, f"{'x' * n} fails") for n in range(10) for s in ("payments", "checkout")]

@@ -39,6 +39,18 @@ def test_the_launching_threads_own_time_in_the_gap_comes_first(tmp_path: Path) -
     assert rows(trace)[0]["host_call"] == "decode"
 
 
+def test_a_call_of_a_nanosecond_counts_and_a_moment_does_not(tmp_path: Path) -> None:
+    trace = trace_of(
+        tmp_path,
+        kernel(GEMM, 0, 10),
+        _thread("short", 40, 0.001),
+        _thread("moment", 60, 0),
+        kernel(GEMM, 110, 10),
+    )
+    (gap,) = longest_gaps(trace)
+    assert [(call.name, call.self_ns) for call in gap.host] == [("short", 1)]
+
+
 def test_time_without_events_on_the_launching_thread_is_said(tmp_path: Path) -> None:
     trace = trace_of(
         tmp_path, kernel(GEMM, 0, 10), launch(50, 10, 2), kernel(GEMM, 70, 10, correlation=2)

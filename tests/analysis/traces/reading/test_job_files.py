@@ -102,3 +102,20 @@ def test_files_come_by_number_and_once(tmp_path: Path) -> None:
     found = sort_job_files([tmp_path, tmp_path / "rank_9"])
     assert [f.rank for f in found.files] == [9, 10, 100]
     assert found.ranks == {9, 10, 100}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("nccl_trace_rank_3", "flight_recorder"),
+        ("_dump_3", "flight_recorder"),
+        ("nccl_trace_rank_3.txt", "empty"),
+        ("rank_3.LOG", "empty"),
+        ("model.bin", "empty"),
+    ],
+)
+def test_an_empty_file_that_is_named_as_a_dump_counts_as_one(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert [file.kind for file in sort_job_files([tmp_path]).files] == [kind]

@@ -4,7 +4,9 @@ import pytest
 
 from faultline.analysis.vocabulary import Claim
 from faultline.bot.answer.writer.claims import continued
-from faultline.bot.answer.writer.sections import without_repeats
+from faultline.bot.answer.writer.sections import happening, without_repeats
+from faultline.bot.answer.writer.story import story_of
+from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
 
 
 def left(text: str, headline: str) -> list[str]:
@@ -44,3 +46,17 @@ def test_a_line_that_the_headline_quotes_is_not_quoted_again() -> None:
 )
 def test_a_step_goes_on_in_small_letters_unless_a_name_begins_it(step: str, inside: str) -> None:
     assert continued(step) == inside
+
+
+def test_what_a_training_job_loses_cites_what_the_impact_rests_on() -> None:
+    impact = DIAGNOSIS.impact.model_copy(
+        update={
+            "sentence": "llm is slow: 26 of 64 GPU-hours every hour",
+            "numbers": {"lost_percent": 40.0, "lost_rate": 26.0, "ranks": 64.0},
+        }
+    )
+    lost = DIAGNOSIS.model_copy(update={"impact": impact})
+    claims = happening(story_of(lost, ALERT), lost, ALERT)
+    (claim,) = [claim for claim in claims if "speed is lost" in claim.text]
+    assert claim.text == "40 % of the job's speed is lost: 26 of 64 GPU-hours every hour."
+    assert claim.findings == impact.findings[:1] != ()
