@@ -42,14 +42,14 @@ def analyzers() -> tuple[Analyzer, ...]:
     Processes that only show answers need their names and not the analyzers, which take a second to
     import. Raises TypeError for a module without one, ValueError when two kinds have one name.
     """
-    found = []
+    all_analyzers = []
     for module in MODULES:
         analyzer = import_module(module).ANALYZER
         if not isinstance(analyzer, Analyzer):
             raise TypeError(f"{module}.ANALYZER is no Analyzer")
         declare(analyzer.kinds)
-        found.append(analyzer)
-    return tuple(found)
+        all_analyzers.append(analyzer)
+    return tuple(all_analyzers)
 
 
 def _faults() -> dict[str, FaultKind]:
@@ -96,24 +96,24 @@ def fault_of(finding: Finding) -> FaultKind | None:
 
 def fault_kind(name: str) -> FaultKind:
     """A fault by its name; for one that nobody declares, a fault of no particular kind."""
-    return _known_fault(name) or OTHER
+    return _fault_by_name(name) or OTHER
 
 
 def is_training(finding: Finding) -> bool:
     """Whether the finding's kind is a fault of a training job."""
-    fault = _known_fault(finding.kind)
+    fault = _fault_by_name(finding.kind)
     return fault is not None and fault.training
 
 
 def phrase_of(name: str) -> str:
     """What a subject with this fault, or with a cause of this kind, does. Without numbers."""
-    fault = _known_fault(name)
+    fault = _fault_by_name(name)
     if fault is not None:
         return fault.description
     return cause_kinds().get(name, ANOMALY).phrase
 
 
-def _known_fault(name: str) -> FaultKind | None:
+def _fault_by_name(name: str) -> FaultKind | None:
     built_in = _BUILT_IN_FAULTS.get(name)
     if built_in is not None or name in _BUILT_IN_KINDS:
         # Most kinds of findings are no faults by their own name, and need no import to say so.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from faultline.analysis.analyzers import analyzers, finding_kind, is_training
-from faultline.analysis.case.citations import citing_own_rows
+from faultline.analysis.case.citations import citing_matching_rows
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.observations import observed
 from faultline.analysis.changes.alternatives import no_change_reasons
@@ -31,10 +31,10 @@ from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.states.same_lines import without_what_states_tell
 from faultline.analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
 from faultline.analysis.suspects.features import Observed, observe, with_agreement
+from faultline.analysis.suspects.outside_view import calls_into, place_contrasts
 from faultline.analysis.suspects.part_contrasts import part_contrasts
 from faultline.analysis.suspects.provider_calls import tied_to_calls
 from faultline.analysis.suspects.ranked import rank_suspects
-from faultline.analysis.suspects.seen_from_outside import calls_into, place_contrasts
 from faultline.analysis.suspects.state_objects import with_objects
 from faultline.analysis.training.repeated_hosts_finding import repeated_host_finding
 from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
@@ -50,10 +50,10 @@ class Established:
 
     findings: list[Finding]
     suspects: list[Suspect]
-    seen: Observed
+    observation: Observed
     alert: Alert
     """With the service that its title names, where it names none otherwise."""
-    known: Measured
+    measures: Measured
 
 
 def established(case: Case) -> Established:
@@ -72,40 +72,40 @@ def established(case: Case) -> Established:
         observed_observe,
     )
     facts += part_contrasts(
-        [*observed_observe.own, *observed_observe.parts], case.evidence_ids("metrics")
+        [*observed_observe.service_series, *observed_observe.parts], case.evidence_ids("metrics")
     )
-    facts = citing_own_rows(facts, case)
+    facts = citing_matching_rows(facts, case)
     alert = case.alert.model_copy(update={"service": observed_observe.alerting})
-    known = measured(case)
+    measures = measured(case)
     suspects = rank_suspects(
-        weigh_suspects(facts, observed_observe.graph, alert, known), observed_observe, facts
+        weigh_suspects(facts, observed_observe.graph, alert, measures), observed_observe, facts
     )
-    return Established(facts, suspects, observed_observe, alert, known)
+    return Established(facts, suspects, observed_observe, alert, measures)
 
 
 def diagnose(case: Case) -> Diagnosis:
     """Establish what can be, rank the causes and conclude. Raises EvidenceError when a table cannot
     be read."""
     facts = established(case)
-    seen, topology = facts.seen, facts.seen.graph
+    observation, topology = facts.observation, facts.observation.graph
     reasons = no_change_reasons(case, topology, shifts=facts.findings)
     changes = nearby_changes(case, facts.suspects, topology, reasons)
-    changes = citing_own_rows([*changes, *reasons], case)
+    changes = citing_matching_rows([*changes, *reasons], case)
     findings = number_findings([*facts.findings, *changes])
 
-    weighed = weigh_suspects(findings, topology, facts.alert, facts.known)
-    suspects = rank_suspects(weighed, seen, findings)
+    weighed = weigh_suspects(findings, topology, facts.alert, facts.measures)
+    suspects = rank_suspects(weighed, observation, findings)
     causes = rank_causes(suspects, findings, topology, case.gaps, facts.alert.service)
     impact = assess_impact(case, findings, topology, causes=causes)
     state = alert_state(case, findings)
     top = max((suspect.score for suspect in suspects), default=0.0)
-    conclusion = conclude(case, causes, findings, state, top, alert_gate(seen))
+    conclusion = conclude(case, causes, findings, state, top, alert_gate(observation))
 
     if conclusion.verdict is Verdict.NO_ACTIVE_INCIDENT and has_no_past(case):
         # Nobody knows what is normal there.
         conclusion = replace(conclusion, verdict=Verdict.INSUFFICIENT_EVIDENCE, confidence=0.0)
 
-    told = memory_findings(case, findings, conclusion.confidence)
+    memories = memory_findings(case, findings, conclusion.confidence)
     missing = conclusion.missing
     about_calls = unknown_calls(case, facts.alert.service, topology)
     if any(is_training(finding) for finding in findings):
@@ -119,12 +119,16 @@ def diagnose(case: Case) -> Diagnosis:
         verdict=conclusion.verdict,
         confidence=conclusion.confidence,
         causes=tuple(causes),
-        findings=(*_kept(findings, causes, impact), *told, *observed(case.observations)),
+        findings=(
+            *_limited_findings(findings, causes, impact),
+            *memories,
+            *observed(case.observations),
+        ),
         impact=impact,
         missing=(*missing, about_calls) if undecided and about_calls else missing,
         next_query=next_query(case, causes, findings, topology) if undecided else None,
     )
-    repeated = repeated_host_finding(case, diagnosis, len(findings) + len(told) + 1)
+    repeated = repeated_host_finding(case, diagnosis, len(findings) + len(memories) + 1)
     if repeated is None:
         return diagnosis
     return diagnosis.model_copy(update={"findings": (*diagnosis.findings, repeated)})
@@ -138,13 +142,13 @@ def number_findings(findings: Iterable[Finding]) -> list[Finding]:
     return [f.model_copy(update={"id": f"F{n}"}) for n, f in enumerate(ordered, start=1)]
 
 
-def _kept(
+def _limited_findings(
     findings: Sequence[Finding], causes: Sequence[Cause], impact: Impact
 ) -> tuple[Finding, ...]:
     cited = {i for c in causes for i in (*c.findings, *c.contradicting)} | set(impact.findings)
     remaining_findings = []
     for place, finding in enumerate(findings):
-        always = finding.id in cited or finding_kind(finding.kind).always_kept
+        always = finding.id in cited or finding_kind(finding.kind).always_listed
         if place < MAX_FINDINGS or always:
             remaining_findings.append(finding)
     return tuple(remaining_findings)

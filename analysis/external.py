@@ -25,7 +25,7 @@ EXTERNAL_REPORT = FindingKind(
     details=ObservationDetails,
     tables=("external",),
     label="said by a tool",
-    always_kept=True,
+    always_listed=True,
 )
 
 

@@ -95,7 +95,7 @@ class Link(Frozen):
     url: str
 
 
-ASKED = "asked:"
+QUESTION_PREFIX = "asked:"
 """How the fingerprint of what somebody asks about begins."""
 
 
@@ -136,10 +136,10 @@ class Alert(Frozen):
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
 
     @property
-    def was_asked(self) -> bool:
+    def is_question(self) -> bool:
         """Whether somebody asked, and nothing alerted. `started_at` is the time that was asked
         about."""
-        return self.labels.get("fingerprint", "").startswith(ASKED)
+        return self.labels.get("fingerprint", "").startswith(QUESTION_PREFIX)
 
     @property
     def job(self) -> str | None:
@@ -147,9 +147,9 @@ class Alert(Frozen):
         return self.labels.get("job_name") or self.labels.get("training_job")
 
 
-def same_host(one: str, other: str) -> bool:
+def same_host(first: str, other: str) -> bool:
     """Whether two names mean the same machine: equal, or one is the other without its domain."""
-    a, b = one.casefold(), other.casefold()
+    a, b = first.casefold(), other.casefold()
     short, long = sorted((a, b), key=len)
     return a == b or ("." not in short and not short.isdigit() and long.startswith(short + "."))
 
@@ -272,8 +272,8 @@ class Evidence(Frozen):
     ) -> bool:
         """Whether rows of that service, of that signal and of that change, where these are given,
         may be among its own: they are, or the item does not say."""
-        asked = ((service, self.services), (signal, self.signals), (change, self.changes))
-        return all(one is None or own is None or one in own for one, own in asked)
+        pairs = ((service, self.services), (signal, self.signals), (change, self.changes))
+        return all(name is None or names is None or name in names for name, names in pairs)
 
 
 class Gap(Frozen):

@@ -33,7 +33,12 @@ from faultline.evaluation.fitted_elsewhere import read_left_out
 from faultline.evaluation.grading import Grade
 from faultline.evaluation.headline import headline
 from faultline.evaluation.hidden_tables import has_tables
-from faultline.evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
+from faultline.evaluation.page_marks import (
+    fill,
+    measured_with,
+    older_than,
+    with_empty_places_marked,
+)
 from faultline.evaluation.running import GradingOptions, case_folders, evaluate, evaluate_folders
 from proving_ground.healthy_windows import write_healthy_windows
 
@@ -71,9 +76,9 @@ class MeasuringRun:
         file = self.results / f"{step}.json"
         return read_results(file) if file.exists() else None
 
-    def keep(self, step: str, grades: Sequence[Grade], **told: str) -> None:
+    def keep(self, step: str, grades: Sequence[Grade], **facts: str) -> None:
         """Store what a step found."""
-        document = as_json(grades, **told)
+        document = as_json(grades, **facts)
         # Whoever changes the code while it is being measured gets the hash of the beginning.
         document["code"] = self.code
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -84,13 +89,16 @@ class MeasuringRun:
 
 def measure_recorded(run: MeasuringRun) -> None:
     """The recorded systems by the weights as they are."""
-    cases = _given(run.recorded, "--recorded")
+    cases = _required_folder(run.recorded, "--recorded")
     run.keep("recorded", evaluate(cases, GradingOptions(baselines=True), workers=run.workers))
 
 
 def measure_left_out(run: MeasuringRun) -> None:
     """The recorded systems, each by numbers that were fitted without it."""
-    cases, train = _given(run.recorded, "--recorded"), _given(run.train, "--train")
+    cases, train = (
+        _required_folder(run.recorded, "--recorded"),
+        _required_folder(run.train, "--train"),
+    )
     file = run.results / f"fitted-without-{run.code}.json"
     if not file.exists():
         _fit_without(run, cases, train, file)
@@ -111,7 +119,7 @@ def _fit_without(run: MeasuringRun, cases: Path, train: Path, file: Path) -> Non
 
 def measure_worlds(run: MeasuringRun) -> None:
     """The simulated worlds of the test stream."""
-    folders = case_folders(_given(run.worlds, "--worlds"))
+    folders = case_folders(_required_folder(run.worlds, "--worlds"))
     grades: list[Grade] = []
     for first in range(0, len(folders), PART):
         grades += _part(run, f"worlds-from-{first}", folders[first : first + PART])
@@ -135,7 +143,7 @@ def measure_healthy(run: MeasuringRun) -> None:
     """Quiet stretches of the recordings; they are cut once, and kept beside the results."""
     windows = run.results / "healthy-windows"
     if not windows.exists():
-        folders = case_folders(_given(run.recorded, "--recorded"))
+        folders = case_folders(_required_folder(run.recorded, "--recorded"))
         folders += case_folders(run.live) if run.live else []
         part = run.results / "healthy-windows.part"
         shutil.rmtree(part, ignore_errors=True)
@@ -146,22 +154,22 @@ def measure_healthy(run: MeasuringRun) -> None:
 
 def measure_live(run: MeasuringRun) -> None:
     """Incidents that the live shop played."""
-    cases = _given(run.live, "--live")
+    cases = _required_folder(run.live, "--live")
     run.keep("live", evaluate(cases, GradingOptions(baselines=True), workers=run.workers))
 
 
 def measure_ablation(run: MeasuringRun) -> None:
     """The recorded systems without some of their tables; a case that has none of them is as it
     was."""
-    folders = case_folders(_given(run.recorded, "--recorded"))
+    folders = case_folders(_required_folder(run.recorded, "--recorded"))
     full = run.result("recorded")
     if full is None:
         raise EvidenceError("ablation", "measure `recorded` first")
     for hidden in HIDDEN:
         smaller = [folder for folder in folders if has_tables(folder, hidden)]
         options = GradingOptions(hidden=hidden)
-        found = evaluate_folders(smaller, options, workers=run.workers) if smaller else []
-        changed = {grade.case: grade for grade in found}
+        ablated_grades = evaluate_folders(smaller, options, workers=run.workers) if smaller else []
+        changed = {grade.case: grade for grade in ablated_grades}
         grades = [changed.get(grade.case, grade) for grade in full.grades]
         run.keep(_hidden_step(hidden), grades)
     run.keep("ablation", full.grades)
@@ -171,7 +179,7 @@ def _hidden_step(hidden: Sequence[str]) -> str:
     return f"without-{'-'.join(hidden)}"
 
 
-def _given(folder: Path | None, option: str) -> Path:
+def _required_folder(folder: Path | None, option: str) -> Path:
     if folder is None:
         raise EvidenceError(option, "is not given")
     return folder
@@ -204,7 +212,7 @@ def measure(run: MeasuringRun, steps: Sequence[str]) -> None:
         print(f"{step}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
-FROM_ONE: dict[str, tuple[str, Callable[[Sequence[Grade]], str]]] = {
+STEP_TABLES: dict[str, tuple[str, Callable[[Sequence[Grade]], str]]] = {
     "left-out": ("left-out", page_tables.systems),
     "left-out-baselines": ("left-out", page_tables.baselines),
     "left-out-verdicts": ("left-out", page_tables.verdicts),
@@ -215,7 +223,7 @@ FROM_ONE: dict[str, tuple[str, Callable[[Sequence[Grade]], str]]] = {
     "worlds": ("worlds", page_tables.systems),
     "worlds-distance": ("worlds", page_tables.distances),
     "worlds-culprits": ("worlds", page_tables.culprits),
-    "worlds-faults": ("worlds", page_tables.faults_of_one),
+    "worlds-faults": ("worlds", page_tables.single_faults),
     "worlds-telemetry": ("worlds", page_tables.telemetry),
     "worlds-baselines": ("worlds", page_tables.baselines),
     "worlds-verdicts": ("worlds", page_tables.verdicts),
@@ -223,17 +231,17 @@ FROM_ONE: dict[str, tuple[str, Callable[[Sequence[Grade]], str]]] = {
     "healthy": ("healthy", page_tables.healthy),
     "worlds-calm": ("worlds", page_tables.healthy),
     "live": ("live", page_tables.systems),
-    "live-faults": ("live", page_tables.faults_of_one),
+    "live-faults": ("live", page_tables.single_faults),
 }
 """The tables of one step's grades, by name."""
 HEADLINE = ("left-out", "worlds", "healthy", "live")
-TABLES = ("headline", *FROM_ONE, "ablation")
+TABLES = ("headline", *STEP_TABLES, "ablation")
 
 
 def tables(run: MeasuringRun) -> Iterator[tuple[str, str, str]]:
     """(name, text, hash) of every table that can be written."""
     results = {step: result for step in STEPS if (result := run.result(step))}
-    for name, (step, text) in FROM_ONE.items():
+    for name, (step, text) in STEP_TABLES.items():
         if step in results:
             yield name, text(results[step].grades), results[step].code
     parts = [results[step].grades if step in results else () for step in HEADLINE]
@@ -256,7 +264,7 @@ def write(run: MeasuringRun) -> None:
     for name, text, code in tables(run):
         PAGE.write_text(fill(PAGE.read_text(), {name: text}, code))
         written.append(name)
-    PAGE.write_text(with_empty_places_told(PAGE.read_text()))
+    PAGE.write_text(with_empty_places_marked(PAGE.read_text()))
     print(f"written: {', '.join(written)}")
     missing = [name for name in TABLES if name not in written]
     if missing:
@@ -280,9 +288,9 @@ def main() -> int:
     code = code_hash()
     if options.command == "check":
         return check(PAGE, code)
-    given = vars(options)
-    folders = [given.get(name) for name in ("recorded", "train", "worlds", "live")]
-    run = MeasuringRun(options.results, *folders, given.get("workers"), code)
+    option_values = vars(options)
+    folders = [option_values.get(name) for name in ("recorded", "train", "worlds", "live")]
+    run = MeasuringRun(options.results, *folders, option_values.get("workers"), code)
     if options.command == "write":
         write(run)
         return 0

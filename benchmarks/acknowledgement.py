@@ -59,7 +59,7 @@ async def _load(port: int, rate: int, seconds: float) -> Load:
     late = 0.0
     free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
-    async def one(request: bytes) -> None:
+    async def send_request(request: bytes) -> None:
         nonlocal refused
         began = time.perf_counter()
         while free and free[-1][0].at_eof():
@@ -84,7 +84,7 @@ async def _load(port: int, rate: int, seconds: float) -> Load:
         due = began + number / rate
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         late = max(late, (time.perf_counter() - due) * 1000)
-        tasks.append(asyncio.create_task(one(request)))
+        tasks.append(asyncio.create_task(send_request(request)))
     await asyncio.gather(*tasks)
     return Load(latencies, late, refused)
 

@@ -54,7 +54,7 @@ class GradedRule:
     half: str
     title: str
     watched: WatchedSignal
-    wanted: Mapping[str, Any]
+    label: Mapping[str, Any]
     signal: bool
     first: bool
     service: bool | None
@@ -69,18 +69,18 @@ def graded_rules() -> Iterator[GradedRule]:
             yield _graded(json.loads(line), label)
 
 
-def _graded(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> GradedRule:
+def _graded(rule: Mapping[str, Any], label: Mapping[str, Any]) -> GradedRule:
     watched = watched_signal(alert_of(rule))
     signal = watched.signal_class.value
-    services = wanted["services"]
+    services = label["services"]
     return GradedRule(
         source=rule["source"],
-        half=wanted["half"],
+        half=label["half"],
         title=rule["title"],
         watched=watched,
-        wanted=wanted,
-        signal=signal in wanted["signals"],
-        first=signal == wanted["signals"][0],
+        label=label,
+        signal=signal in label["signals"],
+        first=signal == label["signals"][0],
         service=naming(watched) in services if services else None,
     )
 
@@ -106,12 +106,12 @@ def alert_of(rule: Mapping[str, Any]) -> Alert:
     )
 
 
-def query_of(source: str, given: Any) -> AlertQuery | None:
+def query_of(source: str, raw_query: Any) -> AlertQuery | None:
     """The rule's query in one of the product's languages."""
     if source == "prometheus":
-        return AlertQuery(language="promql", text=given)
+        return AlertQuery(language="promql", text=raw_query)
     if source == "datadog":
-        return AlertQuery(language="datadog", text=given)
+        return AlertQuery(language="datadog", text=raw_query)
     readers = {
         "grafana": _grafana,
         "cloudwatch": _cloudwatch,
@@ -120,57 +120,57 @@ def query_of(source: str, given: Any) -> AlertQuery | None:
         "honeycomb": _honeycomb,
         "newrelic": _newrelic,
     }
-    return readers[source](given) if source in readers else None
+    return readers[source](raw_query) if source in readers else None
 
 
-def _grafana(given: Sequence[Mapping[str, Any]]) -> AlertQuery | None:
-    for part in given:
+def _grafana(raw_query: Sequence[Mapping[str, Any]]) -> AlertQuery | None:
+    for part in raw_query:
         model = part.get("model")
         if isinstance(model, dict) and model.get("expr"):
             return AlertQuery(language="promql", text=model["expr"])
     return None
 
 
-def _cloudwatch(given: Mapping[str, Any]) -> AlertQuery:
-    own = given
-    for query in given.get("Metrics", []):
+def _cloudwatch(raw_query: Mapping[str, Any]) -> AlertQuery:
+    metric = raw_query
+    for query in raw_query.get("Metrics", []):
         if "MetricStat" in query:
-            own = {**query["MetricStat"]["Metric"], "Statistic": query["MetricStat"]["Stat"]}
+            metric = {**query["MetricStat"]["Metric"], "Statistic": query["MetricStat"]["Stat"]}
             break
     dimensions = {
         str(dimension["Name"]): json.dumps(dimension["Value"])
-        for dimension in own.get("Dimensions", [])
+        for dimension in metric.get("Dimensions", [])
     }
     return AlertQuery(
         language="metric",
-        text=own["MetricName"],
-        namespace=json.dumps(own.get("Namespace")),
-        statistic=str(own.get("Statistic") or own.get("ExtendedStatistic") or ""),
-        comparison=COMPARISONS.get(str(given.get("ComparisonOperator"))),
-        threshold=_number(given.get("Threshold")),
+        text=metric["MetricName"],
+        namespace=json.dumps(metric.get("Namespace")),
+        statistic=str(metric.get("Statistic") or metric.get("ExtendedStatistic") or ""),
+        comparison=COMPARISONS.get(str(raw_query.get("ComparisonOperator"))),
+        threshold=_number(raw_query.get("Threshold")),
         dimensions=dimensions,
     )
 
 
-def _azure(given: Mapping[str, Any]) -> AlertQuery | None:
-    if "metricName" not in given:
+def _azure(raw_query: Mapping[str, Any]) -> AlertQuery | None:
+    if "metricName" not in raw_query:
         return None
     dimensions = {}
-    for dimension in given.get("dimensions", []):
+    for dimension in raw_query.get("dimensions", []):
         dimensions[dimension["name"]] = " ".join(dimension["values"])
     return AlertQuery(
         language="metric",
-        text=given["metricName"],
-        namespace=given.get("metricNamespace"),
-        statistic=given.get("timeAggregation"),
-        comparison=COMPARISONS.get(str(given.get("operator"))),
-        threshold=_number(given.get("threshold")),
+        text=raw_query["metricName"],
+        namespace=raw_query.get("metricNamespace"),
+        statistic=raw_query.get("timeAggregation"),
+        comparison=COMPARISONS.get(str(raw_query.get("operator"))),
+        threshold=_number(raw_query.get("threshold")),
         dimensions=dimensions,
     )
 
 
-def _google(given: Sequence[Mapping[str, Any]]) -> AlertQuery | None:
-    first = given[0]
+def _google(raw_query: Sequence[Mapping[str, Any]]) -> AlertQuery | None:
+    first = raw_query[0]
     if "conditionPrometheusQueryLanguage" in first:
         return AlertQuery(
             language="promql", text=first["conditionPrometheusQueryLanguage"]["query"]
@@ -193,8 +193,8 @@ def _google(given: Sequence[Mapping[str, Any]]) -> AlertQuery | None:
     )
 
 
-def _honeycomb(given: Mapping[str, Any]) -> AlertQuery:
-    calculation = given["query"]["calculation"][0]
+def _honeycomb(raw_query: Mapping[str, Any]) -> AlertQuery:
+    calculation = raw_query["query"]["calculation"][0]
     return AlertQuery(
         language="metric",
         text=calculation.get("column") or "requests",
@@ -202,8 +202,8 @@ def _honeycomb(given: Mapping[str, Any]) -> AlertQuery:
     )
 
 
-def _newrelic(given: str) -> AlertQuery | None:
-    selected = re.search(r"(?i)select\s+(.*?)(?:\s+where|\s+facet|$)", given)
+def _newrelic(raw_query: str) -> AlertQuery | None:
+    selected = re.search(r"(?i)select\s+(.*?)(?:\s+where|\s+facet|$)", raw_query)
     return AlertQuery(language="metric", text=selected[1]) if selected else None
 
 
@@ -238,17 +238,24 @@ def main() -> None:
     for half in ("dev", "test"):
         of_half = [rule for rule in rules if rule.half == half]
         print(f"{half}: right, with Wilson's 95 % interval")
-        print(_line("signal", [one.signal for one in of_half]))
-        print(_line("signal, first label", [one.first for one in of_half]))
-        print(_line("service", [one.service for one in of_half if one.service is not None]))
-        both = [one.signal and one.service is not False for one in of_half]
+        print(_line("signal", [graded_rule.signal for graded_rule in of_half]))
+        print(_line("signal, first label", [graded_rule.first for graded_rule in of_half]))
+        print(
+            _line(
+                "service",
+                [graded_rule.service for graded_rule in of_half if graded_rule.service is not None],
+            )
+        )
+        both = [graded_rule.signal and graded_rule.service is not False for graded_rule in of_half]
         print(_line("both", both))
         by_source: dict[str, list[GradedRule]] = defaultdict(list)
-        for one in of_half:
-            by_source[one.source].append(one)
+        for graded_rule in of_half:
+            by_source[graded_rule.source].append(graded_rule)
         for source, some in by_source.items():
-            print(_line(f"{source}: signal", [one.signal for one in some]))
-            services = [one.service for one in some if one.service is not None]
+            print(_line(f"{source}: signal", [graded_rule.signal for graded_rule in some]))
+            services = [
+                graded_rule.service for graded_rule in some if graded_rule.service is not None
+            ]
             if services:
                 print(_line(f"{source}: service", services))
     for rule in rules:
@@ -256,7 +263,7 @@ def main() -> None:
             got = (
                 f"{rule.watched.signal_class.value} {naming(rule.watched)} ({rule.watched.source})"
             )
-            print(f"{rule.source}: {rule.title}: {got}; wanted {rule.wanted}")
+            print(f"{rule.source}: {rule.title}: {got}; wanted {rule.label}")
 
 
 if __name__ == "__main__":

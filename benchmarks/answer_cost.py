@@ -82,29 +82,32 @@ def answer_all(story: Story, count: int, floor: float) -> None:
     for name, spent in by_name(before, after).items():
         print(f"  {name:<16}{spent / count:7.3f} CPU s an answer")
     spent = total_cpu_s(after) - total_cpu_s(before) - idle * (took + AFTER_S)
-    each = spent / count
-    print(f"all: {each:.3f} CPU s an answer (target {TARGET_CPU_S:g}), {each / floor:.1f} x floor")
+    per_answer = spent / count
+    print(
+        f"all: {per_answer:.3f} CPU s an answer (target {TARGET_CPU_S:g}), "
+        f"{per_answer / floor:.1f} x floor"
+    )
     print(f"{count / took:.1f} answers a second (target {TARGET_RATE:g})")
 
 
 def answer(story: Story, prefix: str, count: int) -> None:
     """Page out that many incidents at once, and wait for their answers."""
-    wanted = len(story.answers()) + count
+    total = len(story.answers()) + count
     for number in range(count):
         story.page_out(f"{prefix}{number:05d}")
-    story.wait_for(lambda: len(story.answers()) >= wanted, within_s=600, what="all answered")
+    story.wait_for(lambda: len(story.answers()) >= total, within_s=600, what="all answered")
 
 
 def by_name(before: Mapping[int, Usage], after: Mapping[int, Usage]) -> dict[str, float]:
     """CPU seconds that processes of each name spent, with those that they waited for."""
-    found: dict[str, float] = {}
+    spent_by_name: dict[str, float] = {}
     for pid, now in after.items():
         was = before.get(pid)
         spent = now.cpu_s + now.waited_for_s
         if was is not None:
             spent -= was.cpu_s + was.waited_for_s
-        found[now.name] = found.get(now.name, 0.0) + spent
-    return found
+        spent_by_name[now.name] = spent_by_name.get(now.name, 0.0) + spent
+    return spent_by_name
 
 
 def print_folder(folder: Path) -> None:

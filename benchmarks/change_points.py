@@ -70,12 +70,15 @@ def by_comparison(values: Floats, layout: Layout) -> Ints:
         ceiling=np.full(rows, np.nan),
         recent_ns=0,
     )
-    found = compare(block)
-    kept = (
-        found.departed & (found.sigmas >= STRONG) & (found.quiet_share <= 0.05) & ~found.seen_before
+    comparison = compare(block)
+    mask = (
+        comparison.departed
+        & (comparison.sigmas >= STRONG)
+        & (comparison.quiet_share <= 0.05)
+        & ~comparison.within_baseline
     )
-    kept &= found.points > 2
-    onsets: Ints = np.where(kept, found.onset_ns // (layout.step_s * 1_000_000_000), -1)
+    mask &= comparison.points > 2
+    onsets: Ints = np.where(mask, comparison.onset_ns // (layout.step_s * 1_000_000_000), -1)
     return onsets
 
 
@@ -120,9 +123,9 @@ def measured(
         shares = []
         for sigmas in (0.0, 5.0, 10.0):
             values, onsets = simulated(kind, layout, count, sigmas)
-            found = method(values, layout)
+            detections = method(values, layout)
             shares.append(
-                float(np.mean(found >= 0 if sigmas == 0 else np.abs(found - onsets) <= 1))
+                float(np.mean(detections >= 0 if sigmas == 0 else np.abs(detections - onsets) <= 1))
             )
         spent = _spent(method, layout, count, kind)
         out[kind] = (shares[0], shares[1], shares[2], count * layout.points / spent)

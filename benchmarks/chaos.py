@@ -145,18 +145,22 @@ def run_turmoil(plan: Plan, directory: Path) -> Ran:
         healed = time.monotonic()
         senders.finish(plan.settle_s)
         recovered = _settle(world, healed, plan)
-        found = everything(world.store)
+        investigations = everything(world.store)
         books = prove(
             senders.sent,
-            found,
-            outside(world.slack, world.pagerduty, [one.id for one in found]),
+            investigations,
+            outside(
+                world.slack, world.pagerduty, [investigation.id for investigation in investigations]
+            ),
             titles(world.store),
             lives_of(world, watch),
         )
         for left in spooled(world):
             books.say("stuck", f"alerts are still in {left}")
-        for one in books.concerned:
-            books.concerned[one] = story(one, senders.sent, world.store, happened.story)
+        for investigation_id in books.concerned:
+            books.concerned[investigation_id] = story(
+                investigation_id, senders.sent, world.store, happened.story
+            )
         unmet = [breakage.name for breakage in breakages if not happened.counts[breakage.name]]
         return Ran(
             plan.engine,
@@ -175,14 +179,16 @@ def lives_of(world: World, watch: LostWatch) -> Lives:
     """Who posted when, where hosts have their own addresses."""
     if world.network.why_not:
         return Lives()
-    posted = [one for line in world.lines.values() for one in line.posted]
+    posted = [post for line in world.lines.values() for post in line.posted]
     processes = {member.address: list(member.lives) for member in world.fleet.members.values()}
     return Lives(posted, processes, watch.lost_at)
 
 
 def spooled(world: World) -> list[str]:
     """Files of the hosts' spools that were not moved to the database."""
-    return [str(one) for one in world.disk.directory.glob("spool-*/*.spool") if one.stat().st_size]
+    return [
+        str(path) for path in world.disk.directory.glob("spool-*/*.spool") if path.stat().st_size
+    ]
 
 
 def breakages_of(world: World, happened: Happened, seed: str) -> list[Breakage]:
@@ -240,9 +246,14 @@ def _settle(world: World, healed: float, plan: Plan) -> float:
     settled = time.monotonic()
     while time.monotonic() < healed + plan.settle_s:
         with contextlib.suppress(SQLAlchemyError):
-            found = everything(world.store)
+            investigations = everything(world.store)
             if not world.late() and not unsettled(
-                found, outside(world.slack, world.pagerduty, [one.id for one in found])
+                investigations,
+                outside(
+                    world.slack,
+                    world.pagerduty,
+                    [investigation.id for investigation in investigations],
+                ),
             ):
                 break
             settled = time.monotonic()

@@ -99,14 +99,14 @@ class Arrivals:
         self._answer = server._reply
         server._reply = self._late  # type: ignore[method-assign]
 
-    def _late(self, asked: Asked) -> Reply:
+    def _late(self, request: Asked) -> Reply:
         with self._lock:
             self.at.append(time.monotonic())
             self.inside += 1
             self.most_inside = max(self.most_inside, self.inside)
         try:
             time.sleep(self._latency_s)
-            return self._answer(asked)
+            return self._answer(request)
         finally:
             with self._lock:
                 self.inside -= 1
@@ -135,20 +135,20 @@ async def ask(connectors: list[Connector], investigations: int) -> tuple[int, in
     )
     with tempfile.TemporaryDirectory() as scratch:
 
-        async def one(number: int, connector: Connector) -> tuple[int, int]:
+        async def collected_counts(number: int, connector: Connector) -> tuple[int, int]:
             folder = Path(scratch) / f"{number}-{connector.name}"
             folder.mkdir()
             request = request_for(folder, services=("checkout", "cart"), job="llm-1", alert=alert)
             try:
                 async with collecting(connector.name, connector.limits):
-                    found = await connector.collect(request)
+                    collection = await connector.collect(request)
             except FaultlineError:
                 return 0, 1
-            return len(found.items), len(found.missing)
+            return len(collection.items), len(collection.missing)
 
-        tasks = (one(n, c) for n in range(investigations) for c in connectors)
-        brought = await asyncio.gather(*tasks)
-    return sum(items for items, _ in brought), sum(gaps for _, gaps in brought)
+        tasks = (collected_counts(n, c) for n in range(investigations) for c in connectors)
+        counts = await asyncio.gather(*tasks)
+    return sum(items for items, _ in counts), sum(gaps for _, gaps in counts)
 
 
 def main() -> None:
@@ -173,8 +173,10 @@ def main() -> None:
         for table, values in vendor.settings.items():
             values_by_key = tables.setdefault(table, {})
             for key, value in values.items():
-                known = values_by_key.get(key)
-                values_by_key[key] = known | value if isinstance(known, dict) else value
+                earlier_value = values_by_key.get(key)
+                values_by_key[key] = (
+                    earlier_value | value if isinstance(earlier_value, dict) else value
+                )
     settings = Settings.model_validate(tables)
     Deadline.within = classmethod(lambda _, limits: Deadline.after(PATIENCE_S))  # type: ignore[assignment]
     connectors = [c for name in names if (c := CONNECTORS[name].configured(settings)) is not None]

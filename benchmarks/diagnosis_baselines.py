@@ -140,10 +140,10 @@ def _pack_spans(case: Case, folder: Path) -> None:
     )
 
 
-def others(cases: Path, grades: Sequence[Grade]) -> dict[str, list[Grade]]:
+def baseline_grades(cases: Path, grades: Sequence[Grade]) -> dict[str, list[Grade]]:
     """The other methods' grades, by method."""
     by_case = {g.case: g for g in grades if g.subject}
-    found: dict[str, list[Grade]] = defaultdict(list)
+    grades_by_method: dict[str, list[Grade]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="faultline-baselines-") as room:
         for name in by_case:
             try:
@@ -156,12 +156,12 @@ def others(cases: Path, grades: Sequence[Grade]) -> dict[str, list[Grade]]:
             assert process.stdout is not None
             for line in process.stdout:
                 row = json.loads(line)
-                found[row["method"]].append(
+                grades_by_method[row["method"]].append(
                     _graded(by_case[row["case"]], row["services"], row["cpu_s"])
                 )
                 if row["failed"]:
                     print(f"{row['method']} on {row['case']}: {row['failed']}", file=sys.stderr)
-    return found
+    return grades_by_method
 
 
 def _graded(ours: Grade, services: Sequence[str], cpu_s: float) -> Grade:
@@ -192,8 +192,8 @@ def print_table(system: str, rows: Sequence[Row]) -> None:
 ACCURACIES = ("ac1", "ac3", "ac5", "avg5")
 
 
-def _ratio(ours: float, best: float) -> str:
-    return f"{ours / best:5.2f}x" if best else f"{'-':>6}"
+def _ratio(ours: float, rival: float) -> str:
+    return f"{ours / rival:5.2f}x" if rival else f"{'-':>6}"
 
 
 def main() -> None:
@@ -208,13 +208,15 @@ def main() -> None:
     parts = {name for name in options.only.split(",") if name}
     grades = [g for g in evaluate(options.cases, workers=options.workers) if g.subject]
     grades = [g for g in grades if not parts or g.system in parts]
-    methods: dict[str, Iterable[Grade]] = {OURS: grades, **others(options.cases, grades)}
+    methods: dict[str, Iterable[Grade]] = {OURS: grades, **baseline_grades(options.cases, grades)}
     for system in by_system(grades):
-        found = {
+        system_grades = {
             name: [g for g in of_method if g.system == system]
             for name, of_method in methods.items()
         }
-        answered = {name: part for name, part in found.items() if any(g.causes for g in part)}
+        answered = {
+            name: part for name, part in system_grades.items() if any(g.causes for g in part)
+        }
         print_table(system, [Row(name, figures(part)) for name, part in answered.items()])
 
 

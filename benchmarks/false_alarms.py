@@ -49,44 +49,53 @@ FAULTS: dict[str, Callable[[int], Fault]] = {
 def alarms(layout: Layout, cases: int) -> None:
     """Print the share of healthy cases with an alarm."""
     causes: Counter[str] = Counter()
-    confidences, own = [], 0
+    confidences, spikes = [], 0
     for seed in range(cases):
         case = healthy_case(np.random.default_rng(seed), layout)
-        found = diagnose(case)
-        first = (found.causes[0].subject, found.causes[0].signal) if found.causes else None
-        if found.verdict is Verdict.RECOVERED and first == (case.alert.service, case.alert.signal):
-            own += 1
-        elif found.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
-            confidences.append(found.confidence)
-            causes[found.causes[0].signal or found.causes[0].kind] += 1
+        diagnosis = diagnose(case)
+        first = (
+            (diagnosis.causes[0].subject, diagnosis.causes[0].signal) if diagnosis.causes else None
+        )
+        if diagnosis.verdict is Verdict.RECOVERED and first == (
+            case.alert.service,
+            case.alert.signal,
+        ):
+            spikes += 1
+        elif diagnosis.verdict in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
+            confidences.append(diagnosis.confidence)
+            causes[diagnosis.causes[0].signal or diagnosis.causes[0].kind] += 1
     sure = sum(c >= 0.3 for c in confidences)
     blamed = ", ".join(f"{signal} {count}" for signal, count in causes.most_common(4))
     print(
         f"  healthy: alarms {len(confidences) / cases:.3f}, with confidence 0.3 "
         f"{sure / cases:.3f} ({blamed})"
     )
-    print(f"  healthy, but the alerting signal had a spike: {own / cases:.3f}")
+    print(f"  healthy, but the alerting signal had a spike: {spikes / cases:.3f}")
 
 
 def detection(layout: Layout, count: int) -> None:
     """Print how many faulty series are found, and how far the onset is from the truth."""
     for name, fault in FAULTS.items():
-        given = fault(layout.before)
+        injected_fault = fault(layout.before)
         tables = [
             rows(
                 layout,
                 f"s{n}",
                 "latency_ms",
-                given.applied(gaussian(np.random.default_rng(n), layout), NOISE),
+                injected_fault.applied(gaussian(np.random.default_rng(n), layout), NOISE),
             )
             for n in range(count)
         ]
-        truth = times(layout)[given.onset]
-        found = metric_shifts(case_of(layout, tables))
-        errors = [_points_away(f, truth.timestamp(), layout) for f in found]
-        near, strength = np.mean([e <= 1 for e in errors]), np.median([f.strength for f in found])
+        truth = times(layout)[injected_fault.onset]
+        findings = metric_shifts(case_of(layout, tables))
+        errors = [_points_away(f, truth.timestamp(), layout) for f in findings]
+        near, strength = (
+            np.mean([e <= 1 for e in errors]),
+            np.median([f.strength for f in findings]),
+        )
         print(
-            f"  {name}: found {len(found) / count:.2f}, onset within a point {near:.2f}, strength "
+            f"  {name}: found {len(findings) / count:.2f}, onset within a point {near:.2f}, "
+            "strength "
             f"{strength:.2f}"
         )
 

@@ -79,8 +79,8 @@ def ours(dumps: DumpSet) -> Answer:
     """Reading and analysis in this process."""
     start = time.perf_counter()
     read, _ = read_dumps(dumps.dumps)
-    found = hang_analysis(job_state(read))
-    return Answer(frozenset(found.culprits), found.kind or "nothing", time.perf_counter() - start)
+    hang = hang_analysis(job_state(read))
+    return Answer(frozenset(hang.culprits), hang.kind or "nothing", time.perf_counter() - start)
 
 
 def fr_trace(python: str, dumps: DumpSet, *, repaired: bool) -> Answer:

@@ -79,7 +79,10 @@ def _secrets(rule: GitleaksRule, text: str, everywhere: tuple[AllowList, ...]) -
             continue
         start = text.rfind("\n", 0, match.start()) + 1
         line = text[start:].partition("\n")[0]
-        if not any(one.allows(secret, match.group(), line) for one in (*rule.allowed, *everywhere)):
+        if not any(
+            allow_list.allows(secret, match.group(), line)
+            for allow_list in (*rule.allowed, *everywhere)
+        ):
             yield secret
 
 

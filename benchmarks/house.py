@@ -242,19 +242,22 @@ def _target(figure: Figure) -> str:
 
 def shape_lines(shapes: Mapping[str, Shape]) -> Iterator[str]:
     """What goes round in a circle, and what goes up."""
-    for floor, found in shapes.items():
-        if found.units < 2:
+    for floor, floor_shape in shapes.items():
+        if floor_shape.units < 2:
             continue
-        cycle = found.largest_cycle
-        line = f"{floor}: {found.units} units, {found.arrows} arrows, {len(cycle)} in a cycle"
+        cycle = floor_shape.largest_cycle
+        line = (
+            f"{floor}: {floor_shape.units} units, {floor_shape.arrows} arrows, {len(cycle)} "
+            "in a cycle"
+        )
         yield line + (f" ({', '.join(cycle)})" if cycle else "")
-        if found.up is None:
+        if floor_shape.up is None:
             yield "  no order is known: no contract in pyproject.toml names layers in it"
             continue
-        arrows = ", ".join(f"{source} -> {target}" for source, target in found.up)
-        yield f"  {len(found.up)} arrows up" + (f": {arrows}" if arrows else "")
-        if found.not_in_order:
-            yield f"  in no layer: {', '.join(found.not_in_order)}"
+        arrows = ", ".join(f"{source} -> {target}" for source, target in floor_shape.up)
+        yield f"  {len(floor_shape.up)} arrows up" + (f": {arrows}" if arrows else "")
+        if floor_shape.not_in_order:
+            yield f"  in no layer: {', '.join(floor_shape.not_in_order)}"
 
 
 def hardest_lines(files: Sequence[SourceFile], home: Path) -> Iterator[str]:
@@ -293,7 +296,7 @@ def as_json(house: House) -> dict[str, Any]:
         "whole": dict(house.whole),
         "cycle": list(house.cycle),
         "complex": list(house.complex),
-        "imports": {floor: asdict(found) for floor, found in house.shapes.items()},
+        "imports": {floor: asdict(floor_shape) for floor, floor_shape in house.shapes.items()},
         "repeated_class_names": dict(house.repeated),
         "hardest": [_hard_file(file) for file in house.hardest],
     }

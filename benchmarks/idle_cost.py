@@ -112,14 +112,14 @@ def usage(pid: int) -> Usage:
     process = Path(f"/proc/{pid}")
     # The name may hold spaces and brackets: the figures come after its last bracket.
     stat = process.joinpath("stat").read_text().rpartition(")")[2].split()
-    own, waited_for = stat[11:13], stat[13:15]
+    self_ticks, waited_for = stat[11:13], stat[13:15]
     switches = 0
     for thread in process.glob("task/*/status"):
         with suppress(OSError):
             switches += int(thread.read_text().split("voluntary_ctxt_switches:")[1].split()[0])
     return Usage(
         name=process.joinpath("comm").read_text().strip(),
-        cpu_s=sum(map(int, own)) / TICKS,
+        cpu_s=sum(map(int, self_ticks)) / TICKS,
         waited_for_s=sum(map(int, waited_for)) / TICKS,
         switches=switches,
     )
@@ -127,24 +127,26 @@ def usage(pid: int) -> Usage:
 
 def tree(pid: int) -> list[int]:
     """A process and all that descend from it."""
-    return [pid, *(each for child in child_pids(pid) for each in tree(child))]
+    return [pid, *(descendant for child in child_pids(pid) for descendant in tree(child))]
 
 
 def usages(roots: Mapping[str, int]) -> dict[int, Usage]:
     """Of all processes below `roots`; the roots have the names given."""
-    found = {}
+    usage_by_pid = {}
     for name, root in roots.items():
         for pid in tree(root):
             with suppress(OSError):
-                one = usage(pid)
-                named = Usage(name, one.cpu_s, one.waited_for_s, one.switches)
-                found[pid] = named if pid == root else one
-    return found
+                process_usage = usage(pid)
+                named = Usage(
+                    name, process_usage.cpu_s, process_usage.waited_for_s, process_usage.switches
+                )
+                usage_by_pid[pid] = named if pid == root else process_usage
+    return usage_by_pid
 
 
 def total_cpu_s(now: Mapping[int, Usage]) -> float:
     """Processor seconds of these processes and of those that they have waited for."""
-    return sum(one.cpu_s + one.waited_for_s for one in now.values())
+    return sum(process_usage.cpu_s + process_usage.waited_for_s for process_usage in now.values())
 
 
 def pss_mb(pid: int) -> float:
@@ -312,7 +314,7 @@ def measure(engine: str, seconds: float, answers: int) -> None:
         }
         time.sleep(10.0)
         idle = watch(roots, beside, address, seconds)
-        start = settled - sum(one.cpu for one in idle.values()) * SETTLE_S
+        start = settled - sum(process_idle.cpu for process_idle in idle.values()) * SETTLE_S
         alone = libraries_cpu_s()
         print(
             f"  start CPU s: {start:.2f} (target {TARGET_START_S:g}), "
@@ -404,11 +406,11 @@ def work(running: Running, answers: int) -> None:
 def print_pss(roots: Mapping[str, int]) -> None:
     """Each process, and the sum."""
     total = 0.0
-    for pid, one in usages(roots).items():
+    for pid, process_usage in usages(roots).items():
         with suppress(OSError):
             size = pss_mb(pid)
             total += size
-            print(f"    {one.name:<16}{size:7.1f} MB")
+            print(f"    {process_usage.name:<16}{size:7.1f} MB")
     print(f"  PSS: {total:.0f} MB (target {TARGET_PSS_MB:g})")
 
 

@@ -1,7 +1,8 @@
 """Log templates beside drain3 in the same run: lines per second, grouping accuracy, and memory of a
 million lines.
 
-    python benchmarks/log_templates.py [--cases FOLDER] [--labelled FOLDER] [--lines 100000] [--million 1000000]
+    python benchmarks/log_templates.py [--cases FOLDER] [--labelled FOLDER] [--lines 100000]
+    [--million 1000000]
 
 Long lines are those of the case folders whose name begins with `train-ticket` (about 564 characters
 each), or made ones; short lines are made. drain3 gets its default configuration and the same lines
@@ -9,7 +10,7 @@ in the same order; ours unwraps, masks, counts and groups them. Grouping accurac
 logparser (Zhu et al. 2019): a line is right when its group holds exactly the lines of its true
 template. `--labelled` is a folder with files `*_structured*.csv` that have columns Content and
 EventId, as loghub has. drain3 is installed in `.tools/drain3` the first time.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -113,10 +114,11 @@ def compare_speed(python: Path, name: str, lines: Sequence[str]) -> None:
     wall, cpu = (min(times) for times in zip(*runs, strict=True))
     its_wall, its_cpu = (min(times) for times in zip(*its_runs, strict=True))
     print(f"{name}: {len(lines)} lines of {mean:.0f} characters")
-    for what, own, its in (("CPU second", cpu, its_cpu), ("second", wall, its_wall)):
+    for what, our_time, its in (("CPU second", cpu, its_cpu), ("second", wall, its_wall)):
         print(
-            f"  lines per {what}: ours {len(lines) / own:,.0f}, drain3 {len(lines) / its:,.0f}, "
-            f"{its / own:.1f} times"
+            f"  lines per {what}: ours {len(lines) / our_time:,.0f}, drain3 "
+            f"{len(lines) / its:,.0f}, "
+            f"{its / our_time:.1f} times"
         )
 
 
@@ -144,10 +146,10 @@ def run_drain3(python: Path, lines: Sequence[str]) -> tuple[float, float, list[i
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(list(lines), file)
         file.flush()
-        told = subprocess.run(
+        completed_process = subprocess.run(
             [python, "-c", _CHILD, file.name], check=True, capture_output=True, text=True
         )
-    wall, cpu, groups = json.loads(told.stdout.splitlines()[-1])
+    wall, cpu, groups = json.loads(completed_process.stdout.splitlines()[-1])
     return wall, cpu, groups
 
 

@@ -45,7 +45,7 @@ FIRST_S, STORED_S, BESIDE_S, ANSWERED_S = 2.0, 20.0, 2.0, 60.0
 """Targets. An alert goes to the spool after one second; the second one is for a busy machine."""
 PATIENCE_S = 180.0
 EVERY_S = 0.5
-HELD_UP = ("prometheus", "loki")
+SLOW_SOURCES = ("prometheus", "loki")
 """Sources that are slow for a while, so that investigations are under way when their host goes."""
 WORKING = text(
     "SELECT workflow_uuid FROM dbos.workflow_status WHERE status = 'PENDING'"
@@ -93,20 +93,20 @@ class Measuring:
         while time.monotonic() < ends:
             sent.append(self.send())
             time.sleep(EVERY_S)
-        wait_until(lambda: all(one.told_at for one in sent))
+        wait_until(lambda: all(sent_alert.acknowledged_at for sent_alert in sent))
         return sent
 
     def all_stored(self) -> bool:
         """Whether each is in the store."""
         stored = titles(self.world.store)
-        return all(one.title in stored for one in self.senders.sent)
+        return all(sent_alert.title in stored for sent_alert in self.senders.sent)
 
 
 def measure(world: World, seed: str, away_s: float) -> list[Figure]:
     """All figures, one after the other."""
     measuring = Measuring(world, seed)
     measuring.send_for(3)
-    wait_until(lambda: all(in_slack(world, one) for one in measuring.senders.sent))
+    wait_until(lambda: all(in_slack(world, sent_alert) for sent_alert in measuring.senders.sent))
     figures = lost_database(measuring, away_s)
     figures.append(lost_web_host(measuring, away_s))
     figures.append(lost_worker_host(measuring))
@@ -117,9 +117,9 @@ def measure(world: World, seed: str, away_s: float) -> list[Figure]:
 def lost_database(measuring: Measuring, away_s: float) -> list[Figure]:
     """Of the acknowledgements meanwhile, and of the storing afterwards."""
     with database_away(measuring.world):
-        first, *others = measuring.send_for(away_s)
+        first, *rest = measuring.send_for(away_s)
     stored = wait_until(measuring.all_stored)
-    slowest = max(waited(one) for one in others)
+    slowest = max(waited(sent_alert) for sent_alert in rest)
     return [
         Figure("database host lost: first alert acknowledged after", waited(first), FIRST_S),
         Figure("database host lost: slowest of the others", slowest, FIRST_S),
@@ -138,7 +138,7 @@ def lost_web_host(measuring: Measuring, away_s: float) -> Figure:
     thread.start()
     wait_until(lambda: measuring.send() is not None and is_stopped(world, lost.name))
     measuring.senders.urls = at_other
-    slowest = max(waited(one) for one in measuring.send_for(away_s))
+    slowest = max(waited(sent_alert) for sent_alert in measuring.send_for(away_s))
     stop.set()
     thread.join()
     measuring.senders.urls = at_both
@@ -150,24 +150,26 @@ def lost_worker_host(measuring: Measuring) -> Figure:
     """Of the answers to what it was investigating."""
     world = measuring.world
     wait_until(lambda: not unanswered(measuring))
-    for name in HELD_UP:
+    for name in SLOW_SOURCES:
         world.lines[name].fall_sick(Sickness.SLOW)
     sent = [measuring.send() for _ in range(6)]
     name = "worker-1"
     pid = world.fleet.members[name].pid()
-    wait_until(lambda: all(one.told_at for one in sent))
-    ids = {identity for one in sent for identity in one.investigations}
+    wait_until(lambda: all(sent_alert.acknowledged_at for sent_alert in sent))
+    ids = {identity for sent_alert in sent for identity in sent_alert.investigations}
     wait_until(lambda: bool(working(world, pid) & ids))
     mine = working(world, pid)
     vanishing = HostStops(world, name, Happened())
     vanishing.vanish()
     began = time.monotonic()
-    for source in HELD_UP:
+    for source in SLOW_SOURCES:
         world.lines[source].fall_sick(None)
-    concerned = [one for one in sent if one.investigations & mine]
+    concerned = [sent_alert for sent_alert in sent if sent_alert.investigations & mine]
     took = None
     if concerned:
-        took = wait_until(lambda: all(in_slack(world, one) for one in concerned), began)
+        took = wait_until(
+            lambda: all(in_slack(world, sent_alert) for sent_alert in concerned), began
+        )
     vanishing.come_back()
     what = f"worker host lost: its {len(concerned)} investigations answered after"
     return Figure(what, took, ANSWERED_S)
@@ -175,9 +177,12 @@ def lost_worker_host(measuring: Measuring) -> Figure:
 
 def unanswered(measuring: Measuring) -> list[str]:
     """Investigations that are still to be answered."""
-    found = everything(measuring.world.store)
+    investigations = everything(measuring.world.store)
     slack, pagerduty = measuring.world.slack, measuring.world.pagerduty
-    return unsettled(found, outside(slack, pagerduty, [one.id for one in found]))
+    return unsettled(
+        investigations,
+        outside(slack, pagerduty, [investigation.id for investigation in investigations]),
+    )
 
 
 @contextmanager
@@ -196,16 +201,16 @@ def database_away(world: World) -> Iterator[None]:
         world.network.carry_all()
 
 
-def waited(one: Sent) -> float:
+def waited(sent_alert: Sent) -> float:
     """For its acknowledgement, in seconds."""
-    return (one.told_at or one.sent_at + PATIENCE_S) - one.sent_at
+    return (sent_alert.acknowledged_at or sent_alert.sent_at + PATIENCE_S) - sent_alert.sent_at
 
 
 def working(world: World, pid: int | None) -> set[str]:
     """The investigations that this worker has under way."""
     with world.store.engine.connect() as session:
         execute = session.execute(WORKING, {"executor": f"worker-{pid}-%"}).scalars()
-        return {str(one).partition(":")[0] for one in execute}
+        return {str(workflow_id).partition(":")[0] for workflow_id in execute}
 
 
 def is_stopped(world: World, name: str) -> bool:

@@ -82,17 +82,17 @@ class TimedSlack(LoopbackSlack):
             raise SlackRefusal("ratelimited")
         self._last[channel] = now
         post = super()._post(arguments, base_url)
-        self._seen(self.messages[-1], now)
+        self._record_post(self.messages[-1], now)
         return post
 
     def _update(self, arguments: Mapping[str, Any], base_url: str) -> dict[str, Any]:
-        told = super()._update(arguments, base_url)
+        response = super()._update(arguments, base_url)
         message = next(m for m in self.messages if m.ts == arguments.get("ts"))
         key = str((message.metadata or {})["event_payload"]["key"]).partition(":")[0]
         self.answered.setdefault(key, time.time())
-        return told
+        return response
 
-    def _seen(self, message: Any, now: float) -> None:
+    def _record_post(self, message: Any, now: float) -> None:
         key = str((message.metadata or {})["event_payload"]["key"]).partition(":")[0]
         self.posted[key] += 1
         self.first.setdefault(key, now)
@@ -101,7 +101,7 @@ class TimedSlack(LoopbackSlack):
 
 
 @dataclass
-class Seen:
+class SlackRecord:
     """What Slack has seen."""
 
     first: dict[str, float] = field(default_factory=dict)
@@ -117,7 +117,9 @@ def slack_process(pipe: Connection, limited: bool) -> None:
     url, stop = serve_in_thread(slack.app)
     pipe.send(f"{url}/api")
     while pipe.recv():
-        pipe.send(Seen(dict(slack.first), dict(slack.answered), dict(slack.posted), slack.refused))
+        pipe.send(
+            SlackRecord(dict(slack.first), dict(slack.answered), dict(slack.posted), slack.refused)
+        )
     stop()
 
 
@@ -139,14 +141,14 @@ async def _load(port: int, count: int, seconds: float, mode: str) -> Sent:
     requests = _requests(count, mode)
     sent, free = Sent(), list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]()
 
-    async def one(incident: str, request: bytes) -> None:
+    async def send_until_taken(incident: str, request: bytes) -> None:
         sent.at[incident], began = time.time(), time.perf_counter()
-        while not await asked(request):
+        while not await post_request(request):
             sent.refused += 1
             await asyncio.sleep(SENT_AGAIN_S)
         sent.latencies_ms.append((time.perf_counter() - began) * 1000)
 
-    async def asked(request: bytes) -> bool:
+    async def post_request(request: bytes) -> bool:
         while free and free[-1][0].at_eof():
             free.pop()[1].close()
         reader, writer = free.pop() if free else await asyncio.open_connection("127.0.0.1", port)
@@ -159,7 +161,7 @@ async def _load(port: int, count: int, seconds: float, mode: str) -> Sent:
     began, tasks = time.perf_counter(), []
     for number, (incident, request) in enumerate(requests):
         await asyncio.sleep(max(0.0, began + number * seconds / count - time.perf_counter()))
-        tasks.append(asyncio.create_task(one(incident, request)))
+        tasks.append(asyncio.create_task(send_until_taken(incident, request)))
     await asyncio.gather(*tasks)
     return sent
 
@@ -195,8 +197,8 @@ def settings_file(directory: Path) -> Path:
     for service, channel in SERVICES.items():
         lines += [f'[services."{service}"]', f'slack_channel = "{channel}"']
     for team in range(TEAMS):
-        own = [s for n, s in enumerate(SERVICES) if n % TEAMS == team]
-        lines += [f"[teams.team-{team}]", f"services = {own!r}"]
+        team_services = [s for n, s in enumerate(SERVICES) if n % TEAMS == team]
+        lines += [f"[teams.team-{team}]", f"services = {team_services!r}"]
     file = directory / "faultline.toml"
     file.write_text("\n".join(lines))
     return file
@@ -241,10 +243,10 @@ class Watched:
 
 
 def settle(
-    store: Store, slack: Connection, sender: Connection, own: list[subprocess.Popen[bytes]]
-) -> tuple[Seen, Watched]:
+    store: Store, slack: Connection, sender: Connection, processes: list[subprocess.Popen[bytes]]
+) -> tuple[SlackRecord, Watched]:
     """Until every accepted investigation is answered in Slack."""
-    watched, recv, sent_all = Watched(peak_mb=[0.0] * len(own)), Seen(), False
+    watched, recv, sent_all = Watched(peak_mb=[0.0] * len(processes)), SlackRecord(), False
     deadline = time.monotonic() + SETTLES_WITHIN_S
     while time.monotonic() < deadline:
         time.sleep(1)
@@ -256,7 +258,7 @@ def settle(
             max(watched.waiting, state.waiting),
         )
         watched.peak_mb = [
-            max(peak, memory_mb(p.pid)) for peak, p in zip(watched.peak_mb, own, strict=True)
+            max(peak, memory_mb(p.pid)) for peak, p in zip(watched.peak_mb, processes, strict=True)
         ]
         slack.send(True)
         recv = slack.recv()
@@ -271,15 +273,24 @@ def settle(
 
 
 def report(
-    options: argparse.Namespace, workers: int, store: Store, seen: Seen, watched: Watched
+    options: argparse.Namespace,
+    workers: int,
+    store: Store,
+    slack_record: SlackRecord,
+    watched: Watched,
 ) -> None:
     """Print the figures."""
     sent, latest = watched.sent, store.latest(10_000)
-    begun = {one.id: sent.at[one.reply_to.pagerduty_incident or ""] for one in latest}
-    first = {i: seen.first[i] - at for i, at in begun.items() if i in seen.first}
-    answer = {i: seen.answered[i] - at for i, at in begun.items() if i in seen.answered}
-    doubled = sum(count - 1 for count in seen.posted.values())
-    took = max(seen.answered.values()) - min(begun.values())
+    begun = {
+        investigation.id: sent.at[investigation.reply_to.pagerduty_incident or ""]
+        for investigation in latest
+    }
+    first = {i: slack_record.first[i] - at for i, at in begun.items() if i in slack_record.first}
+    answer = {
+        i: slack_record.answered[i] - at for i, at in begun.items() if i in slack_record.answered
+    }
+    doubled = sum(count - 1 for count in slack_record.posted.values())
+    took = max(slack_record.answered.values()) - min(begun.values())
     print(
         f"\n{options.mode}, {workers} worker(s): {len(sent.at)} alerts in {options.seconds:g} s",
         end="",
@@ -293,7 +304,7 @@ def report(
         f"  answered in Slack {len(answer)}, lost {len(latest) - len(answer)}, doubled {doubled}",
         end="",
     )
-    print(f"; Slack answered 429 to {seen.refused}")
+    print(f"; Slack answered 429 to {slack_record.refused}")
     print(f"  acknowledgement {spread(sent.latencies_ms, 'ms')}")
     print(f"  first message   {spread(list(first.values()), 's')}")
     print(
@@ -305,7 +316,14 @@ def report(
         f"  memory of each worker with its pool, peak: "
         f"{', '.join(f'{mb:.0f} MB' for mb in watched.peak_mb)}"
     )
-    urgent = next((one.id for one in latest if one.reply_to.pagerduty_incident == URGENT), None)
+    urgent = next(
+        (
+            investigation.id
+            for investigation in latest
+            if investigation.reply_to.pagerduty_incident == URGENT
+        ),
+        None,
+    )
     if urgent is not None:
         print(
             f"  the urgent one: first message after {first[urgent]:.1f} s, answer after "
@@ -352,7 +370,7 @@ def children(pid: int) -> list[int]:
         ]
     except OSError:
         return []
-    return [one for child in parts for one in (child, *children(child))]
+    return [descendant for child in parts for descendant in (child, *children(child))]
 
 
 @contextmanager

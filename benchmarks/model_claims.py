@@ -44,16 +44,19 @@ CHECK = (
 def main() -> None:
     """Print the figures."""
     honest = kept("honest")
-    first = sum(stands(one, one["case"]) for one in honest)
+    first = sum(stands(claim, claim["case"]) for claim in honest)
     after = sum(
-        stands(one, one["case"]) or stands(one.get("repaired", one), one["case"]) for one in honest
+        stands(claim, claim["case"]) or stands(claim.get("repaired", claim), claim["case"])
+        for claim in honest
     )
     print(f"honest claims: {first} of {len(honest)} stand at once, {after} after one repair")
-    false = [one for one in kept("false") if one["parts"]]
+    false = [claim for claim in kept("false") if claim["parts"]]
     worded = [
-        one for one in false if said(_parts(one), one["case"], one.get("question", "")).claims
+        claim
+        for claim in false
+        if said(_parts(claim), claim["case"], claim.get("question", "")).claims
     ]
-    lies = [one for one in worded if one.get("becomes") != "true"]
+    lies = [claim for claim in worded if claim.get("becomes") != "true"]
     print(
         f"false and hostile claims: {len(false) - len(worded)} of {len(false)} are refused, of "
         f"{len(worded) - len(lies)} a true sentence is worded, of {len(lies)} a false one"
@@ -71,8 +74,8 @@ def main() -> None:
     print(f"checks and words of claims: {lines} lines, {lines / CHECK_BEFORE:.2f} of before")
 
 
-def _parts(one: dict[str, object]) -> dict[str, object]:
-    return {"parts": one["parts"]}
+def _parts(claim: dict[str, object]) -> dict[str, object]:
+    return {"parts": claim["parts"]}
 
 
 def _code_lines(path: Path) -> int:

@@ -126,9 +126,9 @@ def detect_secrets() -> Mask | None:
             file.flush()
             collection = SecretsCollection()
             collection.scan_file(file.name)
-            for _, found in collection:
-                if found.secret_value:
-                    text = text.replace(found.secret_value, "[SECRET]")
+            for _, secret in collection:
+                if secret.secret_value:
+                    text = text.replace(secret.secret_value, "[SECRET]")
         return text
 
     return shown
@@ -137,17 +137,17 @@ def detect_secrets() -> Mask | None:
 def report_forms(name: str, forms: Sequence[Form], mask: Mask, *, missed: bool) -> None:
     """Print how many forms are found, by notation where not all are."""
     total: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
     for form in forms:
         total[form.notation] += 1
         if leaks(form, mask(form.text)):
             if missed:
                 print(f"  missed ({form.notation}): {form.text!r} -> {mask(form.text)!r}")
         else:
-            found[form.notation] += 1
-    share = found.total() / total.total()
-    print(f"{name}: {found.total()} of {total.total()} forms found ({share:.1%})")
-    short = [f"{n} {found[n]}/{total[n]}" for n in total if found[n] < total[n]]
+            hits[form.notation] += 1
+    share = hits.total() / total.total()
+    print(f"{name}: {hits.total()} of {total.total()} forms found ({share:.1%})")
+    short = [f"{n} {hits[n]}/{total[n]}" for n in total if hits[n] < total[n]]
     if short:
         print("  not all: " + ", ".join(short))
 
@@ -186,7 +186,11 @@ def pieces() -> list[str]:
     """What the patterns are made of: the words and signs in their sources, and what makes them
     try."""
     sources = [pattern.pattern for _, pattern in (*SECRETS, *COMMANDS)]
-    sources += [one.pattern for one in vars(named_values).values() if isinstance(one, re.Pattern)]
+    sources += [
+        pattern.pattern
+        for pattern in vars(named_values).values()
+        if isinstance(pattern, re.Pattern)
+    ]
     matches = {word for source in sources for word in re.findall(r"[A-Za-z][\w/\-]{2,20}", source)}
     matches |= {sign * times for sign in " =:\"'`<>()[]{}\\/|,;-.&%$@~?!\n\t" for times in (1, 3)}
     matches |= {
@@ -205,27 +209,27 @@ def slowest_pairs(chosen: Iterable[tuple[str, str]], length: int) -> list[tuple[
     """CPU seconds of each pair of pieces, the slowest first: the first piece repeated, and then the
     second, `length` characters of each."""
     spent = []
-    for one, other in chosen:
-        text = one * (length // len(one)) + other * (length // len(other))
+    for piece, other in chosen:
+        text = piece * (length // len(piece)) + other * (length // len(other))
         began = time.process_time()
         masked(text)
-        spent.append((time.process_time() - began, one, other))
+        spent.append((time.process_time() - began, piece, other))
     return sorted(spent, reverse=True)
 
 
-def report_pairs(length: int = 2_000, kept: int = 40) -> None:
+def report_pairs(length: int = 2_000, count: int = 40) -> None:
     """Print how time grows with the length for the slowest pairs of all."""
     pairs = list(itertools.product(pieces(), repeat=2))
-    slow = slowest_pairs(pairs, length)[:kept]
+    slow = slowest_pairs(pairs, length)[:count]
     growths = []
-    for spent, one, other in slow:
-        (longer, _, _), *_ = slowest_pairs([(one, other)], 8 * length)
-        growths.append((longer / max(spent, 1e-4), longer, one, other))
-    growth, longer, one, other = max(growths)
+    for spent, piece, other in slow:
+        (longer, _, _), *_ = slowest_pairs([(piece, other)], 8 * length)
+        growths.append((longer / max(spent, 1e-4), longer, piece, other))
+    growth, longer, piece, other = max(growths)
     print(
         f"{len(pairs)} pairs: slowest {slow[0][0] * 1e3:.0f} ms for {2 * length} characters; "
-        f"of the {kept} slowest 8 times the text takes at most {growth:.1f} times as long "
-        f"({longer * 1e3:.0f} ms, {one!r} and {other!r})"
+        f"of the {count} slowest 8 times the text takes at most {growth:.1f} times as long "
+        f"({longer * 1e3:.0f} ms, {piece!r} and {other!r})"
     )
 
 

@@ -51,14 +51,14 @@ def main() -> int:
     args = parser.parse_args()
     targets = [t for module in MODULES for t in module.targets() if args.only in t.name]
     began = time.monotonic()
-    each = args.inputs / sum(t.share for t in targets)
-    work = [(t.name, max(1, round(each * t.share)), args.seed) for t in targets]
+    per_share = args.inputs / sum(t.share for t in targets)
+    work = [(t.name, max(1, round(per_share * t.share)), args.seed) for t in targets]
     tallies = []
     context = get_context("spawn")
     # not a multiprocessing.Pool: its daemons may have no children, and some pages start
     # processes
     with ProcessPoolExecutor(args.processes, context, initializer=_quiet) as pool:
-        for done in as_completed([pool.submit(_one, one) for one in work]):
+        for done in as_completed([pool.submit(_run_target, task) for task in work]):
             tally = done.result()
             phrase = (
                 f"{tally.inputs:,} inputs, {tally.crashes} crashes, {tally.wrong_accepts} "
@@ -76,7 +76,7 @@ def _quiet() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def _one(work: tuple[str, int, int]) -> Tally:
+def _run_target(work: tuple[str, int, int]) -> Tally:
     name, inputs, seed = work
     target: Target = next(t for module in MODULES for t in module.targets() if t.name == name)
     with tempfile.TemporaryDirectory() as scratch:
@@ -145,8 +145,8 @@ def _count(report: Path, tally: Tally) -> None:
             recorded = (
                 event.get("recorder", {}).get("interactions", {}) if isinstance(event, dict) else {}
             )
-            for one in recorded.values():
-                answer = (one.get("response") or {}).get("status_code", 0)
+            for interaction in recorded.values():
+                answer = (interaction.get("response") or {}).get("status_code", 0)
                 tally.inputs += 1
                 tally.answers["accepted" if 200 <= answer < 300 else "refused"] += 1
 

@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import bare_app
 from benchmarks.acknowledgement import database
-from benchmarks.many_alerts import SECRET, Seen, children, process, slack_process, spread
+from benchmarks.many_alerts import SECRET, SlackRecord, children, process, slack_process, spread
 from faultline.bot.store.connect import connect
 from faultline.bot.store.store import Store
 from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
@@ -79,7 +79,7 @@ class Sent:
     taken: int = 0
     shed: int = 0
     unanswered: int = 0
-    given_up: int = 0
+    abandoned: int = 0
     late_ms: float = 0.0
     """How far the sender fell behind."""
 
@@ -128,11 +128,11 @@ class Sender:
             due = began + number / rate
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             self.sent.late_ms = max(self.sent.late_ms, (time.perf_counter() - due) * 1000)
-            tasks.append(asyncio.create_task(self._one(alert, request_of(alert, started))))
+            tasks.append(asyncio.create_task(self._deliver(alert, request_of(alert, started))))
         await asyncio.gather(*tasks)
         return self.sent
 
-    async def _one(self, alert: Alert, request: bytes) -> None:
+    async def _deliver(self, alert: Alert, request: bytes) -> None:
         sent, began = self.sent, time.perf_counter()
         sent.at.setdefault(alert.incident, time.time())
         for wait_s in (*SENT_AGAIN_S, None):
@@ -149,17 +149,17 @@ class Sender:
                 sent.unanswered += 1
             if wait_s is not None:
                 await asyncio.sleep(wait_s)
-        sent.given_up += 1
+        sent.abandoned += 1
 
     async def _answered(self, request: bytes) -> int:
         """The status; 0 where there was no answer in time."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                return await self._asked(request)
+                return await self._request(request)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return 0
 
-    async def _asked(self, request: bytes) -> int:
+    async def _request(self, request: bytes) -> int:
         while self._free and self._free[-1][0].at_eof():
             self._free.pop()[1].close()
         reader, writer = (
@@ -206,7 +206,7 @@ class Result:
     """The result of the storm."""
 
     sent: Sent
-    seen: Seen
+    slack_record: SlackRecord
     lost: int
     investigations: int
     done: int
@@ -280,15 +280,17 @@ def settled(
     deadline = time.monotonic() + options.settles_s
     while True:
         slack.send(True)
-        recv: Seen = slack.recv()
+        recv: SlackRecord = slack.recv()
         vendor.send(True)
         notes, too_many = vendor.recv()
         latest = store.latest(10_000)
         ids: set[str] = set()
-        for one in latest:
-            ids |= {one.alert.id, *(member.alert.id for member in one.related)}
+        for investigation in latest:
+            ids |= {investigation.alert.id, *(member.alert.id for member in investigation.related)}
         lost = len(sent.acknowledged - ids)
-        urgent = next((one.id for one in latest if one.alert.id == P1), "")
+        urgent = next(
+            (investigation.id for investigation in latest if investigation.alert.id == P1), ""
+        )
         noted = all(notes[name] for name in sent.acknowledged)
         finished = noted and not lost and len(recv.answered) >= len(latest)
         if finished or time.monotonic() > deadline:
@@ -299,7 +301,7 @@ def settled(
     worker = bot.worker_pid()
     return Result(
         sent=sent,
-        seen=recv,
+        slack_record=recv,
         lost=lost,
         investigations=len(latest),
         done=store.count("done"),
@@ -344,7 +346,7 @@ def report(options: argparse.Namespace, result: Result, bare: Sent) -> None:
     print(
         f"  acknowledged {sent.taken} ({len(sent.latencies_ms)} at the first try), "
         f"shed {sent.shed} (503), not answered in {PATIENCE_S:g} s {sent.unanswered}, "
-        f"given up {sent.given_up}"
+        f"given up {sent.abandoned}"
     )
     print(f"  lost {result.lost}, doubled {result.doubled}")
     print(f"  acknowledgement {spread(sent.latencies_ms, 'ms')}")
@@ -371,7 +373,7 @@ def ratio(sent: Sent, bare: Sent) -> str:
     if not sent.latencies_ms or not bare.latencies_ms:
         return "no ratio"
 
-    ours, theirs = (np.percentile(one.latencies_ms, [50, 99]) for one in (sent, bare))
+    ours, theirs = (np.percentile(side.latencies_ms, [50, 99]) for side in (sent, bare))
     return f"the bot takes {ours[0] / theirs[0]:.1f} and {ours[1] / theirs[1]:.1f} times as long"
 
 

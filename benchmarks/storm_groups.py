@@ -61,14 +61,14 @@ def company(dice: random.Random) -> Calls:
 
 def suffering(root: str, calls: Calls, dice: random.Random) -> dict[str, float]:
     """Services with the second at which they begin to suffer."""
-    found, front = {root: 0.0}, [root]
+    onsets, front = {root: 0.0}, [root]
     while front:
         at = front.pop()
         for caller, callees in calls.items():
-            if at in callees and caller not in found and dice.random() < 0.7:
-                found[caller] = found[at] + dice.expovariate(1 / 60)
+            if at in callees and caller not in onsets and dice.random() < 0.7:
+                onsets[caller] = onsets[at] + dice.expovariate(1 / 60)
                 front.append(caller)
-    return found
+    return onsets
 
 
 def alerts_of(
@@ -97,18 +97,20 @@ def alerts_of(
     return alerts
 
 
-def apart(one: str, other: str, calls: Calls) -> bool:
+def apart(service: str, other: str, calls: Calls) -> bool:
     """Whether neither is the other, calls it, or is called by it."""
-    return one != other and other not in calls[one] and one not in calls[other]
+    return service != other and other not in calls[service] and service not in calls[other]
 
 
 def played(store: Store, alerts: Sequence[Alert]) -> dict[str, Counter[str]]:
     """Incident to the investigations of its alerts."""
-    found: dict[str, Counter[str]] = {}
+    by_incident: dict[str, Counter[str]] = {}
     for alert in sorted(alerts, key=lambda a: a.started_at):
         accepted = store.accept(alert, now=alert.started_at)
-        found.setdefault(alert.labels["incident"], Counter())[accepted.investigation_id or ""] += 1
-    return found
+        by_incident.setdefault(alert.labels["incident"], Counter())[
+            accepted.investigation_id or ""
+        ] += 1
+    return by_incident
 
 
 def _without_fsync(connection: sqlite3.Connection, _record: object) -> None:
@@ -158,9 +160,9 @@ def main() -> None:
                 hidden += set(second) <= set(first)
             engine.dispose()
         ms = (time.perf_counter() - began) * 1000 / max(1, 4 * alerts)
-        each, share = investigations / args.incidents, largest / alerts
+        per_incident, share = investigations / args.incidents, largest / alerts
         print(
-            f"{offset:16} min | {alerts:6} | {each:19.2f} | {share:14.0%} | "
+            f"{offset:16} min | {alerts:6} | {per_incident:19.2f} | {share:14.0%} | "
             f"{hidden / args.incidents:13.0%} | {ms:.1f}"
         )
 

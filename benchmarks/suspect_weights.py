@@ -59,7 +59,7 @@ def labelled(folder: Path) -> Labelled | None:
         return None
     facts = established(read_case(folder))
     shares = findings_shares(facts.suspects)
-    features = SuspectFeatures(facts.seen, facts.findings, shares)
+    features = SuspectFeatures(facts.observation, facts.findings, shares)
     subjects = tuple(sorted(shares))
     rows = [features.of(subject).numbers() for subject in subjects]
     truth = subjects.index(label.subject) if label.subject in shares else None
@@ -74,21 +74,21 @@ def labelled(folder: Path) -> Labelled | None:
 
 def fit(cases: Sequence[Labelled]) -> Floats:
     """Weights of a conditional logit model with a ridge penalty, by Adam."""
-    known = [case for case in cases if case.truth is not None and len(case.subjects) > 1]
-    most = max(len(case.subjects) for case in known)
-    rows = np.zeros((len(known), most, len(NAMES)))
-    is_suspect = np.zeros((len(known), most), dtype=bool)
-    for n, case in enumerate(known):
+    usable_cases = [case for case in cases if case.truth is not None and len(case.subjects) > 1]
+    most = max(len(case.subjects) for case in usable_cases)
+    rows = np.zeros((len(usable_cases), most, len(NAMES)))
+    is_suspect = np.zeros((len(usable_cases), most), dtype=bool)
+    for n, case in enumerate(usable_cases):
         rows[n, : len(case.subjects)] = case.features
         is_suspect[n, : len(case.subjects)] = True
-    true = rows[np.arange(len(known)), [case.truth for case in known]]
+    true = rows[np.arange(len(usable_cases)), [case.truth for case in usable_cases]]
     weights = np.zeros(len(NAMES))
     first, second = np.zeros_like(weights), np.zeros_like(weights)
     for step in range(1, ROUNDS + 1):
         odds = np.where(is_suspect, rows @ weights, -np.inf)
         odds = np.exp(odds - odds.max(axis=1, keepdims=True))
         chance = odds / odds.sum(axis=1, keepdims=True)
-        slope = RIDGE * weights / len(known)
+        slope = RIDGE * weights / len(usable_cases)
         slope += (np.einsum("cs,csf->cf", chance, rows) - true).mean(axis=0)
         first = 0.9 * first + 0.1 * slope
         second = 0.999 * second + 0.001 * slope**2
@@ -135,41 +135,41 @@ def _answer(case: Labelled, weights: Floats) -> Answer:
 
 def calibrated(answers: Sequence[Answer]) -> tuple[float, float]:
     """Temperature and the odds of "not seen" under which left-out answers are likeliest."""
-    best = (np.inf, 1.0, 0.0)
+    optimum = (np.inf, 1.0, 0.0)
     for temperature in np.arange(0.6, 2.5, 0.1):
-        for not_seen in np.arange(-3.0, 6.0, 0.5):
+        for unseen_odds in np.arange(-3.0, 6.0, 0.5):
             loss = 0.0
             for answer in answers:
-                loss -= np.log(max(_chance(answer, temperature, not_seen), 1e-6))
-            if loss < best[0]:
-                best = (loss, float(temperature), float(not_seen))
-    return best[1], best[2]
+                loss -= np.log(max(_chance(answer, temperature, unseen_odds), 1e-6))
+            if loss < optimum[0]:
+                optimum = (loss, float(temperature), float(unseen_odds))
+    return optimum[1], optimum[2]
 
 
-def _chance(answer: Answer, temperature: float, not_seen: float) -> float:
+def _chance(answer: Answer, temperature: float, unseen_odds: float) -> float:
     """Of the truth: the true suspect, or that it was not seen."""
-    odds = np.append(answer.odds / temperature, not_seen)
+    odds = np.append(answer.odds / temperature, unseen_odds)
     odds = np.exp(odds - odds.max())
     place = -1 if answer.truth is None else answer.truth
     return float(odds[place] / odds.sum())
 
 
-def report(answers: Sequence[Answer], temperature: float, not_seen: float) -> None:
+def report(answers: Sequence[Answer], temperature: float, unseen_odds: float) -> None:
     """AC@1 and AC@3 by system, and the calibration of the first cause."""
     by_system: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         if answer.has_subject:
             by_system[answer.system].append(answer)
     print(f"{'left out':<20}{'cases':>6}{'AC@1':>7}{'AC@3':>7}")
-    for system, own in sorted(by_system.items()):
-        ranks = [answer.rank() or 99 for answer in own]
+    for system, system_answers in sorted(by_system.items()):
+        ranks = [answer.rank() or 99 for answer in system_answers]
         first = np.mean([rank == 1 for rank in ranks])
         third = np.mean([rank <= 3 for rank in ranks])
-        print(f"{system:<20}{len(own):>6}{first:>7.2f}{third:>7.2f}")
-    every = [a for own in by_system.values() for a in own if len(a.odds)]
+        print(f"{system:<20}{len(system_answers):>6}{first:>7.2f}{third:>7.2f}")
+    every = [a for system_answers in by_system.values() for a in system_answers if len(a.odds)]
     stated, right = [], []
     for answer in every:
-        odds = np.append(answer.odds / temperature, not_seen)
+        odds = np.append(answer.odds / temperature, unseen_odds)
         odds = np.exp(odds - odds.max())
         stated.append(float(odds[:-1].max() / odds.sum()))
         right.append(answer.rank() == 1)
@@ -182,15 +182,15 @@ def fitted_without(cases: Sequence[Labelled], simulated: str) -> dict[str, objec
     Temperature and the odds of "not seen" are those of answers that were left out once more, so
     that nothing about the system is in them either.
     """
-    found: dict[str, object] = {}
+    constants_by_system: dict[str, object] = {}
     for system in sorted({case.system for case in cases} - {simulated}):
         other_cases = [case for case in cases if case.system != system]
         answers = [answer for answer in left_out(other_cases, simulated) if answer.has_subject]
-        temperature, not_seen = calibrated(answers)
+        temperature, unseen_odds = calibrated(answers)
         weights = dict(zip(NAMES, fit(other_cases).tolist(), strict=True))
-        constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NOT_SEEN": not_seen}
-        found[system] = {"faultline.analysis.suspects.ranking_weights": constants}
-    return found
+        constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NOT_SEEN": unseen_odds}
+        constants_by_system[system] = {"faultline.analysis.suspects.ranking_weights": constants}
+    return constants_by_system
 
 
 def _ece(stated: Floats, right: Floats) -> float:
@@ -215,26 +215,28 @@ def main(arguments: Sequence[str]) -> None:
     cases = _cases(args.recorded, args.worlds, args.features, args.workers)
     simulated = system_of(case_folders(args.worlds)[0].name)
     answers = left_out(cases, simulated)
-    temperature, not_seen = calibrated([a for a in answers if a.has_subject])
-    report(answers, temperature, not_seen)
+    temperature, unseen_odds = calibrated([a for a in answers if a.has_subject])
+    report(answers, temperature, unseen_odds)
     if args.left_out is not None:
         args.left_out.write_text(json.dumps(fitted_without(cases, simulated), indent=1) + "\n")
     if args.printed:
         print("WEIGHTS: Mapping[str, float] = {")
         for name, weight in zip(NAMES, fit(cases), strict=True):
             print(f'    "{name}": {weight:.2f},')
-        print(f"}}\nTEMPERATURE = {temperature:.1f}\nNOT_SEEN = {not_seen:.1f}")
+        print(f"}}\nTEMPERATURE = {temperature:.1f}\nNOT_SEEN = {unseen_odds:.1f}")
 
 
-def _cases(recorded: Path, worlds: Path, kept: Path | None, workers: int | None) -> list[Labelled]:
-    if kept is not None and kept.exists():
-        return list(pickle.loads(kept.read_bytes()))
+def _cases(
+    recorded: Path, worlds: Path, features_file: Path | None, workers: int | None
+) -> list[Labelled]:
+    if features_file is not None and features_file.exists():
+        return list(pickle.loads(features_file.read_bytes()))
     folders = [*case_folders(recorded), *case_folders(worlds)]
     with ProcessPoolExecutor(workers) as pool:
         read = list(pool.map(labelled, folders, chunksize=4))
     cases = [case for case in read if case is not None]
-    if kept is not None:
-        kept.write_bytes(pickle.dumps(cases))
+    if features_file is not None:
+        features_file.write_bytes(pickle.dumps(cases))
     return cases
 
 

@@ -40,8 +40,8 @@ def cpu_s(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    own = (int(fields[11]) + int(fields[12])) / TICKS
-    return own + sum(cpu_s(child) for child in child_pids(pid))
+    process_s = (int(fields[11]) + int(fields[12])) / TICKS
+    return process_s + sum(cpu_s(child) for child in child_pids(pid))
 
 
 def all_on(collector_url: str, web: int, worker: int) -> dict[str, str]:
@@ -117,16 +117,17 @@ def main() -> None:
     parser.add_argument("--alerts", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    found: dict[bool, list[float]] = {False: [], True: []}
+    cpu_seconds: dict[bool, list[float]] = {False: [], True: []}
     for number in range(args.rounds):
         for on in (False, True) if number % 2 == 0 else (True, False):
-            found[on].append(run(args.alerts, on=on))
+            cpu_seconds[on].append(run(args.alerts, on=on))
             print(
-                f"{'watched' if on else 'not watched':12} {1000 * found[on][-1]:7.0f} ms CPU per "
+                f"{'watched' if on else 'not watched':12} {1000 * cpu_seconds[on][-1]:7.0f} ms "
+                "CPU per "
                 f"investigation",
                 flush=True,
             )
-    off, on_ = (statistics.median(found[on]) for on in (False, True))
+    off, on_ = (statistics.median(cpu_seconds[on]) for on in (False, True))
     print(
         f"median: {1000 * off:.0f} ms without, {1000 * on_:.0f} ms with; "
         f"{100 * (on_ / off - 1):+.1f} %"

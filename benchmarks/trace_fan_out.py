@@ -58,7 +58,7 @@ print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_m
 class Peaks:
     """The highest resident set of every process, MB, by what it is."""
 
-    found: dict[tuple[str, int], float] = field(default_factory=dict)
+    by_process: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def look(self, workers: list[int]) -> None:
         """Look at the workers and the processes that they started."""
@@ -72,12 +72,12 @@ class Peaks:
                         / 1024
                     )
                     name = "worker" if pid in workers else "process of a worker"
-                    self.found[(name, pid)] = max(peak, self.found.get((name, pid), 0.0))
+                    self.by_process[(name, pid)] = max(peak, self.by_process.get((name, pid), 0.0))
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Peaks, the highest first."""
         by_name: dict[str, list[float]] = {}
-        for (name, _), peak in self.found.items():
+        for (name, _), peak in self.by_process.items():
             by_name.setdefault(name, []).append(peak)
         parts = [
             f"{n}: {', '.join(f'{p:.0f}' for p in sorted(peaks, reverse=True)[:4])}"
@@ -249,22 +249,22 @@ def run(options: argparse.Namespace, folder: Path, database: str) -> None:
         flush=True,
     )
     took: dict[int, float] = {}
-    found = []
+    run_findings = []
     for count in (1, 2):
         read, took[count], peaks, findings = investigate(count, traces, database, folder)
-        found.append(json.loads(findings)["findings"])
+        run_findings.append(json.loads(findings)["findings"])
         print(
             f"{count} worker{'s' if count > 1 else ''}: {took[count]:.1f} s, all read after "
             f"{read:.1f} s, "
             f"{options.ranks / took[count]:.2f} ranks/s, {megabytes / took[count]:.0f} MB/s; peak "
-            f"of {peaks.said()}; "
+            f"of {peaks.summary()}; "
             f"load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
-    same = "the same" if found[0] == found[1] else "NOT the same"
+    same = "the same" if run_findings[0] == run_findings[1] else "NOT the same"
     print(
         f"efficiency {took[1] / (2 * took[2]):.2f}; findings of both runs are {same}: "
-        f"{len(found[0])}"
+        f"{len(run_findings[0])}"
     )
 
 

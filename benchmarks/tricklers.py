@@ -43,7 +43,7 @@ SMALL = {"tricklers": 300, "seconds": 6.0}
 
 
 @dataclass
-class Seen:
+class WebhookResults:
     """The results of the webhooks."""
 
     sent: int = 0
@@ -59,11 +59,11 @@ class Seen:
 class Tricklers:
     """Hold connections open."""
 
-    def __init__(self, port: int, count: int, *, one_address: bool) -> None:
+    def __init__(self, port: int, count: int, *, single_address: bool) -> None:
         self.open = self.opened = 0
         self._port = port
         self._count = count
-        self._addresses = 1 if one_address else ADDRESSES
+        self._addresses = 1 if single_address else ADDRESSES
         self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
@@ -99,10 +99,10 @@ class Tricklers:
                     return
 
 
-def trickle(pipe: Connection, port: int, count: int, seconds: float, one_address: bool) -> None:
+def trickle(pipe: Connection, port: int, count: int, seconds: float, single_address: bool) -> None:
     """A process: the tricklers, and once they are connected the webhooks beside them."""
     allow_connections(count)
-    pipe.send(asyncio.run(_beside(port, count, seconds, one_address=one_address)))
+    pipe.send(asyncio.run(_beside(port, count, seconds, single_address=single_address)))
 
 
 def allow_connections(count: int) -> None:
@@ -111,8 +111,8 @@ def allow_connections(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 1_024)), hard))
 
 
-async def _beside(port: int, count: int, seconds: float, *, one_address: bool) -> Seen:
-    beside, tricklers = Seen(), Tricklers(port, count, one_address=one_address)
+async def _beside(port: int, count: int, seconds: float, *, single_address: bool) -> WebhookResults:
+    beside, tricklers = WebhookResults(), Tricklers(port, count, single_address=single_address)
     running = asyncio.create_task(tricklers.run())
     until = time.monotonic() + 30
     while tricklers.opened < count and time.monotonic() < until:
@@ -129,10 +129,10 @@ async def _beside(port: int, count: int, seconds: float, *, one_address: bool) -
     return beside
 
 
-async def _webhook(port: int, number: int, seen: Seen) -> None:
+async def _webhook(port: int, number: int, results: WebhookResults) -> None:
     request = request_of(Alert(f"PT{number:05d}", 0, "checkout"), datetime.now(UTC))
     began, status = time.perf_counter(), 0
-    seen.sent += 1
+    results.sent += 1
     with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
         async with asyncio.timeout(PATIENCE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -140,39 +140,40 @@ async def _webhook(port: int, number: int, seen: Seen) -> None:
             status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
             writer.close()
     if status == 202:
-        seen.latencies_ms.append((time.perf_counter() - began) * 1000)
+        results.latencies_ms.append((time.perf_counter() - began) * 1000)
     else:
-        seen.statuses.append(status)
+        results.statuses.append(status)
 
 
-def on_the_bot(options: argparse.Namespace, scratch: Path) -> Seen:
+def on_the_bot(options: argparse.Namespace, scratch: Path) -> WebhookResults:
     """Beside the real web process."""
     environ = {"FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS": SECRET}
     with BotProcess(scratch, environ, serve=("--no-worker",), log=scratch / "bot.log") as bot:
         return _sent(bot.port, options)
 
 
-def on_the_bare_app(options: argparse.Namespace, scratch: Path) -> Seen:
+def on_the_bare_app(options: argparse.Namespace, scratch: Path) -> WebhookResults:
     """Beside the reference."""
     with process(bare_app.serve, SECRET, "sqlite", str(scratch)) as app:
-        found = _sent(app.recv(), options)
+        results = _sent(app.recv(), options)
         app.send(None)
-    return found
+    return results
 
 
-def _sent(port: int, options: argparse.Namespace) -> Seen:
-    given = (port, options.tricklers, options.seconds, options.one_address)
-    with process(trickle, *given) as running:
-        recv: Seen = running.recv()
+def _sent(port: int, options: argparse.Namespace) -> WebhookResults:
+    arguments = (port, options.tricklers, options.seconds, options.one_address)
+    with process(trickle, *arguments) as running:
+        recv: WebhookResults = running.recv()
     return recv
 
 
-def report(name: str, seen: Seen) -> None:
+def report(name: str, results: WebhookResults) -> None:
     """Print the figures of one."""
     print(
-        f"  {name}: {len(seen.latencies_ms)} of {seen.sent} webhooks acknowledged, "
-        f"{spread(seen.latencies_ms, 'ms')}; others {seen.statuses or 'none'}; {seen.open} "
-        f"tricklers connected at the end, {seen.opened} connections made"
+        f"  {name}: {len(results.latencies_ms)} of {results.sent} webhooks acknowledged, "
+        f"{spread(results.latencies_ms, 'ms')}; others {results.statuses or 'none'}; "
+        f"{results.open} "
+        f"tricklers connected at the end, {results.opened} connections made"
     )
 
 

@@ -187,9 +187,9 @@ def mis_set(rng: Generator) -> Simulated:
     case = healthy(rng, str(rng.choice(["gaussian", "wandering", "hourly"])))
     values = case.metrics["web", "latency_p99"]
     threshold = float(np.quantile(values[MINUTES < 0], 0.8))
-    seen = values[(MINUTES >= 0) & (values > threshold)]
+    crossings = values[(MINUTES >= 0) & (values > threshold)]
     case.alert = {"service": "web", "signal": "latency_p99", "threshold": threshold}
-    case.alert |= {"observed": float(seen[0])} if len(seen) else {}
+    case.alert |= {"observed": float(crossings[0])} if len(crossings) else {}
     return case
 
 
@@ -281,14 +281,14 @@ def table(cases: int, seed: int) -> Iterator[str]:
     by_truth: dict[str, list[bool]] = {}
     for number, kind in enumerate(kinds()):
         rng = np.random.default_rng([seed, number])
-        found = [diagnosed(kind.make(rng)) for _ in range(cases)]
-        right = [d.verdict in kind.right for d in found]
+        diagnoses = [diagnosed(kind.make(rng)) for _ in range(cases)]
+        right = [d.verdict in kind.right for d in diagnoses]
         by_truth.setdefault(kind.name.split(",")[0], []).extend(right)
-        verdicts = Counter(d.verdict for d in found)
+        verdicts = Counter(d.verdict for d in diagnoses)
         counts = " ".join(f"{verdicts[v]:5d}" for v in COLUMNS)
         yield (
             f"{kind.name:32} {np.mean(right):6.0%}  {counts}  "
-            f"{np.mean([d.confidence for d in found]):.2f}"
+            f"{np.mean([d.confidence for d in diagnoses]):.2f}"
         )
     for truth, right in by_truth.items():
         yield f"{'all ' + truth:32} {np.mean(right):6.0%}  of {len(right)}"

@@ -35,7 +35,7 @@ from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import EvidenceKind, Finding
 from faultline.bot.answer.view import answer_view
 from faultline.bot.answer.writer.built_in import word
-from faultline.bot.investigation.model.bench import in_a_thread
+from faultline.bot.investigation.model.model_session import in_a_thread
 from faultline.bot.investigation.verifying import LATELY, VerifiedFinding, verify
 from faultline.bot.mcp.proof import cited, sentences_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
@@ -67,8 +67,12 @@ class Recording:
             recorded: pl.DataFrame = getattr(self.case, item.kind)
             columns = [name for name in recorded.columns if name != ORIGIN]
             tables[item.kind] = self.rows(item.kind, recorded.select(columns), request)
-            asked = {"services": item.services, "signals": item.signals, "changes": item.changes}
-            items.append(Item(item.kind, item.query, item.window, rows=item.rows, **asked))
+            selection = {
+                "services": item.services,
+                "signals": item.signals,
+                "changes": item.changes,
+            }
+            items.append(Item(item.kind, item.query, item.window, rows=item.rows, **selection))
         return Collected(tables, tuple(items))
 
     async def check(self) -> Check:
@@ -84,8 +88,8 @@ def same_rows(case: Case) -> Rows:
         now, time = request.scope.incident, TIMES.get(kind)
         if time is None or now.end == case.scope.incident.end:
             return recorded
-        own = recorded.filter(pl.col(time) > calm - LATELY, pl.col(time) <= calm)
-        return own.with_columns(pl.col(time) + (now.end - calm))
+        recent_rows = recorded.filter(pl.col(time) > calm - LATELY, pl.col(time) <= calm)
+        return recent_rows.with_columns(pl.col(time) + (now.end - calm))
 
     return rows
 
@@ -113,14 +117,14 @@ def answered(case: Case) -> tuple[Finding, ...]:
     diagnosis = diagnose(case)
     report = word(diagnosis, case.alert, case.gaps)
     view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
-    return view.known(cited(sentences_of(view)))
+    return view.findings_of(cited(sentences_of(view)))
 
 
 def verified(case: Case, findings: tuple[Finding, ...], rows: Rows) -> list[VerifiedFinding]:
     """What `verify` says where the sources give these rows."""
     sources = sorted({item.source for item in case.evidence})
     with tempfile.TemporaryDirectory() as scratch:
-        asked = verify(
+        verification = verify(
             case,
             findings,
             [Recording(name, case, rows) for name in sources],
@@ -128,26 +132,26 @@ def verified(case: Case, findings: tuple[Finding, ...], rows: Rows) -> list[Veri
             run=in_a_thread,
             scratch=Path(scratch),
         )
-        return list(asyncio.run(asked).findings.values())
+        return list(asyncio.run(verification).findings.values())
 
 
 def counted(folder: Path) -> Counter[str]:
     """How the findings of one case fare."""
     case = read_case(folder)
     findings = answered(case)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for finding in verified(case, findings, same_rows(case)):
-        found["asked again"] += finding.then != "not_asked"
-        found["confirmed"] += finding.then == "confirmed"
-        found["measured now"] += finding.now in MEASURED
-        found["over"] += finding.now == "over"
+        counts["asked again"] += finding.then != "not_asked"
+        counts["confirmed"] += finding.then == "confirmed"
+        counts["measured now"] += finding.now in MEASURED
+        counts["over"] += finding.now == "over"
     # Without a baseline nobody recorded what it was like before.
     calm = verified(case, findings, calm_rows(case)) if case.scope.baseline else []
-    for one in calm:
-        moved = one.finding.series.get("table") in ("metrics", "logs", "spans")
-        found["calm"] += moved and one.then != "not_asked"
-        found["confirmed where calm"] += moved and one.then == "confirmed"
-    return found
+    for calm_finding in calm:
+        moved = calm_finding.finding.series.get("table") in ("metrics", "logs", "spans")
+        counts["calm"] += moved and calm_finding.then != "not_asked"
+        counts["confirmed where calm"] += moved and calm_finding.then == "confirmed"
+    return counts
 
 
 def main() -> None:
@@ -158,19 +162,21 @@ def main() -> None:
     parser.add_argument("cases", type=Path)
     parser.add_argument("--every", type=int, default=1, help="Take every Nth case.")
     options = parser.parse_args()
-    folders = sorted(one for one in options.cases.iterdir() if (one / "alert.json").exists())
+    folders = sorted(path for path in options.cases.iterdir() if (path / "alert.json").exists())
     total: Counter[str] = Counter()
     for folder in folders[:: options.every]:
         total += counted(folder)
         sys.stdout.write(f"{folder.name}\r")
     sys.stdout.write(f"{len(folders[:: options.every])} cases\n")
-    for told, of, target in (
+    for outcome, of, target in (
         ("confirmed", "asked again", 1.0),
         ("confirmed where calm", "calm", 0.0),
         ("over", "measured now", 1.0),
     ):
-        share = total[told] / max(1, total[of])
-        sys.stdout.write(f"{told}: {total[told]} of {total[of]} ({share:.3f}, target {target:g})\n")
+        share = total[outcome] / max(1, total[of])
+        sys.stdout.write(
+            f"{outcome}: {total[outcome]} of {total[of]} ({share:.3f}, target {target:g})\n"
+        )
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ WAIT, WARM_UP = timedelta(minutes=15), timedelta(minutes=2)
 BASELINE = timedelta(hours=6)
 LEAST_BASELINE = timedelta(hours=2)
 LEAST_WAIT = timedelta(minutes=8)
-HEALTHY_EACH = 4
+HEALTHY_DEPLOYS = 4
 RULES = ("three sigmas", "Mann-Whitney")
 
 
@@ -81,13 +81,17 @@ def outcome_of(
     """All looks at one deploy, until it is decided."""
     verdict = None
     for look in looks_of(at, wait, WARM_UP):
-        seen = _cut(case, at - BASELINE, look.end)
-        verdict = judge_deploy(seen, DeployQuestion(service, at, look))
+        observed_case = _cut(case, at - BASELINE, look.end)
+        verdict = judge_deploy(observed_case, DeployQuestion(service, at, look))
         if verdict.final:
             break
     assert verdict is not None
-    seen = _cut(case, at - BASELINE, at + wait)
-    series = [one for one in judged_series(seen.metrics, service) if one.parts is None]
+    observed_case = _cut(case, at - BASELINE, at + wait)
+    series = [
+        candidate
+        for candidate in judged_series(observed_case.metrics, service)
+        if candidate.parts is None
+    ]
     start, end = (at + WARM_UP).timestamp(), (at + wait).timestamp()
     rules = (
         any(_three_sigmas(series, at.timestamp(), start, end) for series in series),
@@ -100,33 +104,35 @@ def outcome_of(
 def _cut(case: Case, start: datetime, end: datetime) -> Case:
     """The case as it would have been collected then."""
     scope = Scope(incident=Window(start=end - WAIT, end=end))
-    seen = replace(case, scope=scope)
+    observed_case = replace(case, scope=scope)
     for table in ("metrics", "logs"):
         rows = getattr(case, table).filter(pl.col("time").is_between(start, end))
         # A cached property is what lies under its name.
-        seen.__dict__[table] = rows
-    return seen
+        observed_case.__dict__[table] = rows
+    return observed_case
 
 
-def _both(one: JudgedSeries, at: float, start: float, end: float) -> tuple[np.ndarray, np.ndarray]:
-    values = -one.values if one.falls else one.values
-    before = values[(one.times < at) & np.isfinite(values)]
-    after = values[(one.times >= start) & (one.times <= end) & np.isfinite(values)]
+def _both(
+    series: JudgedSeries, at: float, start: float, end: float
+) -> tuple[np.ndarray, np.ndarray]:
+    values = -series.values if series.falls else series.values
+    before = values[(series.times < at) & np.isfinite(values)]
+    after = values[(series.times >= start) & (series.times <= end) & np.isfinite(values)]
     return before, after
 
 
-def _three_sigmas(one: JudgedSeries, at: float, start: float, end: float) -> bool:
-    before, after = _both(one, at, start, end)
-    if one.group not in DECIDES or len(before) < 10 or len(after) < 3:
+def _three_sigmas(series: JudgedSeries, at: float, start: float, end: float) -> bool:
+    before, after = _both(series, at, start, end)
+    if series.group not in DECIDES or len(before) < 10 or len(after) < 3:
         return False
     return bool(after.mean() > before.mean() + 3 * max(before.std(ddof=1), 1e-12))
 
 
-def _mann_whitney(one: JudgedSeries, at: float, start: float, end: float) -> bool:
-    if one.group not in (Group.ERRORS, Group.LATENCY):
+def _mann_whitney(series: JudgedSeries, at: float, start: float, end: float) -> bool:
+    if series.group not in (Group.ERRORS, Group.LATENCY):
         return False
-    lately = one.times >= at - (end - start)
-    near = replace(one, times=one.times[lately], values=one.values[lately])
+    lately = series.times >= at - (end - start)
+    near = replace(series, times=series.times[lately], values=series.values[lately])
     before, after = _both(near, at, start, end)
     if len(before) < 3 or len(after) < 3:
         return False
@@ -191,7 +197,7 @@ def _healthy(
     earliest = begin + LEAST_BASELINE.total_seconds()
     if earliest >= end or not services:
         return
-    for _ in range(HEALTHY_EACH):
+    for _ in range(HEALTHY_DEPLOYS):
         service = str(rng.choice(services))
         drawn = float(rng.uniform(earliest, end))
         if any(abs(moment - drawn) <= WAIT.total_seconds() for moment in changed):
@@ -208,9 +214,9 @@ def _bad_of(world: World, case: Case) -> Iterator[Outcome]:
     if service not in set(case.metrics["service"].drop_nulls()):
         return
     at = datetime.fromtimestamp(world.clock.at(fault.begins) - 60, UTC)
-    known = case.metrics.filter(pl.col("service") == service)["time"].max()
-    assert isinstance(known, datetime)
-    wait = min(WAIT, known - at)
+    last_time = case.metrics.filter(pl.col("service") == service)["time"].max()
+    assert isinstance(last_time, datetime)
+    wait = min(WAIT, last_time - at)
     if wait >= LEAST_WAIT:
         yield outcome_of(case, service, at, wait, world.seed.text, fault.kind.name)
 
@@ -247,7 +253,7 @@ def of_recording(path: Path) -> list[Outcome]:
     case = read_case(path)
     if not case.metrics.height or not case.scope.baseline:
         return []
-    window = max(case.scope.baseline, key=lambda one: one.seconds)
+    window = max(case.scope.baseline, key=lambda baseline: baseline.seconds)
     rng = np.random.default_rng(len(path.name))
     begin, end = window.start.timestamp(), window.end.timestamp() - WAIT.total_seconds()
     return list(_healthy(replace(case, evidence=()), rng, (begin, end), path.name))
@@ -271,12 +277,12 @@ def interval(outcomes: Sequence[Outcome], says_no: Callable[[Outcome], bool]) ->
     return f"{count / len(outcomes):6.3f}  ({low:.3f} to {high:.3f})  {count} of {len(outcomes)}"
 
 
-def _decided(one: Outcome, *, decision: Decision) -> bool:
-    return one.decision is decision
+def _decided(outcome: Outcome, *, decision: Decision) -> bool:
+    return outcome.decision is decision
 
 
-def _refused(one: Outcome, *, rule: int) -> bool:
-    return one.rules[rule]
+def _refused(outcome: Outcome, *, rule: int) -> bool:
+    return outcome.rules[rule]
 
 
 def report(title: str, outcomes: Sequence[Outcome]) -> None:
@@ -306,10 +312,12 @@ def report(title: str, outcomes: Sequence[Outcome]) -> None:
 def by_fault(outcomes: Sequence[Outcome]) -> None:
     """Print detection by kind of fault."""
     every = Counter(outcome.bad for outcome in outcomes)
-    found = Counter(outcome.bad for outcome in outcomes if outcome.decision is Decision.ROLL_BACK)
-    held = Counter(outcome.bad for outcome in outcomes if outcome.decision is Decision.HOLD)
+    rollbacks = Counter(
+        outcome.bad for outcome in outcomes if outcome.decision is Decision.ROLL_BACK
+    )
+    holds = Counter(outcome.bad for outcome in outcomes if outcome.decision is Decision.HOLD)
     for kind, count in every.most_common():
-        print(f"    {kind:28}{found[kind]} rolled back, {held[kind]} held, of {count}")
+        print(f"    {kind:28}{rollbacks[kind]} rolled back, {holds[kind]} held, of {count}")
     minutes = [outcome.minutes for outcome in outcomes if outcome.decision is Decision.ROLL_BACK]
     if minutes:
         print(f"    decided after {np.median(minutes):.1f} min (median)")
@@ -327,8 +335,8 @@ def main() -> None:
     outcomes: list[Outcome] = []
     with ProcessPoolExecutor(args.workers) as pool:
         work = partial(of_world, test=args.stream == "test")
-        for found in pool.map(work, range(first, last)):
-            outcomes += found
+        for batch in pool.map(work, range(first, last)):
+            outcomes += batch
         canaries = [outcome for outcome in outcomes if outcome.canary]
         report(f"healthy canaries, {args.stream} worlds {args.worlds}", canaries)
         healthy = [outcome for outcome in outcomes if not outcome.bad and not outcome.canary]
@@ -338,7 +346,7 @@ def main() -> None:
         by_fault(bad)
         if args.cases is not None:
             folders = sorted(path for path in args.cases.iterdir() if path.is_dir())
-            quiet = [one for found in pool.map(of_recording, folders) for one in found]
+            quiet = [outcome for batch in pool.map(of_recording, folders) for outcome in batch]
             report("healthy deploys, quiet time of recordings", quiet)
 
 

@@ -61,7 +61,7 @@ LAST = datetime(2026, 11, 20, 23, 0, tzinfo=UTC)
 EXAMPLES = 3
 JOINS, CHANGES, VISITS, DELIVERIES = 2, 100, 300, 400
 """Joined alerts of each incident; changes, lines of the audit and deliveries of each day."""
-ASKED_EACH, JUDGED_EACH = 4, 5
+QUESTION_EVERY, JUDGEMENT_EVERY = 4, 5
 """Every fourth investigation has a question, every fifth feedback."""
 SERVICES = 60
 TIMES = 9
@@ -100,7 +100,7 @@ def answered_examples(scratch: Path) -> list[Example]:
         connect(f"sqlite:///{file.parent / n}") for n in ("faultline.sqlite", file.name)
     )
     with store.connect() as connection:
-        found = connection.execute(select(InvestigationRow.id, InvestigationRow.accepted_at)).all()
+        rows = connection.execute(select(InvestigationRow.id, InvestigationRow.accepted_at)).all()
     examples = [
         Example(
             name,
@@ -109,7 +109,7 @@ def answered_examples(scratch: Path) -> list[Example]:
             rows_about(engine, SystemSchema.metadata_obj.tables.values(), name),
             file.parent / "cases" / name,
         )
-        for name, at in found
+        for name, at in rows
     ]
     store.dispose()
     engine.dispose()
@@ -118,15 +118,15 @@ def answered_examples(scratch: Path) -> list[Example]:
 
 def rows_about(engine: Engine, tables: Any, name: str) -> Rows:
     """The rows of each table that hold the id in any column."""
-    found: Rows = {}
+    rows_by_table: Rows = {}
     options = {ENGINE_SCHEMA: None}
     with engine.connect().execution_options(schema_translate_map=options) as connection:
         for table in tables:
             rows = [dict(row) for row in connection.execute(select(table)).mappings()]
             mine = [row for row in rows if name in json.dumps(row, default=str)]
             if mine:
-                found[table.name] = mine
-    return found
+                rows_by_table[table.name] = mine
+    return rows_by_table
 
 
 def moved(row: dict[str, Any], example: Example, name: str, by: timedelta) -> dict[str, Any]:
@@ -167,55 +167,63 @@ class Year:
             at = start + timedelta(days=1) * number / self.a_day
             name = f"{at:%Y%m%d-%H%M%S}-{number:06x}"
             example = self.examples[number % len(self.examples)]
-            for rows, found in ((ours, example.store), (engine, example.engine)):
-                for table, each in found.items():
-                    for row in each:
+            for rows, example_rows in ((ours, example.store), (engine, example.engine)):
+                for table, table_rows in example_rows.items():
+                    for row in table_rows:
                         rows.setdefault(table, []).append(
                             moved(row, example, name, at - example.at)
                         )
-            self._of_one(ours, name, number, at)
+            self._vary_rows(ours, name, number, at)
             self._link(example, name)
         self._beside(ours, start)
         _insert(self.store.engine, Base.metadata.tables, ours)
         tables = {table.name: table for table in SystemSchema.metadata_obj.tables.values()}
         _insert(self.engine, tables, engine)
 
-    def _of_one(self, rows: Rows, name: str, number: int, at: datetime) -> None:
+    def _vary_rows(self, rows: Rows, name: str, number: int, at: datetime) -> None:
         """What the copied rows need to differ in, and what belongs to an investigation beside."""
         service = f"service-{number * 7 % SERVICES}"
-        one = rows["investigations"][-1]
-        one |= {"fingerprint": f"f{service}{number}", "open_fingerprint": None, "status": "done"}
-        one["alert"] = one["alert"] | {"service": service, "title": f"p99 latency of {service}"}
-        one["finished_at"] = one["finished_at"] or at + timedelta(seconds=20)
+        investigation = rows["investigations"][-1]
+        investigation |= {
+            "fingerprint": f"f{service}{number}",
+            "open_fingerprint": None,
+            "status": "done",
+        }
+        investigation["alert"] = investigation["alert"] | {
+            "service": service,
+            "title": f"p99 latency of {service}",
+        }
+        investigation["finished_at"] = investigation["finished_at"] or at + timedelta(seconds=20)
         for row in rows.get("remembered", [])[-1:]:
-            row |= {"fingerprint": one["fingerprint"], "alike": service}
+            row |= {"fingerprint": investigation["fingerprint"], "alike": service}
         for n, row in enumerate(rows.get("deliveries", [])):
             if row["investigation_id"] == name:
                 row["delivery_id"] = f"{name}-{n}"
         rows.setdefault("grouped_alerts", []).extend(
             {
-                "investigation_id": name, "fingerprint": f"j{n}{one['fingerprint']}",
-                "open_fingerprint": None, "alert": one["alert"], "why": "the same service",
+                "investigation_id": name, "fingerprint": f"j{n}{investigation['fingerprint']}",
+                "open_fingerprint": None, "alert": investigation["alert"],
+                "why": "the same service",
                 "at": at, "repeats": 0, "resolved_at": at,
             }
             for n in range(JOINS)
         )  # fmt: skip
-        if number % JUDGED_EACH == 0:
+        if number % JUDGEMENT_EVERY == 0:
             rows.setdefault("labels", []).append(
                 {"investigation_id": name, "is_right": number % 2 == 0, "cause": "a deploy",
                  "who": "U1", "at": at}
             )  # fmt: skip
-        if number % ASKED_EACH == 0:
-            asked = {
+        if number % QUESTION_EVERY == 0:
+            question = {
                 "id": f"C1:{name}", "event_id": name, "kind": "question", "surface": "thread",
                 "text": "why?", "who": "U1", "channel": "C1", "thread": name, "ts": name,
                 "about_channel": None, "investigation_id": name, "status": "answered",
                 "asked_at": at, "dispatched_at": at, "answered_at": at,
                 "answer": {"text": "x" * 1_500},
             }  # fmt: skip
-            rows.setdefault("questions", []).append(asked)
+            rows.setdefault("questions", []).append(question)
             rows.setdefault("question_posts", []).append(
-                {"key": f"q{name}", "question_id": asked["id"], "owner": "w", "attempted_at": at,
+                {"key": f"q{name}", "question_id": question["id"], "owner": "w", "attempted_at": at,
                  "ref": name}
             )  # fmt: skip
 
@@ -253,8 +261,8 @@ class Year:
         began = time.perf_counter()
         cases = open_cases(self.settings)
         Sweep(self.settings, self.store, cases, EngineRows(self.engine), now).run()
-        for one in (self.store.engine, self.engine):
-            give_back(one)
+        for engine in (self.store.engine, self.engine):
+            give_back(engine)
         self.swept_s.append(time.perf_counter() - began)
 
 
@@ -262,16 +270,16 @@ def _insert(engine: Engine, tables: Any, rows: Rows) -> None:
     schema = None if engine.dialect.name == "sqlite" else SCHEMA
     order = [table for table in Base.metadata.sorted_tables if table.name in rows]
     order += [t for n, t in tables.items() if n in rows and t not in order]
-    order.sort(key=lambda one: one.name not in ("workflow_status", "investigations"))
+    order.sort(key=lambda table: table.name not in ("workflow_status", "investigations"))
     with engine.execution_options(
         schema_translate_map={ENGINE_SCHEMA: schema}
     ).begin() as connection:
         for table in order:
-            given = [
+            values = [
                 {k: v for k, v in row.items() if not _made_by_the_database(table, k)}
                 for row in rows[table.name]
             ]
-            connection.execute(insert(table), given)
+            connection.execute(insert(table), values)
 
 
 def _made_by_the_database(table: Table, name: str) -> bool:
@@ -285,10 +293,10 @@ def installation(
 ) -> Iterator[Year]:
     """An empty one."""
     directory.mkdir()
-    given: dict[str, object] = {"directory": directory}
+    store_settings: dict[str, object] = {"directory": directory}
     if address != "sqlite":
-        given["database"] = address
-    settings = Settings.model_validate({"store": given})
+        store_settings["database"] = address
+    settings = Settings.model_validate({"store": store_settings})
     migrate(connect(store_url(settings)))
     migrate_engine(engine_url(settings))
     open_cases(settings)
@@ -320,9 +328,9 @@ def figures(year: Year, now: datetime) -> dict[str, float]:
     if newest:
         pages["investigation"] = f"/investigations/{newest}"
     before = resident_mb()
-    found = asyncio.run(_pages(year, pages))
-    found["memory that the pages took, MB"] = resident_mb() - before
-    found["doctor, ms"] = _took(lambda: _doctor(year.settings), times=1)
+    measurements = asyncio.run(_pages(year, pages))
+    measurements["memory that the pages took, MB"] = resident_mb() - before
+    measurements["doctor, ms"] = _took(lambda: _doctor(year.settings), times=1)
     counter = iter(range(10**6))
 
     def accept() -> None:
@@ -331,16 +339,16 @@ def figures(year: Year, now: datetime) -> dict[str, float]:
         year.store.accept(alert, now=now)
 
     accept()  # the first one compiles its statements
-    found["accept, ms"] = _took(accept)
+    measurements["accept, ms"] = _took(accept)
     alert = Alert(source="pagerduty", title="new 0", started_at=now, service="fresh-0")
-    found["join, ms"] = _took(lambda: year.store.accept(alert, now=now))
+    measurements["join, ms"] = _took(lambda: year.store.accept(alert, now=now))
     size = database_bytes(year.store.engine)
-    found["database, MB"] = size / 1e6
+    measurements["database, MB"] = size / 1e6
     unused = unused_bytes(year.store.engine) + unused_bytes(year.engine)
-    found["of it unused, MB"] = unused / 1e6
-    found["case store, MB"] = open_cases(year.settings).total_bytes() / 1e6
-    found["retention pass, ms"] = 1000 * (year.swept_s[-1] if year.swept_s else 0.0)
-    return found
+    measurements["of it unused, MB"] = unused / 1e6
+    measurements["case store, MB"] = open_cases(year.settings).total_bytes() / 1e6
+    measurements["retention pass, ms"] = 1000 * (year.swept_s[-1] if year.swept_s else 0.0)
+    return measurements
 
 
 async def _pages(year: Year, pages: dict[str, str]) -> dict[str, float]:
@@ -351,7 +359,7 @@ async def _pages(year: Year, pages: dict[str, str]) -> dict[str, float]:
 
     app = Starlette(routes=page_routes(year.settings, year.store, case_path))
     transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
-    found = {}
+    medians = {}
     async with httpx.AsyncClient(
         transport=transport, base_url="http://127.0.0.1:8080", timeout=60
     ) as client:
@@ -364,9 +372,9 @@ async def _pages(year: Year, pages: dict[str, str]) -> dict[str, float]:
                 worked.append(1000 * (time.process_time() - busy))
                 if answer.status_code != 200:
                     raise RuntimeError(f"{path}: {answer.status_code}")
-            found[f"{name}, ms"] = statistics.median(took)
-            found[f"{name}, CPU ms"] = statistics.median(worked)
-    return found
+            medians[f"{name}, ms"] = statistics.median(took)
+            medians[f"{name}, CPU ms"] = statistics.median(worked)
+    return medians
 
 
 def _doctor(settings: Settings) -> None:
@@ -375,12 +383,12 @@ def _doctor(settings: Settings) -> None:
 
 
 def _took(what: Callable[[], object], times: int = TIMES) -> float:
-    each = []
+    durations = []
     for _ in range(times):
         began = time.perf_counter()
         what()
-        each.append(1000 * (time.perf_counter() - began))
-    return statistics.median(each)
+        durations.append(1000 * (time.perf_counter() - began))
+    return statistics.median(durations)
 
 
 def resident_mb() -> float:
@@ -391,34 +399,36 @@ def resident_mb() -> float:
 def full_scans(year: Year, act: Callable[[], object]) -> set[str]:
     """Statements that read a large table from end to end while `act` runs: the plan's line, with
     the statement."""
-    seen: dict[str, Any] = {}
+    statements: dict[str, Any] = {}
 
     @event.listens_for(year.store.engine, "before_cursor_execute")
     def _note(_connection: Any, _cursor: Any, statement: str, given: Any, *_more: Any) -> None:
         if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "DELETE")):
-            seen.setdefault(statement, given)
+            statements.setdefault(statement, given)
 
     try:
         act()
     finally:
         event.remove(year.store.engine, "before_cursor_execute", _note)
-    large = {one.name for one in table_sizes(year.store.engine) if one.rows > LARGE}
+    large = {
+        table_size.name for table_size in table_sizes(year.store.engine) if table_size.rows > LARGE
+    }
     sqlite = year.store.engine.dialect.name == "sqlite"
     explain = "EXPLAIN QUERY PLAN " if sqlite else "EXPLAIN "
     scan = re.compile(r"^SCAN (\w+)$" if sqlite else r"Seq Scan on (\w+)")
-    found = set()
-    for statement, given in seen.items():
+    scans = set()
+    for statement, parameters in statements.items():
         with year.store.engine.connect() as connection:
             try:
-                plan = connection.exec_driver_sql(explain + statement, given).all()
+                plan = connection.exec_driver_sql(explain + statement, parameters).all()
             finally:
                 connection.rollback()
         for row in plan:
             line = str(row[-1])
             hit = scan.search(line)
             if hit and hit[1] in large:
-                found.add(f"{line.strip()}: {' '.join(statement.split())[:300]}")
-    return found
+                scans.add(f"{line.strip()}: {' '.join(statement.split())[:300]}")
+    return scans
 
 
 def run(scratch: Path, options: argparse.Namespace, address: str) -> int:
@@ -443,9 +453,9 @@ def run(scratch: Path, options: argparse.Namespace, address: str) -> int:
         now = LAST + timedelta(minutes=1)
         full: dict[str, float] = {}
         scans = full_scans(year, lambda: full.update(figures(year, now)))
-        kept = "everything kept" if options.keep_all else "default retention"
+        retention = "everything kept" if options.keep_all else "default retention"
         print(
-            f"{options.engine}, {options.days} days of {options.a_day} incidents, {kept};"
+            f"{options.engine}, {options.days} days of {options.a_day} incidents, {retention};"
             f" load {os.getloadavg()[0]:.1f}"
         )
         print(f"{'':34}{'empty':>12}{'full':>12}{'ratio':>9}")
@@ -456,10 +466,10 @@ def run(scratch: Path, options: argparse.Namespace, address: str) -> int:
         tables = [*table_sizes(year.store.engine)]
         if address == "sqlite":
             tables += table_sizes(year.engine)
-        tables.sort(key=lambda one: (one.bytes or 0, one.rows), reverse=True)
-        for one in tables[:8]:
-            said = f"  {one.bytes / 1e6:.1f} MB" if one.bytes else ""
-            print(f"  {one.name:28}{one.rows:>12,} rows{said}")
+        tables.sort(key=lambda table: (table.bytes or 0, table.rows), reverse=True)
+        for table in tables[:8]:
+            size = f"  {table.bytes / 1e6:.1f} MB" if table.bytes else ""
+            print(f"  {table.name:28}{table.rows:>12,} rows{size}")
         for line in sorted(scans):
             print(f"  reads it all: {line}")
         slow = [n for n, ms in full.items() if n.endswith(" ms") and ms > LIMIT_MS]

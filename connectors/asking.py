@@ -35,8 +35,8 @@ async def bounded(
     in the words, so the secrets in them are masked."""
     try:
         async with asyncio.timeout(within_s):
-            said = await check()
-        return replace(said, line=masked(said.line), unread=tuple(map(masked, said.unread)))
+            answer = await check()
+        return replace(answer, line=masked(answer.line), unread=tuple(map(masked, answer.unread)))
     except TimeoutError:
         return Check(name, False, f"no answer within {within_s:g} s")
     except FaultlineError as error:

@@ -190,8 +190,8 @@ def _vendors(case: Case) -> Iterator[Vendors]:
 
 def _details(case: Case) -> Mapping[str, str]:
     alert = case.alert
-    known = {"signal": alert.signal, "system": alert.system, "severity": alert.severity}
-    return {**alert.labels, **{k: v for k, v in known.items() if v}}
+    details = {"signal": alert.signal, "system": alert.system, "severity": alert.severity}
+    return {**alert.labels, **{k: v for k, v in details.items() if v}}
 
 
 def _settings(case: Case, vendors: Vendors) -> dict[str, str]:

@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from PIL import Image, ImageChops
 
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.case_calls import case_calls
 from faultline.analysis.vocabulary import Diagnosis, Evidence
 from faultline.bot.answer.pictures import (
     bars_svg,
@@ -46,7 +46,7 @@ class Pictured:
 
     case: Case
     answer: Diagnosis
-    calls: Sequence[KnownCall]
+    calls: Sequence[ServiceCall]
     evidence: Sequence[Evidence]
 
 
@@ -101,7 +101,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         if sys.argv[1:]:
             case = read_case(Path(sys.argv[1]))
-            pictured = Pictured(case, diagnose(case), known_calls(case), case.evidence)
+            pictured = Pictured(case, diagnose(case), case_calls(case), case.evidence)
         else:
             pictured = Pictured(a_case(Path(scratch)), diagnosis(), SHOP, [MEASURED])
         for width, name, dark in (

@@ -17,7 +17,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from faultline.demo.run import CASE, played, recorded_cases
-from faultline.trace_report.analysis_run import Wanted, run_job
+from faultline.trace_report.analysis_run import RankRequest, run_job
 from faultline.trace_report.job_report import JobReport, report_of
 from faultline.trace_report.page import render
 from faultline.trace_report.page_view import page_of
@@ -55,7 +55,9 @@ def photograph(url: str, name: str, width: int, height: int, *, scale: int = 2) 
 def trace_report(scratch: Path) -> tuple[JobReport, Path]:
     """The report of the recorded job with a slow rank, and its page."""
     with opened([str(recorded_cases() / CASE / "traces")]) as sources:
-        result = run_job(sources, Wanted(chosen(None), charts=True), jobs=None, say=lambda *_: None)
+        result = run_job(
+            sources, RankRequest(chosen(None), charts=True), jobs=None, say=lambda *_: None
+        )
         report = report_of(result)
         page = scratch / "trace.html"
         page.write_text(render(page_of(report, windows_of(report, None))), encoding="utf-8")

@@ -57,13 +57,13 @@ def as_json(
     return {
         "code": code_hash(),
         "weights": weights,
-        "systems": _of_each(systems),
-        "faults": {name: _of_each(by_fault(group)) for name, group in systems.items()},
+        "systems": _figures_by_group(systems),
+        "faults": {name: _figures_by_group(by_fault(group)) for name, group in systems.items()},
         "overall": _figures(grades),
         "macro_ac1": _plain(macro_ac1(grades)),
-        "distance": _of_each(by_distance(grades)),
-        "culprit_kind": _of_each(by_culprit_kind(grades)),
-        "telemetry": _of_each(by_condition(grades)),
+        "distance": _figures_by_group(by_distance(grades)),
+        "culprit_kind": _figures_by_group(by_culprit_kind(grades)),
+        "telemetry": _figures_by_group(by_condition(grades)),
         "reliability": {
             "answer": _plain(reliability(answer_pairs(grades))),
             "change": _plain(reliability(change_pairs(grades))),
@@ -90,7 +90,7 @@ def read_results(file: Path) -> EvaluationResults:
         raise EvidenceError(str(file), reason) from error
 
 
-def _of_each(groups: Groups) -> dict[str, Any]:
+def _figures_by_group(groups: Groups) -> dict[str, Any]:
     return {name: _figures(group) for name, group in groups.items()}
 
 
@@ -100,10 +100,14 @@ def _figures(grades: Sequence[Grade]) -> dict[str, Any]:
 
 def _baseline(grades: Sequence[Grade], method: str) -> dict[str, Any]:
     answered = [as_baseline(g, method) for g in grades if method in g.baselines]
-    found = figures(answered)
+    baseline_figures = figures(answered)
     names = ("n", "ac1", "ac3", "ac5", "avg5")
-    accuracy = {name: _plain(getattr(found, name)) for name in names}
-    ends = {name: _plain(interval) for name, interval in found.intervals.items() if name in names}
+    accuracy = {name: _plain(getattr(baseline_figures, name)) for name in names}
+    ends = {
+        name: _plain(interval)
+        for name, interval in baseline_figures.intervals.items()
+        if name in names
+    }
     return {**accuracy, "intervals": ends, "ours_less_its": _plain(beside_baseline(grades, method))}
 
 
@@ -172,9 +176,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, DIGITS)
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(part) for part in value]
     # A dataclass type would be callable; here there are only values of them.
     if hasattr(value, "__dataclass_fields__"):
         return _plain(asdict(value))

@@ -35,7 +35,7 @@ class CaseSetting:
     """(what, how it is), such as ("topology", "partial")."""
 
 
-NOTHING_TOLD = CaseSetting()
+DEFAULT_SETTING = CaseSetting()
 
 
 def read_setting(folder: Path, label: CaseLabel | None) -> CaseSetting:
@@ -85,7 +85,7 @@ def _conditions(truth: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     if not isinstance(telemetry, Mapping):
         return ()
     coarsest = max(telemetry.get("interval_s") or [0])
-    found = {
+    conditions = {
         "size": _size(int(truth.get("units", 0))),
         "step": f"up to {COARSE_S} s" if coarsest <= COARSE_S else f"over {COARSE_S} s",
         "topology": str(telemetry.get("topology")),
@@ -97,9 +97,9 @@ def _conditions(truth: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     }
     cause = truth.get("cause")
     if isinstance(cause, Mapping):
-        found["culprit watched"] = "yes" if cause.get("watched") else "no"
-        found["guilty change"] = "yes" if truth.get("guilty_change") else "no"
-    return tuple(found.items())
+        conditions["culprit watched"] = "yes" if cause.get("watched") else "no"
+        conditions["guilty change"] = "yes" if truth.get("guilty_change") else "no"
+    return tuple(conditions.items())
 
 
 def _size(units: int) -> str:

@@ -24,29 +24,34 @@ _SPACE = re.compile(r"\s+")
 
 
 def is_true(
-    said: Assertion, findings: dict[str, Finding], case: Case, label: CaseLabel | None
+    assertion: Assertion, findings: dict[str, Finding], case: Case, label: CaseLabel | None
 ) -> bool | None:
     """Whether the tables bear the assertion out; None where they do not tell."""
-    known = [findings[finding] for finding in said.findings if finding in findings]
-    if len(known) != len([finding for finding in said.findings if finding != "alert"]):
+    cited_findings = [findings[finding] for finding in assertion.findings if finding in findings]
+    if len(cited_findings) != len(
+        [finding for finding in assertion.findings if finding != "alert"]
+    ):
         return False
-    match said.relation:
-        case "rose" | "fell" if known and known[0].signal:
-            return _moved(known[0], case, up=said.relation == "rose")
+    match assertion.relation:
+        case "rose" | "fell" if cited_findings and cited_findings[0].signal:
+            return _moved(cited_findings[0], case, up=assertion.relation == "rose")
         case "quotes":
-            return _holds(said, known, case)
-        case "calls" if len(said.subjects) == 2:
-            return _calls(said.subjects, case)
-        case "changed" if known:
-            return _changed(known[0], case)
+            return _holds(assertion, cited_findings, case)
+        case "calls" if len(assertion.subjects) == 2:
+            return _calls(assertion.subjects, case)
+        case "changed" if cited_findings:
+            return _changed(cited_findings[0], case)
         case "unchanged":
-            return not set(said.subjects) & set(case.changes["service"].to_list())
-        case "unaffected" if said.subjects:
-            return all(_is_calm(subject, case) for subject in said.subjects)
+            return not set(assertion.subjects) & set(case.changes["service"].to_list())
+        case "unaffected" if assertion.subjects:
+            return all(_is_calm(subject, case) for subject in assertion.subjects)
         case "began_before":
-            return _before(said, findings, case)
-        case "explained_by" if label is not None and label.subject and len(known) == 2:
-            return known[1].subject == label.subject or change_named(known[1]) == label.change
+            return _before(assertion, findings, case)
+        case "explained_by" if label is not None and label.subject and len(cited_findings) == 2:
+            return (
+                cited_findings[1].subject == label.subject
+                or change_named(cited_findings[1]) == label.change
+            )
         case _:
             return None
 
@@ -68,11 +73,11 @@ def _moved(finding: Finding, case: Case, *, up: bool) -> bool | None:
     return after - before > slack if up else before - after > slack
 
 
-def _holds(said: Assertion, known: list[Finding], case: Case) -> bool:
-    words = _plain(said.quote)
+def _holds(assertion: Assertion, cited_findings: list[Finding], case: Case) -> bool:
+    words = _plain(assertion.quote)
     texts = [case.alert.title, case.alert.summary or ""]
-    if known:
-        subject = known[0].subject
+    if cited_findings:
+        subject = cited_findings[0].subject
         texts = case.logs.filter(pl.col("service") == subject)["message"].to_list()
         changes = case.changes.filter(pl.col("service") == subject)
         for column in ("title", "diff"):
@@ -95,8 +100,8 @@ def _calls(pair: tuple[str, ...], case: Case) -> bool | None:
     edges = spans.join(
         spans, left_on=["trace_id", "parent_id"], right_on=["trace_id", "span_id"], suffix="_of"
     )
-    found = edges.filter(pl.col("service_of") == pair[0], pl.col("service") == pair[1])
-    return bool(found.height)
+    matches = edges.filter(pl.col("service_of") == pair[0], pl.col("service") == pair[1])
+    return bool(matches.height)
 
 
 def _changed(finding: Finding, case: Case) -> bool:
@@ -117,18 +122,18 @@ def _is_calm(service: str, case: Case) -> bool:
     return bool(rows.height) and not left.height
 
 
-def _before(said: Assertion, findings: dict[str, Finding], case: Case) -> bool | None:
-    times = [_first(finding, findings, case) for finding in said.findings]
+def _before(assertion: Assertion, findings: dict[str, Finding], case: Case) -> bool | None:
+    times = [_first(finding, findings, case) for finding in assertion.findings]
     if len(times) != 2 or times[0] is None or times[1] is None:
         return None
     return times[0] < times[1]
 
 
-def _first(one: str, findings: dict[str, Finding], case: Case) -> datetime | None:
+def _first(finding_id: str, findings: dict[str, Finding], case: Case) -> datetime | None:
     """When a change went live, or the alert fired: other beginnings are estimates of code."""
-    if one == "alert":
+    if finding_id == "alert":
         return case.alert.started_at
-    change = change_named(findings[one])
+    change = change_named(findings[finding_id])
     if change is None:
         return None
     time = case.changes.filter(pl.col("id") == change)["time"].min()

@@ -39,14 +39,14 @@ def compared(new: Sequence[Grade], old: Sequence[Grade]) -> list[PairedDifferenc
     located = [pair for pair in pairs if pair[0].subject]
     changed = [pair for pair in pairs if pair[0].culprit]
     answered = [pair for pair in pairs if None not in (pair[0].right, pair[1].right)]
-    found = [
+    differences = [
         paired("culprit first", located, lambda g: g.hit(1)),
         paired("culprit in the first three", located, lambda g: g.hit(3)),
         paired("answer right", answered, lambda g: g.right is True),
         paired("change right", changed, lambda g: g.change_hit(1)),
         paired("no decoy blamed", changed, lambda g: not g.decoy_first),
     ]
-    return [one for one in found if one is not None]
+    return [difference for difference in differences if difference is not None]
 
 
 def beside_baseline(grades: Sequence[Grade], method: str) -> PairedDifference | None:
@@ -105,10 +105,10 @@ def paired(
 
 def _by_name(grades: Sequence[Grade]) -> dict[tuple[str, int], Grade]:
     """Two folders may have a case of the same name; their order tells which is which."""
-    found: dict[tuple[str, int], Grade] = {}
+    grades_by_name: dict[tuple[str, int], Grade] = {}
     for grade in grades:
         number = 0
-        while (grade.case, number) in found:
+        while (grade.case, number) in grades_by_name:
             number += 1
-        found[grade.case, number] = grade
-    return found
+        grades_by_name[grade.case, number] = grade
+    return grades_by_name

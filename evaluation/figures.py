@@ -190,7 +190,7 @@ def _intervals(
     wilsons["ece"] = _ece_interval(answer_pairs(stated), stated)
     named = [g for g in grades if g.confidence is not None and g.culprit]
     wilsons["ece_change"] = _ece_interval(change_pairs(named), named)
-    return {name: one for name, one in wilsons.items() if one is not None}
+    return {name: interval for name, interval in wilsons.items() if interval is not None}
 
 
 def _ece_interval(
@@ -228,14 +228,14 @@ def by_fault(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
 
 def by_distance(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
     """Those with a known place of the culprit, by how far it is from the alert."""
-    known = [g for g in grades if g.subject and g.setting.distance]
-    return _grouped(known, lambda g: g.setting.distance)
+    placed_grades = [g for g in grades if g.subject and g.setting.distance]
+    return _grouped(placed_grades, lambda g: g.setting.distance)
 
 
 def by_culprit_kind(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
     """Those with a known kind of culprit, such as "database"."""
-    known = [g for g in grades if g.subject and g.setting.culprit_kind]
-    return _grouped(known, lambda g: g.setting.culprit_kind)
+    placed_grades = [g for g in grades if g.subject and g.setting.culprit_kind]
+    return _grouped(placed_grades, lambda g: g.setting.culprit_kind)
 
 
 def by_condition(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
@@ -303,7 +303,7 @@ def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float | None:
     """Expected calibration error; None without answers."""
     if not pairs:
         return None
-    gaps = [one.n * abs(one.right - one.confidence) for one in reliability(pairs)]
+    gaps = [bucket.n * abs(bucket.right - bucket.confidence) for bucket in reliability(pairs)]
     return sum(gaps) / len(pairs)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from faultline.analysis.vocabulary import Cause, Diagnosis, Verdict
 from faultline.analysis.wording.phrases import plain
-from faultline.evaluation.case_setting import NOTHING_TOLD, CaseSetting
+from faultline.evaluation.case_setting import DEFAULT_SETTING, CaseSetting
 from faultline.evaluation.labels import NO_CHANGE, CaseLabel
 
 NAMES_A_CAUSE = frozenset({Verdict.CAUSE_FOUND, Verdict.RECOVERED})
@@ -51,7 +51,7 @@ class Grade:
     cpu_s: float = 0.0
     answer_why: str = ""
     truth_why: str = ""
-    setting: CaseSetting = NOTHING_TOLD
+    setting: CaseSetting = DEFAULT_SETTING
     path_shown: bool | None = None
     """Whether the answer names every hop from the alert to the culprit, and the culprit first; None
     where no such path is known."""

@@ -87,15 +87,15 @@ _COUNTS = {
 }
 
 
-def _row(told: str, f: AccuracyFigures, name: str) -> Iterator[Row]:
+def _row(label: str, f: AccuracyFigures, name: str) -> Iterator[Row]:
     """One figure; none where no case is about it."""
     value: float | None = getattr(f, name)
     if value is None:
         return
-    bold = "**" if told.startswith("**") else ""
+    bold = "**" if label.startswith("**") else ""
     digits = 3 if name in ("accused", "decoy_share") else 2
     ends = shown_interval(f.intervals.get(name), digits)
-    yield [told, str(getattr(f, _COUNTS[name])), f"{bold}{shown(value, digits)}{bold}", ends]
+    yield [label, str(getattr(f, _COUNTS[name])), f"{bold}{shown(value, digits)}{bold}", ends]
 
 
 def _times(grades: Sequence[Grade]) -> Iterator[Row]:

@@ -44,7 +44,7 @@ def without_tables(folder: Path, hidden: Collection[str]) -> Iterator[Path]:
                 continue
             if entry.name == "evidence.json":
                 check_regular(entry, MAX_JSON_BYTES)
-                (view / entry.name).write_bytes(_kept_evidence(entry.read_bytes(), hidden))
+                (view / entry.name).write_bytes(_visible_evidence(entry.read_bytes(), hidden))
             else:
                 place_copy(entry, view / entry.name)
         yield view
@@ -54,7 +54,7 @@ def _is_table(entry: Path, names: Collection[str]) -> bool:
     return entry.name.partition(".")[0] in names
 
 
-def _kept_evidence(text: bytes, hidden: Collection[str]) -> bytes:
+def _visible_evidence(text: bytes, hidden: Collection[str]) -> bytes:
     """What cannot be read stays as it is, for the analysis to say so."""
     try:
         entries = json.loads(text)

@@ -19,7 +19,7 @@ Z = 1.959964
 DRAWS = 1000
 SEED = 20261121
 LEVEL = (2.5, 97.5)
-ONE_SIDED = 0.95
+BOUND_LEVEL = 0.95
 HALVINGS = 40
 """Enough to find a share to twelve digits."""
 
@@ -92,16 +92,16 @@ def mean_over_groups(
     them."""
     by_group: dict[str, tuple[list[float], list[Hashable]]] = {}
     for value, group, cluster in zip(values, groups, clusters, strict=True):
-        own = by_group.setdefault(group, ([], []))
-        own[0].append(value)
-        own[1].append(cluster)
+        group_samples = by_group.setdefault(group, ([], []))
+        group_samples[0].append(value)
+        group_samples[1].append(cluster)
     if not by_group:
         return None
     means, drawn = [], []
-    for own_values, own_clusters in by_group.values():
-        means.append(float(np.mean(own_values)))
-        times = redrawn(own_clusters)
-        drawn.append(times @ np.array(own_values) / times.sum(axis=1))
+    for group_values, group_clusters in by_group.values():
+        means.append(float(np.mean(group_values)))
+        times = redrawn(group_clusters)
+        drawn.append(times @ np.array(group_values) / times.sum(axis=1))
     every = np.array(drawn)
     chance = np.random.default_rng(SEED + 1)
     picked = chance.integers(len(every), size=(DRAWS, len(every)))
@@ -134,5 +134,5 @@ def at_most(hits: int, of: int) -> float:
     for _ in range(HALVINGS):
         share = (low + high) / 2
         chance = sum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(hits + 1))
-        low, high = (share, high) if chance > 1 - ONE_SIDED else (low, share)
+        low, high = (share, high) if chance > 1 - BOUND_LEVEL else (low, share)
     return high

@@ -86,9 +86,9 @@ async def _run(folder: Path, settings: Settings) -> ModelRun:
             case = Path(scratch) / "case"
             before = await asyncio.to_thread(_prepared, folder, case)
             began = time.perf_counter()
-            found = await investigate(case, settings)
+            outcome = await investigate(case, settings)
             seconds = time.perf_counter() - began
-            return _graded(folder, label, before, found, seconds)
+            return _graded(folder, label, before, outcome, seconds)
     except FaultlineError as error:
         return ModelRun(folder.name, problem=plain(str(error), 200))
 
@@ -105,14 +105,14 @@ def _prepared(folder: Path, case: Path) -> Diagnosis:
 
 
 def _graded(
-    folder: Path, label: CaseLabel | None, before: Diagnosis, found: Investigated, seconds: float
+    folder: Path, label: CaseLabel | None, before: Diagnosis, outcome: Investigated, seconds: float
 ) -> ModelRun:
-    report, use = found.report, found.report.model_use
+    report, use = outcome.report, outcome.report.model_use
     opinion = report.second_opinion
     truth = label.subject if label else None
     shown = [c for c in report.claims if c.asserted]
     case = read_case(folder)
-    findings = {f.id: f for f in (*before.findings, *found.diagnosis.findings)}
+    findings = {f.id: f for f in (*before.findings, *outcome.diagnosis.findings)}
 
     def verdicts(claims: Iterable[Sequence[Assertion]]) -> list[bool]:
         """Of claims whose every part the tables decide."""
@@ -122,7 +122,7 @@ def _graded(
     return ModelRun(
         folder.name,
         right_before=_is_first(truth, before),
-        right_after=_is_first(truth, found.diagnosis),
+        right_after=_is_first(truth, outcome.diagnosis),
         opinion=opinion.subject if opinion else None,
         opinion_right=opinion.subject == truth if opinion and truth else None,
         by_model=use is not None and report.written_by == use.name,
@@ -130,7 +130,7 @@ def _graded(
         claims=len(shown),
         inferences=sum(c.section is Section.INFERRED for c in report.claims),
         refused=report.dropped,
-        refused_true=sum(verdicts(found.refused)),
+        refused_true=sum(verdicts(outcome.refused)),
         accepted_false=verdicts(c.asserted for c in shown).count(False),
         rounds=use.rounds if use else 0,
         tool_calls=use.tool_calls if use else 0,
@@ -148,8 +148,8 @@ def _is_first(truth: str | None, diagnosis: Diagnosis) -> bool | None:
     return first is not None and first.subject == truth
 
 
-def _tokens(sent: int | None, said: int | None) -> int | None:
-    return None if sent is None or said is None else sent + said
+def _tokens(sent: int | None, answer_tokens: int | None) -> int | None:
+    return None if sent is None or answer_tokens is None else sent + answer_tokens
 
 
 def _why_not_graded(label: CaseLabel | None) -> str | None:
@@ -161,19 +161,19 @@ def _why_not_graded(label: CaseLabel | None) -> str | None:
 def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
     """Sums over all cases, and each case."""
     graded = [run for run in runs if run.right_before is not None]
-    opinions = [one for one in graded if one.opinion is not None]
-    agreeing = [one for one in graded if one.opinion is None and one.by_model]
+    opinions = [run for run in graded if run.opinion is not None]
+    agreeing = [run for run in graded if run.opinion is None and run.by_model]
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
     return {
         "graded": len(graded),
-        "first_right_before": sum(bool(one.right_before) for one in graded),
-        "first_right_after": sum(bool(one.right_after) for one in graded),
+        "first_right_before": sum(bool(run.right_before) for run in graded),
+        "first_right_after": sum(bool(run.right_after) for run in graded),
         "second_opinions": len(opinions),
         "second_opinions_right": sum(bool(opinion.opinion_right) for opinion in opinions),
         "first_right_where_it_dissents": sum(bool(opinion.right_after) for opinion in opinions),
         "agrees": len(agreeing),
-        "first_right_where_it_agrees": sum(bool(one.right_after) for one in agreeing),
+        "first_right_where_it_agrees": sum(bool(run.right_after) for run in agreeing),
         "claims": sum(run.claims for run in runs),
         "inferences": sum(run.inferences for run in runs),
         "refused": sum(len(run.refused) for run in runs),
@@ -212,16 +212,16 @@ def _print(runs: Sequence[ModelRun], name: str) -> None:
         console.print(Text(line))
 
 
-def _case_lines(one: ModelRun) -> Iterator[Text]:
-    facts = [f"{one.claims} claims", f"{len(one.refused)} refused", f"{one.seconds:.1f} s"]
-    if one.opinion:
-        right = {True: " (right)", False: " (wrong)", None: ""}[one.opinion_right]
-        facts.append(f"would blame {plain(one.opinion, 40)}{right}")
-    if not one.by_model:
-        facts.append(f"built-in writer: {plain(one.ended, 80)}")
-    sign = {True: "right", False: "wrong", None: "-"}[one.right_after]
-    yield Text(f"{sign:>5}  {plain(one.case, 40)}  {', '.join(facts)}")
-    if one.problem:
-        yield Text(f"       {plain(one.problem, 140)}", style="dim")
-    for reason in one.refused[:3]:
+def _case_lines(run: ModelRun) -> Iterator[Text]:
+    facts = [f"{run.claims} claims", f"{len(run.refused)} refused", f"{run.seconds:.1f} s"]
+    if run.opinion:
+        right = {True: " (right)", False: " (wrong)", None: ""}[run.opinion_right]
+        facts.append(f"would blame {plain(run.opinion, 40)}{right}")
+    if not run.by_model:
+        facts.append(f"built-in writer: {plain(run.ended, 80)}")
+    sign = {True: "right", False: "wrong", None: "-"}[run.right_after]
+    yield Text(f"{sign:>5}  {plain(run.case, 40)}  {', '.join(facts)}")
+    if run.problem:
+        yield Text(f"       {plain(run.problem, 140)}", style="dim")
+    for reason in run.refused[:3]:
         yield Text(f"       refused: {plain(reason, 130)}", style="yellow")

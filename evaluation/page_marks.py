@@ -34,7 +34,7 @@ def fill(page: str, tables: Mapping[str, str], code: str) -> str:
     return _PLACE.sub(filled, page)
 
 
-def with_empty_places_told(page: str) -> str:
+def with_empty_places_marked(page: str) -> str:
     """The page, which says of each table without a result that it was not measured."""
     return _PLACE.sub(lambda place: place[1] + (place[3] or f"{NOT_MEASURED}\n") + place[4], page)
 

@@ -52,8 +52,8 @@ def systems(grades: Grades) -> str:
         changes = (_of(f.guilty1, f.guilty), _of(f.decoy_share, f.decoy_n))
         calibration = (shown(f.ece), shown_interval(f.intervals.get("ece")), shown(f.ece_floor))
         cost = (shown(f.cpu_s), shown(f.cpu_max_s))
-        told = (shown(f.answers_right), *calibration, *cost)
-        rows.append([_text(name), *_accuracy(f), *changes, *told])
+        trust_cells = (shown(f.answers_right), *calibration, *cost)
+        rows.append([_text(name), *_accuracy(f), *changes, *trust_cells])
     mean = macro_ac1(grades)
     if mean is not None and mean.systems > 1:
         cells = ["mean of the systems", "", shown(mean.value), shown_interval(mean.interval)]
@@ -79,7 +79,7 @@ def groups(name: str, grouping: Callable[[Grades], Mapping[str, Grades]]) -> Cal
 distances = groups("the culprit is", by_distance)
 culprits = groups("culprit", by_culprit_kind)
 telemetry = groups("telemetry", by_condition)
-faults_of_one = groups("fault", by_fault)
+single_faults = groups("fault", by_fault)
 
 
 def faults(grades: Grades) -> str:
@@ -183,13 +183,17 @@ def _wrong_answer(g: Grade) -> list[str]:
     else:
         place = f"at {g.rank}" if g.rank else "not among the causes"
         head = f"{_text(g.causes[0] if g.causes else '-')} instead of {true} ({place}), {verdict}."
-    told = [f"- **{_text(g.case)}** ({_text(g.fault)}): {head}", f"  Said: {_text(g.answer_why)}"]
-    return [*told, f"  For the truth: {_text(g.truth_why)}"] if g.truth_why else told
+    lines = [f"- **{_text(g.case)}** ({_text(g.fault)}): {head}", f"  Said: {_text(g.answer_why)}"]
+    return [*lines, f"  For the truth: {_text(g.truth_why)}"] if g.truth_why else lines
 
 
 def _groups(grades: Grades) -> list[tuple[str, AccuracyFigures]]:
-    found = [(name, figures(group)) for name, group in by_system(grades).items()]
-    return found if len(found) == 1 else [*found, ("all cases", figures(grades))]
+    named_figures = [(name, figures(group)) for name, group in by_system(grades).items()]
+    return (
+        named_figures
+        if len(named_figures) == 1
+        else [*named_figures, ("all cases", figures(grades))]
+    )
 
 
 def _accuracy(f: AccuracyFigures) -> list[str]:

@@ -75,19 +75,19 @@ def evaluate_folders(
     options: GradingOptions = AS_IT_IS,
     *,
     workers: int | None = None,
-    one: Grading | None = None,
+    grader: Grading | None = None,
 ) -> list[Grade]:
     """Grade those case folders, in their order.
 
-    `one` grades a folder, `grade_folder` if not given; it must be importable by name, as processes
-    are spawned.
+    `grader` grades a folder, `grade_folder` if not given; it must be importable by name, as
+    processes are spawned.
     """
-    one = one or grade_folder
+    grader = grader or grade_folder
     workers = min(workers or _cores(), len(folders))
     if workers <= 1:
         _load_analyzers()
-        return [one(folder, options) for folder in folders]
-    return asyncio.run(_side_by_side(one, folders, options, workers))
+        return [grader(folder, options) for folder in folders]
+    return asyncio.run(_side_by_side(grader, folders, options, workers))
 
 
 def case_folders(cases: Path) -> list[Path]:
@@ -165,25 +165,27 @@ def _failed(
 
 
 async def _side_by_side(
-    one: Grading, folders: Sequence[Path], options: GradingOptions, workers: int
+    grader: Grading, folders: Sequence[Path], options: GradingOptions, workers: int
 ) -> list[Grade]:
     pool = ProcessPool(workers=workers, deadline_s=None, on_start=_load_analyzers)
     try:
-        grading = [_graded(pool, one, folder, options) for folder in folders]
+        grading = [_graded(pool, grader, folder, options) for folder in folders]
         return await asyncio.gather(*grading)
     finally:
         pool.close()
 
 
-async def _graded(pool: ProcessPool, one: Grading, folder: Path, options: GradingOptions) -> Grade:
+async def _graded(
+    pool: ProcessPool, grader: Grading, folder: Path, options: GradingOptions
+) -> Grade:
     try:
-        return await pool.run(partial(_grade_in_process, one, options), folder)
+        return await pool.run(partial(_grade_in_process, grader, options), folder)
     except BudgetExceeded:
         return _failed(folder.name, system_of(folder.name), _label_or_none(folder), ENDED)
 
 
-def _grade_in_process(one: Grading, options: GradingOptions, folder: Path) -> Grade:
-    return one(folder, options)
+def _grade_in_process(grader: Grading, options: GradingOptions, folder: Path) -> Grade:
+    return grader(folder, options)
 
 
 def _label_or_none(folder: Path) -> CaseLabel | None:

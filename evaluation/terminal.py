@@ -70,9 +70,9 @@ def shown(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def shown_interval(one: ConfidenceInterval | None, digits: int = 2) -> str:
+def shown_interval(interval: ConfidenceInterval | None, digits: int = 2) -> str:
     """An interval as tables show it; empty where there is none."""
-    return "" if one is None else f"{one.low:.{digits}f}-{one.high:.{digits}f}"
+    return "" if interval is None else f"{interval.low:.{digits}f}-{interval.high:.{digits}f}"
 
 
 def _parts(
@@ -138,16 +138,16 @@ def _macro(grades: Sequence[Grade]) -> list[RenderableType]:
 def _baselines(grades: Sequence[Grade]) -> Table:
     table = _table("", "n", "AC@1", "95 %", "AC@3", "Avg@5", "ours less its", "95 %")
     for name in methods_of(grades):
-        found = figures([as_baseline(g, name) for g in grades if name in g.baselines])
-        table.add_row(name, *baseline_cells(found, beside_baseline(grades, name)))
+        baseline_figures = figures([as_baseline(g, name) for g in grades if name in g.baselines])
+        table.add_row(name, *baseline_cells(baseline_figures, beside_baseline(grades, name)))
     return table
 
 
 def baseline_cells(f: AccuracyFigures, gain: PairedDifference | None) -> list[str]:
     """One row of a table of baselines."""
-    own = [str(f.n), shown(f.ac1), shown_interval(f.intervals.get("ac1"))]
+    cells = [str(f.n), shown(f.ac1), shown_interval(f.intervals.get("ac1"))]
     less = [signed(gain.difference), signed_interval(gain.interval)] if gain else ["-", ""]
-    return [*own, shown(f.ac3), shown(f.avg5), *less]
+    return [*cells, shown(f.ac3), shown(f.avg5), *less]
 
 
 def signed(value: float) -> str:
@@ -155,9 +155,9 @@ def signed(value: float) -> str:
     return f"{value:+.2f}"
 
 
-def signed_interval(one: ConfidenceInterval) -> str:
+def signed_interval(interval: ConfidenceInterval) -> str:
     """The interval of a difference."""
-    return f"{one.low:+.2f} to {one.high:+.2f}"
+    return f"{interval.low:+.2f} to {interval.high:+.2f}"
 
 
 def _compared(differences: Sequence[PairedDifference]) -> list[RenderableType]:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-Found = Iterator[str]
+Problems = Iterator[str]
 KnowsFile = Callable[[str], bool]
-Rule = Callable[[Mapping[str, Any], str, KnowsFile], Found]
+Rule = Callable[[Mapping[str, Any], str, KnowsFile], Problems]
 
 MAX_BLOCKS, MAX_VIEW_BLOCKS = 50, 100
 MAX_ID = 255
@@ -43,25 +43,25 @@ def broken_rules(
 ) -> list[str]:
     """What is wrong, each with its JSON pointer as Slack says it; empty when the blocks are
     valid."""
-    found: list[str] = []
+    problems: list[str] = []
     if len(blocks) > most:
-        found.append(f"no more than {most} items allowed [json-pointer:/blocks]")
+        problems.append(f"no more than {most} items allowed [json-pointer:/blocks]")
     ids: set[str] = set()
     for number, block in enumerate(blocks):
         at = f"/blocks/{number}"
         kind = block.get("type") if isinstance(block, Mapping) else None
         rule = _RULES.get(str(kind))
-        found += (
+        problems += (
             list(rule(block, at, knows_file))
             if rule
             else [f"unsupported block type [json-pointer:{at}/type]"]
         )
         if isinstance(block, Mapping) and "block_id" in block:
-            found += list(_length(block["block_id"], MAX_ID, f"{at}/block_id"))
+            problems += list(_length(block["block_id"], MAX_ID, f"{at}/block_id"))
             if block["block_id"] in ids:
-                found.append(f"block_id already exists [json-pointer:{at}/block_id]")
+                problems.append(f"block_id already exists [json-pointer:{at}/block_id]")
             ids.add(block["block_id"])
-    return found
+    return problems
 
 
 def broken_view(view: Mapping[str, Any], knows_file: KnowsFile) -> list[str]:
@@ -69,23 +69,23 @@ def broken_view(view: Mapping[str, Any], knows_file: KnowsFile) -> list[str]:
     kind, blocks = view.get("type"), view.get("blocks")
     if kind not in {"modal", "home"} or not isinstance(blocks, list):
         return ["must be a modal or a home with blocks [json-pointer:/view]"]
-    found = broken_rules(blocks, knows_file, most=MAX_VIEW_BLOCKS)
+    problems = broken_rules(blocks, knows_file, most=MAX_VIEW_BLOCKS)
     if kind == "modal":
-        found += _plain(view.get("title"), MAX_TITLE, "/view/title")
+        problems += _plain(view.get("title"), MAX_TITLE, "/view/title")
         for name in ("submit", "close"):
-            found += _plain(view[name], MAX_TITLE, f"/view/{name}") if name in view else ()
+            problems += _plain(view[name], MAX_TITLE, f"/view/{name}") if name in view else ()
         if "submit" not in view and any(b.get("type") == "input" for b in blocks):
-            found.append("a view with an input must have a submit [json-pointer:/view/submit]")
+            problems.append("a view with an input must have a submit [json-pointer:/view/submit]")
     elif view.keys() & {"title", "submit", "close"}:
-        found.append("additional properties are not allowed [json-pointer:/view]")
+        problems.append("additional properties are not allowed [json-pointer:/view]")
     for name, limit in (
         ("private_metadata", MAX_METADATA),
         ("callback_id", MAX_ID),
         ("external_id", MAX_ID),
     ):
         if len(str(view.get(name, ""))) > limit:
-            found.append(f"must be less than {limit + 1} characters [json-pointer:/view/{name}]")
-    return found + [
+            problems.append(f"must be less than {limit + 1} characters [json-pointer:/view/{name}]")
+    return problems + [
         f"unsupported block type [json-pointer:/blocks] {b['type']}"
         for b in blocks
         if _in_messages_only(b)
@@ -106,37 +106,37 @@ def _in_messages_only(block: Any) -> bool:
     return isinstance(block, Mapping) and block.get("type") == "markdown"
 
 
-def _length(text: object, limit: int, at: str) -> Found:
+def _length(text: object, limit: int, at: str) -> Problems:
     if not isinstance(text, str) or not text:
         yield f"must be more than 0 characters [json-pointer:{at}]"
     elif len(text) > limit:
         yield f"must be less than {limit + 1} characters [json-pointer:{at}]"
 
 
-def _between(items: object, most: int, at: str) -> Found:
+def _between(items: object, most: int, at: str) -> Problems:
     if not isinstance(items, list) or not 1 <= len(items) <= most:
         yield f"must have 1 to {most} items [json-pointer:{at}]"
 
 
-def _plain(text: object, limit: int, at: str) -> Found:
+def _plain(text: object, limit: int, at: str) -> Problems:
     if not isinstance(text, Mapping) or text.get("type") != "plain_text":
         yield f"must be a plain_text [json-pointer:{at}]"
     else:
         yield from _length(text.get("text"), limit, f"{at}/text")
 
 
-def _any_text(text: object, limit: int, at: str) -> Found:
+def _any_text(text: object, limit: int, at: str) -> Problems:
     if not isinstance(text, Mapping) or text.get("type") not in {"plain_text", "mrkdwn"}:
         yield f"must be a text object [json-pointer:{at}]"
     else:
         yield from _length(text.get("text"), limit, f"{at}/text")
 
 
-def _header(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
+def _header(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     yield from _plain(block.get("text"), MAX_HEADER, f"{at}/text")
 
 
-def _section(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
+def _section(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     if "text" in block or "fields" not in block:
         yield from _any_text(block.get("text"), MAX_TEXT, f"{at}/text")
     if "fields" in block:
@@ -147,18 +147,18 @@ def _section(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
         yield from _element(block["accessory"], f"{at}/accessory")
 
 
-def _markdown(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
+def _markdown(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     yield from _length(block.get("text"), MAX_MARKDOWN, f"{at}/text")
 
 
-def _context(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
+def _context(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     elements = block.get("elements", [])
     yield from _between(elements, MAX_CONTEXT_ELEMENTS, f"{at}/elements")
     for number, element in enumerate(elements):
         yield from _length(element.get("text"), MAX_TEXT, f"{at}/elements/{number}/text")
 
 
-def _image(block: Mapping[str, Any], at: str, knows_file: KnowsFile) -> Found:
+def _image(block: Mapping[str, Any], at: str, knows_file: KnowsFile) -> Problems:
     yield from _length(block.get("alt_text"), MAX_ALT_TEXT, f"{at}/alt_text")
     file_id = str(block.get("slack_file", {}).get("id", ""))
     if not FILE_ID.fullmatch(file_id):
@@ -169,16 +169,16 @@ def _image(block: Mapping[str, Any], at: str, knows_file: KnowsFile) -> Found:
         yield f"invalid slack file [json-pointer:{at}/slack_file]"
 
 
-def _divider(_block: Mapping[str, Any], _at: str, _: KnowsFile) -> Found:
+def _divider(_block: Mapping[str, Any], _at: str, _: KnowsFile) -> Problems:
     return iter(())
 
 
-def _rich_text(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
+def _rich_text(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     for number, element in enumerate(block.get("elements", [])):
         yield from _rich_element(element, f"{at}/elements/{number}")
 
 
-def _rich_element(element: Mapping[str, Any], at: str) -> Found:
+def _rich_element(element: Mapping[str, Any], at: str) -> Problems:
     kind = element.get("type")
     if kind == "text":
         yield from _length(element.get("text"), MAX_MARKDOWN, f"{at}/text")
@@ -197,7 +197,7 @@ def _rich_element(element: Mapping[str, Any], at: str) -> Found:
         yield f"unsupported element type [json-pointer:{at}/type]"
 
 
-def _actions(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
+def _actions(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     elements = block.get("elements", [])
     yield from _between(elements, MAX_ACTIONS, f"{at}/elements")
     ids = [element.get("action_id") for element in elements]
@@ -207,14 +207,14 @@ def _actions(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
         yield from _element(element, f"{at}/elements/{number}")
 
 
-def _input(block: Mapping[str, Any], at: str, _: KnowsFile) -> Found:
+def _input(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     yield from _plain(block.get("label"), MAX_LABEL, f"{at}/label")
     if "hint" in block:
         yield from _plain(block["hint"], MAX_LABEL, f"{at}/hint")
     yield from _element(block.get("element", {}), f"{at}/element")
 
 
-def _element(element: Mapping[str, Any], at: str) -> Found:
+def _element(element: Mapping[str, Any], at: str) -> Problems:
     kind = element.get("type")
     yield from _length(element.get("action_id"), MAX_ID, f"{at}/action_id")
     if "placeholder" in element:
@@ -234,7 +234,7 @@ def _element(element: Mapping[str, Any], at: str) -> Found:
         yield f"unsupported element type [json-pointer:{at}/type]"
 
 
-def _button(element: Mapping[str, Any], at: str) -> Found:
+def _button(element: Mapping[str, Any], at: str) -> Problems:
     yield from _plain(element.get("text"), MAX_BUTTON, f"{at}/text")
     for name, limit in (("value", MAX_VALUE), ("url", MAX_URL)):
         if name in element:
@@ -246,7 +246,7 @@ def _button(element: Mapping[str, Any], at: str) -> Found:
             yield from _any_text(text, MAX_CONFIRM[name], f"{at}/confirm/{name}")
 
 
-def _options(element: Mapping[str, Any], at: str) -> Found:
+def _options(element: Mapping[str, Any], at: str) -> Problems:
     options = element.get("options") or []
     for number, option in enumerate(options):
         yield from _plain(option.get("text"), MAX_OPTION, f"{at}/options/{number}/text")

@@ -19,14 +19,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-KEPT_TRACES = 20_000
+MAX_TRACES = 20_000
 _DURATION = re.compile(r"(\d+)(us|ms|s)")
 _TO_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 
 
 @dataclass(frozen=True)
-class KeptSpan:
+class StoredSpan:
     """One span; times in microseconds."""
 
     service: str
@@ -41,18 +41,18 @@ class KeptSpan:
 
 
 @dataclass
-class KeptTrace:
+class StoredTrace:
     """The spans of one trace that have arrived."""
 
-    spans: list[KeptSpan] = field(default_factory=list)
+    spans: list[StoredSpan] = field(default_factory=list)
 
-    def is_asked_for(self, asked: Mapping[str, str]) -> bool:
+    def matches(self, query: Mapping[str, str]) -> bool:
         """Whether one span of the service fits the search."""
-        start, end = int(asked.get("start", 0)), int(asked.get("end", 2**62))
-        failed = '"error"' in asked.get("tags", "")
-        least = _microseconds(asked.get("minDuration", "0us"))
+        start, end = int(query.get("start", 0)), int(query.get("end", 2**62))
+        failed = '"error"' in query.get("tags", "")
+        least = _microseconds(query.get("minDuration", "0us"))
         for span in self.spans:
-            if span.service != asked.get("service") or not start <= span.start_us <= end:
+            if span.service != query.get("service") or not start <= span.start_us <= end:
                 continue
             if span.duration_us >= least and (span.failed or not failed):
                 return True
@@ -63,14 +63,14 @@ class LoopbackJaeger:
     """The collector and the query service in one."""
 
     def __init__(self) -> None:
-        self._traces: OrderedDict[str, KeptTrace] = OrderedDict()
+        self._traces: OrderedDict[str, StoredTrace] = OrderedDict()
         self._lock = threading.Lock()
         self.app = Starlette(
             routes=[
                 Route("/v1/traces", self._take, methods=["POST"]),
                 Route("/api/services", self._services),
                 Route("/api/traces", self._search),
-                Route("/api/traces/{trace_id}", self._one),
+                Route("/api/traces/{trace_id}", self._trace),
                 Route("/api/dependencies", self._dependencies),
             ]
         )
@@ -79,8 +79,8 @@ class LoopbackJaeger:
         body = await request.json()
         with self._lock:
             for trace_id, span in _spans(body):
-                self._traces.setdefault(trace_id, KeptTrace()).spans.append(span)
-            while len(self._traces) > KEPT_TRACES:
+                self._traces.setdefault(trace_id, StoredTrace()).spans.append(span)
+            while len(self._traces) > MAX_TRACES:
                 self._traces.popitem(last=False)
         return JSONResponse({"partialSuccess": {}})
 
@@ -90,21 +90,21 @@ class LoopbackJaeger:
         return JSONResponse({"data": sorted(names), "total": len(names), "errors": None})
 
     async def _search(self, request: Request) -> JSONResponse:
-        return await run_in_threadpool(self._found, dict(request.query_params))
+        return await run_in_threadpool(self._matching_traces, dict(request.query_params))
 
-    def _found(self, asked: Mapping[str, str]) -> JSONResponse:
-        most = int(asked.get("limit", "20"))
+    def _matching_traces(self, query: Mapping[str, str]) -> JSONResponse:
+        most = int(query.get("limit", "20"))
         jaegers: list[dict[str, Any]] = []
         with self._lock:
             # Jaeger gives the latest first.
             for trace_id, trace in reversed(self._traces.items()):
                 if len(jaegers) >= most:
                     break
-                if trace.is_asked_for(asked):
+                if trace.matches(query):
                     jaegers.append(_as_jaeger(trace_id, trace))
         return JSONResponse({"data": jaegers, "errors": None})
 
-    async def _one(self, request: Request) -> JSONResponse:
+    async def _trace(self, request: Request) -> JSONResponse:
         trace_id = request.path_params["trace_id"]
         with self._lock:
             trace = self._traces.get(trace_id)
@@ -122,22 +122,22 @@ class LoopbackJaeger:
         return JSONResponse({"data": data, "total": len(data), "errors": None})
 
 
-def _spans(body: Mapping[str, Any]) -> Iterator[tuple[str, KeptSpan]]:
+def _spans(body: Mapping[str, Any]) -> Iterator[tuple[str, StoredSpan]]:
     for group in body["resourceSpans"]:
         process = _values(group["resource"]["attributes"])
         for scope in group["scopeSpans"]:
             for span in scope["spans"]:
-                yield span["traceId"], _kept(span, process)
+                yield span["traceId"], _stored_span(span, process)
 
 
-def _kept(span: Mapping[str, Any], process: Mapping[str, str]) -> KeptSpan:
+def _stored_span(span: Mapping[str, Any], process: Mapping[str, str]) -> StoredSpan:
     start = int(span["startTimeUnixNano"]) // 1000
     status = span.get("status", {})
     tags = {**_values(span["attributes"]), "span.kind": _KINDS.get(span["kind"], "internal")}
     if status.get("code") == 2:
         tags |= {"error": "true", "otel.status_code": "ERROR"}
         tags["otel.status_description"] = status.get("message", "")
-    return KeptSpan(
+    return StoredSpan(
         service=process["service.name"],
         span_id=span["spanId"],
         parent_id=span.get("parentSpanId", ""),
@@ -156,7 +156,7 @@ def _values(attributes: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _calls(trace: KeptTrace) -> set[tuple[str, str]]:
+def _calls(trace: StoredTrace) -> set[tuple[str, str]]:
     """Who called whom: a span in another service than its parent."""
     owners = {span.span_id: span.service for span in trace.spans}
     calls = set()
@@ -167,7 +167,7 @@ def _calls(trace: KeptTrace) -> set[tuple[str, str]]:
     return calls
 
 
-def _as_jaeger(trace_id: str, trace: KeptTrace) -> dict[str, Any]:
+def _as_jaeger(trace_id: str, trace: StoredTrace) -> dict[str, Any]:
     processes: dict[str, dict[str, Any]] = {}
     spans = []
     for span in trace.spans:

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-KEPT_LINES = 300_000
+MAX_LINES = 300_000
 """Of all services together; the oldest go first."""
 _MATCHER = re.compile(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"')
 _SELECTOR = re.compile(rf"\{{({_MATCHER.pattern}(?:,{_MATCHER.pattern})*)\}}")
@@ -67,7 +67,7 @@ class LoopbackLoki:
                 new += self._new_lines(file)
             if new:
                 merged = sorted((*self._lines, *new), key=lambda line: line.ns)
-                self._lines = merged[-KEPT_LINES:]
+                self._lines = merged[-MAX_LINES:]
             return self._lines
 
     def _new_lines(self, file: Path) -> list[LoggedLine]:
@@ -98,26 +98,26 @@ class LoopbackLoki:
     async def _query(self, request: Request) -> JSONResponse:
         return await run_in_threadpool(self._answer, dict(request.query_params))
 
-    def _answer(self, asked: dict[str, str]) -> JSONResponse:
-        lines = [line for line in self.lines() if _is_selected(line, asked["query"])]
-        start, end = int(asked["start"]), int(asked["end"])
-        if "count_over_time" in asked["query"]:
-            return _counts(lines, start, end, int(asked["step"].rstrip("s")))
+    def _answer(self, query: dict[str, str]) -> JSONResponse:
+        lines = [line for line in self.lines() if _is_selected(line, query["query"])]
+        start, end = int(query["start"]), int(query["end"])
+        if "count_over_time" in query["query"]:
+            return _counts(lines, start, end, int(query["step"].rstrip("s")))
         first = bisect_left(lines, start, key=lambda line: line.ns)
         last = bisect_left(lines, end, key=lambda line: line.ns)
-        return _streams(lines[first:last][: int(asked.get("limit", "100"))])
+        return _streams(lines[first:last][: int(query.get("limit", "100"))])
 
 
 def _line(text: bytes) -> LoggedLine:
-    found = json.loads(text)
-    labels = tuple((name, found[name]) for name in ("cluster", "pod") if name in found)
+    fields = json.loads(text)
+    labels = tuple((name, fields[name]) for name in ("cluster", "pod") if name in fields)
     return LoggedLine(
-        found["ts"],
-        found["service"],
-        found["level"],
-        found["message"],
+        fields["ts"],
+        fields["service"],
+        fields["level"],
+        fields["message"],
         labels,
-        found.get("trace_id", ""),
+        fields.get("trace_id", ""),
     )
 
 

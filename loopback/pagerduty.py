@@ -139,7 +139,7 @@ class LoopbackPagerDuty:
         """Change events of the account, oldest first."""
         self._lock = threading.Lock()
         self._count = 0
-        one = "/incidents/{incident_id}"
+        incident_path = "/incidents/{incident_id}"
         services = [
             Route("/services", self._handler("services", self._services)),
             Route("/change_events", self._handler("all change_events", self._all_changes)),
@@ -148,34 +148,43 @@ class LoopbackPagerDuty:
             routes=[
                 *services,
                 Route("/incidents", self._handler("incidents", self._list)),
-                Route(one, self._handler("incident", self._incident)),
-                Route(f"{one}/alerts", self._handler("alerts", self._alerts)),
-                Route(f"{one}/log_entries", self._handler("log_entries", self._log_entries)),
+                Route(incident_path, self._handler("incident", self._incident)),
+                Route(f"{incident_path}/alerts", self._handler("alerts", self._alerts)),
                 Route(
-                    f"{one}/related_change_events",
+                    f"{incident_path}/log_entries", self._handler("log_entries", self._log_entries)
+                ),
+                Route(
+                    f"{incident_path}/related_change_events",
                     self._handler("related_change_events", self._changes),
                 ),
-                Route(f"{one}/past_incidents", self._handler("past_incidents", self._past)),
                 Route(
-                    f"{one}/related_incidents", self._handler("related_incidents", self._related)
+                    f"{incident_path}/past_incidents", self._handler("past_incidents", self._past)
+                ),
+                Route(
+                    f"{incident_path}/related_incidents",
+                    self._handler("related_incidents", self._related),
                 ),
                 Route(
                     "/services/{service_id}/change_events",
                     self._handler("change_events", self._service_changes),
                 ),
-                Route(f"{one}/notes", self._handler("list notes", self._notes), methods=["GET"]),
                 Route(
-                    f"{one}/notes",
+                    f"{incident_path}/notes",
+                    self._handler("list notes", self._notes),
+                    methods=["GET"],
+                ),
+                Route(
+                    f"{incident_path}/notes",
                     self._handler("create note", self._create_note),
                     methods=["POST"],
                 ),
                 Route(
-                    f"{one}/custom_fields/values",
+                    f"{incident_path}/custom_fields/values",
                     self._handler("set fields", self._set_fields),
                     methods=["PUT"],
                 ),
                 Route(
-                    f"{one}/notes/{{note_id}}",
+                    f"{incident_path}/notes/{{note_id}}",
                     self._handler("update note", self._update_note),
                     methods=["PUT"],
                 ),
@@ -302,11 +311,11 @@ class LoopbackPagerDuty:
 
     def _services(self, request: Request, _: Json) -> tuple[int, Json]:
         query = request.query_params.get("query", "").casefold()
-        found = []
+        matches = []
         for service_id, name in self.services.items():
             if query in name.casefold():
-                found.append({"id": service_id, "type": "service", "name": name, "summary": name})
-        return 200, _paged("services", found, request)
+                matches.append({"id": service_id, "type": "service", "name": name, "summary": name})
+        return 200, _paged("services", matches, request)
 
     def _notes(self, request: Request, _: Json) -> tuple[int, Json]:
         return 200, {"notes": [n.as_json() for n in self._find(request).notes]}
@@ -342,7 +351,7 @@ class LoopbackPagerDuty:
                 400, 2001, "Invalid Input Provided", "Custom field does not exist"
             )
         incident.custom_fields |= values
-        held = [
+        field_values = [
             {
                 "id": f"PF{name}",
                 "type": "field_value",
@@ -353,7 +362,7 @@ class LoopbackPagerDuty:
             | {"field_type": "single_value", "value": value}
             for name, value in incident.custom_fields.items()
         ]
-        return 201, {"custom_fields": held}
+        return 201, {"custom_fields": field_values}
 
     def _find(self, request: Request) -> LoopbackIncident:
         incident = self.incidents.get(request.path_params["incident_id"])

@@ -99,7 +99,7 @@ class LoopbackSlack:
         self.traffic = Traffic()
         self.messages: list[SlackedMessage] = []
         self.ephemerals: list[Ephemeral] = []
-        self.seen = SlackViews(self._shows_file)
+        self.surfaces = SlackViews(self._shows_file)
         """What people see beside messages: modals, Home tabs, the assistant's pane."""
         self.files: dict[str, SlackFile] = {}
         self.new_file_refusals = 0
@@ -172,7 +172,7 @@ class LoopbackSlack:
             "users.lookupByEmail": self._user_by_email,
             "files.getUploadURLExternal": self._upload_url,
             "files.completeUploadExternal": self._complete_upload,
-            **self.seen.methods(),
+            **self.surfaces.methods(),
         }
 
     def _authorise(self, request: Request, arguments: Arguments) -> None:
@@ -195,14 +195,14 @@ class LoopbackSlack:
 
     def _info(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments, must_be_in=False)
-        told = {
+        channel_info = {
             "id": channel,
             "name": self.channels[channel],
             "is_member": channel not in self.not_in,
         }
         if channel.startswith("D"):
             return {"channel": {"id": channel, "is_im": True, "user": channel[1:]}}
-        return {"channel": {**told, "is_private": channel in self.private}}
+        return {"channel": {**channel_info, "is_private": channel in self.private}}
 
     def _members(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments)
@@ -212,12 +212,12 @@ class LoopbackSlack:
         user = str(arguments.get("user") or "")
         if not user:
             raise SlackRefusal("user_not_found")
-        told = {"id": user, "team_id": TEAM, "is_restricted": False, "is_bot": False}
-        return {"user": {**told, **self.users.get(user, {})}}
+        user_info = {"id": user, "team_id": TEAM, "is_restricted": False, "is_bot": False}
+        return {"user": {**user_info, **self.users.get(user, {})}}
 
     def _user_by_email(self, arguments: Arguments, base_url: str) -> dict[str, Any]:
-        for user, told in self.users.items():
-            if told.get("profile", {}).get("email") == arguments.get("email"):
+        for user, user_fields in self.users.items():
+            if user_fields.get("profile", {}).get("email") == arguments.get("email"):
                 return self._user({"user": user}, base_url)
         raise SlackRefusal("users_not_found")
 
@@ -299,10 +299,12 @@ class LoopbackSlack:
         remaining_messages = [m for m in messages if float(m.ts) > oldest or m.ts == parent]
         start = int(arguments.get("cursor") or 0)
         end = start + int(arguments.get("limit") or PAGE)
-        wanted = str(arguments.get("include_all_metadata", "")).lower() in {"1", "true"}
+        with_metadata = str(arguments.get("include_all_metadata", "")).lower() in {"1", "true"}
         more = end < len(remaining_messages)
         return {
-            "messages": [m.as_json(with_metadata=wanted) for m in remaining_messages[start:end]],
+            "messages": [
+                m.as_json(with_metadata=with_metadata) for m in remaining_messages[start:end]
+            ],
             "has_more": more,
             "response_metadata": {"next_cursor": str(end) if more else ""},
         }

@@ -55,7 +55,7 @@ class SlackPerson:
     ) -> httpx.Response:
         """Press a button, or choose `option` of a menu; `times` says how often Slack delivers that
         one click."""
-        block, element = _found(_blocks(shown), action, option)
+        block, element = _control(_blocks(shown), action, option)
         done = {
             "action_id": action,
             "block_id": block.get("block_id", "b"),
@@ -75,12 +75,12 @@ class SlackPerson:
             self._interact(payload)
         return self.answers[-1]
 
-    def submit(self, view: SlackView, **given: str | None) -> httpx.Response:
+    def submit(self, view: SlackView, **answers: str | None) -> httpx.Response:
         """Fill in a form, by block id, and send it; it closes unless the bot answers otherwise."""
         values: dict[str, Any] = {}
         for block in (b for b in view.view["blocks"] if b["type"] == "input"):
-            element, said = block["element"], given.get(block["block_id"])
-            values[block["block_id"]] = {element["action_id"]: _state(element, said)}
+            element, field_value = block["element"], answers.get(block["block_id"])
+            values[block["block_id"]] = {element["action_id"]: _state(element, field_value)}
         shown = {**view.as_json(), "state": {"values": values}}
         answer = self._interact(
             {**self._payload("view_submission", TRIGGER_S), "view": shown, "response_urls": []}
@@ -101,7 +101,7 @@ class SlackPerson:
         """Open the assistant's pane; gives its channel and thread."""
         channel, thread = f"D{self.id}", f"{time.time():.0f}.{next(_count):06d}"
         self.slack.channels.setdefault(channel, "direct message")
-        self.slack.seen.panes[channel, thread] = Pane()
+        self.slack.surfaces.panes[channel, thread] = Pane()
         about = {"channel_id": looking_at, "team_id": TEAM} if looking_at else {}
         opened = {"user_id": self.id, "context": about, "channel_id": channel, "thread_ts": thread}
         self.event({"type": "assistant_thread_started", "assistant_thread": opened})
@@ -160,7 +160,7 @@ class SlackPerson:
             "team": {"id": TEAM, "domain": "loopback"},
             "enterprise": None,
             "is_enterprise_install": False,
-            "trigger_id": self.slack.seen.trigger(self.id, valid_s=trigger_s),
+            "trigger_id": self.slack.surfaces.trigger(self.id, valid_s=trigger_s),
         }
 
     def _where(self, shown: SlackedMessage | SlackView) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _elements(blocks: list[Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any
             yield block, element
 
 
-def _found(
+def _control(
     blocks: list[Any], action: str, option: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     for block, element in _elements(blocks):
@@ -215,8 +215,8 @@ def _found(
     raise AssertionError(f"nothing shows {action} {option or ''}")
 
 
-def _state(element: Mapping[str, Any], said: str | None) -> dict[str, Any]:
+def _state(element: Mapping[str, Any], field_value: str | None) -> dict[str, Any]:
     if element["type"] == "plain_text_input":
-        return {"type": element["type"], "value": said}
-    chosen = next((o for o in element["options"] if o["value"] == said), None)
+        return {"type": element["type"], "value": field_value}
+    chosen = next((o for o in element["options"] if o["value"] == field_value), None)
     return {"type": element["type"], "selected_option": chosen or element.get("initial_option")}

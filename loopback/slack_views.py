@@ -53,8 +53,8 @@ class SlackView:
 
     def as_json(self) -> dict[str, Any]:
         """As Slack's methods and payloads give it."""
-        told = {"private_metadata": "", "callback_id": "", "state": {"values": {}}, **self.view}
-        return {**told, "id": self.id, "hash": self.hash, "root_view_id": self.root or self.id}
+        fields = {"private_metadata": "", "callback_id": "", "state": {"values": {}}, **self.view}
+        return {**fields, "id": self.id, "hash": self.hash, "root_view_id": self.root or self.id}
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class SlackViews:
         return user
 
     def _valid(self, arguments: Arguments, kind: str) -> dict[str, Any]:
-        given = arguments.get("view")
-        view = json.loads(given) if isinstance(given, str) else given
+        raw_view = arguments.get("view")
+        view = json.loads(raw_view) if isinstance(raw_view, str) else raw_view
         if not isinstance(view, dict) or view.get("type") != kind:
             raise SlackRefusal("invalid_arguments")
         broken = broken_view(view, self._knows_file)

@@ -58,16 +58,16 @@ class TakenSteps:
     """Which moments of a system's recordings are in a window already, by all that was measured at
     them: recordings are found again under other times."""
 
-    known: set[int] = field(default_factory=set)
+    hashes: set[int] = field(default_factory=set)
 
     def take(self, metrics: pl.DataFrame, window: Window) -> bool:
         """Take the moments of a window; False, and none is taken, where one is taken already."""
         inside = metrics.filter(pl.col("time") >= window.start, pl.col("time") < window.end)
         steps = inside.sort("service", "signal", "labels").group_by("time").agg("value")
-        found = {hash(tuple(values)) for values in steps["value"].to_list()}
-        if not found or found & self.known:
+        moments = {hash(tuple(values)) for values in steps["value"].to_list()}
+        if not moments or moments & self.hashes:
             return False
-        self.known |= found
+        self.hashes |= moments
         return True
 
 
@@ -77,9 +77,9 @@ def write_healthy_windows(folders: Sequence[Path], out: Path, most: int) -> Coun
     for folder in folders:
         by_system.setdefault(system_of(folder.name), []).append(folder)
     written: Counter[str] = Counter()
-    for system, own in by_system.items():
+    for system, system_folders in by_system.items():
         taken = TakenSteps()
-        for case, window in _windows_in_turn(own):
+        for case, window in _windows_in_turn(system_folders):
             if written[system] == most:
                 break
             name = f"{system}-healthy-{written[system] + 1:03d}"
@@ -98,9 +98,9 @@ def _windows_in_turn(folders: Sequence[Path]) -> Iterator[tuple[Case, Window]]:
         except FaultlineError as error:
             sys.stderr.write(f"{folder.name}: {error}\n")
     for turn in zip_longest(*candidates):
-        for one in turn:
-            if one is not None:
-                yield read_case(one[0]), one[1]
+        for candidate in turn:
+            if candidate is not None:
+                yield read_case(candidate[0]), candidate[1]
 
 
 def quiet_stretches(case: Case) -> Iterator[Window]:
@@ -110,7 +110,7 @@ def quiet_stretches(case: Case) -> Iterator[Window]:
     if not length:
         return
     last = _last_healthy(case)
-    for baseline in sorted(windows.baseline, key=lambda one: one.start, reverse=True):
+    for baseline in sorted(windows.baseline, key=lambda stretch: stretch.start, reverse=True):
         end = min(baseline.end, last)
         while end - length - baseline.start >= LEAST_BEFORE * length:
             yield Window(start=end - length, end=end)
@@ -146,8 +146,8 @@ def _write(case: Case, window: Window, folder: Path) -> bool:
             path.unlink()
         folder.rmdir()
         return False
-    told = {"started_at": _worst_moment(watched)}
-    (folder / "alert.json").write_bytes(json_bytes(case.alert.model_copy(update=told)))
+    update = {"started_at": _worst_moment(watched)}
+    (folder / "alert.json").write_bytes(json_bytes(case.alert.model_copy(update=update)))
     (folder / "label.json").write_bytes(json_bytes(_label(case, window)))
     return True
 
@@ -155,22 +155,24 @@ def _write(case: Case, window: Window, folder: Path) -> bool:
 def _scope(case: Case, window: Window) -> Scope:
     """The case's scope, with the window as the incident and what lay before it as the baseline."""
     scope = case.scope
-    told = {
+    update = {
         "incident": window,
         "baseline": _before(metric_windows(case).baseline, window),
         "baseline_logs": _before(scope.baseline_logs, window),
         "baseline_spans": _before(scope.baseline_spans, window),
     }
-    return scope.model_copy(update=told)
+    return scope.model_copy(update=update)
 
 
 def _before(windows: Sequence[Window] | None, window: Window) -> tuple[Window, ...] | None:
     if windows is None:
         return None
     remaining_windows = []
-    for one in windows:
-        if one.start < window.start:
-            remaining_windows.append(Window(start=one.start, end=min(one.end, window.start)))
+    for stretch in windows:
+        if stretch.start < window.start:
+            remaining_windows.append(
+                Window(start=stretch.start, end=min(stretch.end, window.start))
+            )
     # An empty baseline would mean that nobody chose one.
     return tuple(remaining_windows) or None
 
@@ -183,9 +185,9 @@ def _watched(inputs: BaselineInputs, alerting: Sequence[str], case: Case) -> lis
     return named or [series for series in series if series.signal_class in SYMPTOMS]
 
 
-def _is_in_range(one: MeasuredSeries) -> bool:
-    low, high = np.percentile(one.before, MIDDLE)
-    return bool(low <= np.median(one.now) <= high)
+def _is_in_range(series: MeasuredSeries) -> bool:
+    low, high = np.percentile(series.before, MIDDLE)
+    return bool(low <= np.median(series.now) <= high)
 
 
 def _worst_moment(watched: Sequence[MeasuredSeries]) -> datetime:

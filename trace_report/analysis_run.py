@@ -28,7 +28,7 @@ from faultline.analysis.traces.reading.job_files import (
 )
 from faultline.trace_report.json_output import row_lines
 from faultline.trace_report.progress import Say as Progress
-from faultline.trace_report.rank_choice import Capture, by_number, one_per_rank
+from faultline.trace_report.rank_choice import Capture, by_number, newest_per_rank
 from faultline.trace_report.registry import BESIDE, all_rows_of, cut
 from faultline.trace_report.sources import Sources
 from faultline.trace_report.workers import Say, Task, run_tasks
@@ -43,7 +43,7 @@ _TRACE_NAME = re.compile(r"(trace|rank|worker)[^/]*\.json(\.gz)?$", re.IGNORECAS
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RankRequest:
     """What is asked of each rank."""
 
     analyses: tuple[str, ...]
@@ -59,7 +59,7 @@ class Wanted:
     """Whether all rows are wanted as lines of JSON."""
     table_folder: Path | None = None
     """Where all rows are to be written as tables, a folder for each rank."""
-    kept: frozenset[str] | None = None
+    returned_analyses: frozenset[str] | None = None
     """Analyses whose rows are handed on beside the lines; None for all."""
 
 
@@ -102,7 +102,7 @@ class JobResult:
 
 def run_job(
     sources: Sources,
-    wanted: Wanted,
+    request: RankRequest,
     *,
     jobs: int | None,
     say: Progress,
@@ -111,7 +111,7 @@ def run_job(
     """Read and analyse all files of a job. `say(doing, files done, files)` is called with how
     far it is; `write_lines` takes the rows of each rank as lines of JSON."""
     job_files, names, traces = trace_files(sources)
-    tasks = rank_tasks(job_files, names, traces, wanted)
+    tasks = rank_tasks(job_files, names, traces, request)
     results: list[RankResult] = []
     unread = list(sources.problems)
     done = 0
@@ -128,7 +128,7 @@ def run_job(
                 summary = within_job(result.summary, len(tasks))
                 results.append(replace(_written(result, write_lines), summary=summary))
     timelines = memory_timelines(job_files, names, unread)
-    newest, older = one_per_rank([_capture(result.summary) for result in results])
+    newest, older = newest_per_rank([_capture(result.summary) for result in results])
     ranks = tuple(_ranked(results[place], rank) for rank, place in newest.items())
     return JobResult(ranks, job_files, names, tuple(sorted(unread)), tuple(older), timelines)
 
@@ -149,14 +149,14 @@ def _ranked(result: RankResult, rank: int) -> RankResult:
 
 
 def rank_tasks(
-    found: JobFiles, names: Mapping[Path, str], traces: Sequence[JobFile], wanted: Wanted
+    job_files: JobFiles, names: Mapping[Path, str], traces: Sequence[JobFile], request: RankRequest
 ) -> list[Task[RankRun]]:
     """One task for each trace, with the execution trace of its rank where one is wanted."""
-    executions = found.of("execution_trace") if wanted.analyses else ()
+    executions = job_files.of("execution_trace") if request.analyses else ()
     tasks = []
     for number, file in enumerate(traces):
         beside = execution_beside(file, executions, len(traces))
-        run = RankRun(file.path, names[file.path], number, wanted, beside)
+        run = RankRun(file.path, names[file.path], number, request, beside)
         tasks.append(trace_task(file, run))
     return tasks
 
@@ -168,7 +168,7 @@ class RankRun:
     path: Path
     name: str
     order: int
-    wanted: Wanted
+    request: RankRequest
     execution: Path | None = None
     """The rank's Chakra execution trace, where there is one."""
 
@@ -176,7 +176,7 @@ class RankRun:
 def read_ranks(task: RankRun, say: Say) -> list[RankResult]:
     """Read and analyse the ranks of a file. Raises EvidenceError when it is no trace."""
     traces = traces_in(task.path, order=task.order, progress=_percent(task.path, say))
-    steps = task.wanted.steps
+    steps = task.request.steps
     named = [replace(t, file=task.name, step_name=steps or t.step_name) for t in traces]
     return [_analysed(trace, task, say, place) for place, trace in enumerate(named)]
 
@@ -184,30 +184,30 @@ def read_ranks(task: RankRun, say: Say) -> list[RankResult]:
 def _analysed(trace: TraceColumns, task: RankRun, say: Say, place: int) -> RankResult:
     say("summing up")
     summary = summarise(trace)
-    wanted = task.wanted
-    shown = trace if wanted.step is None else only_step(trace, wanted.step)
+    request = task.request
+    shown = trace if request.step is None else only_step(trace, request.step)
     failed: dict[str, str] = {}
-    if wanted.rank not in (None, trace.rank):
+    if request.rank not in (None, trace.rank):
         return RankResult(task.path, summary, {}, failed)
     rows: dict[str, Rows] = {}
-    for name in wanted.analyses:
+    for name in request.analyses:
         if name in BESIDE:
             continue
         say(name.replace("_", " "))
-        if (found := _guarded(partial(all_rows_of, name), name, shown, failed)) is not None:
-            rows[name] = found
+        if (analysis_rows := _guarded(partial(all_rows_of, name), name, shown, failed)) is not None:
+            rows[name] = analysis_rows
     if task.execution is not None:
         correlated = _guarded(
             partial(correlated_rows, task.execution), "execution_trace", shown, failed
         )
         if correlated is not None:
             rows["execution_trace"] = correlated
-    lines = _lines(rows, summary) if wanted.as_lines else b""
+    lines = _lines(rows, summary) if request.as_lines else b""
     table_folder = _written_tables(rows, task, place)
     say("charts")
-    charts = _guarded(_charts, "charts", shown, failed) if wanted.charts else None
-    kept = _kept(rows, wanted)
-    return RankResult(task.path, summary, kept, failed, charts, lines, table_folder)
+    charts = _guarded(_charts, "charts", shown, failed) if request.charts else None
+    returned_rows = _returned_rows(rows, request)
+    return RankResult(task.path, summary, returned_rows, failed, charts, lines, table_folder)
 
 
 def _lines(rows: Mapping[str, Rows], summary: RankSummary) -> bytes:
@@ -218,34 +218,34 @@ def _lines(rows: Mapping[str, Rows], summary: RankSummary) -> bytes:
 
 def _written_tables(rows: Mapping[str, Rows], task: RankRun, place: int) -> Path | None:
     """The rank's folder."""
-    if task.wanted.table_folder is None:
+    if task.request.table_folder is None:
         return None
     from faultline.trace_report.tables import write_rank
 
-    folder = task.wanted.table_folder / f"{task.order}-{place}"
+    folder = task.request.table_folder / f"{task.order}-{place}"
     write_rank(rows, folder)
     return folder
 
 
-def _kept(rows: Mapping[str, Rows], wanted: Wanted) -> dict[str, Rows]:
+def _returned_rows(rows: Mapping[str, Rows], request: RankRequest) -> dict[str, Rows]:
     """The rows that are handed on."""
     rows_by_name = {}
     for name, row in rows.items():
-        if wanted.kept is None or name in wanted.kept:
-            rows_by_name[name] = row if wanted.uncut else cut(row)
+        if request.returned_analyses is None or name in request.returned_analyses:
+            rows_by_name[name] = row if request.uncut else cut(row)
     return rows_by_name
 
 
 def _percent(path: Path, say: Say) -> Callable[[int], None]:
     """Says how much of the file has been read, in steps that people can follow."""
     whole = max(path.stat().st_size, 1)
-    done = told = 0
+    done = last_share = 0
 
     def advance(count: int) -> None:
-        nonlocal done, told
+        nonlocal done, last_share
         done += count
-        if (share := 20 * done // whole) > told:
-            told = share
+        if (share := 20 * done // whole) > last_share:
+            last_share = share
             say(f"reading {5 * share} %")
 
     return advance
@@ -280,11 +280,11 @@ def execution_beside(file: JobFile, executions: Sequence[JobFile], traces: int) 
 
 
 def memory_timelines(
-    found: JobFiles, names: Mapping[Path, str], unread: list[tuple[str, str]]
+    job_files: JobFiles, names: Mapping[Path, str], unread: list[tuple[str, str]]
 ) -> dict[str, Rows]:
     """Raw memory timelines by file; what cannot be read is added to `unread`."""
     timelines: dict[str, Rows] = {}
-    for file in found.of("memory_timeline"):
+    for file in job_files.of("memory_timeline"):
         from faultline.analysis.traces.per_rank.memory_categories import (
             category_rows,
             read_memory_timeline,

@@ -152,19 +152,19 @@ def _write_problems(problems: Sequence[tuple[str, str]]) -> None:
         sys.stderr.write(f"faultline: {more:,} more files could not be read\n")
 
 
-def _runs(found: Sequence[_RankSide]) -> list[list[_RankSide]]:
+def _runs(rank_sides: Sequence[_RankSide]) -> list[list[_RankSide]]:
     """The traces of each run: those of one folder; without folders each rank's first, second, ...
     capture."""
-    if any("/" in side.file for side in found):
+    if any("/" in side.file for side in rank_sides):
         folders: dict[str, list[_RankSide]] = {}
-        for side in sorted(found, key=lambda side: side.file):
+        for side in sorted(rank_sides, key=lambda side: side.file):
             folder = side.file.rpartition("/")[0]
             run = folder.partition("/")[0]
             folders.setdefault(run, []).append(side)
         return list(folders.values())
     runs: list[list[_RankSide]] = []
     captures: Counter[tuple[str, ...]] = Counter()
-    for side in sorted(found, key=lambda side: (side.start_ns, side.file)):
+    for side in sorted(rank_sides, key=lambda side: (side.start_ns, side.file)):
         key = ("", str(side.process)) if side.rank is None else (side.rank,)
         number = captures[key]
         captures[key] += 1
@@ -183,8 +183,8 @@ def _joined(runs: Iterable[Sequence[_RankSide]]) -> Side:
             key: tuple[str, ...] = (side.file, str(side.process))
             if side.rank is not None:
                 key = (side.rank,)
-            known = newest.get(key)
-            if known is None or known.start_ns < side.start_ns:
+            previous = newest.get(key)
+            if previous is None or previous.start_ns < side.start_ns:
                 newest[key] = side
         for _, side in sorted(newest.items(), key=itemgetter(0)):
             sides.append(side.side.of_run(number))
@@ -205,10 +205,10 @@ def _side(trace: TraceColumns, name: str) -> _RankSide:
     return _RankSide(rank, name, trace.rank, start, side_of(trace, short_names=True))
 
 
-def as_answer(base: str, new: str, found: JobComparison) -> dict[str, Any]:
+def as_answer(base: str, new: str, comparison: JobComparison) -> dict[str, Any]:
     """What `--json` prints."""
     failing = []
-    for regression in found.failing:
+    for regression in comparison.failing:
         failing.append(
             {
                 "kind": regression.kind,
@@ -218,13 +218,13 @@ def as_answer(base: str, new: str, found: JobComparison) -> dict[str, Any]:
             }
         )
     return {
-        "base": _side_answer(base, found.diff.control),
-        "new": _side_answer(new, found.diff.test),
-        "fail_over_percent": found.limit_percent,
-        "fails": bool(found.failing),
+        "base": _side_answer(base, comparison.diff.control),
+        "new": _side_answer(new, comparison.diff.test),
+        "fail_over_percent": comparison.limit_percent,
+        "fails": bool(comparison.failing),
         "regressions": failing,
-        "measures": regression_rows(found.diff, found.limit_percent),
-        "names": cut(diff_rows(found.diff)),
+        "measures": regression_rows(comparison.diff, comparison.limit_percent),
+        "names": cut(diff_rows(comparison.diff)),
     }
 
 
@@ -237,21 +237,21 @@ def _side_answer(path: str, side: Side) -> dict[str, Any]:
     }
 
 
-def lines_of(found: JobComparison) -> list[str]:
+def lines_of(comparison: JobComparison) -> list[str]:
     """The comparison for a person."""
-    failing = {(regression.kind, regression.measure.name) for regression in found.failing}
+    failing = {(regression.kind, regression.measure.name) for regression in comparison.failing}
     lines = [f"{'':<24} {'base':>12} {'new':>12} {'change':>9}   median of the steps"]
-    for measure in measures(found.diff):
+    for measure in measures(comparison.diff):
         lines.append(_measure_line(measure, ("measure", measure.name) in failing))
     for kind in ("kernel", "operator"):
-        chosen = grown(found.diff, MAX_NAMES, on_device=kind == "kernel")
+        chosen = grown(comparison.diff, MAX_NAMES, on_device=kind == "kernel")
         if not chosen:
             continue
         title = f"{kind}s that grew, per step"
         lines += ["", f"{'ms more':>9} {'base ms':>10} {'new ms':>10}   {title}"]
         for difference in chosen:
             lines.append(_name_line(difference, (kind, difference.name) in failing))
-    return [*lines, "", *_verdict(found)]
+    return [*lines, "", *_verdict(comparison)]
 
 
 def _measure_line(measure: Measure, fails: bool) -> str:
@@ -270,24 +270,24 @@ def _measure_line(measure: Measure, fails: bool) -> str:
 
 
 def _name_line(difference: NameDifference, fails: bool) -> str:
-    before = difference.control.own_ns_median / 1e6
-    after = difference.test.own_ns_median / 1e6
+    before = difference.control.self_ns_median / 1e6
+    after = difference.test.self_ns_median / 1e6
     mark = "!" if fails else " "
     line = f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {mark} {difference.name}"
     return visible(line, WIDTH)
 
 
-def _verdict(found: JobComparison) -> Sequence[str]:
-    if not found.failing:
-        return [f"Nothing grew by more than {found.limit_percent:g} % and the noise."]
-    named = [regression for regression in found.failing if regression.kind == "measure"]
+def _verdict(comparison: JobComparison) -> Sequence[str]:
+    if not comparison.failing:
+        return [f"Nothing grew by more than {comparison.limit_percent:g} % and the noise."]
+    named = [regression for regression in comparison.failing if regression.kind == "measure"]
     if not named:
-        named = list(found.failing[:MAX_NAMES])
+        named = list(comparison.failing[:MAX_NAMES])
     shown_changes = []
     for regression in named:
         statement = regression.statement
         shown_changes.append(visible(statement[:1].upper() + statement[1:], 240))
-    more = len(found.failing) - len(shown_changes)
+    more = len(comparison.failing) - len(shown_changes)
     if more:
         shown_changes.append(f"And {more} kernels and operators; those above with !")
     return shown_changes

@@ -19,18 +19,18 @@ MAX_STATEMENT = 240
 MAX_NAME = 120
 
 
-def markdown_of(found: JobComparison) -> str:
+def markdown_of(comparison: JobComparison) -> str:
     """What grew first, then the measures, then the names that grew, then what was compared."""
-    failing = {(one.kind, one.measure.name) for one in found.failing}
-    lines = [f"### {_heading(found)}", ""]
-    statements = _statements(found)
+    failing = {(regression.kind, regression.measure.name) for regression in comparison.failing}
+    lines = [f"### {_heading(comparison)}", ""]
+    statements = _statements(comparison)
     if statements:
         lines += [*statements, ""]
     lines += ["| median of the steps | base | new | change | |", "|---|--:|--:|--:|---|"]
-    for measure in measures(found.diff):
+    for measure in measures(comparison.diff):
         lines.append(_measure_row(measure, ("measure", measure.name) in failing))
     for kind in ("kernel", "operator"):
-        chosen = grown(found.diff, MAX_NAMES, on_device=kind == "kernel")
+        chosen = grown(comparison.diff, MAX_NAMES, on_device=kind == "kernel")
         if not chosen:
             continue
         lines += ["", f"<details><summary>{kind}s that grew, per step</summary>", ""]
@@ -38,14 +38,14 @@ def markdown_of(found: JobComparison) -> str:
         for difference in chosen:
             lines.append(_name_row(difference, (kind, difference.name) in failing))
         lines += ["", "</details>"]
-    base, new = _contents(found.diff.control), _contents(found.diff.test)
+    base, new = _contents(comparison.diff.control), _contents(comparison.diff.test)
     return "\n".join([*lines, "", f"Base: {base}. New: {new}.", ""])
 
 
-def _heading(found: JobComparison) -> str:
-    if not found.failing:
-        return f"Nothing grew by more than {found.limit_percent:g} % and the noise"
-    first = found.failing[0]
+def _heading(comparison: JobComparison) -> str:
+    if not comparison.failing:
+        return f"Nothing grew by more than {comparison.limit_percent:g} % and the noise"
+    first = comparison.failing[0]
     name = f"{first.kind.capitalize()} time"
     if first.kind == "measure":
         name = first.measure.name.capitalize()
@@ -54,12 +54,14 @@ def _heading(found: JobComparison) -> str:
     return f"{name} grew{by}"
 
 
-def _statements(found: JobComparison) -> list[str]:
+def _statements(comparison: JobComparison) -> list[str]:
     """The measures that grew; where none did, the kernels and operators that did."""
-    told = [one for one in found.failing if one.kind == "measure"]
-    if not told:
-        told = list(found.failing[:MAX_NAMES])
-    return [f"- {_statement(regression)}" for regression in told]
+    shown_regressions = [
+        regression for regression in comparison.failing if regression.kind == "measure"
+    ]
+    if not shown_regressions:
+        shown_regressions = list(comparison.failing[:MAX_NAMES])
+    return [f"- {_statement(regression)}" for regression in shown_regressions]
 
 
 def _statement(regression: Regression) -> str:
@@ -87,8 +89,8 @@ def _measure_row(measure: Measure, fails: bool) -> str:
 
 
 def _name_row(difference: NameDifference, fails: bool) -> str:
-    before = difference.control.own_ns_median / 1e6
-    after = difference.test.own_ns_median / 1e6
+    before = difference.control.self_ns_median / 1e6
+    after = difference.test.self_ns_median / 1e6
     mark = "**!**" if fails else ""
     numbers = f"| {after - before:,.3f} | {before:,.3f} | {after:,.3f} "
     return f"{numbers}| {mark} | {_code(difference.name)} |"

@@ -131,7 +131,7 @@ class JobReport:
         return window_parts_mses_by_rank
 
     @property
-    def how_ranks_were_told(self) -> str:
+    def rank_source_text(self) -> str:
         """One sentence; "" without ranks."""
         kinds = {line.rank_source for line in self.lines}
         return "; ".join(SOURCES[kind] for kind in SOURCES if kind in kinds)
@@ -159,8 +159,8 @@ class JobReport:
 
 def report_of(result: JobResult, *, all_ranks: bool = True) -> JobReport:
     """Diagnose the job and word what is shown of it."""
-    told = diagnoses_of_files(result.files)
-    job = job_of(result.summaries, told, len(result.unread))
+    file_diagnoses = diagnoses_of_files(result.files)
+    job = job_of(result.summaries, file_diagnoses, len(result.unread))
     diagnoses = tuple(diagnose(job))
     lines = _lines(result, job.comparison)
     serious = any(diagnosis.severity != "info" for diagnosis in diagnoses)
@@ -219,7 +219,7 @@ def _summary(report: JobReport) -> dict[str, Any]:
     lines = report.lines
     lengths: list[float] = []
     for summary in report.job.ranks:
-        lengths += summary.own_steps.ms.tolist()
+        lengths += summary.work_steps.ms.tolist()
     statement = report.nothing_wrong
     if not statement and report.diagnoses:
         statement = report.diagnoses[0].statement
@@ -248,27 +248,27 @@ def _world_size(lines: Sequence[RankLine]) -> int | None:
 
 def rows_by_name(report: JobReport) -> dict[str, list[dict[str, Any]]]:
     """The rows of each analysis as documents hold them, those of single ranks with their `rank`."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_analysis: dict[str, list[dict[str, Any]]] = {}
     for name, rows in rows_of_job(report).items():
-        found[name] = cut(rows) if name in ACROSS_RANKS else rows
+        by_analysis[name] = cut(rows) if name in ACROSS_RANKS else rows
     for rank in report.result.ranks:
         for name, rows in rank.rows.items():
-            own = found.setdefault(name, [])
+            all_rows = by_analysis.setdefault(name, [])
             for row in rows:
-                own.append({"rank": rank.summary.rank, **row})
-    return dict(sorted(found.items()))
+                all_rows.append({"rank": rank.summary.rank, **row})
+    return dict(sorted(by_analysis.items()))
 
 
 def rows_of_job(report: JobReport) -> dict[str, list[dict[str, Any]]]:
     """All rows of the analyses that are not of single ranks."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_analysis: dict[str, list[dict[str, Any]]] = {}
     if report.compared and report.all_ranks:
-        found |= job_analyses(report.compared)
+        by_analysis |= job_analyses(report.compared)
     for file, rows in report.result.timelines.items():
-        timeline = found.setdefault("memory_by_category", [])
+        timeline = by_analysis.setdefault("memory_by_category", [])
         for row in rows:
             timeline.append({"file": file, **row})
-    return found
+    return by_analysis
 
 
 def _rounded(parts: dict[str, float]) -> dict[str, float]:

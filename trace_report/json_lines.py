@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from faultline.analysis.errors import SettingsError
 from faultline.trace_report.job_report import JobReport, answer, rows_of_job
-from faultline.trace_report.json_output import one_line
+from faultline.trace_report.json_output import json_line
 
 STANDARD_OUTPUT = "-"
 WriteLines = Callable[[bytes], None]
@@ -55,17 +55,17 @@ def _refusals(name: str) -> Iterator[None]:
 
 def rest_of(report: JobReport) -> bytes:
     """The lines of what is known only once all ranks have been read."""
-    return b"".join(one_line(line) for line in _rest(report))
+    return b"".join(json_line(line) for line in _rest(report))
 
 
 def _rest(report: JobReport) -> Iterator[dict[str, Any]]:
     for name, rows in rows_of_job(report).items():
         for row in rows:
             yield {"record": "row", "analysis": name, **row}
-    told = answer(report)
-    for rank in told["ranks"]:
+    document = answer(report)
+    for rank in document["ranks"]:
         yield {"record": "rank", **rank}
-    for diagnosis in told["diagnoses"]:
+    for diagnosis in document["diagnoses"]:
         yield {"record": "diagnosis", **diagnosis}
-    yield {"record": "dropped", **told["dropped"]}
-    yield {"record": "summary", **told["summary"]}
+    yield {"record": "dropped", **document["dropped"]}
+    yield {"record": "summary", **document["summary"]}

@@ -24,7 +24,7 @@ def as_bytes(answer: Any) -> bytes:
     return bytes(msgspec.json.format(_packed(answer), indent=2))
 
 
-def one_line(value: Any) -> bytes:
+def json_line(value: Any) -> bytes:
     """The same on one line, with its end."""
     return _packed(value) + b"\n"
 
@@ -34,7 +34,7 @@ def row_lines(rows: Mapping[str, Rows], file: str, rank: int | None) -> bytes:
     lines = []
     for name, row in rows.items():
         head = {"record": "row", "analysis": name, "file": file, "rank": rank}
-        lines += [one_line(head | row) for row in row]
+        lines += [json_line(head | row) for row in row]
     return b"".join(lines)
 
 

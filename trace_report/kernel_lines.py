@@ -30,14 +30,14 @@ class KernelLine:
 def kernel_lines(summaries: Sequence[RankSummary]) -> list[KernelLine]:
     """Kernels of computation and communication of all ranks, by total time; a kernel is its name
     and launch shape."""
-    found: dict[str, list[tuple[int, int, int, int, int]]] = {}
+    rows_by_name: dict[str, list[tuple[int, int, int, int, int]]] = {}
     for s in summaries:
         for speeds in (s.kernels, s.communication_kernels):
             columns = np.stack((speeds.count, speeds.total, speeds.median, speeds.longest))
             for name, row in zip(speeds.names, columns.T.tolist(), strict=True):
-                found.setdefault(name, []).append((s.rank, *row))
+                rows_by_name.setdefault(name, []).append((s.rank, *row))
     kernels = []
-    for name, rows in found.items():
+    for name, rows in rows_by_name.items():
         slowest = max(rows, key=lambda r: r[3])
         kernels.append(
             KernelLine(
@@ -66,8 +66,8 @@ def kernel_time(summaries: Sequence[RankSummary]) -> int:
 
 def operator_lines(summaries: Sequence[RankSummary]) -> list[tuple[str, float]]:
     """(operator, its own ns per step), mean over ranks, by time."""
-    found: dict[str, float] = defaultdict(float)
+    ns_by_operator: dict[str, float] = defaultdict(float)
     for s in summaries:
         for name, ns in s.operations.per_step().items():
-            found[name] += ns / len(summaries)
-    return sorted(found.items(), key=lambda item: (-item[1], item[0]))
+            ns_by_operator[name] += ns / len(summaries)
+    return sorted(ns_by_operator.items(), key=lambda item: (-item[1], item[0]))

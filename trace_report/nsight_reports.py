@@ -25,7 +25,7 @@ SUFFIXES = (".nsys-rep", ".qdrep")
 EXPORT_SECONDS = 600.0
 """Longest export of one report (own; a report of 1 GB takes about a minute)."""
 POLL_S = 0.1
-MAX_SAID = 160
+MAX_MESSAGE = 160
 _SQLITE = b"SQLite format 3\0"
 _STDERR_TAIL = 4096
 
@@ -178,15 +178,15 @@ def _is_database(path: Path) -> bool:
         return False
 
 
-def _last_line(said: Path) -> str:
+def _last_line(stderr_path: Path) -> str:
     """What `nsys` said last, in brackets; "" where it said nothing."""
     try:
-        with said.open("rb") as file:
-            file.seek(max(0, said.stat().st_size - _STDERR_TAIL))
+        with stderr_path.open("rb") as file:
+            file.seek(max(0, stderr_path.stat().st_size - _STDERR_TAIL))
             lines = file.read(_STDERR_TAIL).decode("utf-8", "replace").split("\n")
     except OSError:
         return ""
     spoken = [
         " ".join("".join(c if c.isprintable() else " " for c in line).split()) for line in lines
     ]
-    return next((f" ({line[:MAX_SAID]})" for line in reversed(spoken) if line), "")
+    return next((f" ({line[:MAX_MESSAGE]})" for line in reversed(spoken) if line), "")

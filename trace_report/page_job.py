@@ -69,7 +69,7 @@ def ranks_section(report: JobReport) -> ReportSection:
         ),
         ReportBlock("Length of each step", curves=step_curves(report)),
     )
-    return section_of("ranks", "Ranks", report.how_ranks_were_told.capitalize() + ".", blocks)
+    return section_of("ranks", "Ranks", report.rank_source_text.capitalize() + ".", blocks)
 
 
 def ranks_table(report: JobReport) -> Table | None:
@@ -129,11 +129,11 @@ def step_bars(report: JobReport) -> Bars | None:
     colours = {}
     # All ranks have the same parts, in the same order.
     for part in next(iter(by_rank.values())):
-        if any(own[part] > 0 for own in by_rank.values()):
+        if any(parts[part] > 0 for parts in by_rank.values()):
             colours[part] = PART_COLOURS.get(part, 8)
     rows, values = {}, {}
-    for rank, own in by_rank.items():
-        row = [own[part] for part in colours]
+    for rank, parts in by_rank.items():
+        row = [parts[part] for part in colours]
         rows[f"rank {rank}"] = row
         values[f"rank {rank}"] = f"{sum(row):,.1f} ms"
     marked = frozenset(f"rank {rank}" for rank in report.blamed)
@@ -172,8 +172,8 @@ def communication_section(report: JobReport) -> ReportSection:
     blocks = (overlap, ReportBlock("Collectives", ""))
     if report.compared:
         collectives = report.compared.collectives
-        lead = _SPLIT[collectives.by]
-        blocks = (overlap, ReportBlock("Collectives", lead, table=_collectives(collectives)))
+        intro = _SPLIT[collectives.by]
+        blocks = (overlap, ReportBlock("Collectives", intro, table=_collectives(collectives)))
     return section_of("communication", "Communication", "", blocks)
 
 

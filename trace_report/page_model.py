@@ -15,7 +15,7 @@ class ReportBlock:
     """One card: bars, curves and a table, whichever there are."""
 
     heading: str
-    lead: str = ""
+    intro: str = ""
     bars: Bars | None = None
     strip: Bars | None = None
     """One bar over time, with `axis` below it."""
@@ -38,13 +38,13 @@ class ReportSection:
 
     key: str
     heading: str
-    lead: str
+    intro: str
     blocks: tuple[ReportBlock, ...]
 
 
-def section_of(key: str, heading: str, lead: str, blocks: Sequence[ReportBlock]) -> ReportSection:
+def section_of(key: str, heading: str, intro: str, blocks: Sequence[ReportBlock]) -> ReportSection:
     """A section of the blocks that have something to show."""
-    return ReportSection(key, heading, lead, tuple(block for block in blocks if block))
+    return ReportSection(key, heading, intro, tuple(block for block in blocks if block))
 
 
 @dataclass(frozen=True)

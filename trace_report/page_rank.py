@@ -79,10 +79,10 @@ def panels(report: JobReport) -> tuple[Panel, ...]:
     ranks = sorted(
         report.result.ranks, key=lambda r: (r.summary.rank not in report.blamed, r.summary.rank)
     )
-    found = [
+    candidates = [
         Panel(r.summary.rank, f"rank {r.summary.rank}", _blocks(r)) for r in ranks[:MAX_PANELS]
     ]
-    return tuple(panel for panel in found if panel.blocks)
+    return tuple(panel for panel in candidates if panel.blocks)
 
 
 def _blocks(result: RankResult) -> tuple[ReportBlock, ...]:

@@ -146,14 +146,16 @@ def _files_table(report: JobReport) -> Table | None:
 
 def _left_out(report: JobReport) -> list[tuple[str, str]]:
     dropped = report.dropped
-    found = [(entry["file"], entry["why"]) for entry in dropped["files"]]
-    found += [(file, "is an older capture of the same rank") for file in dropped["older_captures"]]
-    found += [(f"{count:,} files", why) for why, count in dropped["not_looked_at"].items()]
-    found += [
+    omissions = [(entry["file"], entry["why"]) for entry in dropped["files"]]
+    omissions += [
+        (file, "is an older capture of the same rank") for file in dropped["older_captures"]
+    ]
+    omissions += [(f"{count:,} files", why) for why, count in dropped["not_looked_at"].items()]
+    omissions += [
         (f"{entry['analysis']} of rank {entry['rank']}", entry["why"])
         for entry in dropped["analyses"]
     ]
-    return [(visible(what, 200), visible(why, 300)) for what, why in found]
+    return [(visible(what, 200), visible(why, 300)) for what, why in omissions]
 
 
 def _number(value: float) -> str:

@@ -60,15 +60,15 @@ def windows_of(report: JobReport, jobs: int | None) -> PerfettoWindows:
         for r in report.result.ranks
         if r.path.suffix.lower() in (".json", ".gz")
     }
-    wanted = [e for e in _by_importance(report) if e.file in paths][:MAX_EVENTS]
+    references = [e for e in _by_importance(report) if e.file in paths][:MAX_EVENTS]
     by_file: dict[str, list[EventReference]] = defaultdict(list)
-    for event in wanted:
+    for event in references:
         by_file[event.file].append(event)
     tasks = [_task(paths[file], file, events) for file, events in by_file.items()]
     packed: dict[tuple[str, int], bytes] = {}
     for update in run_tasks(_cropped, tasks, jobs):
         packed |= update.result or {}
-    return _embedded([(e.file, e.event) for e in wanted], packed)
+    return _embedded([(e.file, e.event) for e in references], packed)
 
 
 def _by_importance(report: JobReport) -> list[EventReference]:
@@ -114,12 +114,12 @@ def _shown(event: EventReference) -> tuple[int, int]:
 
 
 def _embedded(
-    wanted: Sequence[tuple[str, int]], packed: Mapping[tuple[str, int], bytes]
+    event_keys: Sequence[tuple[str, int]], packed: Mapping[tuple[str, int], bytes]
 ) -> PerfettoWindows:
     embedded: dict[str, str] = {}
     by_event: dict[tuple[str, int], str] = {}
     left = MAX_BYTES
-    for key in wanted:
+    for key in event_keys:
         content = packed.get(key)
         if content is None or len(content) > left:
             continue

@@ -24,9 +24,9 @@ def say_what_is_slow() -> None:
 
 
 @contextmanager
-def progress(wanted: bool) -> Iterator[Say]:
+def progress(enabled: bool) -> Iterator[Say]:
     """A bar for the time of the block, from AFTER_S on."""
-    if not wanted:
+    if not enabled:
         yield lambda *_: None
         return
     from rich.console import Console

@@ -108,11 +108,13 @@ def _highest(
 ) -> tuple[float | None, ...]:
     last = np.searchsorted(ts, grid, side="right") - 1
     first = np.concatenate(([0], last[:-1] + 1)).clip(0, len(ts) - 1)
-    known = last >= 0
-    held = values[np.maximum(last, 0)].astype(np.float64)
+    has_value = last >= 0
+    last_values = values[np.maximum(last, 0)].astype(np.float64)
     tops = np.maximum.reduceat(values, first).astype(np.float64)
-    found = np.where(first <= last, np.maximum(tops, held), held)
-    return tuple(v if k else None for v, k in zip(found.tolist(), known.tolist(), strict=True))
+    highest = np.where(first <= last, np.maximum(tops, last_values), last_values)
+    return tuple(
+        v if k else None for v, k in zip(highest.tolist(), has_value.tolist(), strict=True)
+    )
 
 
 def path_strip(trace: TraceColumns) -> PathStrip | None:

@@ -21,7 +21,7 @@ class Capture:
     start_ns: int
 
 
-def one_per_rank(captures: Sequence[Capture]) -> tuple[Mapping[int, int], list[str]]:
+def newest_per_rank(captures: Sequence[Capture]) -> tuple[Mapping[int, int], list[str]]:
     """The place of each rank's newest trace among the captures, by rank, and the files of the
     others.
 

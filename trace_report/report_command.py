@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faultline.analysis.errors import EvidenceError, SettingsError
-from faultline.trace_report.analysis_run import Wanted, run_job
+from faultline.trace_report.analysis_run import RankRequest, run_job
 from faultline.trace_report.job_report import JobReport, answer, report_of, rows_of_job
 from faultline.trace_report.json_lines import STANDARD_OUTPUT, line_writer, rest_of
 from faultline.trace_report.page_parts import visible
@@ -57,14 +57,14 @@ def run_report(options: Options) -> int:
     names = chosen(options.analyses)
     if not (whole or options.lines or options.tables is not None):
         names = tuple(name for name in ON_THE_TERMINAL if name in names)
-    wanted = Wanted(
+    request = RankRequest(
         names,
         options.rank,
         options.step,
         charts=options.html is not None,
         steps=options.steps,
         as_lines=options.lines is not None,
-        kept=None if whole else IN_THE_SUMMARY,
+        returned_analyses=None if whole else IN_THE_SUMMARY,
     )
     with (
         opened(options.paths) as sources,
@@ -72,8 +72,8 @@ def run_report(options: Options) -> int:
         line_writer(options.lines) as write_lines,
         _folder_for_ranks(options.tables) as table_folder,
     ):
-        wanted = replace(wanted, table_folder=table_folder)
-        result = run_job(sources, wanted, jobs=options.jobs, say=say, write_lines=write_lines)
+        request = replace(request, table_folder=table_folder)
+        result = run_job(sources, request, jobs=options.jobs, say=say, write_lines=write_lines)
         report = report_of(result, all_ranks=options.analyses is None)
         _check(report, options)
         if write_lines is not None:
@@ -169,9 +169,9 @@ def _write_page(report: JobReport, options: Options) -> None:
     write_file(options.html, render(page).encode("utf-8", "replace"))
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(first: Path, other: Path) -> bool:
     try:
-        return one.samefile(other)
+        return first.samefile(other)
     except OSError:
         return False
 

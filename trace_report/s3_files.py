@@ -55,18 +55,18 @@ def _store(bucket: str) -> S3Store:
 
 def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:
     """(key, bytes) below the prefix, or of the one object that the prefix names."""
-    found: list[tuple[str, int]] = []
+    objects: list[tuple[str, int]] = []
     for batch in obstore.list(store, prefix or None):
-        found += [(meta["path"], meta["size"]) for meta in batch]
-        if len(found) >= MAX_MEMBERS:
+        objects += [(meta["path"], meta["size"]) for meta in batch]
+        if len(objects) >= MAX_MEMBERS:
             break
-    if not found and prefix:
+    if not objects and prefix:
         try:
             meta = obstore.head(store, prefix)
         except (NotFoundError, FileNotFoundError):
             return []
-        found = [(meta["path"], meta["size"])]
-    return sorted(found)[:MAX_MEMBERS]
+        objects = [(meta["path"], meta["size"])]
+    return sorted(objects)[:MAX_MEMBERS]
 
 
 def _first_line(error: Exception) -> str:

@@ -51,14 +51,14 @@ class Sources:
 class _Gathering:
     scratch: ScratchFolder
     files: list[SourceFile] = field(default_factory=list)
-    seen: set[Path] = field(default_factory=set)
+    real_paths: set[Path] = field(default_factory=set)
 
     def add(self, path: Path, name: str, *, named: bool = False) -> None:
         """A file on disk; an archive gives its members."""
         real = path.resolve()
-        if real in self.seen:
+        if real in self.real_paths:
             return
-        self.seen.add(real)
+        self.real_paths.add(real)
         if len(self.files) >= MAX_FILES:
             raise EvidenceError(name, f"is over the {MAX_FILES:,} files that are looked at")
         if not is_archive(path.name):
@@ -90,11 +90,11 @@ def opened(paths: Sequence[str]) -> Iterator[Sources]:
 def _export_reports(gathering: _Gathering) -> None:
     """Put exports in the place of reports; one that cannot be exported is a problem, and is no file
     any more."""
-    wanted = set(without_export(file.path for file in gathering.files))
+    report_paths = set(without_export(file.path for file in gathering.files))
     files, gathering.files = gathering.files, []
     scratch = gathering.scratch
     for file in files:
-        if file.path not in wanted:
+        if file.path not in report_paths:
             # A report that is not wanted has its export beside it.
             if not is_report(file.path):
                 gathering.files.append(file)
@@ -110,29 +110,29 @@ def _export_reports(gathering: _Gathering) -> None:
         gathering.files.append(replace(file, path=copy))
 
 
-def _gather(given: str, gathering: _Gathering) -> None:
-    if given.startswith("s3://"):
-        _from_s3(given, gathering)
+def _gather(location: str, gathering: _Gathering) -> None:
+    if location.startswith("s3://"):
+        _from_s3(location, gathering)
         return
-    path = Path(given)
+    path = Path(location)
     try:
-        found = _found(given, path)
+        files = _named_files(location, path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise EvidenceError(given, f"cannot be read ({why})") from error
-    if not found:
-        raise EvidenceError(given, "holds no files" if path.is_dir() else "no such file")
-    for file, name in found:
+        raise EvidenceError(location, f"cannot be read ({why})") from error
+    if not files:
+        raise EvidenceError(location, "holds no files" if path.is_dir() else "no such file")
+    for file, name in files:
         gathering.add(file, name, named=file == path)
 
 
-def _found(given: str, path: Path) -> list[tuple[Path, str]]:
+def _named_files(location: str, path: Path) -> list[tuple[Path, str]]:
     """The files of a folder, the file, or what the pattern finds; each with its name for people."""
     if path.is_dir():
         return [(file, file.relative_to(path).as_posix()) for file in _below(path)]
     if path.exists():
         return [(path, path.name)]
-    return [(file, file.name) for file in _matches(given)]
+    return [(file, file.name) for file in _matches(location)]
 
 
 def _matches(pattern: str) -> list[Path]:

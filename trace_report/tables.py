@@ -49,10 +49,10 @@ def write_rank(rows: Mapping[str, Rows], folder: Path) -> None:
 
 
 def write_tables(
-    folder: Path, ranks: Iterable[tuple[int, Path]], others: Mapping[str, Rows]
+    folder: Path, ranks: Iterable[tuple[int, Path]], job_rows: Mapping[str, Rows]
 ) -> None:
     """Write `folder/NAME.parquet` for each analysis: what `write_rank` wrote of each rank, with a
-    column `rank`, and the rows of `others`, which are not of single ranks.
+    column `rank`, and the rows of `job_rows`, which are not of single ranks.
 
     The columns are those of the Python library's frames. Raises SettingsError where that is
     impossible.
@@ -64,7 +64,7 @@ def write_tables(
                 parts.setdefault(file.stem, []).append(file)
         for name, part in parts.items():
             _join(name, part, folder / f"{name}.parquet")
-        for name, rows in others.items():
+        for name, rows in job_rows.items():
             frame_of(name, rows).write_parquet(folder / f"{name}.parquet")
 
 
@@ -83,9 +83,9 @@ def _same_columns(name: str, files: Sequence[Path]) -> list[str]:
     schemas = [pl.scan_parquet(file, **AS_NAMED).collect_schema() for file in files]
     distinct = {tuple(schema.items()): schema for schema in schemas}
     frames = [pl.DataFrame(schema=schema) for schema in distinct.values()]
-    known = schema_of(name)
+    expected_columns = schema_of(name)
     empty = pl.concat(frames, how="diagonal_relaxed")
-    empty = empty.select(*known, *sorted(set(empty.columns) - set(known)))
+    empty = empty.select(*expected_columns, *sorted(set(empty.columns) - set(expected_columns)))
     for file, schema in zip(files, schemas, strict=True):
         if list(schema.items()) != list(empty.schema.items()):
             whole = pl.concat([empty, pl.read_parquet(file, **AS_NAMED)], how="diagonal_relaxed")

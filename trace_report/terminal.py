@@ -160,8 +160,8 @@ def _shown(report: JobReport) -> list[RankLine]:
     ranks += [by_step[-1].rank, by_step[0].rank]
     ranks += [line.rank for line in lines]
     # The same rank may be wanted for several reasons.
-    kept = list(dict.fromkeys(ranks))[:MAX_RANKS]
-    return [line for line in lines if line.rank in kept]
+    shown_ranks = list(dict.fromkeys(ranks))[:MAX_RANKS]
+    return [line for line in lines if line.rank in shown_ranks]
 
 
 def _where_time_goes(report: JobReport) -> list[RenderableType]:
@@ -251,7 +251,7 @@ def _notes(report: JobReport) -> list[RenderableType]:
         ranks = [entry for entry in dropped["analyses"] if entry["analysis"] == analysis]
         notes.append(f"no {analysis} of {len(ranks)} ranks: {_safe(ranks[0]['why'], 120)}")
     if len(report.lines) > 1 and any(line.rank_source == "order" for line in report.lines):
-        notes.append(report.how_ranks_were_told)
+        notes.append(report.rank_source_text)
     parts: list[RenderableType] = [Text()]
     parts += [Text(note, style="dim") for note in notes]
     return parts

@@ -42,10 +42,10 @@ def read_datadog_query(text: str) -> QueryReading | None:
     measured, divisors, grouped, quantile = _metrics(text)
     functions = set(re.findall(r"\b(anomalies|forecast|outliers|change|pct_change|diff)\(", text))
     if not measured:
-        found = _searched(text)
-        if found is None:
+        search_query = _searched(text)
+        if search_query is None:
             return None
-        measured, grouped = found
+        measured, grouped = search_query
     if functions & {"anomalies", "outliers"}:
         # It counts how many points are unusual; the metric itself has no threshold.
         comparison = threshold = None

@@ -147,7 +147,7 @@ def _or_by_sender(
 
 def _is_up(reading: QueryReading) -> bool:
     """Whether it watches `up` or an exporter's like: a title then says of what."""
-    return any(_UP.search(one.metric) for one in reading.measured[:1])
+    return any(_UP.search(selection.metric) for selection in reading.measured[:1])
 
 
 def _title_tells_more(by_query: SignalClass, by_title: SignalClass) -> bool:
@@ -163,7 +163,7 @@ def class_of_query(reading: QueryReading) -> SignalClass:
     """The class by what the query does with which metrics."""
     if reading.functions & _ABSENT:
         return SignalClass.AVAILABILITY
-    words = normalized(" ".join(one.words for one in reading.measured[:MOST_METRICS]))
+    words = normalized(" ".join(selection.words for selection in reading.measured[:MOST_METRICS]))
     by_words = _class_of_most(reading)
     if reading.until:
         return SignalClass.CERTIFICATE if _EXPIRES.search(words) else by_words
@@ -180,9 +180,11 @@ def class_of_query(reading: QueryReading) -> SignalClass:
 
 def _class_of_most(reading: QueryReading) -> SignalClass:
     """The class that most of the metrics have that are added up; of equally many, the first's."""
-    classes = [class_of(one.words) for one in reading.measured[:MOST_METRICS]]
-    known = [one for one in classes if one is not SignalClass.OTHER]
-    return max(known, key=known.count, default=SignalClass.OTHER)
+    classes = [class_of(selection.words) for selection in reading.measured[:MOST_METRICS]]
+    telling_classes = [
+        signal_class for signal_class in classes if signal_class is not SignalClass.OTHER
+    ]
+    return max(telling_classes, key=telling_classes.count, default=SignalClass.OTHER)
 
 
 def _measures_time(reading: QueryReading, words: str) -> bool:
@@ -242,8 +244,8 @@ def _unit(metric: str, reading: QueryReading) -> str | None:
 
 def _selected(reading: QueryReading | None) -> Mapping[str, str]:
     selected: dict[str, str] = {}
-    for one in reading.measured if reading is not None else ():
-        for label, value in one.equal.items():
+    for selection in reading.measured if reading is not None else ():
+        for label, value in selection.equal.items():
             selected.setdefault(label, value)
     return selected
 

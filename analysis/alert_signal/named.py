@@ -24,15 +24,15 @@ NOTE_LABELS = (
 """Details under which tools keep Alertmanager's text: its PagerDuty receiver calls it `firing`."""
 
 
-def with_watched_signal(alert: Alert, known: Collection[str] = ()) -> Alert:
+def with_watched_signal(alert: Alert, catalogue: Collection[str] = ()) -> Alert:
     """The alert with its rule's query where any text of it holds one, and with what it watches.
 
-    `known` are the names of the service catalogue: such a service is never replaced.
+    `catalogue` are the names of the service catalogue: such a service is never replaced.
     """
     alert = with_query(alert)
     watched = watched_signal(alert)
     update: dict[str, object] = {"watches": watched}
-    if alert.service not in known and _is_doubtful(alert):
+    if alert.service not in catalogue and _is_doubtful(alert):
         update["service"] = service_of(watched, alert.labels) or alert.service
     if alert.signal and alert.signal_source is None:
         update["signal_source"] = SignalSource.NAMED

@@ -41,26 +41,26 @@ _POD_SUFFIX = re.compile(r"(?:-[a-f0-9]{6,10})?-[a-z0-9]{5}$|-\d{1,3}$")
 
 def literal_service(reading: QueryReading) -> str | None:
     """The service that the rule's selectors name; the name of an exporter is nobody's."""
-    best: tuple[int, str] | None = None
-    for one in reading.measured:
-        for label, value in one.equal.items():
+    top: tuple[int, str] | None = None
+    for selection in reading.measured:
+        for label, value in selection.equal.items():
             rank = _SERVICE_RANK.get(label)
             if rank is None or is_exporter(value):
                 continue
-            if best is None or rank < best[0]:
-                best = rank, value
-    return best[1] if best else None
+            if top is None or rank < top[0]:
+                top = rank, value
+    return top[1] if top else None
 
 
 def naming_label(reading: QueryReading) -> str | None:
     """The label that names the service once the alert fires; None where no label stands out."""
     if reading.grouped is not None:
         return first_naming(reading.grouped)
-    for one in reading.measured:
-        match = _KUBERNETES_OBJECT.match(one.metric)
+    for selection in reading.measured:
+        match = _KUBERNETES_OBJECT.match(selection.metric)
         if match:
             return match[1]
-        if one.metric.startswith("kube_pod_container"):
+        if selection.metric.startswith("kube_pod_container"):
             return "container"
     return None
 
@@ -69,10 +69,10 @@ def keeps_service(reading: QueryReading) -> bool:
     """Whether an alert carries the series' own labels, and they are not those of an exporter."""
     if reading.grouped is not None:
         return False
-    for one in reading.measured:
-        about_hosts = _KUBERNETES_HOST.match(one.metric) is not None
+    for selection in reading.measured:
+        about_hosts = _KUBERNETES_HOST.match(selection.metric) is not None
         if about_hosts and (
-            one.metric.startswith("kube_") or is_exporter(one.equal.get("job", ""))
+            selection.metric.startswith("kube_") or is_exporter(selection.equal.get("job", ""))
         ):
             return False
     return True
@@ -80,8 +80,8 @@ def keeps_service(reading: QueryReading) -> bool:
 
 def first_naming(labels: Iterable[str]) -> str | None:
     """The most telling of the labels that name a service."""
-    known = [label for label in labels if label in _SERVICE_RANK]
-    return min(known, key=_SERVICE_RANK.__getitem__, default=None)
+    ranked_labels = [label for label in labels if label in _SERVICE_RANK]
+    return min(ranked_labels, key=_SERVICE_RANK.__getitem__, default=None)
 
 
 def service_in(labels: Mapping[str, str], preferred: str | None) -> str | None:

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import promql_parser as pql
 
-from faultline.analysis.alert_signal.query_reading import MetricSelection, QueryReading, one_value
+from faultline.analysis.alert_signal.query_reading import (
+    MetricSelection,
+    QueryReading,
+    single_value,
+)
 from faultline.analysis.kinds.watched_signals import Comparison
 
 LONGEST = 4096
@@ -41,18 +45,20 @@ def read_promql(text: str) -> QueryReading | None:
 
 def read_logql(text: str) -> QueryReading | None:
     """A rule of Loki. What its lines must hold counts as a word of what is measured."""
-    said: list[str] = []
+    line_words: list[str] = []
 
     def without_pipeline(match: re.Match[str]) -> str:
-        said.append(match[2])
+        line_words.append(match[2])
         return match[1]
 
     plain = _AFTER_SELECTOR.sub(without_pipeline, text[:LONGEST])
     reading = read_promql(_LOG_FUNCTIONS.sub("rate", plain))
     if reading is None:
         return None
-    words = " ".join(said)
-    measured = [replace(one, metric=f"log lines {words}".strip()) for one in reading.measured]
+    words = " ".join(line_words)
+    measured = [
+        replace(selection, metric=f"log lines {words}".strip()) for selection in reading.measured
+    ]
     return replace(reading, measured=tuple(measured))
 
 
@@ -157,9 +163,9 @@ class _Collected:
 
     @classmethod
     def of(cls, tree: pql.Expr) -> _Collected:
-        found = cls()
-        found.visit(tree, divides=False)
-        return found
+        parts = cls()
+        parts.visit(tree, divides=False)
+        return parts
 
     def visit(self, node: pql.Expr, *, divides: bool) -> None:
         if isinstance(node, pql.VectorSelector):
@@ -205,10 +211,10 @@ class _Collected:
         self.visit(node.rhs, divides=divides or operator == "/")
 
 
-def _is_number(node: pql.Expr, *wanted: float) -> bool:
+def _is_number(node: pql.Expr, *numbers: float) -> bool:
     while isinstance(node, pql.ParenExpr):
         node = node.expr
-    return isinstance(node, pql.NumberLiteral) and node.val in wanted
+    return isinstance(node, pql.NumberLiteral) and node.val in numbers
 
 
 def _is_clock(node: pql.Expr) -> bool:
@@ -218,19 +224,19 @@ def _is_clock(node: pql.Expr) -> bool:
 
 
 def _measured(tree: pql.Expr, bounds: QueryReading) -> QueryReading:
-    found = _Collected.of(tree)
+    parts = _Collected.of(tree)
     return replace(
         bounds,
-        measured=tuple(found.above),
-        divisors=tuple(found.below),
-        functions=frozenset(found.functions),
-        quantile=found.quantile,
-        complement=found.complement,
-        since=found.since,
-        until=found.until,
-        percent=found.percent,
+        measured=tuple(parts.above),
+        divisors=tuple(parts.below),
+        functions=frozenset(parts.functions),
+        quantile=parts.quantile,
+        complement=parts.complement,
+        since=parts.since,
+        until=parts.until,
+        percent=parts.percent,
         grouped=_grouping(tree).labels,
-        window_s=found.window_s,
+        window_s=parts.window_s,
     )
 
 
@@ -241,7 +247,7 @@ def _selection(node: pql.VectorSelector) -> MetricSelection:
     for matcher in node.matchers.matchers:
         only = matcher.value if matcher.op == pql.MatchOp.Equal else None
         if matcher.op == pql.MatchOp.Re:
-            only = one_value(matcher.value)
+            only = single_value(matcher.value)
         if matcher.name == "__name__" and matcher.op in (pql.MatchOp.Equal, pql.MatchOp.Re):
             name = matcher.value
         elif only:
@@ -267,7 +273,7 @@ def _grouping(tree: pql.Expr) -> _Grouping:
     if isinstance(tree, (pql.VectorSelector, pql.MatrixSelector)):
         return _Grouping(selects=True)
     if isinstance(tree, pql.AggregateExpr):
-        return _kept_by(tree)
+        return _aggregate_grouping(tree)
     if isinstance(tree, pql.Call) and tree.func.name in ("absent", "absent_over_time", "vector"):
         return _Grouping(selects=True, labels=())
     for child in _children(tree):
@@ -277,7 +283,7 @@ def _grouping(tree: pql.Expr) -> _Grouping:
     return _Grouping(selects=False)
 
 
-def _kept_by(node: pql.AggregateExpr) -> _Grouping:
+def _aggregate_grouping(node: pql.AggregateExpr) -> _Grouping:
     inner = _grouping(node.expr)
     modifier = node.modifier
     if str(node.op) in _KEEPING:

@@ -88,7 +88,7 @@ def is_exporter(name: str) -> bool:
     return _EXPORTERS.match(name) is not None
 
 
-def one_value(pattern: str) -> str | None:
+def single_value(pattern: str) -> str | None:
     """The one value that a regular expression matches, where it is plain text."""
     inner = pattern.removeprefix("^").removesuffix("$").replace("\\.", ".")
     if not inner or ".." in inner or _PATTERN.search(inner):

@@ -41,11 +41,11 @@ def query_of_url(url: str) -> AlertQuery | None:
         parts = urlsplit(url)
     except ValueError:
         return None
-    for given in (parts.query, parts.fragment.rpartition("?")[2]):
-        asked = parse_qs(given)
-        for expression in asked.get("g0.expr", []):
+    for query_string in (parts.query, parts.fragment.rpartition("?")[2]):
+        parameters = parse_qs(query_string)
+        for expression in parameters.get("g0.expr", []):
             return query_of_expression(expression)
-        for explored in (*asked.get("left", []), *asked.get("panes", [])):
+        for explored in (*parameters.get("left", []), *parameters.get("panes", [])):
             query = query_of_expression(expression_in_json(explored))
             if query is not None:
                 return query

@@ -48,34 +48,36 @@ def alerting_series(
     series: list[AlertingSeries] = []
     for signal, unit in rows.unique(subset="signal").sort("signal").iter_rows():
         series.append(AlertingSeries(signal, unit))
-    wanted = normalized(watched.metric or "")
-    for one in series:
-        if wanted != "__" and normalized(one.signal) == wanted:
-            return one
+    metric_name = normalized(watched.metric or "")
+    for candidate in series:
+        if metric_name != "__" and normalized(candidate.signal) == metric_name:
+            return candidate
     if watched.signal_class is SignalClass.OTHER:
         return None
     for signal_class in _ALIKE.get(watched.signal_class, (watched.signal_class,)):
         of_class = [series for series in series if classify(series.signal) is signal_class]
         if of_class:
-            return _best(of_class, watched, title)
+            return _closest(of_class, watched, title)
     return None
 
 
-def _best(found: Sequence[AlertingSeries], watched: WatchedSignal, title: str) -> AlertingSeries:
+def _closest(
+    candidates: Sequence[AlertingSeries], watched: WatchedSignal, title: str
+) -> AlertingSeries:
     if watched.signal_class is SignalClass.LATENCY:
         quantile = watched.quantile or USUAL_QUANTILE
         return min(
-            found, key=lambda series: (abs(_quantile(series.signal) - quantile), series.signal)
+            candidates, key=lambda series: (abs(_quantile(series.signal) - quantile), series.signal)
         )
     parts = set(normalized(f"{watched.metric or ''} {title}").split("_"))
 
-    def fit(one: AlertingSeries) -> tuple[bool, int, str]:
-        words = normalized(one.signal)
+    def fit(candidate: AlertingSeries) -> tuple[bool, int, str]:
+        words = normalized(candidate.signal)
         # Shares do not grow with traffic: of two series of one class they say more.
         is_share = _SHARE.search(words) is not None
-        return not is_share, -len(parts.intersection(words.split("_"))), one.signal
+        return not is_share, -len(parts.intersection(words.split("_"))), candidate.signal
 
-    return min(found, key=fit)
+    return min(candidates, key=fit)
 
 
 def _quantile(signal: str) -> float:

@@ -21,20 +21,20 @@ def place_of(alert: Alert) -> dict[str, str]:
     return place_in(labels)
 
 
-def place_in(given: Mapping[str, str]) -> dict[str, str]:
+def place_in(attributes: Mapping[str, str]) -> dict[str, str]:
     """Environment, cluster and region among these labels, each under the name of its kind."""
     places = {}
     for kind, labels in PLACE_LABELS.items():
         for label in labels:
-            if given.get(label):
-                places[kind] = given[label]
+            if attributes.get(label):
+                places[kind] = attributes[label]
                 break
     return places
 
 
-def place_labels(place: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+def place_labels(place: Mapping[str, str], source_labels: Iterable[str]) -> dict[str, str]:
     """The same place in those of its labels that a source knows, with their values."""
-    there = frozenset(known)
+    there = frozenset(source_labels)
     values_by_label = {}
     for kind, value in place.items():
         for label in PLACE_LABELS[kind]:
@@ -48,5 +48,5 @@ def lies_elsewhere(labels: Mapping[str, str], place: Mapping[str, str]) -> bool:
     """Whether labels name another environment, cluster or region than this place."""
     if not place or not labels:
         return False
-    said = place_in(labels)
-    return any(said.get(kind, value) != value for kind, value in place.items())
+    other_place = place_in(labels)
+    return any(other_place.get(kind, value) != value for kind, value in place.items())

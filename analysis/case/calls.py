@@ -39,7 +39,7 @@ SOURCE_WORDS = {
 """What a source is called in a sentence."""
 
 
-class KnownCall(Frozen):
+class ServiceCall(Frozen):
     """Caller and callee, and who tells of it.
 
     `learned_in` is the investigation that learned it, where nothing collected now tells of it.
@@ -67,4 +67,4 @@ class CallList(Frozen):
     far as it says."""
 
     place: Mapping[str, str] = Field(default_factory=dict)
-    calls: tuple[KnownCall, ...] = ()
+    calls: tuple[ServiceCall, ...] = ()

@@ -15,7 +15,7 @@ _Rows = tuple[str, str | None, str | None]
 """Table, service, and of spans the operation; None for all operations."""
 
 
-def citing_own_rows(findings: Iterable[Finding], case: Case) -> list[Finding]:
+def citing_matching_rows(findings: Iterable[Finding], case: Case) -> list[Finding]:
     """Each finding with those of its citations that may hold the rows it is about, by the service
     and the signal of its series, by the change, and by what its log lines and spans say of where
     they are from; with all of them where none may, and where it has no series.
@@ -26,7 +26,7 @@ def citing_own_rows(findings: Iterable[Finding], case: Case) -> list[Finding]:
     if citations is None:
         citations = _citations_of(case)
         case.derived["citations"] = citations
-    return [citations.own(finding) for finding in findings]
+    return [citations.narrow(finding) for finding in findings]
 
 
 @dataclass
@@ -39,17 +39,19 @@ class _Citations:
     origins: dict[_Rows, set[str | None]] = field(default_factory=dict)
     """None stands for rows that do not say where they are from."""
 
-    def own(self, finding: Finding) -> Finding:
+    def narrow(self, finding: Finding) -> Finding:
         """The finding with the citations of its own rows."""
         about = finding.series
         if not {"service", "signal"} & set(about) and about.get("table") != "changes":
             return finding
         # Rows of a folder that somebody wrote may name items that are not there.
-        evidence = [one for one in finding.evidence if one in self.items]
-        matching_evidence = [one for one in evidence if self._may_hold(self.items[one], about)]
-        if not any(self.items[one].kind == about.get("table") for one in matching_evidence):
+        evidence = [item_id for item_id in finding.evidence if item_id in self.items]
+        matching_evidence = [
+            item_id for item_id in evidence if self._may_hold(self.items[item_id], about)
+        ]
+        if not any(self.items[item_id].kind == about.get("table") for item_id in matching_evidence):
             matching_evidence = evidence
-        matching_evidence.sort(key=lambda one: self.places.get(one, 0))
+        matching_evidence.sort(key=lambda item_id: self.places.get(item_id, 0))
         return finding.model_copy(update={"evidence": tuple(matching_evidence)})
 
     def _may_hold(self, item: Evidence, about: Mapping[str, str]) -> bool:

@@ -76,7 +76,7 @@ class Recalled(Frozen):
     investigation: EarlierInvestigation
 
 
-class Seen(Frozen):
+class AlertCount(Frozen):
     """How often the same alert was answered in this many days before this time."""
 
     days: int = Field(ge=1, le=100_000)
@@ -120,7 +120,7 @@ class Earlier(Frozen):
     """The whole file. `asked_at` is when this case's own alert was accepted."""
 
     asked_at: UtcTime | None = None
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[AlertCount, ...] = ()
     """Of the shorter time first."""
     recalled: tuple[Recalled, ...] = ()
     record: tuple[RecordLevel, ...] = ()

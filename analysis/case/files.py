@@ -28,16 +28,16 @@ def check_regular(path: Path, max_bytes: int) -> None:
     try:
         if path.is_symlink() and not leads_inside(path, path.parent):
             raise EvidenceError(path.name, "is a link that leads out of the case folder")
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError as error:
         raise EvidenceError(path.name, "is missing") from error
     except OSError as error:
         raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise EvidenceError(path.name, "is not a regular file")
-    if found.st_size > max_bytes:
+    if status.st_size > max_bytes:
         raise EvidenceError(
-            path.name, f"has {found.st_size:,} bytes, more than the limit of {max_bytes:,}"
+            path.name, f"has {status.st_size:,} bytes, more than the limit of {max_bytes:,}"
         )
 
 

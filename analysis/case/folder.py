@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import polars as pl
 from pydantic import BaseModel, ValidationError
 
-from faultline.analysis.case.calls import CALLS_FILE, CallList, KnownCall
+from faultline.analysis.case.calls import CALLS_FILE, CallList, ServiceCall
 from faultline.analysis.case.earlier import EARLIER_FILE, Earlier
 from faultline.analysis.case.files import MAX_JSON_BYTES, check_regular, is_there, leads_inside
 from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
@@ -251,7 +251,7 @@ def read_report(folder: Path) -> Report:
     return _parse(Report, folder / "report.json")
 
 
-def read_calls(folder: Path) -> tuple[KnownCall, ...]:
+def read_calls(folder: Path) -> tuple[ServiceCall, ...]:
     """The stored calls.json; empty for a case of before there was one."""
     path = folder / CALLS_FILE
     return _parse(CallList, path).calls if is_there(path) else ()

@@ -7,11 +7,11 @@ verdict or confidence: it is added to the findings after all of that is settled.
 
 from __future__ import annotations
 
-from faultline.analysis.kinds.finding_kinds import LOOKED_AT
+from faultline.analysis.kinds.finding_kinds import OBSERVATION
 from faultline.analysis.vocabulary import Finding, Frozen
 
 OBSERVATIONS_FILE = "observations.json"
-KIND = LOOKED_AT.name
+KIND = OBSERVATION.name
 """Kind of the findings that say what was looked at on request."""
 MAX_OBSERVATIONS = 1000
 """25 calls of 40 rows. A row is about 700 bytes of JSON, so the file stays below 1 MB; only rows

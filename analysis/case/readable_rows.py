@@ -53,7 +53,7 @@ class RefusedRows:
     why: str
     rows: int
     first: int
-    kept: bool = False
+    as_null: bool = False
     """Whether they are points without a number: they stay in the table, with a null for it."""
 
     @property
@@ -72,7 +72,7 @@ class ReadableRows:
     @property
     def total(self) -> int:
         """The rows that there were."""
-        left_out = [one.rows for one in self.refused if not one.kept]
+        left_out = [refusal.rows for refusal in self.refused if not refusal.as_null]
         return self.rows.height + sum(left_out)
 
 
@@ -100,7 +100,7 @@ def readable_rows(
             raise EvidenceError(file, f"column {column!r} is missing; needed: {needed}")
     wrong = pl.repeat(value=False, n=table.height, dtype=pl.Boolean(), eager=True)
     series: list[pl.Series] = []
-    found = list(refused)
+    refusals = list(refused)
     for name, dtype in schema.stored.items():
         if name not in table.columns:
             series.append(pl.Series(name, [None], dtype=dtype).new_from_index(0, table.height))
@@ -113,15 +113,15 @@ def readable_rows(
             new = (mask & ~wrong).fill_null(value=False)
             if not new.any():
                 continue
-            kept = why == NOT_FINITE and name in NULLABLE
-            found.append(_refused(given, new, why, kept=kept))
-            if kept:
+            as_null = why == NOT_FINITE and name in NULLABLE
+            refusals.append(_refused(given, new, why, as_null=as_null))
+            if as_null:
                 cast = cast.set(new, None)
             else:
                 wrong = wrong | new
         series.append(cast)
     rows = pl.DataFrame(series) if table.height else pl.DataFrame(schema=schema.stored)
-    return ReadableRows(rows.filter(~wrong) if wrong.any() else rows, tuple(found))
+    return ReadableRows(rows.filter(~wrong) if wrong.any() else rows, tuple(refusals))
 
 
 def _faults(column: _Column) -> Iterator[tuple[pl.Series, str]]:
@@ -148,12 +148,12 @@ def _within(times: pl.Series) -> pl.Series:
     return (times >= EARLIEST) & (times < LATEST)
 
 
-def _refused(column: _Column, mask: pl.Series, why: str, *, kept: bool) -> RefusedRows:
+def _refused(column: _Column, mask: pl.Series, why: str, *, as_null: bool) -> RefusedRows:
     first = int(mask.arg_true()[0])
     value = column.raw.slice(first, 1).to_list()[0]
     text = "" if value is None else str(value)
     shown = f" {text[:SHOWN]!r}" if text else ""
-    return RefusedRows(f"{column.name}{shown} {why}", int(mask.sum()), first + 1, kept)
+    return RefusedRows(f"{column.name}{shown} {why}", int(mask.sum()), first + 1, as_null)
 
 
 def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:

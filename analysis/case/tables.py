@@ -177,9 +177,9 @@ def conform(table: pl.DataFrame, name: str, file: str) -> pl.DataFrame:
     Raises EvidenceError with the column, or the first row (1-based) whose value cannot be read.
     """
     reading = readable_rows(table, SCHEMAS[name], file)
-    for one in reading.refused:
-        if not one.kept:
-            raise EvidenceError(file, one.why, one.where)
+    for refusal in reading.refused:
+        if not refusal.as_null:
+            raise EvidenceError(file, refusal.why, refusal.where)
     return reading.rows
 
 
@@ -187,8 +187,8 @@ def gap_of(reading: ReadableRows, name: str) -> str | None:
     """One sentence for the report: how many rows were left out, and why; None where none was."""
     if not reading.refused:
         return None
-    bad = sum(one.rows for one in reading.refused)
-    reasons = [f"{one.why} ({one.where})" for one in reading.refused[:MOST_REASONS]]
+    bad = sum(refusal.rows for refusal in reading.refused)
+    reasons = [f"{refusal.why} ({refusal.where})" for refusal in reading.refused[:MOST_REASONS]]
     more = len(reading.refused) - MOST_REASONS
     if more > 0:
         reasons.append(f"{more} more reasons")

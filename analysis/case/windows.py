@@ -11,7 +11,7 @@ import polars as pl
 from faultline.analysis.case.folder import Case
 from faultline.analysis.vocabulary import Window
 
-LEAD = timedelta(minutes=30)
+RUN_UP = timedelta(minutes=30)
 """Without a baseline the incident may have begun this long before the alert; earlier rows are the
 baseline."""
 
@@ -88,7 +88,7 @@ def _windows(case: Case, table: pl.DataFrame, time: str, baseline: tuple[Window,
     alert = case.alert.started_at
     if first is None or first >= alert:
         return Windows((), incident)
-    cut = max(alert - LEAD, first + (alert - first) / 2)
+    cut = max(alert - RUN_UP, first + (alert - first) / 2)
     return Windows((Window(start=first, end=cut),), Window(start=cut, end=max(incident.end, cut)))
 
 

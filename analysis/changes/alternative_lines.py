@@ -139,7 +139,7 @@ def line_reasons(
         *totals,
         *case.metrics["service"].drop_nulls().unique().to_list(),
     }
-    found = [
+    findings = [
         *_unresolved(lines, totals),
         *_of_nodes(lines),
         *_expired(lines, totals),
@@ -147,7 +147,9 @@ def line_reasons(
         *_bad_data(lines, totals),
     ]
     every = case.evidence_ids("logs")
-    return [one.model_copy(update={"evidence": one.evidence or every}) for one in found]
+    return [
+        finding.model_copy(update={"evidence": finding.evidence or every}) for finding in findings
+    ]
 
 
 def _matching(lines: Iterable[FailingLine], pattern: re.Pattern[str]) -> list[FailingLine]:
@@ -161,7 +163,7 @@ def _by_service(lines: Iterable[FailingLine]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _held(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> list[str]:
+def _dominated_services(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> list[str]:
     """Services for most of whose failing lines these account."""
     services = []
     for service, count in _by_service(lines).items():
@@ -185,41 +187,41 @@ def _hosts_in(texts: Iterable[str]) -> set[str]:
 def _unresolved(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
     """Names that do not resolve, in several services or for several names: the resolver, and no one
     address."""
-    found = _matching(lines, _NAMES)
-    services = _held(found, totals)
-    hosts = _hosts_in(line.text for line in found)
+    matches = _matching(lines, _NAMES)
+    services = _dominated_services(matches, totals)
+    hosts = _hosts_in(line.text for line in matches)
     # One name in one service is that name's problem, and not the resolver's.
     if not services or (len(services) < 2 and len(hosts) < 2):
         return
-    n = _count(found)
+    n = _count(matches)
     strength = 0.95 if len(services) >= 2 else 0.7
     phrase = f"{counted(n, 'line')} of {_some(services)} say that host names do not resolve"
-    yield _finding(INFRASTRUCTURE.name, "names", services, found, strength, phrase, {"lines": n})
+    yield _finding(INFRASTRUCTURE.name, "names", services, matches, strength, phrase, {"lines": n})
 
 
 def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
     """Events of nodes, hosts and hardware; they come once, so one line is enough, and several say
     more."""
-    found = _matching(lines, _NODE)
-    if not found:
+    matches = _matching(lines, _NODE)
+    if not matches:
         return
     nodes, kinds = set[str](), set[str]()
-    for line in found:
+    for line in matches:
         nodes.update(_NODE_NAME.findall(line.whole))
         event = _NODE.search(line.whole)
         if event is not None:
             kinds.add(event.group(0).lower())
     named = sorted(nodes)
-    n = _count(found)
+    n = _count(matches)
     phrase = f"{counted(n, 'line')} report trouble with {_some(named, 'the node')}"
-    touched = {line.service for line in found}
-    wide = bool(_matching(found, _ZONE))
+    touched = {line.service for line in matches}
+    wide = bool(_matching(matches, _ZONE))
     for line in lines:
         if wide or _shares(line, named):
             touched.add(line.service)
     strength = min(0.95, 0.5 + 0.15 * len(kinds))
     yield _finding(
-        INFRASTRUCTURE.name, "node", sorted(touched), found, strength, phrase, {"lines": n}, named
+        INFRASTRUCTURE.name, "node", sorted(touched), matches, strength, phrase, {"lines": n}, named
     )
 
 
@@ -234,21 +236,21 @@ def _shares(line: FailingLine, nodes: Sequence[str]) -> bool:
 
 
 def _expired(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
-    found = _matching(lines, _EXPIRED)
-    services = _held(found, totals)
+    matches = _matching(lines, _EXPIRED)
+    services = _dominated_services(matches, totals)
     if not services:
         return
-    n = _count(found)
+    n = _count(matches)
     phrase = (
         f"{counted(n, 'line')} of {_some(services)} say that a certificate or licence has expired"
     )
-    yield _finding(INFRASTRUCTURE.name, "expiry", services, found, 0.9, phrase, {"lines": n})
+    yield _finding(INFRASTRUCTURE.name, "expiry", services, matches, 0.9, phrase, {"lines": n})
 
 
 def _external(
     lines: Sequence[FailingLine],
     totals: Mapping[str, int],
-    known: set[str],
+    service_names: set[str],
     operations: Sequence[FailingLine],
 ) -> Iterator[Finding]:
     """Failing calls to one host that is none of the known services, or to a provider that the lines
@@ -258,18 +260,18 @@ def _external(
         if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
             continue
         for host in _hosts(line.whole):
-            if _outside(host, known):
+            if _outside(host, service_names):
                 by_host[host].append(line)
-        for name in _api_names(line.text, known):
+        for name in _api_names(line.text, service_names):
             by_host[name].append(line)
     failing = _hosts_in(line.whole for line in operations)
-    for host, found in sorted(by_host.items()):
-        services = _held(found, totals)
+    for host, host_lines in sorted(by_host.items()):
+        services = _dominated_services(host_lines, totals)
         if not services:
             continue
-        n = _count(found)
+        n = _count(host_lines)
         reason, what, strength = "provider", "get no good answer from", 0.75
-        if len(_matching(found, _QUOTA)) >= MOST * len(found):
+        if len(_matching(host_lines, _QUOTA)) >= MOST * len(host_lines):
             reason, what, strength = "quota", "are refused for their number by", 0.6
         if len(services) >= 2 or host in failing:
             strength += 0.15
@@ -278,16 +280,16 @@ def _external(
             "the known services"
         )
         yield _finding(
-            EXTERNAL_DEPENDENCY.name, reason, services, found, strength, phrase, {"lines": n}
+            EXTERNAL_DEPENDENCY.name, reason, services, host_lines, strength, phrase, {"lines": n}
         )
 
 
-def _api_names(text: str, known: set[str]) -> Iterator[str]:
+def _api_names(text: str, service_names: set[str]) -> Iterator[str]:
     """A provider that a line calls one, or the API of someone who is no known service."""
     if _PROVIDER.search(text):
         yield "a provider outside"
     for name in _API.findall(text):
-        if not any(name.lower() in service or service in name.lower() for service in known):
+        if not any(name.lower() in service or service in name.lower() for service in service_names):
             yield f"the API of {name}"
 
 
@@ -296,9 +298,9 @@ def _hosts(text: str) -> frozenset[str]:
     return frozenset(host for host in matches if host.split(".", 1)[0] not in _PACKAGES)
 
 
-def _outside(host: str, known: set[str]) -> bool:
+def _outside(host: str, service_names: set[str]) -> bool:
     """Whether no part of the host's name is a known service's or says that it is inside."""
-    inside = known | {"svc", "internal", "local"}
+    inside = service_names | {"svc", "internal", "local"}
     return inside.isdisjoint(host.split("."))
 
 
@@ -308,13 +310,13 @@ def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterat
     by_service: dict[str, list[FailingLine]] = defaultdict(list)
     for line in _matching(lines, _BAD_DATA):
         by_service[line.service].append(line)
-    for service, found in sorted(by_service.items()):
-        n = _count(found)
+    for service, service_lines in sorted(by_service.items()):
+        n = _count(service_lines)
         if n < ENOUGH_LINES or n < MOST * totals[service]:
             continue
-        reason, strength, shared = "record", 0.9, _most_common(found, (_KEYED, _SPOKEN_KEY))
+        reason, strength, shared = "record", 0.9, _most_common(service_lines, (_KEYED, _SPOKEN_KEY))
         if shared is None:
-            reason, strength, shared = "source", 0.7, _most_common(found, (_SOURCE,))
+            reason, strength, shared = "source", 0.7, _most_common(service_lines, (_SOURCE,))
         if shared is None:
             continue
         key, value = shared
@@ -323,7 +325,9 @@ def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterat
             f"{plain(value, 60)}"
         )
         numbers = {"lines": n}
-        yield _finding(DATA_PROBLEM.name, reason, [service], found, strength, phrase, numbers)
+        yield _finding(
+            DATA_PROBLEM.name, reason, [service], service_lines, strength, phrase, numbers
+        )
 
 
 def _most_common(
@@ -340,8 +344,8 @@ def _most_common(
                 counts[pair] += line.n
     if not counts:
         return None
-    best, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
-    return best if times >= 0.8 * _count(lines) else None
+    top_pair, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    return top_pair if times >= 0.8 * _count(lines) else None
 
 
 def _some(names: Sequence[str], otherwise: str = "services") -> str:
@@ -357,14 +361,14 @@ def _finding(
     services: Sequence[str],
     lines: Sequence[FailingLine],
     strength: float,
-    said: str,
+    phrase: str,
     numbers: Mapping[str, float],
     nodes: Sequence[str] = (),
 ) -> Finding:
     example = plain(lines[0].text, 120)
     # Every number in a sentence must be known, those in the quoted line too.
     quoted = {}
-    for i, digits in enumerate(_NUMBER.findall(f"{said} {example}"), start=1):
+    for i, digits in enumerate(_NUMBER.findall(f"{phrase} {example}"), start=1):
         quoted[f"quoted_{i}"] = float(digits)
     items = {item for line in lines for item in line.items}
     return Finding(
@@ -376,7 +380,7 @@ def _finding(
         effect=float(_count(lines)),
         effect_unit="lines",
         strength=round(strength, 4),
-        sentence=f'{said}: "{example}".',
+        sentence=f'{phrase}: "{example}".',
         numbers={**quoted, **numbers},
         evidence=tuple(sorted(items)),
         series={"table": "logs", "service": services[0]},

@@ -46,12 +46,14 @@ STRAINED = (
 
 
 def metric_reasons(
-    case: Case, topology: Topology, found: Sequence[Finding] | None = None
+    case: Case, topology: Topology, findings: Sequence[Finding] | None = None
 ) -> list[Finding]:
-    """Findings `demand` and `infrastructure` from series that left their baseline, `found` where it
-    is at hand."""
-    known = metric_shifts(case) if found is None else [f for f in found if f.kind == METRIC_SHIFT]
-    shifts = [f for f in known if f.details.bad]
+    """Findings `demand` and `infrastructure` from series that left their baseline, `findings` where
+    it is at hand."""
+    metric_findings = (
+        metric_shifts(case) if findings is None else [f for f in findings if f.kind == METRIC_SHIFT]
+    )
+    shifts = [f for f in metric_findings if f.details.bad]
     return [*_demand(shifts, case, topology), *_nodes(shifts)]
 
 
@@ -63,13 +65,13 @@ def _demand(shifts: Sequence[Finding], case: Case, topology: Topology) -> Iterat
     for service, surge in sorted(surges.items()):
         if _comes_from_a_caller(service, surges, measured, topology):
             continue
-        is_known = service in topology.services
+        in_topology = service in topology.services
         behind = {service, *topology.downstream(service)}
         began = surge.onset or case.alert.started_at
         strained = [f for f in shifts if (f.subject in behind or not topology.services)]
         onsets = [f.onset for f in strained if f.onset is not None and _strain(f)]
         if onsets and min(onsets) + LATER >= began:
-            yield _surge_finding(service, surge, surges, behind, known=is_known)
+            yield _surge_finding(service, surge, surges, behind, in_topology=in_topology)
 
 
 def _comes_from_a_caller(
@@ -106,12 +108,17 @@ def _strain(finding: Finding) -> bool:
 
 
 def _surge_finding(
-    service: str, surge: Finding, surges: Mapping[str, Finding], behind: set[str], *, known: bool
+    service: str,
+    surge: Finding,
+    surges: Mapping[str, Finding],
+    behind: set[str],
+    *,
+    in_topology: bool,
 ) -> Finding:
     ratio = float(surge.effect or SURGE)
     followers = sorted(s for s in surges if s in behind and s != service)
     strength = 0.6 + 0.25 * min(1.0, (ratio - SURGE) / (FIRM - SURGE))
-    if followers or not known:
+    if followers or not in_topology:
         strength += 0.1
     return Finding(
         id="",
@@ -146,5 +153,5 @@ def _nodes(shifts: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _series(case: Case) -> list[tuple[str, str]]:
-    found = case.metrics.select("service", "signal").unique().drop_nulls().sort("service", "signal")
-    return [(str(service), str(signal)) for service, signal in found.iter_rows()]
+    pairs = case.metrics.select("service", "signal").unique().drop_nulls().sort("service", "signal")
+    return [(str(service), str(signal)) for service, signal in pairs.iter_rows()]

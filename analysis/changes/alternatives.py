@@ -33,12 +33,12 @@ def no_change_reasons(
     their baseline.
     """
     graph = read_topology(case) if topology is None else topology
-    told = failing_lines(case) if lines is None else lines
-    found = [
-        *line_reasons(case, graph, told, failing_operations(case)),
+    failures = failing_lines(case) if lines is None else lines
+    findings = [
+        *line_reasons(case, graph, failures, failing_operations(case)),
         *metric_reasons(case, graph, shifts),
     ]
-    return sorted(found, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
+    return sorted(findings, key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
 
 
 def reason_for(

@@ -37,23 +37,23 @@ class ChangeHistory:
     long_rates: Mapping[str, float] = field(default_factory=dict)
     """Changes a minute of those services whose history is longer than `RECENT`."""
 
-    def guilty(self, change: Shipped, lead_min: float) -> float:
+    def guilty(self, change: Shipped, ahead_min: float) -> float:
         """In [0, 1]: how much likelier such a change is near because it did it, beside one of the
         usual that is near by chance. 1 where the past is too short to tell."""
-        rate, lead = self._rate(change.service or ""), max(lead_min, 0.0)
+        rate, ahead = self._rate(change.service or ""), max(ahead_min, 0.0)
         if rate <= 0:
             return 1.0
-        did_it = GUILTY * math.exp(-lead / FALLS_OFF_MIN) / FALLS_OFF_MIN
-        by_chance = (1 - GUILTY) * rate * math.exp(-rate * lead)
+        did_it = GUILTY * math.exp(-ahead / FALLS_OFF_MIN) / FALLS_OFF_MIN
+        by_chance = (1 - GUILTY) * rate * math.exp(-rate * ahead)
         return did_it / (did_it + by_chance)
 
     def _rate(self, service: str) -> float:
         """Changes a minute beside the one that is weighed. A service that is changed more often now
         than it used to be has the rate of now."""
         rate = self.long_rates.get(service, 0.0)
-        others = self.counts.get(service, 0) - 1
+        other_changes = self.counts.get(service, 0) - 1
         if self.minutes >= LEAST_HISTORY_MIN:
-            rate = max(rate, others / self.minutes)
+            rate = max(rate, other_changes / self.minutes)
         return rate
 
 

@@ -31,7 +31,7 @@ TROUBLED_TEXT = (
     r"space|oomkilled|throttl\w+"
     r"|slow)\b"
 )
-_TOLD = ("service", "text", "attributes", "n", "first", "items")
+_LINE_COLUMNS = ("service", "text", "attributes", "n", "first", "items")
 FAILED_STATUS = r"(?i)error|fail|^5\d\d$|cancel|deadline"
 
 
@@ -101,7 +101,7 @@ def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[FailingLi
     """By service, text and attributes; lines whose shape (digits and hashes aside) the baseline has
     are left out."""
     share = windows.search.seconds / max(1.0, sum(w.seconds for w in windows.baseline))
-    found = (
+    distinct_lines = (
         rows.with_columns(
             pl.col("attributes").fill_null("").str.slice(0, MAX_TEXT),
             pl.col("service").fill_null(UNKNOWN_SERVICE),
@@ -128,6 +128,8 @@ def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[FailingLi
         .head(MAX_DISTINCT)
     )
     lines = []
-    for service, text, attributes, n, first, items in found.select(_TOLD).iter_rows():
+    for service, text, attributes, n, first, items in distinct_lines.select(
+        _LINE_COLUMNS
+    ).iter_rows():
         lines.append(FailingLine(service, text, attributes, n, first, tuple(items)))
     return lines

@@ -40,7 +40,7 @@ class AlteredText:
     removed: str
     added: str
     context: str
-    said: str
+    heading: str
     """Title and, for a flag or a setting, its name."""
     values: tuple[ValueChange, ...]
     kind: str
@@ -51,24 +51,24 @@ class AlteredText:
 
     def lost(self, words: str) -> bool:
         """A word that the removed lines have more often than the added ones."""
-        return bool(_found(words, self.removed) - _found(words, self.added))
+        return bool(_word_counts(words, self.removed) - _word_counts(words, self.added))
 
     def gained(self, words: str) -> bool:
         """A word that the added lines have more often than the removed ones."""
-        return bool(_found(words, self.added) - _found(words, self.removed))
+        return bool(_word_counts(words, self.added) - _word_counts(words, self.removed))
 
     def altered(self, words: str) -> bool:
         """A word that only one side has, or a changed value's line, or what is said of a flag or a
         setting."""
         pattern = re.compile(words)
-        if set(_found(words, self.removed)) != set(_found(words, self.added)):
+        if set(_word_counts(words, self.removed)) != set(_word_counts(words, self.added)):
             return True
         if any(pattern.search(value.words) for value in self.values):
             return True
         if pattern.search(self.settings) is not None:
             return True
         # The title of a deploy often speaks of more than its diff changes.
-        return self.kind != "deploy" and pattern.search(self.said) is not None
+        return self.kind != "deploy" and pattern.search(self.heading) is not None
 
     def lowered(self, words: str) -> bool:
         """A value that fell, in a line with the word."""
@@ -83,12 +83,12 @@ class AlteredText:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`own` effects tell it from others; `also` it shares with many. `delayed`: the effect needs
-    time to build up."""
+    """`main_effects` effects tell it from others; `also` it shares with many. `delayed`: the effect
+    needs time to build up."""
 
     name: str
     phrase: str
-    own: frozenset[str]
+    main_effects: frozenset[str]
     also: frozenset[str]
     shown_by: Callable[[AlteredText], bool]
     delayed: bool = False
@@ -119,7 +119,7 @@ def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
         removed=_worded(_without_messages(removed)),
         added=_worded(_without_messages(added)),
         context=_worded(text.context),
-        said=_worded([text.title, name if says_what else ""]),
+        heading=_worded([text.title, name if says_what else ""]),
         values=value_changes(text.title, removed, added),
         kind=kind,
         settings=_worded(sorted(text.settings)),
@@ -135,7 +135,7 @@ def shown_by(altered: AlteredText) -> Shown:
     return Shown(mechanisms, small and _only_values(altered))
 
 
-def best_match(shown: Shown, effects: frozenset[str]) -> MechanismMatch:
+def strongest_match(shown: Shown, effects: frozenset[str]) -> MechanismMatch:
     """The strongest mechanism whose effect is seen; a small step of a value counts half."""
     match = MechanismMatch()
     for mechanism in shown.mechanisms:
@@ -148,7 +148,7 @@ def best_match(shown: Shown, effects: frozenset[str]) -> MechanismMatch:
 
 
 def _weight(mechanism: Mechanism, effects: frozenset[str]) -> float:
-    if mechanism.own & effects:
+    if mechanism.main_effects & effects:
         return SURE
     return ALSO if mechanism.also & effects else 0.0
 
@@ -163,7 +163,7 @@ def _only_values(altered: AlteredText) -> bool:
     return lines >= altered.added.count("\n") + 1
 
 
-def _found(words: str, text: str) -> Counter[str]:
+def _word_counts(words: str, text: str) -> Counter[str]:
     return Counter(match.group(0) for match in re.finditer(words, text))
 
 
@@ -205,7 +205,7 @@ def _grows(text: AlteredText) -> bool:
         r"\b(append|push|add|put|insert|accumulat\w+|record|register|subscribe|add "
         r"listener|store|retain|history)\b"
     )
-    held = (
+    containers = (
         r"\b(var|static|global|cache|map|dict|list|slice|history|buffer|log|listeners?|registry"
         r"|set)\b|\[\]|\{\}"
     )
@@ -213,7 +213,7 @@ def _grows(text: AlteredText) -> bool:
         return True
     if not text.gained(keeps) or re.search(bound, text.added):
         return False
-    return re.search(held, text.added) is not None
+    return re.search(containers, text.added) is not None
 
 
 def _guard_gone(text: AlteredText) -> bool:
@@ -225,7 +225,7 @@ def _guard_gone(text: AlteredText) -> bool:
 
 
 def _total(words: str, text: str) -> int:
-    return sum(_found(words, text).values())
+    return sum(_word_counts(words, text).values())
 
 
 def _new_version(text: AlteredText) -> bool:
@@ -235,14 +235,14 @@ def _new_version(text: AlteredText) -> bool:
 def _mechanism(
     name: str,
     phrase: str,
-    own: str,
+    main_effects: str,
     also: str,
     shown_by: Callable[[AlteredText], bool],
     *,
     delayed: bool = False,
 ) -> Mechanism:
     return Mechanism(
-        name, phrase, frozenset(own.split()), frozenset(also.split()), shown_by, delayed
+        name, phrase, frozenset(main_effects.split()), frozenset(also.split()), shown_by, delayed
     )
 
 

@@ -34,7 +34,7 @@ from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import number, plain, rounded
 
 NEAR, RULED_OUT = CHANGE_NEAR.name, CHANGE_RULED_OUT.name
-LONGEST_LEAD = timedelta(hours=6)
+MAX_CHANGE_AGE = timedelta(hours=6)
 """A change older than this is not listed: its effect would have been seen before."""
 LIKELY = 0.3
 """Below this a change is listed as ruled out."""
@@ -69,19 +69,19 @@ def nearby_changes(
         return []
     lines = failing_lines(case)
     shifts = [f for s in suspects for f in s.findings]
-    known = no_change_reasons(case, topology, lines, shifts) if reasons is None else reasons
+    other_reasons = no_change_reasons(case, topology, lines, shifts) if reasons is None else reasons
     lines += failing_operations(case)
     views = [_View.of(case, order, topology, lines) for order in _orders(suspects)]
     near = _read(_near(case, suspects, topology, views))
-    best: dict[Shipped, tuple[Weighed, Scales]] = {}
+    strongest: dict[Shipped, tuple[Weighed, Scales]] = {}
     for view in views:
         history = change_history(case, near, view.onset.time)
-        scales = view.scales(topology, near, known, history)
+        scales = view.scales(topology, near, other_reasons, history)
         for change in near:
             weighed = scales.weigh(change, view.share(suspects))
-            if change not in best or weighed.preferred_to(best[change][0]):
-                best[change] = weighed, scales
-    return _findings(list(best.values()), case.evidence_ids("changes"))
+            if change not in strongest or weighed.preferred_to(strongest[change][0]):
+                strongest[change] = weighed, scales
+    return _findings(list(strongest.values()), case.evidence_ids("changes"))
 
 
 def _near(
@@ -90,7 +90,7 @@ def _near(
     """Changes from six hours before the earliest onset to the end of the incident, the nearest
     first."""
     onsets = [view.onset.time for view in views]
-    first, end = min(onsets) - LONGEST_LEAD, max([case.scope.incident.end, *onsets])
+    first, end = min(onsets) - MAX_CHANGE_AGE, max([case.scope.incident.end, *onsets])
     subject = suspects[0].subject if suspects else case.alert.service
     shipped = shipped_changes(case, subject, topology.services, until=end)
     within = [change for change in shipped if first <= change.time <= end]
@@ -131,7 +131,7 @@ class _View:
         lines: Sequence[FailingLine],
     ) -> _View:
         symptoms = symptoms_of(case, suspects, topology, lines)
-        return cls(suspects, symptoms, onset_of(case, suspects, symptoms.told_effects))
+        return cls(suspects, symptoms, onset_of(case, suspects, symptoms.written_effects))
 
     def share(self, suspects: Sequence[Suspect]) -> float:
         """What a change keeps that fits this view's suspect and not the first one."""
@@ -143,7 +143,7 @@ class _View:
         self,
         topology: Topology,
         readings: Mapping[Shipped, Reading],
-        known: Sequence[Finding],
+        other_reasons: Sequence[Finding],
         history: ChangeHistory,
     ) -> Scales:
         in_order = sorted(readings, key=lambda change: change.time)
@@ -155,7 +155,7 @@ class _View:
             rare=rarity(reading.altered | reading.beside for reading in readings.values()),
             readings=readings,
             common_names=_common_names(readings.values()),
-            other_reason=reason_for(known, self.suspects, topology),
+            other_reason=reason_for(other_reasons, self.suspects, topology),
             back=taken_back(in_order, self.onset.time - self.onset.slack),
             history=history,
         )
@@ -173,12 +173,12 @@ def _orders(suspects: Sequence[Suspect]) -> list[list[Suspect]]:
     return views
 
 
-def onset_of(case: Case, suspects: Sequence[Suspect], told: frozenset[str]) -> SymptomOnset:
+def onset_of(case: Case, suspects: Sequence[Suspect], effects: frozenset[str]) -> SymptomOnset:
     """The first suspect's onset, or the begin of the climb that led to it, or else the alert."""
     first = suspects[0] if suspects else None
     if first is None or first.onset is None:
         return SymptomOnset(case.alert.started_at, timedelta(seconds=SHORTEST_SLACK_S), "the alert")
-    climb = climb_of(case, suspects, told)
+    climb = climb_of(case, suspects, effects)
     if climb is not None and climb.start < first.onset:
         since = f"{plain(climb.signal, 60)} began to climb"
         return SymptomOnset(climb.start, climb.uncertainty, since, climb)
@@ -202,27 +202,27 @@ def _findings(
     weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ...]
 ) -> list[Finding]:
     likely = [w for w, _ in weighed if w.strength >= LIKELY and not w.reasons]
-    best = min(likely, key=lambda w: (-w.strength, w.change.time, w.change.id), default=None)
+    likeliest = min(likely, key=lambda w: (-w.strength, w.change.time, w.change.id), default=None)
     near: list[Finding] = []
     ruled_out: list[Finding] = []
-    for one, scales in weighed:
-        why = _why_ruled_out(one, scales, best)
+    for weighed_change, scales in weighed:
+        why = _why_ruled_out(weighed_change, scales, likeliest)
         findings = ruled_out if why else near
-        findings.append(_finding(one, scales, why, evidence))
+        findings.append(_finding(weighed_change, scales, why, evidence))
     near.sort(key=lambda f: (-f.strength, f.sentence))
     ruled_out.sort(key=lambda f: (-f.strength, f.sentence))
     return near + ruled_out[:MAX_RULED_OUT]
 
 
-def _why_ruled_out(weighed: Weighed, scales: Scales, best: Weighed | None) -> list[str]:
+def _why_ruled_out(weighed: Weighed, scales: Scales, likeliest: Weighed | None) -> list[str]:
     """Its own reasons, else that little speaks for it or that another change fits better."""
     if weighed.reasons:
         return list(weighed.reasons)
     if weighed.strength < LIKELY:
-        by_chance = 1 - scales.history.guilty(weighed.change, weighed.lead_min)
+        by_chance = 1 - scales.history.guilty(weighed.change, weighed.ahead_min)
         return [why_weak(weighed, scales.other_reason, by_chance)]
-    if best is not None and weighed.strength < FITS_WORSE * best.strength:
-        return [f"{best.change.label} fits better"]
+    if likeliest is not None and weighed.strength < FITS_WORSE * likeliest.strength:
+        return [f"{likeliest.change.label} fits better"]
     return []
 
 
@@ -234,14 +234,14 @@ class _Distance(NamedTuple):
     words: str
 
 
-def _distance(lead_min: float, since: str) -> _Distance:
-    if abs(lead_min) >= 1:
-        value, unit, short = rounded(abs(lead_min), 2), "minutes", "min"
+def _distance(ahead_min: float, since: str) -> _Distance:
+    if abs(ahead_min) >= 1:
+        value, unit, short = rounded(abs(ahead_min), 2), "minutes", "min"
     else:
-        value, unit, short = float(round(60 * abs(lead_min))), "seconds", "s"
+        value, unit, short = float(round(60 * abs(ahead_min))), "seconds", "s"
     if not value:
         return _Distance(value, unit, f"at the same time as {since}")
-    side = "before" if lead_min >= 0 else "after"
+    side = "before" if ahead_min >= 0 else "after"
     return _Distance(value, unit, f"{number(value)} {short} {side} {since}")
 
 
@@ -254,7 +254,7 @@ def _sentence(weighed: Weighed, distance: _Distance, since: str, why: Sequence[s
     sentence = (
         f"{plain(change.kind, 20).capitalize()} {change.label}{where}{called} came {distance.words}"
     )
-    if distance.value and weighed.lead_min < 0 and not why:
+    if distance.value and weighed.ahead_min < 0 and not why:
         sentence += ", within its uncertainty"
     # The distance has already said that it came after.
     more = [reason for reason in why if reason != f"it came after {since}"]
@@ -267,7 +267,7 @@ def _finding(
     weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tuple[str, ...]
 ) -> Finding:
     change = weighed.change
-    distance = _distance(weighed.lead_min, scales.onset.since)
+    distance = _distance(weighed.ahead_min, scales.onset.since)
     mechanism = weighed.bearing.match.mechanism
     return Finding(
         id="",
@@ -275,7 +275,7 @@ def _finding(
         subject=change.service or "unknown service",
         signal=change.kind,
         onset=change.time,
-        effect=rounded(weighed.lead_min, 2),
+        effect=rounded(weighed.ahead_min, 2),
         effect_unit="min before onset",
         strength=round(weighed.strength if math.isfinite(weighed.strength) else 0.0, 4),
         sentence=_sentence(weighed, distance, scales.onset.since, why),

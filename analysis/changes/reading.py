@@ -31,7 +31,7 @@ def read_change(change: Shipped) -> Reading:
     """The reading of a shipped change."""
     text = change.text
     named = [change.id] if change.kind in SPEAKING_IDS else []
-    altered = text.altered_words if text.is_known else frozenset()
+    altered = text.altered_words if text.has_diff else frozenset()
     return Reading(
         altered=altered,
         beside=(text.words | words_of(named)) - altered,

@@ -90,9 +90,9 @@ def shipped_changes(
     deploys = [change for change in out if change.kind == "deploy"]
     if not deploys:
         return [_as_merged(change, suspect) for change in out]
-    known = {*services}
-    known.update(deploy.service for deploy in deploys if deploy.service)
-    return [_with_its_deploy(change, deploys, suspect, known) for change in out]
+    service_names = {*services}
+    service_names.update(deploy.service for deploy in deploys if deploy.service)
+    return [_with_its_deploy(change, deploys, suspect, service_names) for change in out]
 
 
 def _shipped_rows(rows: Sequence[dict[str, Any]]) -> list[Shipped]:
@@ -177,7 +177,7 @@ def _as_merged(change: Shipped, suspect: str | None) -> Shipped:
 
 
 def _with_its_deploy(
-    change: Shipped, deploys: Sequence[Shipped], suspect: str | None, known: Collection[str]
+    change: Shipped, deploys: Sequence[Shipped], suspect: str | None, service_names: Collection[str]
 ) -> Shipped:
     """A merge reached production with the first later deploy of the service it is of, or of one
     that it touches. Another change is returned as it is."""
@@ -190,7 +190,9 @@ def _with_its_deploy(
     for deploy in later:
         if change.service == deploy.service or touches(change.text, deploy.service or ""):
             return _carried(change, deploy)
-    if change.service is not None or any(touches(change.text, service) for service in known):
+    if change.service is not None or any(
+        touches(change.text, service) for service in service_names
+    ):
         return change
     for deploy in later:
         if deploy.service == suspect:

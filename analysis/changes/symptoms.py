@@ -118,7 +118,7 @@ class Symptoms:
 
     texts: tuple[str, ...]
     named: frozenset[str]
-    told: tuple[str, ...] = ()
+    written_texts: tuple[str, ...] = ()
     """Of the texts those that someone wrote: the alert's and log lines."""
 
     @cached_property
@@ -143,8 +143,8 @@ class Symptoms:
     def frames(self) -> frozenset[str]:
         """Source files that a stack trace or a logger names, without those that every service
         has."""
-        found = {m.lower() for text in self.texts for m in _FRAME.findall(text)}
-        return frozenset(found - _ANY_FILE)
+        file_names = {m.lower() for text in self.texts for m in _FRAME.findall(text)}
+        return frozenset(file_names - _ANY_FILE)
 
     @cached_property
     def effects(self) -> frozenset[str]:
@@ -152,17 +152,17 @@ class Symptoms:
         return self._effects_in(self.texts)
 
     @cached_property
-    def told_effects(self) -> frozenset[str]:
+    def written_effects(self) -> frozenset[str]:
         """Those that the alert or a log line tells of: a moved signal alone may be a
         coincidence."""
-        return self._effects_in(self.told)
+        return self._effects_in(self.written_texts)
 
     def _effects_in(self, texts: Iterable[str]) -> frozenset[str]:
-        said = "\n".join(texts).lower()
+        text = "\n".join(texts).lower()
         for name in sorted((n.lower() for n in self.named), key=lambda n: (-len(n), n)):
-            said = said.replace(name, " ")
-        said = said.replace("_", " ")
-        return frozenset(effect for effect, pattern in EFFECTS.items() if pattern.search(said))
+            text = text.replace(name, " ")
+        text = text.replace("_", " ")
+        return frozenset(effect for effect, pattern in EFFECTS.items() if pattern.search(text))
 
 
 def symptoms_of(
@@ -172,12 +172,17 @@ def symptoms_of(
     first = suspects[:SUSPECTS_CONSIDERED]
     alert = case.alert
     subjects = {s.subject for s in first} | ({alert.service} if alert.service else set())
-    told = [alert.title, alert.summary or "", alert.signal or "", *_said_by(subjects, lines)]
+    written_texts = [
+        alert.title,
+        alert.summary or "",
+        alert.signal or "",
+        *_subject_lines(subjects, lines),
+    ]
     shown = [
         s for s in first if s is first[0] or s.subject in topology.downstream(first[0].subject)
     ]
     texts = [
-        *told,
+        *written_texts,
         *(
             text
             for suspect in shown
@@ -185,17 +190,17 @@ def symptoms_of(
         ),
     ]
     named = frozenset(subjects | set(topology.services))
-    return Symptoms(_texts(texts), named, _texts(told))
+    return Symptoms(_texts(texts), named, _texts(written_texts))
 
 
-def _said_by(subjects: Collection[str], lines: Sequence[FailingLine]) -> list[str]:
+def _subject_lines(subjects: Collection[str], lines: Sequence[FailingLine]) -> list[str]:
     """The subjects' lines with their attributes, each shape (digits aside) once."""
     shapes: dict[tuple[str, str], str] = {}
     for line in lines:
         if line.service in subjects:
             shapes.setdefault(
                 (line.service, _DIGITS.sub("#", line.text)),
-                f"{line.text} {_told_beside(line.attributes)}",
+                f"{line.text} {_attribute_text(line.attributes)}",
             )
     return [text.strip() for text in shapes.values()][:MAX_LINES]
 
@@ -207,13 +212,13 @@ def _texts(texts: Iterable[str]) -> tuple[str, ...]:
 def exact_names(texts: Iterable[str]) -> frozenset[str]:
     """Names that stand for one thing: quoted, or with an underscore, a dot, inner capitals or a
     digit."""
-    found: set[str] = set()
+    names: set[str] = set()
     for text in texts:
-        found |= {m.lower() for m in _QUOTED.findall(text) if len(m) >= SHORTEST_NAME - 1}
+        names |= {m.lower() for m in _QUOTED.findall(text) if len(m) >= SHORTEST_NAME - 1}
         for whole in _NAME.findall(text):
             parts = {whole, *re.split(r"[./:-]", whole)} if _TELLING.search(whole) else set()
-            found |= {p.lower() for p in parts if len(p) >= SHORTEST_NAME and _TELLING.search(p)}
-    return frozenset(found - _ANY_NAME)
+            names |= {p.lower() for p in parts if len(p) >= SHORTEST_NAME and _TELLING.search(p)}
+    return frozenset(names - _ANY_NAME)
 
 
 def plain_name(name: str) -> str:
@@ -237,16 +242,16 @@ def altered_names(text: ChangeText) -> frozenset[str]:
     return frozenset((before - after) + (after - before)) | settings
 
 
-def _told_beside(attributes: str | None) -> str:
+def _attribute_text(attributes: str | None) -> str:
     """A line's attributes without the keys that every line has, as text."""
     try:
-        found = json.loads(attributes or "{}")
+        pairs = json.loads(attributes or "{}")
     except (ValueError, RecursionError):
         return attributes or ""
-    if not isinstance(found, dict):
+    if not isinstance(pairs, dict):
         return attributes or ""
     return " ".join(
-        f"{'' if _USUAL_KEY.match(key) else key} {value}".strip() for key, value in found.items()
+        f"{'' if _USUAL_KEY.match(key) else key} {value}".strip() for key, value in pairs.items()
     )
 
 

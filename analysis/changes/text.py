@@ -95,7 +95,7 @@ class ChangeText:
         return words_of([self.title, *self.files, *self.removed, *self.added])
 
     @cached_property
-    def said(self) -> frozenset[str]:
+    def heading_words(self) -> frozenset[str]:
         """Words of the title and the paths, as they stand."""
         return frozenset(
             p for part in (self.title, *self.files) for p in re.split(r"[^a-z]+", part.lower()) if p
@@ -112,7 +112,7 @@ class ChangeText:
         return ChangeText(self.title, self.files, (), ())
 
     @property
-    def is_known(self) -> bool:
+    def has_diff(self) -> bool:
         """Whether there is a diff to read: without one, that nothing matches says nothing."""
         return bool(self.removed or self.added)
 
@@ -156,7 +156,7 @@ class ChangeText:
     @property
     def only_comments(self) -> bool:
         """Nothing but comments, blank space or the order of lines differs."""
-        return self.is_known and not any(self.altered)
+        return self.has_diff and not any(self.altered)
 
     @property
     def moves_code_only(self) -> bool:
@@ -212,8 +212,8 @@ def read_change_text(title: str, files: str | None, diff: str | None) -> ChangeT
 
 def words_of(texts: Iterable[str]) -> frozenset[str]:
     """Lower-case words of three letters or more, camel case split, without the most common ones."""
-    found = {w.lower() for text in texts for w in _WORD.findall(text)}
-    return frozenset(_stem(w) for w in found if len(w) >= 3 and w not in _COMMON)
+    words = {w.lower() for text in texts for w in _WORD.findall(text)}
+    return frozenset(_stem(w) for w in words if len(w) >= 3 and w not in _COMMON)
 
 
 @lru_cache(maxsize=4096)
@@ -228,7 +228,8 @@ def service_words(service: str) -> frozenset[str]:
 def touches(text: ChangeText, service: str) -> bool:
     """Whether a path or the title names the service."""
     return any(
-        word in text.said or (len(word) >= LONG_NAME and any(p.startswith(word) for p in text.said))
+        word in text.heading_words
+        or (len(word) >= LONG_NAME and any(p.startswith(word) for p in text.heading_words))
         for word in service_words(service)
     )
 

@@ -59,15 +59,15 @@ def value_changes(
 ) -> tuple[ValueChange, ...]:
     """Values that differ between a removed line and the added line most like it, and steps that the
     title tells."""
-    return (*_told(title), *_paired(removed[:MAX_PAIRED_LINES], added[:MAX_PAIRED_LINES]))
+    return (*_title_changes(title), *_paired(removed[:MAX_PAIRED_LINES], added[:MAX_PAIRED_LINES]))
 
 
-def _told(title: str) -> Iterator[ValueChange]:
-    said = _worded(title[:400])
-    for before, after in [*_STEP.findall(said), *((a, b) for b, a in _BACK.findall(said))]:
+def _title_changes(title: str) -> Iterator[ValueChange]:
+    text = _worded(title[:400])
+    for before, after in [*_STEP.findall(text), *((a, b) for b, a in _BACK.findall(text))]:
         value, other = _first_value(before), _first_value(after)
         if value is not None and other is not None and value != other:
-            yield ValueChange(said, value, other, lines=0)
+            yield ValueChange(text, value, other, lines=0)
 
 
 def _paired(removed: Sequence[str], added: Sequence[str]) -> Iterator[ValueChange]:
@@ -86,8 +86,8 @@ def _paired(removed: Sequence[str], added: Sequence[str]) -> Iterator[ValueChang
         likeness = [
             (_overlap(words, other), -n) for n, (_, other, _) in enumerate(afters) if n not in taken
         ]
-        best, n = max(likeness, default=(0.0, 0))
-        if best < ALIKE:
+        top_likeness, n = max(likeness, default=(0.0, 0))
+        if top_likeness < ALIKE:
             continue
         taken.add(-n)
         after = afters[-n][2]
@@ -104,8 +104,8 @@ def _key(line: str) -> frozenset[str]:
     return frozenset(w for w in _WORDS.findall(_worded(line)) if w not in _UNITS)
 
 
-def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / max(1, min(len(one), len(other)))
+def _overlap(words: frozenset[str], other: frozenset[str]) -> float:
+    return len(words & other) / max(1, min(len(words), len(other)))
 
 
 def _worded(line: str) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from faultline.analysis.analyzers import cause_kinds, fault_kind
 from faultline.analysis.changes.chance import ChangeHistory
-from faultline.analysis.changes.mechanisms import MechanismMatch, best_match
+from faultline.analysis.changes.mechanisms import MechanismMatch, strongest_match
 from faultline.analysis.changes.onsets import Climb
 from faultline.analysis.changes.reading import Reading
 from faultline.analysis.changes.shipping import Shipped
@@ -47,16 +47,16 @@ PLACE_WEIGHTS = {
     "unknown": 0.3,
     "elsewhere": 0.2,
 }
-SAID = 0.5
+TITLE_WORD_SHARE = 0.5
 """A word of the title or a path counts this much of a word that the diff takes out or puts in."""
 UNREAD, LISTED, NAMED, READ = 0.6, 0.5, 0.4, 0.3
 """What a change keeps of its weight when nothing matches: with a title only that says little, with
 a diff more; a flag's name is to say what it does."""
 READ_AND_BEARS = 0.65
 """With a diff that names exactly what fails: more than one that could not be read."""
-ONE_NAME = 0.6
+SINGLE_NAME = 0.6
 """How far one exact name that is changed and that a failing line quotes speaks for a change."""
-ONE_FRAME = 0.6
+SINGLE_FRAME = 0.6
 """How far a changed source file that a stack trace names speaks for it."""
 SMALL_RELEASE = 0.6
 """A change of versions only, of dependencies that no failing line names, keeps this much."""
@@ -101,7 +101,7 @@ class Weighed:
 
     change: Shipped
     place: str
-    lead_min: float
+    ahead_min: float
     strength: float
     bearing: Bearing
     reasons: tuple[str, ...]
@@ -157,7 +157,7 @@ class Scales:
     def _text_weight(self, change: Shipped, bearing: Bearing) -> float:
         """What its text leaves of its weight: all of it where it names what fails."""
         base = self._base(change)
-        if change.text.is_known and bearing.exact >= BEARS:
+        if change.text.has_diff and bearing.exact >= BEARS:
             base = READ_AND_BEARS
         return base + (1 - base) * bearing.score
 
@@ -170,7 +170,7 @@ class Scales:
             return UNREAD
         # A loss that is not a number never names the setting that caused it.
         training = bool(self.suspects) and fault_kind(self.suspects[0].main_fault).training
-        if change.text.is_known and not training:
+        if change.text.has_diff and not training:
             return READ
         if change.kind == "flag":
             return NAMED
@@ -182,9 +182,9 @@ class Scales:
         reading = self.readings[change]
         match = self._match(change, reading)
         quoted = self._quoted(reading)
-        not_named = (1 - ONE_NAME) ** min(3, len(quoted))
+        not_named = (1 - SINGLE_NAME) ** min(3, len(quoted))
         if reading.files & self.symptoms.frames:
-            not_named *= 1 - ONE_FRAME
+            not_named *= 1 - SINGLE_FRAME
         shared = self._shared_words(change, reading)
         return Bearing(
             score=1 - (1 - shared) * (1 - match.strength) * not_named,
@@ -195,10 +195,10 @@ class Scales:
 
     def _match(self, change: Shipped, reading: Reading) -> MechanismMatch:
         """What the change can cause of what is seen."""
-        match = best_match(reading.shown, self.symptoms.effects)
+        match = strongest_match(reading.shown, self.symptoms.effects)
         text = change.text
         only_versions = text.changes_versions_only and not reading.altered & self.symptoms.words
-        if text.is_known and not only_versions:
+        if text.has_diff and not only_versions:
             return match
         return MechanismMatch(BY_NAME * match.strength, match.mechanism)
 
@@ -215,9 +215,9 @@ class Scales:
         words = self.symptoms.words
         beside = 1 - relevance(reading.beside, words, self.rare)
         # All that is known of a flag is its name, so its words count fully.
-        only_a_name = change.kind == "flag" and not change.text.is_known
+        only_a_name = change.kind == "flag" and not change.text.has_diff
         if not only_a_name:
-            beside **= SAID
+            beside **= TITLE_WORD_SHARE
         return 1 - (1 - relevance(reading.altered, words, self.rare)) * beside
 
     def _reasons(self, change: Shipped, place: str, bearing: Bearing) -> list[str]:
@@ -272,15 +272,15 @@ def why_weak(weighed: Weighed, other_reason: Finding | None, by_chance: float = 
     if other_reason is not None and bearing.exact < BEARS:
         without_change = cause_kinds()[other_reason.kind].without_change
         return f"{without_change}, and nothing in the change bears on that"
-    if weighed.lead_min >= HARMLESS_AFTER_MIN:
+    if weighed.ahead_min >= HARMLESS_AFTER_MIN:
         return "so long it had done no harm"
     if weighed.place in ("caller", "unknown"):
         return "it is on a service that the suspects are not known to call"
     if change.service and by_chance >= USUAL:
         return f"{plain(change.service)} is changed so often that one this near is no sign"
-    if change.kind == "flag" and not change.text.is_known:
+    if change.kind == "flag" and not change.text.has_diff:
         return "its name says nothing of what fails"
-    if change.text.is_known and bearing.score < BEARS:
+    if change.text.has_diff and bearing.score < BEARS:
         return "nothing it changes appears in what fails"
     return "little speaks for it"
 
@@ -298,8 +298,8 @@ def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -
         return "callee"
     if change.service in topology.upstream(first):
         return "job" if suspects[0].is_root else "caller"
-    both_known = change.service in topology.services and first in topology.services
-    return "elsewhere" if both_known else "unknown"
+    both_in_topology = change.service in topology.services and first in topology.services
+    return "elsewhere" if both_in_topology else "unknown"
 
 
 def _of_the_suspect(service: str, suspect: str, topology: Topology) -> bool:

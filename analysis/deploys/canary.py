@@ -40,8 +40,8 @@ class Canary:
     kind: str
     names: tuple[str, ...]
     rest: tuple[str, ...]
-    own: JudgedSeries
-    others: JudgedSeries
+    canary_series: JudgedSeries
+    rest_series: JudgedSeries
     is_new: bool
 
 
@@ -54,44 +54,44 @@ def canaries(
     for judged_series in series:
         if judged_series.parts is not None:
             by_signal[judged_series.signal, judged_series.unit].append(judged_series)
-    found = []
+    comparisons = []
     for parts in by_signal.values():
         for kind in named or COME_AND_GO:
             canary = _canary(parts, kind, named.get(kind), start, end)
             if canary is not None:
-                found.append(canary)
+                comparisons.append(canary)
                 break
-    return found
+    return comparisons
 
 
 def _canary(
-    parts: Sequence[JudgedSeries], kind: str, wanted: str | None, start: float, end: float
+    parts: Sequence[JudgedSeries], kind: str, part_name: str | None, start: float, end: float
 ) -> Canary | None:
     by_name: dict[str, list[JudgedSeries]] = defaultdict(list)
     for part in parts:
         name = (part.parts or {}).get(kind)
         if name is not None:
             by_name[name].append(part)
-    own: list[str] = []
+    canary_names: list[str] = []
     rest: list[str] = []
     for name, members in sorted(by_name.items()):
         times = np.concatenate([member.times for member in members])
         if not _lasts(times, members[0].interval_s, start, end):
             continue
-        is_own = name == wanted if wanted is not None else not bool((times < start).any())
-        (own if is_own else rest).append(name)
+        is_canary = name == part_name if part_name is not None else not bool((times < start).any())
+        (canary_names if is_canary else rest).append(name)
     # A part that began within the warm-up is new as well, which `start` already leaves out.
-    if not own or not rest:
+    if not canary_names or not rest:
         return None
-    mine = [one for name in own for one in by_name[name]]
-    other_members = [one for name in rest for one in by_name[name]]
+    mine = [member for name in canary_names for member in by_name[name]]
+    other_members = [member for name in rest for member in by_name[name]]
     return Canary(
         kind,
-        tuple(own),
+        tuple(canary_names),
         tuple(rest),
         _mean_of(mine),
         _mean_of(other_members),
-        is_new=wanted is None,
+        is_new=part_name is None,
     )
 
 
@@ -109,16 +109,16 @@ def _mean_of(members: Sequence[JudgedSeries]) -> JudgedSeries:
     times = np.concatenate([member.times for member in members])
     values = np.concatenate([member.values for member in members])
     places = np.floor(times / interval).astype(np.int64)
-    known, inverse = np.unique(places, return_inverse=True)
+    buckets, inverse = np.unique(places, return_inverse=True)
     usable = np.isfinite(values)
-    counts = np.bincount(inverse[usable], minlength=len(known))
-    sums = np.bincount(inverse[usable], values[usable], minlength=len(known))
+    counts = np.bincount(inverse[usable], minlength=len(buckets))
+    sums = np.bincount(inverse[usable], values[usable], minlength=len(buckets))
     means: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return JudgedSeries(
         first.signal,
         first.unit,
         first.group,
-        (known * interval).astype(np.float64),
+        (buckets * interval).astype(np.float64),
         means,
         is_share=first.is_share,
         is_rest=first.is_rest,
@@ -134,7 +134,7 @@ class CanaryTest:
 
     p: float
     rest: float
-    own: float
+    canary_level: float
     windows: int
     detectable: float
     over: bool
@@ -151,8 +151,8 @@ def canary_test(
     """Whether the parts with the deploy are worse than the rest; None where too little is
     known."""
     start, end = window
-    window_scale = WindowScale(canary.own, end - start, requests)
-    scale = WindowScale(canary.others, end - start, requests)
+    window_scale = WindowScale(canary.canary_series, end - start, requests)
+    scale = WindowScale(canary.rest_series, end - start, requests)
     if canary.is_new:
         return _within(window_scale, scale, window, needed)
     before, level = _levels(window_scale, start, end)
@@ -162,15 +162,15 @@ def canary_test(
         return None
     gaps = before[-both:] - before_rest[-both:]
     floor = window_scale.floor * math.sqrt(2)
-    found: QuietTest | None = quiet_test(gaps, level - level_rest, floor, needed)
-    if found is None:
+    outcome: QuietTest | None = quiet_test(gaps, level - level_rest, floor, needed)
+    if outcome is None:
         return None
-    usual = level_rest + found.centre
-    detectable = window_scale.shown(level_rest + found.detectable)
+    usual = level_rest + outcome.centre
+    detectable = window_scale.shown(level_rest + outcome.detectable)
     shown = window_scale.shown(usual), window_scale.shown(level)
     gap_lately = window_scale.level_between(last_third, end) - scale.level_between(last_third, end)
     over = window_scale.is_over(usual, level, level_rest + gap_lately)
-    return CanaryTest(found.p, *shown, found.windows, detectable, over)
+    return CanaryTest(outcome.p, *shown, outcome.windows, detectable, over)
 
 
 def _levels(scale: WindowScale, start: float, end: float) -> tuple[Floats, float]:
@@ -179,24 +179,24 @@ def _levels(scale: WindowScale, start: float, end: float) -> tuple[Floats, float
 
 
 def _within(
-    own: WindowScale, others: WindowScale, window: tuple[float, float], needed: float
+    canary_scale: WindowScale, rest_scale: WindowScale, window: tuple[float, float], needed: float
 ) -> CanaryTest | None:
     """By the stretches of the window itself. Of a burst they differ so much that it is not
     certain."""
     start, end = window
-    mine, rest = [*_stretches(own, start, end)], [*_stretches(others, start, end)]
+    mine, rest = [*_stretches(canary_scale, start, end)], [*_stretches(rest_scale, start, end)]
     gaps = np.array(mine) - np.array(rest)
     gaps = gaps[np.isfinite(gaps)]
-    inside = (own.series.times >= start) & (own.series.times <= end)
+    inside = (canary_scale.series.times >= start) & (canary_scale.series.times <= end)
     if len(gaps) < STRETCHES or int(inside.sum()) < LEAST_POINTS:
         return None
     degrees = len(gaps) - 1
     # A whole window's noise is at least that of two levels.
-    noise = max(float(gaps.std(ddof=1)) / math.sqrt(len(gaps)), own.floor * math.sqrt(2))
+    noise = max(float(gaps.std(ddof=1)) / math.sqrt(len(gaps)), canary_scale.floor * math.sqrt(2))
     gap, level = float(gaps.mean()), float(np.mean(rest))
-    detectable = own.shown(level + quantile(needed, degrees) * noise)
+    detectable = canary_scale.shown(level + quantile(needed, degrees) * noise)
     p = upper_tail(gap / noise, degrees)
-    shown = own.shown(level), own.shown(level + gap)
+    shown = canary_scale.shown(level), canary_scale.shown(level + gap)
     return CanaryTest(p, *shown, len(gaps), detectable, over=False)
 
 

@@ -39,9 +39,9 @@ _SHARE_UNITS = frozenset({"ratio", "percent", "%"})
 _PER_SECOND_UNITS = frozenset({"1/s", "/s", "req/s", "requests/s", "rps", "per second"})
 _REQUESTS = re.compile(r"(?i)request|invocation|(^|_)(calls?|hits|queries|rps|qps|rpc)(_|$)")
 _PER_SECOND_NAME = re.compile(r"(?i)(^|_)(rps|qps|request_rate|per_s(ec(ond)?)?)$")
-_OF_OTHERS = re.compile(r"(?i)(^|[._])client([._]|$)|client_?lat")
+_OF_CALLEES = re.compile(r"(?i)(^|[._])client([._]|$)|client_?lat")
 """What the service waits for when it calls others: their deploys show in it, not its own."""
-_OF_ONE_REQUEST = re.compile(r"(?i)[._]max(imum)?$")
+_OF_SINGLE_REQUEST = re.compile(r"(?i)[._]max(imum)?$")
 """A maximum is the doing of a single request: it is another one in every healthy window."""
 _LOGGED = re.compile(r"(?i)(^|[._])log(ged|s)?[._]")
 """Lines that a log store counts: an error line is not yet a request that failed."""
@@ -94,7 +94,7 @@ def _group_of(signal: str) -> Group | None:
     group = GROUPS.get(classify(signal))
     if group is Group.THROUGHPUT and not _REQUESTS.search(signal):
         return None
-    if _OF_OTHERS.search(signal) or _OF_ONE_REQUEST.search(signal):
+    if _OF_CALLEES.search(signal) or _OF_SINGLE_REQUEST.search(signal):
         return None
     return Group.LOGS if group is Group.ERRORS and _LOGGED.search(signal) else group
 
@@ -104,7 +104,7 @@ def _mean_latencies(rows: pl.DataFrame) -> Iterator[JudgedSeries]:
     signals = set(rows["signal"].unique())
     for signal in sorted(signals):
         match = _TOTAL_TIME.match(signal)
-        if match is None or f"{match['of']}_count" not in signals or _OF_OTHERS.search(signal):
+        if match is None or f"{match['of']}_count" not in signals or _OF_CALLEES.search(signal):
             continue
         spent, requests = (
             _joined(_rates(rows.filter(pl.col("signal") == name), name), name, "", Group.THROUGHPUT)
@@ -121,12 +121,12 @@ def _mean_latencies(rows: pl.DataFrame) -> Iterator[JudgedSeries]:
 def requests_between(series: list[JudgedSeries], start: float, end: float) -> float | None:
     """Requests that the service took in that time; None where its traffic is not known."""
     most: float | None = None
-    for one in series:
-        if one.group is not Group.THROUGHPUT or one.parts is not None:
+    for signal_series in series:
+        if signal_series.group is not Group.THROUGHPUT or signal_series.parts is not None:
             continue
-        inside = one.values[(one.times >= start) & (one.times <= end)]
+        inside = signal_series.values[(signal_series.times >= start) & (signal_series.times <= end)]
         inside = inside[np.isfinite(inside)]
-        interval_s = one.interval_s if one.per_second else 1.0
+        interval_s = signal_series.interval_s if signal_series.per_second else 1.0
         count = (
             float(inside.sum()) * interval_s if len(inside) and math.isfinite(interval_s) else 0.0
         )
@@ -137,11 +137,13 @@ def requests_between(series: list[JudgedSeries], start: float, end: float) -> fl
 def _of_signal(rows: pl.DataFrame, signal: str, group: Group) -> Iterator[JudgedSeries]:
     rows = _rates(rows, signal)
     for unit in sorted(rows["unit"].unique()):
-        own = rows.filter(pl.col("unit") == unit)
-        parts = {text: parts_of(labels_of(text)) for text in own["labels"].unique()}
+        unit_rows = rows.filter(pl.col("unit") == unit)
+        parts = {text: parts_of(labels_of(text)) for text in unit_rows["labels"].unique()}
         whole = [text for text, part in parts.items() if not part]
         # Without a series of the whole service its parts together stand for it.
-        yield _joined(own.filter(pl.col("labels").is_in(whole or list(parts))), signal, unit, group)
+        yield _joined(
+            unit_rows.filter(pl.col("labels").is_in(whole or list(parts))), signal, unit, group
+        )
         split = [text for text, part in parts.items() if part]
         if len(split) < 2 or group not in (Group.ERRORS, Group.LATENCY):
             continue
@@ -149,7 +151,7 @@ def _of_signal(rows: pl.DataFrame, signal: str, group: Group) -> Iterator[Judged
         for text in split:
             by_part.setdefault(tuple(sorted(parts[text].items())), []).append(text)
         for part, texts in sorted(by_part.items()):
-            remaining_rows = own.filter(pl.col("labels").is_in(texts))
+            remaining_rows = unit_rows.filter(pl.col("labels").is_in(texts))
             yield _joined(remaining_rows, signal, unit, group, dict(part))
 
 
@@ -188,9 +190,11 @@ def _joined(
     seconds = pl.col("time").dt.epoch("ns") / 1e9
     # Two series of one interval are scraped at different moments of it.
     place = ((seconds / step_s).floor() * step_s).alias("at")
-    each = rows.group_by(place, "labels").agg(pl.col("value").mean(), seconds.max().alias("last"))
+    averages = rows.group_by(place, "labels").agg(
+        pl.col("value").mean(), seconds.max().alias("last")
+    )
     value = pl.col("value").sum() if adds_up else pl.col("value").mean()
-    joined = each.group_by("at").agg(value, pl.col("last").max()).sort("at")
+    joined = averages.group_by("at").agg(value, pl.col("last").max()).sort("at")
     values = joined["value"].to_numpy().astype(np.float64)
     if is_share:
         values = values / (100.0 if unit in ("percent", "%") or top > 1.0 else 1.0)
@@ -214,8 +218,8 @@ def _joined(
 def _with_shares(series: list[JudgedSeries]) -> Iterator[JudgedSeries]:
     """The series; errors as a share of the requests, where those are counted alike."""
     whole = [series for series in series if series.parts is None]
-    traffic = [one for one in whole if one.group is Group.THROUGHPUT]
-    has_share = any(one.is_share for one in whole)
+    traffic = [signal_series for signal_series in whole if signal_series.group is Group.THROUGHPUT]
+    has_share = any(signal_series.is_share for signal_series in whole)
     for errors in series:
         counts = errors.group is Group.ERRORS and not errors.is_share
         if not counts:
@@ -238,16 +242,16 @@ def _share(errors: JudgedSeries, traffic: JudgedSeries) -> JudgedSeries:
     )
 
 
-def _divided(one: JudgedSeries, by: JudgedSeries) -> tuple[Floats, NDArray[np.bool_]]:
+def _divided(dividend: JudgedSeries, by: JudgedSeries) -> tuple[Floats, NDArray[np.bool_]]:
     """Each point by the nearest one of the other series, and where that is known."""
-    if not len(by.times) or not len(one.times):
-        return one.values, np.zeros(len(one.times), dtype=bool)
-    places = np.searchsorted(by.times, one.times)
+    if not len(by.times) or not len(dividend.times):
+        return dividend.values, np.zeros(len(dividend.times), dtype=bool)
+    places = np.searchsorted(by.times, dividend.times)
     near = np.clip(places, 0, len(by.times) - 1)
     before = np.clip(places - 1, 0, len(by.times) - 1)
-    gap = np.abs(by.times[near] - one.times)
-    gap_before = np.abs(by.times[before] - one.times)
+    gap = np.abs(by.times[near] - dividend.times)
+    gap_before = np.abs(by.times[before] - dividend.times)
     near = np.where(gap_before < gap, before, near)
     divisor = by.values[near]
-    usable = (np.minimum(gap, gap_before) <= one.interval_s) & (divisor > 0)
-    return one.values / np.where(divisor > 0, divisor, 1.0), usable
+    usable = (np.minimum(gap, gap_before) <= dividend.interval_s) & (divisor > 0)
+    return dividend.values / np.where(divisor > 0, divisor, 1.0), usable

@@ -42,19 +42,19 @@ def log_signals(logs: pl.DataFrame, service: str, start: float, end: float) -> L
     times = (errors["time"].dt.epoch("ns") / 1e9).to_numpy().astype(np.float64)
     kinds = [" ".join(key_words(text)) for text in errors["masked"]]
     length = end - start
-    seen: dict[str, float] = {}
+    first_times: dict[str, float] = {}
     for time, kind in sorted(zip(times.tolist(), kinds, strict=True)):
-        seen.setdefault(kind, time)
+        first_times.setdefault(kind, time)
     taught = begin + FORGOTTEN * (start - begin)
     # Counted from the judged window backwards, as its windows are.
     windows = np.floor((times - start) / length)
-    born = np.floor((np.array([seen[kind] for kind in kinds]) - start) / length)
+    born = np.floor((np.array([first_times[kind] for kind in kinds]) - start) / length)
     is_new = (windows == born) & (times >= taught)
-    found = [_per_second(ERROR_LINES, times, begin, end)]
+    signals = [_per_second(ERROR_LINES, times, begin, end)]
     if start - taught > length:
-        found.append(_per_second(NEW_ERROR_LINES, times[is_new], taught, end))
+        signals.append(_per_second(NEW_ERROR_LINES, times[is_new], taught, end))
     inside = is_new & (times >= start) & (times <= end)
-    return LogSignals(tuple(found), _commonest(errors, inside))
+    return LogSignals(tuple(signals), _commonest(errors, inside))
 
 
 def _commonest(errors: pl.DataFrame, inside: NDArray[np.bool_]) -> str | None:

@@ -52,10 +52,10 @@ def window_means(times: Floats, values: Floats, start: float, end: float) -> tup
     # The end of the judged window belongs to it.
     numbers[(times >= start) & (times <= end)] = 0
     oldest = -min(MOST_WINDOWS, max(0, int((start - times[0]) // length)))
-    kept = (numbers >= oldest) & (numbers <= 0)
-    places = numbers[kept] - oldest
+    mask = (numbers >= oldest) & (numbers <= 0)
+    places = numbers[mask] - oldest
     counts = np.bincount(places, minlength=1 - oldest).astype(np.float64)
-    sums = np.bincount(places, values[kept], minlength=1 - oldest)
+    sums = np.bincount(places, values[mask], minlength=1 - oldest)
     usual = float(np.median(counts[:-1])) if len(counts) > 1 else counts[-1]
     filled = counts >= max(1.0, HALF_FILLED * usual)
     means = np.where(filled, sums / np.maximum(counts, 1), np.nan)
@@ -65,25 +65,25 @@ def window_means(times: Floats, values: Floats, start: float, end: float) -> tup
 def quiet_test(before: Floats, level: float, floor: float, needed: float) -> QuietTest | None:
     """Whether `level` lies above what windows `before` show; None where they are too few. `floor`
     is the least noise that a window's mean has."""
-    known = before[np.isfinite(before)]
-    if len(known) < LEAST_WINDOWS or not math.isfinite(level):
+    means = before[np.isfinite(before)]
+    if len(means) < LEAST_WINDOWS or not math.isfinite(level):
         return None
-    centre, degrees = float(known.mean()), len(known) - 1
-    noise = max(float(known.std(ddof=1)), floor) * math.sqrt(1 + 1 / len(known))
+    centre, degrees = float(means.mean()), len(means) - 1
+    noise = max(float(means.std(ddof=1)), floor) * math.sqrt(1 + 1 / len(means))
     p = upper_tail((level - centre) / noise, degrees)
     detectable = centre + quantile(needed, degrees) * noise
-    steps = _steps(known)
+    steps = _steps(means)
     if len(steps) >= LEAST_WINDOWS:
-        near, degrees = float(known[-NEAR:].mean()), len(steps) - 1
-        own = max(math.sqrt(float((steps**2).mean())), floor)
-        p = max(p, upper_tail((level - near) / own, degrees))
-        detectable = max(detectable, near + quantile(needed, degrees) * own)
-    return QuietTest(p, centre, level, len(known), detectable)
+        near, degrees = float(means[-NEAR:].mean()), len(steps) - 1
+        step_noise = max(math.sqrt(float((steps**2).mean())), floor)
+        p = max(p, upper_tail((level - near) / step_noise, degrees))
+        detectable = max(detectable, near + quantile(needed, degrees) * step_noise)
+    return QuietTest(p, centre, level, len(means), detectable)
 
 
-def _steps(known: Floats) -> Floats:
+def _steps(means: Floats) -> Floats:
     """Each window's step from the mean of the `NEAR` before it."""
-    if len(known) <= NEAR:
+    if len(means) <= NEAR:
         return np.array([])
-    near = np.convolve(known, np.ones(NEAR) / NEAR, "valid")[:-1]
-    return known[NEAR:] - near
+    near = np.convolve(means, np.ones(NEAR) / NEAR, "valid")[:-1]
+    return means[NEAR:] - near

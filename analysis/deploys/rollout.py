@@ -14,7 +14,7 @@ from datetime import timedelta
 from faultline.analysis.case.folder import Case
 from faultline.analysis.deploys.question import DeployQuestion
 from faultline.analysis.states.facts import FactGroup, fact_groups
-from faultline.analysis.states.findings import evidence_of, said_of
+from faultline.analysis.states.findings import evidence_of, fact_sentence
 
 MISSING = "replicas_missing"
 LASTS = timedelta(minutes=5)
@@ -60,7 +60,7 @@ def _facts(case: Case, question: DeployQuestion) -> Iterator[RolloutFact]:
         latest = end - LASTS if group.fault.name == MISSING else end
         if since is not None and earliest <= since <= latest:
             evidence = evidence_of(case, group)
-            yield RolloutFact(f"{said_of(group)}.", _says_none(group), evidence)
+            yield RolloutFact(f"{fact_sentence(group)}.", _says_none(group), evidence)
 
 
 def _is_of(group: FactGroup, service: str) -> bool:

@@ -25,7 +25,7 @@ SUSPICIOUS = 0.005
 DECIDES = (Group.ERRORS, Group.LATENCY, Group.RESTARTS)
 """What is worth a rollback by itself. Load, traffic and log lines also change because the new code
 is meant to do something else: they make it hold."""
-ASKED_OF = (Group.ERRORS, Group.LATENCY, Group.THROUGHPUT)
+REQUEST_GROUPS = (Group.ERRORS, Group.LATENCY, Group.THROUGHPUT)
 """Signals that a service has because it is asked something."""
 LEAST_REQUESTS = 100
 """With fewer requests a rise from no errors to 5 % would show five errors or none."""
@@ -48,7 +48,7 @@ class ServiceSignals:
         self._last_third = look.last_third.timestamp()
         self._deployed = question.deployed_at.timestamp()
         every = judged_series(case.metrics, question.service)
-        self.series = [self._without_warm_up(one) for one in every]
+        self.series = [self._without_warm_up(series) for series in every]
         self.requests = requests_between(self.series, self._start, self._end)
         self._logs = self._log_signals()
         self._canaries = canaries(self.series, self._start, self._end, question.parts)
@@ -56,19 +56,21 @@ class ServiceSignals:
     @property
     def in_parts(self) -> frozenset[Group]:
         """The groups of signals that are known of parts with the deploy and of the rest."""
-        return frozenset(canary.own.group for canary in self._canaries)
+        return frozenset(canary.canary_series.group for canary in self._canaries)
 
     @property
     def is_silent(self) -> bool:
         """Whether nothing was recorded of its requests after the deploy, and something before."""
-        asked = [series for series in self._whole() if series.group in ASKED_OF]
-        heard = [one for one in asked if bool((one.times >= self._start).any())]
-        return bool(asked) and not heard
+        request_series = [series for series in self._whole() if series.group in REQUEST_GROUPS]
+        active_series = [
+            series for series in request_series if bool((series.times >= self._start).any())
+        ]
+        return bool(request_series) and not active_series
 
-    def has_stopped(self, one: SignalCheck) -> bool:
+    def has_stopped(self, check: SignalCheck) -> bool:
         """Whether requests that came in every window before do not come any more."""
         look = self._question.look
-        if one.group is not Group.THROUGHPUT or not one.worse:
+        if check.group is not Group.THROUGHPUT or not check.worse:
             return False
         if self.requests is None or look.end - self._question.deployed_at < LONGEST_START:
             return False
@@ -78,7 +80,7 @@ class ServiceSignals:
             before is not None
             and before >= LEAST_REQUESTS
             and self.requests < STOPPED * before
-            and one.after < STOPPED * one.before
+            and check.after < STOPPED * check.before
         )
 
     def checks(self, spends: float) -> list[SignalCheck]:
@@ -86,16 +88,16 @@ class ServiceSignals:
         needed = self._needed(spends)
         return [*self._before(needed), *self._beside(needed)]
 
-    def _without_warm_up(self, one: JudgedSeries) -> JudgedSeries:
+    def _without_warm_up(self, series: JudgedSeries) -> JudgedSeries:
         """The series without what was recorded while the rollout ran."""
-        kept = (one.times < self._deployed) | (one.times >= self._start)
-        kept &= one.times <= self._end
-        return replace(one, times=one.times[kept], values=one.values[kept])
+        mask = (series.times < self._deployed) | (series.times >= self._start)
+        mask &= series.times <= self._end
+        return replace(series, times=series.times[mask], values=series.values[mask])
 
     def _log_signals(self) -> LogSignals:
-        own = self._cited("logs", None)
+        citations = self._cited("logs", None)
         # Of lines that were cut nobody knows how many there were.
-        if any(one.cut for one in own):
+        if any(citation.cut for citation in citations):
             return LogSignals((), None)
         return log_signals(self._case.logs, self._question.service, self._start, self._end)
 
@@ -124,52 +126,52 @@ class ServiceSignals:
             )
             means, mean = window_means(shifted, scale.points(), self._start, self._end)
             level = float(scale.levels(np.array([mean]))[0])
-            found = quiet_test(scale.levels(means), level, scale.floor, needed)
-            if found is not None:
-                yield self._check(series, scale, found, needed)
+            outcome = quiet_test(scale.levels(means), level, scale.floor, needed)
+            if outcome is not None:
+                yield self._check(series, scale, outcome, needed)
 
     def _check(
-        self, one: JudgedSeries, scale: WindowScale, found: QuietTest, needed: float
+        self, series: JudgedSeries, scale: WindowScale, outcome: QuietTest, needed: float
     ) -> SignalCheck:
-        before, after = scale.shown(found.centre), scale.shown(found.level)
+        before, after = scale.shown(outcome.centre), scale.shown(outcome.level)
         lately = scale.level_between(self._last_third, self._end)
-        return self._said(
-            one,
+        return self._signal_check(
+            series,
             Comparison.BEFORE,
-            f"{counted(found.windows, 'quiet window')} before",
+            f"{counted(outcome.windows, 'quiet window')} before",
             (before, after),
-            (found.p, needed),
-            found.windows,
-            scale.shown(found.detectable),
+            (outcome.p, needed),
+            outcome.windows,
+            scale.shown(outcome.detectable),
             matters=scale.matters(before, after),
-            over=scale.is_over(found.centre, found.level, lately),
+            over=scale.is_over(outcome.centre, outcome.level, lately),
         )
 
     def _beside(self, needed: float) -> Iterator[SignalCheck]:
         for canary in self._canaries:
             window = self._start, self._end
-            found = canary_test(canary, window, self._last_third, needed, self.requests)
-            if found is not None:
-                yield self._check_beside(canary, found, needed)
+            outcome = canary_test(canary, window, self._last_third, needed, self.requests)
+            if outcome is not None:
+                yield self._check_beside(canary, outcome, needed)
 
-    def _check_beside(self, canary: Canary, found: CanaryTest, needed: float) -> SignalCheck:
-        scale = WindowScale(canary.own, self._end - self._start, self.requests)
-        return self._said(
-            canary.own,
+    def _check_beside(self, canary: Canary, outcome: CanaryTest, needed: float) -> SignalCheck:
+        scale = WindowScale(canary.canary_series, self._end - self._start, self.requests)
+        return self._signal_check(
+            canary.canary_series,
             Comparison.REST,
             f"{canary.kind} {_names(canary.rest)}",
-            (found.rest, found.own),
-            (found.p, needed),
-            found.windows,
-            found.detectable,
-            matters=scale.matters(found.rest, found.own),
-            over=found.over,
+            (outcome.rest, outcome.canary_level),
+            (outcome.p, needed),
+            outcome.windows,
+            outcome.detectable,
+            matters=scale.matters(outcome.rest, outcome.canary_level),
+            over=outcome.over,
             part=f"{canary.kind} {_names(canary.names)}",
         )
 
-    def _said(
+    def _signal_check(
         self,
-        one: JudgedSeries,
+        series: JudgedSeries,
         comparison: Comparison,
         against: str,
         levels_of: tuple[float, float],
@@ -184,19 +186,19 @@ class ServiceSignals:
         p, needed = chances
         worse = matters and p < needed
         before, after = levels_of
-        unit = one.unit
-        if one.per_second and one.group in (Group.RESTARTS, Group.LOGS):
+        unit = series.unit
+        if series.per_second and series.group in (Group.RESTARTS, Group.LOGS):
             # Nobody counts them by the second.
             before, after, detectable = before * 60, after * 60, detectable * 60
             unit = PER_MINUTE
-        if one.is_rest:
+        if series.is_rest:
             before, after, detectable = 1 - before, 1 - after, 1 - detectable
-        is_log = one.group is Group.LOGS
-        items = self._cited("logs" if is_log else "metrics", None if is_log else one.signal)
+        is_log = series.group is Group.LOGS
+        items = self._cited("logs" if is_log else "metrics", None if is_log else series.signal)
         return SignalCheck(
             id="",
-            group=one.group,
-            signal=one.signal,
+            group=series.group,
+            signal=series.signal,
             comparison=comparison,
             against=against,
             before=rounded(before),
@@ -209,7 +211,9 @@ class ServiceSignals:
             worse=worse,
             suspicious=matters and not worse and p < SUSPICIOUS,
             over=worse and over,
-            sentence=self._sentence(one.signal, unit, comparison, against, (before, after), part),
+            sentence=self._sentence(
+                series.signal, unit, comparison, against, (before, after), part
+            ),
             evidence=tuple(item.id for item in items),
         )
 
@@ -231,12 +235,14 @@ class ServiceSignals:
 
     def _cited(self, kind: str, signal: str | None) -> list[Evidence]:
         evidence = [
-            one
-            for one in self._case.evidence
-            if one.kind == kind and one.may_show(self._question.service, signal)
+            citation
+            for citation in self._case.evidence
+            if citation.kind == kind and citation.may_show(self._question.service, signal)
         ]
         evidence.sort(
-            key=lambda one: one.window is None or one.window.end <= self._question.look.start
+            key=lambda citation: (
+                citation.window is None or citation.window.end <= self._question.look.start
+            )
         )
         return evidence[:MOST_CITED]
 

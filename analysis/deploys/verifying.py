@@ -41,8 +41,10 @@ high."""
 def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
     """The verdict on the time that the look covers."""
     signals = ServiceSignals(case, question)
-    found = _ordered(signals.checks(FALSE_ALARMS * question.look.spends))
-    checks = tuple(one.model_copy(update={"id": f"S{n}"}) for n, one in enumerate(found, 1))
+    ordered_checks = _ordered(signals.checks(FALSE_ALARMS * question.look.spends))
+    checks = tuple(
+        check.model_copy(update={"id": f"S{n}"}) for n, check in enumerate(ordered_checks, 1)
+    )
     stopped = next((check for check in checks if signals.has_stopped(check)), None)
     rollout = rollout_facts(case, question)
     missing = tuple(_Missing(question, signals, checks, stopped).lines())
@@ -63,8 +65,8 @@ def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
         reasons=tuple(judged.reasons()),
         missing=judged.missing,
         checks=checks,
-        rollout=tuple(one.sentence for one in rollout),
-        evidence=tuple(one for one in case.evidence if one.id in cited),
+        rollout=tuple(fact.sentence for fact in rollout),
+        evidence=tuple(citation for citation in case.evidence if citation.id in cited),
         gaps=case.gaps,
         false_alarm_rate=FALSE_ALARMS,
         look=look.number,
@@ -93,19 +95,19 @@ class _Judged:
     @property
     def over(self) -> list[SignalCheck]:
         """What came and went."""
-        return [one for one in self.worse if one.over]
+        return [check for check in self.worse if check.over]
 
     @property
     def gone(self) -> list[RolloutFact]:
         """What the cluster says of a service that nothing was heard of since, or that has no
         instance."""
         unheard = self.is_silent or self.stopped is not None
-        return [one for one in self.rollout if unheard or one.says_none]
+        return [fact for fact in self.rollout if unheard or fact.says_none]
 
     @property
     def excused(self) -> list[SignalCheck]:
         """What the parts without the deploy show too."""
-        return [one for one in self.worse if _moved_alike(one, self.checks)]
+        return [check for check in self.worse if _moved_alike(check, self.checks)]
 
     @property
     def postponed(self) -> list[SignalCheck]:
@@ -114,14 +116,14 @@ class _Judged:
             return []
         compared = {check.group for check in self.checks if check.comparison is Comparison.REST}
         waiting = self.in_parts - compared
-        return [one for one in self.worse if one.group in waiting]
+        return [check for check in self.worse if check.group in waiting]
 
     @property
     def blamed(self) -> list[SignalCheck]:
         """What is left of it."""
         spared = [*self.excused, *self.postponed, *self.over]
         stopped = [self.stopped] if self.stopped is not None else []
-        return [*(one for one in self.worse if one not in spared), *stopped]
+        return [*(check for check in self.worse if check not in spared), *stopped]
 
     @property
     def doubts(self) -> list[SignalCheck]:
@@ -148,7 +150,7 @@ class _Judged:
         if self.gone:
             return f"Roll back {service}: {self.gone[0].sentence}"
         if self.decision is Decision.ROLL_BACK:
-            return f"Roll back {service}: {_lower(self._said(self.blamed[0]))}"
+            return f"Roll back {service}: {_lower(self._sentence(self.blamed[0]))}"
         if self.decision is Decision.GO:
             return f"Go: nothing about {service} got worse after the deploy."
         if self.rollout:
@@ -163,8 +165,8 @@ class _Judged:
         """A line for each check and each fact that speaks for the decision."""
         for fact in self.rollout:
             yield " ".join([fact.sentence, *(f"[{evidence}]" for evidence in fact.evidence)])
-        for one in self.blamed:
-            yield f"{self._said(one)} [{one.id}]"
+        for check in self.blamed:
+            yield f"{self._sentence(check)} [{check.id}]"
         excused, postponed = self.excused, self.postponed
         for doubt in self.doubts:
             if doubt in excused:
@@ -179,10 +181,10 @@ class _Judged:
             else:
                 yield f"{doubt.sentence} Unusual, but not certain. [{doubt.id}]"
 
-    def _said(self, one: SignalCheck) -> str:
-        if one is not self.stopped:
-            return one.sentence
-        return f"It takes no requests any more. {one.sentence}"
+    def _sentence(self, check: SignalCheck) -> str:
+        if check is not self.stopped:
+            return check.sentence
+        return f"It takes no requests any more. {check.sentence}"
 
 
 @dataclass(frozen=True)
@@ -231,14 +233,14 @@ class _Missing:
         if not felt:
             return "no such metric of it was found"
         start = self.question.look.start.timestamp()
-        if not any(bool((one.times >= start).any()) for one in felt):
+        if not any(bool((series.times >= start).any()) for series in felt):
             return (
                 "nothing was recorded after the deploy. Either it is not scraped any more, or it "
                 "does not run: kube-state-metrics or a Kubernetes cluster in the settings would "
                 "tell which"
             )
-        known = min(float(one.times[0]) for one in felt if len(one.times))
-        before = (self.question.deployed_at.timestamp() - known) / 60
+        first_time = min(float(series.times[0]) for series in felt if len(series.times))
+        before = (self.question.deployed_at.timestamp() - first_time) / 60
         look = self.question.look
         needed = LEAST_WINDOWS * (look.end - look.start).total_seconds() / 60
         if before < needed:
@@ -249,11 +251,13 @@ class _Missing:
         return "there are too few points before the deploy, or after it"
 
 
-def _moved_alike(one: SignalCheck, checks: Iterable[SignalCheck]) -> bool:
+def _moved_alike(check: SignalCheck, checks: Iterable[SignalCheck]) -> bool:
     """Whether a move against the past is no larger than that of parts without the deploy."""
-    if one.comparison is Comparison.REST:
+    if check.comparison is Comparison.REST:
         return False
-    parts = [two for two in checks if two.comparison is Comparison.REST and two.group is one.group]
+    parts = [
+        two for two in checks if two.comparison is Comparison.REST and two.group is check.group
+    ]
     return bool(parts) and not any(two.worse or two.suspicious for two in parts)
 
 
@@ -274,17 +278,17 @@ def _ordered(checks: Iterable[SignalCheck]) -> list[SignalCheck]:
     )
 
 
-def _is_coarse(one: SignalCheck, coarse: float) -> bool:
-    if one.detectable is None:
+def _is_coarse(check: SignalCheck, coarse: float) -> bool:
+    if check.detectable is None:
         return True
-    if one.group is Group.LATENCY:
-        return one.detectable > coarse * max(one.before, 1e-9)
-    return one.unit == "ratio" and abs(one.detectable - one.before) > coarse
+    if check.group is Group.LATENCY:
+        return check.detectable > coarse * max(check.before, 1e-9)
+    return check.unit == "ratio" and abs(check.detectable - check.before) > coarse
 
 
-def _least_noticed(own: Sequence[SignalCheck]) -> str:
+def _least_noticed(checks: Sequence[SignalCheck]) -> str:
     signal_check = min(
-        own,
+        checks,
         key=lambda signal_check: abs(
             (signal_check.detectable or 0.0) / max(signal_check.before, 1e-9) - 1
         ),

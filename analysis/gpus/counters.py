@@ -39,9 +39,9 @@ class CounterSteps:
         """How much it rose in all."""
         return float(self.sizes.sum())
 
-    def where(self, kept: Bools) -> CounterSteps:
-        """Only the steps that `kept` marks."""
-        return CounterSteps(self.times[kept], self.sizes[kept], self.since[kept])
+    def where(self, mask: Bools) -> CounterSteps:
+        """Only the steps that `mask` marks."""
+        return CounterSteps(self.times[mask], self.sizes[mask], self.since[mask])
 
 
 def first_samples(fleet: Fleet) -> dict[Device, int]:
@@ -70,8 +70,8 @@ def increases(
     if falls_restart:
         # After a restart the counter began at zero, so all that it shows is new.
         rises = np.where(rises < 0, values, rises)
-    kept = (rises > 0) & (times >= start) & (times <= end)
-    return CounterSteps(times, rises, since).where(kept)
+    mask = (rises > 0) & (times >= start) & (times <= end)
+    return CounterSteps(times, rises, since).where(mask)
 
 
 def rate_before(part: Samples, fleet: Fleet) -> float:
@@ -99,9 +99,9 @@ def fast_steps(
     lasted = float(minutes[quick].sum())
     if lasted < LEAST_MINUTES:
         return None
-    found = steps.where(quick)
-    rate = found.total / max(lasted, 1.0)
-    return found if rate >= TIMES_BEFORE * rate_before(part, fleet) else None
+    quick_steps = steps.where(quick)
+    rate = quick_steps.total / max(lasted, 1.0)
+    return quick_steps if rate >= TIMES_BEFORE * rate_before(part, fleet) else None
 
 
 def unusual_steps(
@@ -111,16 +111,16 @@ def unusual_steps(
     the others."""
     start, end = fleet.search_ns
     minutes = max(1.0, (end - start) / NS / 60)
-    found: list[tuple[Device, CounterSteps, float]] = []
+    candidates: list[tuple[Device, CounterSteps, float]] = []
     totals: list[float] = []
     for device, parts in fleet.of(signal).items():
         steps, before = _largest_rise(parts, fleet, first_seen.get(device, 0))
         totals.append(steps.total)
         if steps.total >= least:
-            found.append((device, steps, before * minutes))
+            candidates.append((device, steps, before * minutes))
     # The median of two devices would be half of the one that is suspected.
     usual = float(np.median(totals)) if len(totals) > 2 else 0.0
-    for device, steps, expected in found:
+    for device, steps, expected in candidates:
         if steps.total >= TIMES_BEFORE * max(expected, usual):
             yield device, steps
 

@@ -47,7 +47,7 @@ REMAP_SIGNALS: Mapping[str, tuple[str, float, str]] = {
 """What a sign says, its strength and its fix."""
 
 
-class XidSeen(NamedTuple):
+class XidEvent(NamedTuple):
     """An Xid in the incident: when, since when it may have happened (ns), and whether it surely is
     new."""
 
@@ -59,12 +59,12 @@ class XidSeen(NamedTuple):
 def error_signs(fleet: Fleet) -> list[Sign]:
     """Signs of errors, one per device and kind."""
     signs = [*_xids(fleet), *_ecc(fleet), *_remaps(fleet), *link_signs(fleet)]
-    best: dict[tuple[str, Device, str], Sign] = {}
+    strongest: dict[tuple[str, Device, str], Sign] = {}
     for sign in signs:
         key = (sign.kind, sign.device, sign.reason)
-        if key not in best or sign.strength > best[key].strength:
-            best[key] = sign
-    return list(best.values())
+        if key not in strongest or sign.strength > strongest[key].strength:
+            strongest[key] = sign
+    return list(strongest.values())
 
 
 def xid_meaning(code: int) -> tuple[str, str, float]:
@@ -84,16 +84,16 @@ def _xids(fleet: Fleet) -> Iterator[Sign]:
             yield _xid_sign(gpu, xids)
 
 
-def _xids_of(gpu: Device, fleet: Fleet, first_seen: int) -> dict[int, XidSeen]:
+def _xids_of(gpu: Device, fleet: Fleet, first_seen: int) -> dict[int, XidEvent]:
     """The codes of one GPU that are worth reporting."""
-    codes: dict[int, XidSeen] = {}
+    codes: dict[int, XidEvent] = {}
     for part in fleet.of(gs.XID).get(gpu, ()):
         codes |= _new_codes(part, fleet, first_seen)
     for part in fleet.of(gs.XID_EVENTS).get(gpu, ()):
         code = _code_of(part)
         steps = increases(part, fleet, first_seen, falls_restart=False)
         if _is_code(code) and len(steps.times):
-            codes.setdefault(code, XidSeen(int(steps.times[0]), int(steps.since[0]), True))
+            codes.setdefault(code, XidEvent(int(steps.times[0]), int(steps.since[0]), True))
     return {
         code: observed_code
         for code, observed_code in codes.items()
@@ -111,34 +111,34 @@ def _is_code(value: float) -> bool:
     return value == int(value) and 0 < value <= MOST_XID
 
 
-def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, XidSeen]:
+def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, XidEvent]:
     """Codes that appear in the incident.
 
     The exporter keeps the last code until it or the driver restarts, and has no series before the
     first error.
     """
     start, end = fleet.search_ns
-    codes: dict[int, XidSeen] = {}
+    codes: dict[int, XidEvent] = {}
     is_earlier = part.times < start
-    held, was = 0.0, 0
+    last_code, was = 0.0, 0
     if is_earlier.any():
-        held, was = float(part.values[is_earlier][-1]), int(part.times[is_earlier][-1])
+        last_code, was = float(part.values[is_earlier][-1]), int(part.times[is_earlier][-1])
     inside = part.between(start, end)
     for at, value in zip(inside.times.tolist(), inside.values.tolist(), strict=True):
-        if value != held and _is_code(value):
+        if value != last_code and _is_code(value):
             is_new = bool(was) or (0 < first_seen < at)
-            codes.setdefault(int(value), XidSeen(at, was or first_seen or at, is_new))
-        held, was = value, at
+            codes.setdefault(int(value), XidEvent(at, was or first_seen or at, is_new))
+        last_code, was = value, at
     return codes
 
 
-def _xid_sign(gpu: Device, found: Mapping[int, XidSeen]) -> Sign:
+def _xid_sign(gpu: Device, xids: Mapping[int, XidEvent]) -> Sign:
     def weight(code: int) -> float:
-        return xid_meaning(code)[2] * (1.0 if found[code].is_new else MAYBE_OLD)
+        return xid_meaning(code)[2] * (1.0 if xids[code].is_new else MAYBE_OLD)
 
-    codes = sorted(found, key=lambda code: (-weight(code), found[code].at, code))
+    codes = sorted(xids, key=lambda code: (-weight(code), xids[code].at, code))
     first, other_codes = codes[0], codes[1:3]
-    xid = found[first]
+    xid = xids[first]
     meaning, action, _ = xid_meaning(first)
     says = f"has Xid {first}: {plain(meaning, 120)}"
     if other_codes:

@@ -159,17 +159,17 @@ class _Key(NamedTuple):
 
 def _by_device(rows: pl.DataFrame) -> Iterator[tuple[Device, str, _Labels, Samples]]:
     """The samples of each device, signal and Xid code, in a stable order."""
-    seen = rows.select("service", "labels", "signal").unique(maintain_order=True)
-    known = {text: _decoded(text) for text in seen["labels"].unique().to_list()}
-    machines = _gpu_machines(known.values())
+    label_sets = rows.select("service", "labels", "signal").unique(maintain_order=True)
+    labels_by_text = {text: _decoded(text) for text in label_sets["labels"].unique().to_list()}
+    machines = _gpu_machines(labels_by_text.values())
     keys = []
-    for service, text, signal in seen.iter_rows():
-        keys.append((service, text, signal, _key(service, known[text], signal, machines)))
+    for service, text, signal in label_sets.iter_rows():
+        keys.append((service, text, signal, _key(service, labels_by_text[text], signal, machines)))
 
     series = sorted({key for *_, key in keys})
     number = {key: n for n, key in enumerate(series)}
     # Reversed, so that a series with several label sets is described by the first of them.
-    about = {number[key]: known[text] for _, text, _, key in reversed(keys)}
+    about = {number[key]: labels_by_text[text] for _, text, _, key in reversed(keys)}
     names = ["service", "labels", "signal", "series"]
     numbered = pl.DataFrame([(*row, number[key]) for *row, key in keys], schema=names, orient="row")
     table = (
@@ -272,16 +272,16 @@ def _binned(fleet: Fleet, signal: str, starts: Ints, step_ns: int) -> Floats:
             column = np.searchsorted(starts, part.times, side="right") - 1
             inside = (column >= 0) & (part.times < starts[np.maximum(column, 0)] + step_ns)
             if inside.any():
-                found = binned(column[inside], part.values[inside], len(starts))
-                matrix[row] = np.where(np.isfinite(found), found, matrix[row])
+                step_values = binned(column[inside], part.values[inside], len(starts))
+                matrix[row] = np.where(np.isfinite(step_values), step_values, matrix[row])
     return matrix
 
 
 def _bits_by_step(column: Ints, values: Floats, steps: int) -> Floats:
     bits = np.zeros(steps, dtype=np.int64)
     np.bitwise_or.at(bits, column, values.astype(np.int64))
-    known = np.bincount(column, minlength=steps) > 0
-    return np.where(known, bits.astype(np.float64), np.nan)
+    mask = np.bincount(column, minlength=steps) > 0
+    return np.where(mask, bits.astype(np.float64), np.nan)
 
 
 def _means_by_step(column: Ints, values: Floats, steps: int) -> Floats:

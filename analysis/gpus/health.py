@@ -15,10 +15,10 @@ from typing import NamedTuple
 from faultline.analysis.case.folder import Case
 from faultline.analysis.gpus.errors import error_signs
 from faultline.analysis.gpus.fleet import Device, Fleet, read_fleet
-from faultline.analysis.gpus.held_back import with_held_back
 from faultline.analysis.gpus.signs import Sign
 from faultline.analysis.gpus.slowness import slow_gpus
 from faultline.analysis.gpus.standstill import standstill
+from faultline.analysis.gpus.throttled import with_throttled
 from faultline.analysis.kinds.finding_details import GpuDetails
 from faultline.analysis.kinds.finding_kinds import GPU_KINDS, RULE_KINDS, Analyzer
 from faultline.analysis.metrics.gpu_signals import OF_A_GPU, SIGNALS
@@ -50,7 +50,7 @@ def gpu_health(case: Case) -> list[Finding]:
     if fleet is None:
         return []
     is_job = (case.scope.job or case.alert.job) is not None
-    slow = with_held_back(fleet, slow_gpus(fleet))
+    slow = with_throttled(fleet, slow_gpus(fleet))
     signs = [*slow, *standstill(fleet, is_job=is_job), *error_signs(fleet)]
     findings = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
     findings.sort(key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
@@ -123,16 +123,16 @@ def _at_start(words: str) -> str:
     return capitalised(words) if words.startswith(("all ", "each ")) else words
 
 
-def _strength_of(lead: Sign, devices: int) -> float:
+def _strength_of(sign: Sign, devices: int) -> float:
     """The strongest sign's strength, raised by every doubling of the number of devices."""
     doublings = devices.bit_length() - 1
-    missing = (1.0 - lead.strength) * (1.0 - MORE) ** doublings
+    missing = (1.0 - sign.strength) * (1.0 - MORE) ** doublings
     return round(1.0 - missing, 4)
 
 
-def _ranks(case: Case, devices: Iterable[Device], lead: Sign) -> list[int]:
+def _ranks(case: Case, devices: Iterable[Device], sign: Sign) -> list[int]:
     """The ranks of the devices, as far as the scope says where they run."""
-    if case.scope.training is None or lead.whole_job or lead.signal not in OF_A_GPU:
+    if case.scope.training is None or sign.whole_job or sign.signal not in OF_A_GPU:
         return []
     ranks = []
     for device in devices:
@@ -145,41 +145,41 @@ def _ranks(case: Case, devices: Iterable[Device], lead: Sign) -> list[int]:
 
 
 def _details(
-    lead: Sign, devices: Sequence[Device], ranks: Sequence[int], *, job: str | None, place: str
+    sign: Sign, devices: Sequence[Device], ranks: Sequence[int], *, job: str | None, place: str
 ) -> GpuDetails:
     details = GpuDetails(
         ranks=tuple(ranks[:256]),
         hosts=tuple(sorted({device.host for device in devices})[:64]),
         gpus=tuple(f"{device.host}/{device.unit}" for device in devices[:64]),
-        fix=lead.fix.replace("{host}", place),
-        source=lead.source,
+        fix=sign.fix.replace("{host}", place),
+        source=sign.source,
     )
     # Only what a sign has is set, because what is set is written to findings.json.
-    known = {"job": job, "events": lead.events, "minutes": lead.minutes, "xids": lead.xids}
-    values = {name: value for name, value in known.items() if value not in (None, "")}
+    all_values = {"job": job, "events": sign.events, "minutes": sign.minutes, "xids": sign.xids}
+    values = {name: value for name, value in all_values.items() if value not in (None, "")}
     return details.model_copy(update=values)
 
 
 def _named(
-    case: Case, fleet: Fleet, lead: Sign, devices: Sequence[Device], ranks: Sequence[int]
+    case: Case, fleet: Fleet, sign: Sign, devices: Sequence[Device], ranks: Sequence[int]
 ) -> Naming:
     """How the finding names the devices."""
-    if lead.whole_job or _several_hosts(devices):
-        return _named_job(case, fleet, lead, len(devices))
-    host = lead.device.host
-    if lead.signal not in OF_A_GPU:
+    if sign.whole_job or _several_hosts(devices):
+        return _named_job(case, fleet, sign, len(devices))
+    host = sign.device.host
+    if sign.signal not in OF_A_GPU:
         ports = ", ".join(plain(device.unit, 40) for device in devices[:NAMED])
         words = f"{plain(host, 60)} ({ports})" if ports else plain(host, 60)
         return Naming(host, words, {})
     if len(devices) > 1:
         return _named_gpus(host, devices)
-    return _named_gpu(lead.device, ranks)
+    return _named_gpu(sign.device, ranks)
 
 
-def _named_job(case: Case, fleet: Fleet, lead: Sign, affected: int) -> Naming:
-    job = case.scope.job or case.alert.job or case.alert.service or lead.device.service or "job"
+def _named_job(case: Case, fleet: Fleet, sign: Sign, affected: int) -> Naming:
+    job = case.scope.job or case.alert.job or case.alert.service or sign.device.service or "job"
     total = len(fleet.gpus)
-    if lead.whole_job:
+    if sign.whole_job:
         return Naming(job, f"all {total} GPUs of {plain(job)}", {"gpus": float(total)})
     words = f"each of {affected} GPUs (of {total}) of {plain(job)}"
     return Naming(job, words, {"gpus": float(total), "affected": float(affected)})

@@ -41,23 +41,23 @@ class Sign:
     """Xid codes, the one that says most first."""
 
 
-def longest_run(true: Bools, known: Bools) -> tuple[int, int, int]:
+def longest_run(true: Bools, valid: Bools) -> tuple[int, int, int]:
     """First and last column of the longest run of `true` and how many are true in it; (-1, -1, 0)
     without one.
 
     A column that is not known neither counts nor breaks the run, and one that is false breaks it
     only with a second.
     """
-    best = (-1, -1, 0)
+    longest = (-1, -1, 0)
     first, last, count, misses = -1, -1, 0, 0
-    for column in np.flatnonzero(known):
+    for column in np.flatnonzero(valid):
         if true[column]:
             first = int(column) if first < 0 else first
             last, count, misses = int(column), count + 1, 0
-            if count > best[2]:
-                best = (first, last, count)
+            if count > longest[2]:
+                longest = (first, last, count)
         elif first >= 0:
             misses += 1
             if misses > 1:
                 first, last, count, misses = -1, -1, 0, 0
-    return best
+    return longest

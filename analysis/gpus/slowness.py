@@ -25,7 +25,7 @@ times as long, from which the trace doctor calls a rank's kernels slow."""
 SLOW_WITHOUT_REASON = 0.30
 """Identical GPUs differ by 8 % on average and 22 % at most (Sinha et al., Not All GPUs Are Created
 Equal, SC'22)."""
-OWN_DROP = 0.20
+BASELINE_DROP = 0.20
 """Without a reason given, the clock must also have fallen so far against the GPU's own baseline."""
 LOWER_CAP, LESS_POWER = 0.15, 0.75
 """A GPU at its power cap has a lower one than the others when it runs so much slower and draws so
@@ -62,8 +62,8 @@ FIXES = {
 
 @dataclass(frozen=True)
 class _Clocks:
-    """Clocks in steps, with what they are compared with: `peers` are the busy GPUs, `own` the GPU's
-    baseline.
+    """Clocks in steps, with what they are compared with: `peers` are the busy GPUs, `baseline` the
+    GPU's baseline.
 
     `power` is the GPU's over its peers'; `hot` where it is near its limit and hotter than at work
     before.
@@ -74,7 +74,7 @@ class _Clocks:
     busy: Bools
     bits: Floats | None
     peers: Floats
-    own: Floats
+    baseline: Floats
     power: Floats
     hot: Bools
 
@@ -158,12 +158,12 @@ def _clocks(fleet: Fleet) -> _Clocks | None:
     busy &= np.isfinite(clock)
     before = np.where(busy & ~grid.search, clock, np.nan)
     enough = np.isfinite(before).sum(axis=1) >= LEAST_STEPS
-    own = np.where(enough, median(before, axis=1), np.nan)
+    baseline = np.where(enough, median(before, axis=1), np.nan)
     peers = peers_median(clock, busy, models(fleet))
     bits, power = grid.gauge(gs.EVENT_REASONS), power_beside_peers(fleet, busy)
     heat = _heat(fleet, gs.TEMPERATURE, HOT_C)
     hot = heat.hot if heat is not None else np.zeros_like(busy)
-    return _Clocks(grid, clock, busy, bits, peers, own, power, hot)
+    return _Clocks(grid, clock, busy, bits, peers, baseline, power, hot)
 
 
 def _throttled_gpu(clocks: _Clocks, row: int, gpu: Device) -> Sign | None:
@@ -176,27 +176,29 @@ def _throttled_gpu(clocks: _Clocks, row: int, gpu: Device) -> Sign | None:
             continue
         inside = np.zeros_like(mask)
         inside[first : last + 1] = mask[first : last + 1]
-        known, words = _reason(clocks.reason_bits(row)[inside])
+        final_reason, words = _reason(clocks.reason_bits(row)[inside])
         if reason is not None:
-            known = reason
+            final_reason = reason
             words = words or ((reason,) if reason else ())
         before = int((mask & ~search).sum())
         is_old = before >= OFTEN * max(1, int((busy & ~search).sum()))
-        return _throttled_sign(clocks, row, gpu, inside, known, words, first, is_old=is_old)
+        return _throttled_sign(clocks, row, gpu, inside, final_reason, words, first, is_old=is_old)
     return None
 
 
 def _low_clocks(clocks: _Clocks, row: int) -> tuple[tuple[Bools, str | None], ...]:
     """Steps in which the clock is too low, by reason, the surest first."""
-    clock, peers, own = clocks.clock[row], clocks.peers[row], clocks.own[row]
+    clock, peers, baseline = clocks.clock[row], clocks.peers[row], clocks.baseline[row]
     power, bits = clocks.power[row], clocks.reason_bits(row)
     below_peers = clock <= (1 - SLOW) * peers
-    below_own = clock <= (1 - SLOW) * own
-    slowed = _has(bits, gs.HARMFUL_EVENTS) & (below_peers | below_own)
-    heated = clocks.hot[row] & below_peers & below_own
+    below_baseline = clock <= (1 - SLOW) * baseline
+    slowed = _has(bits, gs.HARMFUL_EVENTS) & (below_peers | below_baseline)
+    heated = clocks.hot[row] & below_peers & below_baseline
     much_slower = clock <= (1 - LOWER_CAP) * peers
     capped = _has(bits, POWER_CAP) & much_slower & (power <= LESS_POWER)
-    unexplained = (clock <= (1 - SLOW_WITHOUT_REASON) * peers) & (clock <= (1 - OWN_DROP) * own)
+    unexplained = (clock <= (1 - SLOW_WITHOUT_REASON) * peers) & (
+        clock <= (1 - BASELINE_DROP) * baseline
+    )
     # Sync boost lowers a clock to that of the slowest GPU of its group, and one that draws more
     # than the others does the heavier work.
     unexplained &= ~_has(bits, SYNC_BOOST) & ~(power > 1.05)
@@ -226,7 +228,7 @@ def _throttled_sign(
 ) -> Sign:
     level = float(median(clocks.clock[row][inside]))
     peers = float(median(clocks.peers[row][inside]))
-    reference, than = float(clocks.own[row]), "it ran before at"
+    reference, than = float(clocks.baseline[row]), "it ran before at"
     if np.isfinite(peers) and level <= (1 - SLOW) * peers:
         reference, than = peers, "the other busy GPUs run at"
     deficit = max(0.0, 1 - level / reference)
@@ -263,8 +265,8 @@ def _throttled_sign(
 def _reason(bits: Floats) -> tuple[str, tuple[str, ...]]:
     """The reason that says most, and the names of all bits that were set in at least a third of the
     steps."""
-    known = np.nan_to_num(bits).astype(np.int64)
-    often = sum(bit for bit in gs.CLOCK_EVENTS if np.count_nonzero(known & bit) * 3 >= len(known))
+    codes = np.nan_to_num(bits).astype(np.int64)
+    often = sum(bit for bit in gs.CLOCK_EVENTS if np.count_nonzero(codes & bit) * 3 >= len(codes))
     names = gs.clock_events(often)
     if often & gs.THERMAL_EVENTS:
         return "thermal", names
@@ -283,15 +285,15 @@ def _by_bits_alone(fleet: Fleet) -> Iterator[Sign]:
     bits = grid.gauge(gs.EVENT_REASONS)
     if bits is None:
         return
-    harmful, known = _has(bits, gs.HARMFUL_EVENTS), np.isfinite(bits)
+    harmful, valid = _has(bits, gs.HARMFUL_EVENTS), np.isfinite(bits)
     busy = busy_steps(grid, bits)
-    known &= busy if busy is not None else known
-    common = (harmful & known).sum(axis=0) > MOSTLY * known.sum(axis=0)
+    valid &= busy if busy is not None else valid
+    common = (harmful & valid).sum(axis=0) > MOSTLY * valid.sum(axis=0)
     for row, gpu in enumerate(fleet.gpus):
         alone = harmful[row] & ~common
-        first, last, count = longest_run(alone & grid.search, known[row] & grid.search)
-        before = (harmful[row] & known[row] & ~grid.search).sum()
-        if count < LEAST_STEPS or before * 10 > (known[row] & ~grid.search).sum():
+        first, last, count = longest_run(alone & grid.search, valid[row] & grid.search)
+        before = (harmful[row] & valid[row] & ~grid.search).sum()
+        if count < LEAST_STEPS or before * 10 > (valid[row] & ~grid.search).sum():
             continue
         reason, words = _reason(bits[row][first : last + 1][alone[first : last + 1]])
         yield Sign(
@@ -318,7 +320,7 @@ class _Heat:
     hot: Bools
     working: Bools
     peers: Floats
-    own: Floats
+    baseline: Floats
     limits: Floats
 
 
@@ -332,14 +334,14 @@ def _heat(fleet: Fleet, signal: str, limit: float) -> _Heat | None:
     if busy is not None:
         working &= busy
     peers = peers_median(heat, working, models(fleet))
-    own = median(np.where(working & ~grid.search, heat, np.nan), axis=1)
+    baseline = median(np.where(working & ~grid.search, heat, np.nan), axis=1)
     slowdown = _slowdown_temperature(fleet, signal)
     limits = np.where(slowdown > 0, slowdown, limit)
     edge = np.where(slowdown > 0, slowdown - NEAR_LIMIT_C, limit)[:, None]
-    has_before = np.isfinite(own)[:, None]
-    hotter = np.where(has_before, own[:, None] + HOTTER_C, peers + MUCH_HOTTER_C)
+    has_before = np.isfinite(baseline)[:, None]
+    hotter = np.where(has_before, baseline[:, None] + HOTTER_C, peers + MUCH_HOTTER_C)
     hot = working & (heat >= edge) & (heat >= hotter)
-    return _Heat(heat, hot, working, peers, own, limits)
+    return _Heat(heat, hot, working, peers, baseline, limits)
 
 
 def _slowdown_temperature(fleet: Fleet, signal: str) -> Floats:
@@ -371,8 +373,8 @@ def _hot_sign(
 ) -> Sign:
     level = float(median(heat.heat[row][stretch]))
     limit = float(heat.limits[row])
-    if np.isfinite(heat.own[row]):
-        reference = float(heat.own[row])
+    if np.isfinite(heat.baseline[row]):
+        reference = float(heat.baseline[row])
         than = f"it had {number(reference)} °C before"
     else:
         reference = float(median(heat.peers[row][stretch]))

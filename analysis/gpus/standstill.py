@@ -78,10 +78,10 @@ def _gone(fleet: Fleet) -> Iterator[Sign]:
 def _missing_sign(gpu: Device, at: int, step: int, here: int, everywhere: int) -> Sign:
     """`here` and `everywhere` count the GPUs that go on."""
     whole_host = here == 0
-    others = here or everywhere
+    peers = here or everywhere
     whose = "of other hosts" if whole_host else "of that host"
-    if others > 1:
-        go_on = f"while {number(others)} GPUs {whose} still report"
+    if peers > 1:
+        go_on = f"while {number(peers)} GPUs {whose} still report"
     else:
         go_on = f"while another GPU {whose} still reports"
     return Sign(
@@ -96,7 +96,7 @@ def _missing_sign(gpu: Device, at: int, step: int, here: int, everywhere: int) -
         source="series of the exporter that ended; Prometheus look-back of 5 minutes",
         onset_ns=at + step,
         uncertainty_s=step / NS,
-        numbers={"others": float(others)} if others > 1 else {},
+        numbers={"others": float(peers)} if peers > 1 else {},
     )
 
 
@@ -118,18 +118,18 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
     used = grid.gauge(gs.UTILIZATION)
     if used is None or len(used) < 3:
         return
-    known = np.isfinite(used)
-    idle, waiting = known & (used <= IDLE), known & (used >= WAITING)
-    total = np.maximum(known.sum(axis=0), 1)
+    valid = np.isfinite(used)
+    idle, waiting = valid & (used <= IDLE), valid & (used >= WAITING)
+    total = np.maximum(valid.sum(axis=0), 1)
     waiting_gpus, idle_gpus = waiting.sum(axis=0), idle.sum(axis=0)
     hung = (waiting_gpus >= WAITING_SHARE * total) & (idle_gpus <= IDLE_SHARE * total)
     for row, gpu in enumerate(fleet.gpus):
         mask = idle[row] & hung
-        first, last, stuck = _stuck(mask, known[row], fleet)
+        first, last, stuck = _stuck(mask, valid[row], fleet)
         if not stuck or not _worked_before(used[row], grid.search, first):
             continue
         stretch = slice(first, last + 1)
-        others = float(median(waiting_gpus[stretch][mask[stretch]].astype(np.float64)))
+        peers = float(median(waiting_gpus[stretch][mask[stretch]].astype(np.float64)))
         is_over = not mask[-2:].any() and last < len(mask) - 2
         minutes = stuck * grid.step_ns / NS / 60
         yield Sign(
@@ -137,7 +137,7 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
             device=gpu,
             signal=gs.UTILIZATION,
             strength=0.4 if is_over else 0.75,
-            says=f"has had nothing to do for {number(minutes, 2)} minutes while {number(others)} "
+            says=f"has had nothing to do for {number(minutes, 2)} minutes while {number(peers)} "
             f"other GPUs show {number(100)} %: they wait for it",
             reason="",
             fix="Look at the process of that GPU on {host}: its log, and its stack (py-spy dump "
@@ -148,18 +148,18 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
             numbers={
                 "incident": 0.0,
                 "minutes": rounded(minutes, 2),
-                "others": rounded(others),
+                "others": rounded(peers),
                 "waiting_percent": 100,
             },
         )
 
 
-def _stuck(mask: Bools, known: Bools, fleet: Fleet) -> tuple[int, int, int]:
+def _stuck(mask: Bools, valid: Bools, fleet: Fleet) -> tuple[int, int, int]:
     """The longest stretch of the incident, its steps 0 where it is short or not longer than
     usual."""
     grid = fleet.grid
-    first, last, count = longest_run(mask & grid.search, known & grid.search)
-    usual = longest_run(mask & ~grid.search, known & ~grid.search)[2]
+    first, last, count = longest_run(mask & grid.search, valid & grid.search)
+    usual = longest_run(mask & ~grid.search, valid & ~grid.search)[2]
     is_long = count * grid.step_ns >= STUCK_S * NS and count >= 3
     is_unusual = count >= TIMES_BASELINE * usual
     return first, last, count if is_long and is_unusual else 0
@@ -176,15 +176,15 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
     used = grid.gauge(gs.UTILIZATION)
     if used is None or not len(used):
         return
-    known = np.isfinite(used)
-    full = known & (used >= WAITING)
-    worked = known & (used >= BUSY_PERCENT) & ~grid.search
+    valid = np.isfinite(used)
+    full = valid & (used >= WAITING)
+    worked = valid & (used >= BUSY_PERCENT) & ~grid.search
     workless, signal = _workless(fleet, worked)
     if workless is None:
         return
-    total = np.maximum(known.sum(axis=0), 1)
+    total = np.maximum(valid.sum(axis=0), 1)
     mask = (full & workless).sum(axis=0) >= 0.9 * total
-    first, last, stuck = _stuck(mask, np.asarray(known.any(axis=0)), fleet)
+    first, last, stuck = _stuck(mask, np.asarray(valid.any(axis=0)), fleet)
     if not stuck:
         return
     gauge = grid.gauges[signal]

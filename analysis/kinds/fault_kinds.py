@@ -56,11 +56,11 @@ class FaultKind:
     """The step instead, where the signal fell."""
     cause: CauseKind | None = None
     """What answers call it; a cause of its own name where this is None."""
-    own: bool = False
+    inherent: bool = False
     """Whether the subject has it by itself, and its callers feel it. Otherwise it is a symptom."""
     travels: Literal["slow", "fails"] | None = None
     """How it travels from a callee to its callers, which then show the same or worse."""
-    delays_others: bool = False
+    delays_peers: bool = False
     """Whether all other ranks wait for the subject, so that their faults are its effect."""
     hangs: bool = False
     """Whether no rank of the job gets on."""
@@ -297,7 +297,7 @@ RESOURCE = FaultKind(
     "resource",
     weight=0.9,
     cause=RESOURCE_SATURATION,
-    own=True,
+    inherent=True,
     rises_with_load=True,
     sized_by_move=True,
 )
@@ -305,23 +305,23 @@ NETWORK = FaultKind(
     "network",
     weight=0.85,
     cause=NETWORK_LOSS,
-    own=True,
+    inherent=True,
     has_impact=True,
     alerts_as="latency",
     tables=("spans",),
 )
-OWN_TIME = FaultKind(
-    "own_time", weight=0.6, cause=SLOW_CODE, own=True, alerts_as="latency", tables=("spans",)
+SELF_TIME = FaultKind(
+    "own_time", weight=0.6, cause=SLOW_CODE, inherent=True, alerts_as="latency", tables=("spans",)
 )
 FLOW_BREAK = FaultKind(
-    "flow_break", weight=0.9, cause=CODE_PATH, own=True, tables=("spans", "logs")
+    "flow_break", weight=0.9, cause=CODE_PATH, inherent=True, tables=("spans", "logs")
 )
 CRITICAL_PATH = FaultKind(
     "critical_path",
     weight=0.5,
     phrase="takes most of the added time",
     cause=SLOW_CODE,
-    own=True,
+    inherent=True,
     tables=("spans",),
 )
 ERROR_ORIGIN = FaultKind(
@@ -330,7 +330,7 @@ ERROR_ORIGIN = FaultKind(
     phrase="makes requests fail",
     next_step="Read what {subject} answers and logs in one of the failing requests.",
     cause=CODE_ERROR,
-    own=True,
+    inherent=True,
     tables=("spans",),
 )
 FAN_OUT = FaultKind(
@@ -340,7 +340,7 @@ FAN_OUT = FaultKind(
     next_step="Compare the calls that one request makes in {subject} with those of one from before "
     "the onset.",
     cause=SLOW_CODE,
-    own=True,
+    inherent=True,
     tables=("spans",),
 )
 LOG_ERRORS = FaultKind(
@@ -401,11 +401,11 @@ CONNECTIONS = FaultKind(
     cause=RESOURCE_SATURATION,
     rises_with_load=True,
 )
-MISSES = FaultKind("cache_misses", weight=0.6, cause=CACHE_MISSES, own=True)
+MISSES = FaultKind("cache_misses", weight=0.6, cause=CACHE_MISSES, inherent=True)
 CALLERS_FAIL = FaultKind(
-    "unreached", weight=0.6, cause=UNREACHED, own=True, tables=("metrics", "logs")
+    "unreached", weight=0.6, cause=UNREACHED, inherent=True, tables=("metrics", "logs")
 )
-PLACE = FaultKind("place", weight=0.75, cause=PLACE_IN_TROUBLE, own=True)
+PLACE = FaultKind("place", weight=0.75, cause=PLACE_IN_TROUBLE, inherent=True)
 TRAFFIC = FaultKind(
     "traffic",
     weight=0.3,
@@ -420,7 +420,7 @@ OTHER = FaultKind("other", weight=0.3, cause=ANOMALY)
 FAULTS_OF_SERVICES: tuple[FaultKind, ...] = (
     RESOURCE,
     NETWORK,
-    OWN_TIME,
+    SELF_TIME,
     FLOW_BREAK,
     CRITICAL_PATH,
     ERROR_ORIGIN,

@@ -47,13 +47,13 @@ class FindingDetails(BaseModel):
         return details if isinstance(details, cls) else None
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
+    def read(cls, raw_values: Mapping[str, Any]) -> Self:
         """Details as they were written. A value that does not fit the model is left out."""
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(raw_values)
         except ValidationError as error:
             wrong = {str(error["loc"][0]) for error in error.errors()}
-        return cls.model_validate({name: v for name, v in given.items() if name not in wrong})
+        return cls.model_validate({name: v for name, v in raw_values.items() if name not in wrong})
 
     def written(self) -> dict[str, JsonValue]:
         """The JSON values by name, as in findings.json: those that were set, in declared order."""
@@ -214,8 +214,10 @@ class SignatureDetails(LineDetails):
 
 
 class ObservationDetails(LineDetails):
-    """One row that somebody asked for, so that a program can check a sentence about it. What each
-    field holds per kind of row is described in `faultline.bot.investigation.model.tools.found`."""
+    """One row that somebody asked for, so that a program can check a sentence about it.
+
+    Module `faultline.bot.investigation.model.tools.contract` says what each field holds per kind of
+    row."""
 
     about: str = ""
     """The kind of row: "series", "log_line", "diff_line", ..."""
@@ -398,7 +400,7 @@ class StragglerDetails(TraceDetails):
     """The other ranks' medians."""
 
 
-class KnownFailureDetails(TraceDetails):
+class FailureDetails(TraceDetails):
     """A known failure in a rank's log."""
 
     signature: str = ""

@@ -21,11 +21,11 @@ from faultline.analysis.kinds.finding_details import (
     CallsIntoDetails,
     ChangeDetails,
     EarlierDetails,
+    FailureDetails,
     FindingDetails,
     FlowBreakDetails,
     GpuDetails,
     JobDetails,
-    KnownFailureDetails,
     LogLineDetails,
     MetricShiftDetails,
     NoChangeDetails,
@@ -73,7 +73,7 @@ class FindingKind:
     """Whether it says where requests spend their time."""
     explains_alert: bool = False
     """Whether it says why an alert fired although nothing is wrong."""
-    always_kept: bool = False
+    always_listed: bool = False
     """Whether it stays in the answer however many findings are stronger."""
     is_memory: bool = False
     """Whether it says what earlier investigations knew, and is no evidence."""
@@ -142,11 +142,11 @@ METRIC_SHIFT = FindingKind(
     details=MetricShiftDetails,
     tables=("metrics",),
 )
-SPAN_OWN_TIME = FindingKind(
+SPAN_SELF_TIME = FindingKind(
     "span_own_time",
     how="What a visit to the service spends itself, its duration less its waits for others, "
     "against the baseline",
-    faults=(fault.OWN_TIME,),
+    faults=(fault.SELF_TIME,),
     details=SpanShiftDetails,
     tables=("spans",),
     tells_time=True,
@@ -274,7 +274,7 @@ ALERT_FLAPPING = FindingKind(
     details=AlertHistoryDetails,
     tables=("monitors",),
     explains_alert=True,
-    always_kept=True,
+    always_listed=True,
 )
 THRESHOLD_IN_NORMAL_RANGE = FindingKind(
     "threshold_in_normal_range",
@@ -282,7 +282,7 @@ THRESHOLD_IN_NORMAL_RANGE = FindingKind(
     details=AlertHistoryDetails,
     tables=("metrics",),
     explains_alert=True,
-    always_kept=True,
+    always_listed=True,
 )
 USUAL_MOVE = FindingKind(
     "usual_move",
@@ -290,21 +290,21 @@ USUAL_MOVE = FindingKind(
     details=AlertHistoryDetails,
     tables=("metrics",),
     explains_alert=True,
-    always_kept=True,
+    always_listed=True,
 )
 ALERT_IN_RANGE = FindingKind(
     "alert_in_range",
     how="The alerting signal's level in the window against the range of its quiet past",
     details=AlertHistoryDetails,
     tables=("metrics",),
-    always_kept=True,
+    always_listed=True,
 )
 SIGNAL_STOPPED = FindingKind(
     "signal_stopped",
     how="Usual steps that are missing at the end while other series go on",
     details=AlertHistoryDetails,
     tables=("metrics",),
-    always_kept=True,
+    always_listed=True,
 )
 SIGNAL_RECOVERED = FindingKind(
     "signal_recovered",
@@ -312,7 +312,7 @@ SIGNAL_RECOVERED = FindingKind(
     "baseline's",
     details=RecoveryDetails,
     tables=("metrics",),
-    always_kept=True,
+    always_listed=True,
 )
 CHANGE_NEAR = FindingKind(
     "change_near",
@@ -345,7 +345,7 @@ FLEET_RECORD = FindingKind(
     details=EarlierDetails,
     is_memory=True,
 )
-LOOKED_AT = FindingKind(
+OBSERVATION = FindingKind(
     "looked_at",
     how="Rows of the case that somebody asked for; it weighs in no answer",
     details=ObservationDetails,
@@ -380,7 +380,7 @@ BY_DOCTOR = "By a rule of the trace doctor on the job's traces, dumps and logs"
 BY_COUNTERS = "A GPU's counters against its own baseline, and against the other GPUs of the job"
 _DETAILS_OF_RULES: Mapping[str, type[FindingDetails]] = {
     "straggler": StragglerDetails,
-    "known_failure": KnownFailureDetails,
+    "known_failure": FailureDetails,
     # Counters tell of it as well as logs do, and each carries its own details.
     "ib_error": JobDetails,
 }
@@ -456,11 +456,11 @@ UPSTREAM_INCIDENT = FindingKind(
     details=StateFactDetails,
     tables=("states",),
     label="incident of a provider",
-    always_kept=True,
+    always_listed=True,
 )
 BUILT_IN: tuple[FindingKind, ...] = (
     METRIC_SHIFT,
-    SPAN_OWN_TIME,
+    SPAN_SELF_TIME,
     CALL_GAP,
     SPAN_ERRORS,
     CRITICAL_PATH,
@@ -487,7 +487,7 @@ BUILT_IN: tuple[FindingKind, ...] = (
     EARLIER_INVESTIGATION,
     ANSWER_RECORD,
     FLEET_RECORD,
-    LOOKED_AT,
+    OBSERVATION,
     TRAINING_HEALTHY,
     TRACES_INCONCLUSIVE,
     TRACE_UNREADABLE,
@@ -519,5 +519,5 @@ def details_model(kind: str) -> type[FindingDetails]:
         # It may be one of an added analyzer's, which declares its kinds once it is imported. The
         # list of analyzers lies above this room, so it is asked by name.
         import_module("faultline.analysis.analyzers").analyzers()
-    known = _declared.get(kind)
-    return known.details if known else FindingDetails
+    declaration = _declared.get(kind)
+    return declaration.details if declaration else FindingDetails

@@ -60,7 +60,7 @@ def state_fault(
         weight=weight,
         phrase=phrase,
         next_step=step,
-        own=not travels,
+        inherent=not travels,
         travels="fails" if travels else None,
         has_impact=depth is Depth.EFFECT,
         tables=("states",),

@@ -73,7 +73,7 @@ def counted_lines(case: Case) -> CountedLogLines:
     return CountedLogLines(lines, seconds, case.evidence_ids("logs"), cut)
 
 
-def own_items(row: Mapping[str, object], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+def row_items(row: Mapping[str, object], otherwise: tuple[str, ...]) -> tuple[str, ...]:
     """The items that brought the lines which a row counts, where the lines say so."""
     items = row["items"]
     return tuple(items) if isinstance(items, list) and items else otherwise

@@ -66,8 +66,8 @@ def stands_out(row: Mapping[str, object], seconds: tuple[float, float]) -> Stand
     surprise = row.get("surprise")
     worth = float(surprise) if isinstance(surprise, (int, float)) else 1.0
     if count and not before:
-        vocabulary_is_known = _int(row["service_before"]) >= MIN_BASELINE_LINES
-        worth *= 1.0 if vocabulary_is_known else 0.5
+        has_vocabulary = _int(row["service_before"]) >= MIN_BASELINE_LINES
+        worth *= 1.0 if has_vocabulary else 0.5
         strength = (1.0 - math.exp(-count / 3.0)) * (1.0 if is_error else 0.5)
         return StandsOut(NEW, strength * worth, None)
     return _by_count(count, _expected(row, before, seconds), is_error=is_error, worth=worth)
@@ -77,9 +77,9 @@ def _by_count(
     count: int, expected: Sequence[_Expected], *, is_error: bool, worth: float
 ) -> StandsOut | None:
     """A surge or a loss, by the expectation that makes it least remarkable in size."""
-    sigmas = [_sigmas(count, one) for one in expected]
-    most = max(one.mean for one in expected)
-    least = min(one.mean for one in expected)
+    sigmas = [_sigmas(count, expectation) for expectation in expected]
+    most = max(expectation.mean for expectation in expected)
+    least = min(expectation.mean for expectation in expected)
     if count >= SURGE_RATIO * most and max(sigmas) >= SURGE_SIGMAS:
         strength = (1.0 - math.exp(-max(sigmas) / 8.0)) * (0.9 if is_error else 0.5)
         return StandsOut(SURGE, strength * worth, count / most if most else None)
@@ -232,9 +232,9 @@ def _about(
     return matches[0] if matches else None, names.sub("<service>", text)
 
 
-def _sigmas(seen: float, expected: _Expected) -> float:
+def _sigmas(count: float, expected: _Expected) -> float:
     variance = expected.mean + 1.0 + expected.spread * expected.mean**2
-    return (seen - expected.mean) / math.sqrt(variance)
+    return (count - expected.mean) / math.sqrt(variance)
 
 
 def _int(value: object) -> int:

@@ -48,7 +48,7 @@ _STACK = (
     r"[0-9]|goroutine [0-9]+ \["
     r"|from /?\S+\.rb:[0-9]+:in |#[0-9]+ /\S+\([0-9]+\): )"
 )
-_OWN_LINE = (
+_STACK_LINE = (
     r"^\s*at [^\n]{0,300}[(:][^\n]{1,300}|^\s*\.\.\. [0-9]+ (?:more|common frames omitted)"
     r"|^\s*(?:Caused by|Suppressed): |^\s+File \"[^\"]+\", line [0-9]|^goroutine [0-9]+ "
     r"\[|^\s+\S+\.go:[0-9]+"
@@ -156,7 +156,7 @@ def unwrap(lines: list[str]) -> tuple[list[str], list[str | None]]:
         text, level = line, None
         if line.startswith("{"):
             text, level = (
-                _from_container(line) if line.startswith(_CONTAINER) else _unwrap_one(line)
+                _from_container(line) if line.startswith(_CONTAINER) else _unwrap_line(line)
             )
         texts.append(text.rstrip())
         levels.append(level)
@@ -167,15 +167,15 @@ def _from_container(line: str) -> tuple[str, str | None]:
     try:
         container_decoder = _container_decoder.decode(line)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return _unwrap_one(line)
+        return _unwrap_line(line)
     level = container_decoder.severity or container_decoder.level
     if container_decoder.log.startswith("{"):
-        text, inner = _unwrap_one(container_decoder.log, 1)
+        text, inner = _unwrap_line(container_decoder.log, 1)
         return text, inner or level
     return container_decoder.log, level
 
 
-def _unwrap_one(line: str, depth: int = 2) -> tuple[str, str | None]:
+def _unwrap_line(line: str, depth: int = 2) -> tuple[str, str | None]:
     try:
         decoder = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -186,38 +186,38 @@ def _unwrap_one(line: str, depth: int = 2) -> tuple[str, str | None]:
     if text is None:
         return line, level
     if depth > 1 and text.startswith("{"):
-        inner, inner_level = _unwrap_one(text, depth - 1)
+        inner, inner_level = _unwrap_line(text, depth - 1)
         return inner, inner_level or level
     stack = _stack(decoder) if decoder.has_stack() else None
     return (f"{text}\n{stack}" if stack and stack not in text else text), level
 
 
-def _text(found: _Wrapped) -> str | None:
-    return _said(
-        found.message,
-        found.msg,
-        found.body,
-        found.text_payload,
-        found.journal,
-        found.event,
-        found.error,
-        found.err,
+def _text(record: _Wrapped) -> str | None:
+    return _first_text(
+        record.message,
+        record.msg,
+        record.body,
+        record.text_payload,
+        record.journal,
+        record.event,
+        record.error,
+        record.err,
     )
 
 
-def _stack(found: _Wrapped) -> str | None:
-    direct = _said(
-        found.stack,
-        found.stack_trace,
-        found.stacktrace,
-        found.exception,
-        found.exc_info,
-        found.error_stack,
+def _stack(record: _Wrapped) -> str | None:
+    direct = _first_text(
+        record.stack,
+        record.stack_trace,
+        record.stacktrace,
+        record.exception,
+        record.exc_info,
+        record.error_stack,
     )
-    return direct or _inner_stack(found.err) or _inner_stack(found.error)
+    return direct or _inner_stack(record.err) or _inner_stack(record.error)
 
 
-def _said(*values: object) -> str | None:
+def _first_text(*values: object) -> str | None:
     return next((v for v in values if isinstance(v, str) and v), None)
 
 
@@ -229,7 +229,11 @@ def _level(value: object) -> str | None:
 
 def _inner_stack(value: object) -> str | None:
     """The stack of an error that is an object: pino, bunyan, ECS."""
-    return _said(value.get("stack"), value.get("stack_trace")) if isinstance(value, dict) else None
+    return (
+        _first_text(value.get("stack"), value.get("stack_trace"))
+        if isinstance(value, dict)
+        else None
+    )
 
 
 def _unwrapped(logs: pl.DataFrame) -> pl.DataFrame:
@@ -255,7 +259,7 @@ def _joined(rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(stream.alias("stream")).sort(
         "service", "stream", "time", maintain_order=True
     )
-    contains = rows["text"].str.contains(_OWN_LINE)
+    contains = rows["text"].str.contains(_STACK_LINE)
     if not contains.any():
         return rows.drop("stream")
     marked = rows.with_columns(
@@ -297,19 +301,19 @@ def _folded(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _with_stacks(rows: pl.DataFrame, where: pl.Series) -> pl.DataFrame:
     """The rows, those at `where` with what their stack traces say."""
-    kept: dict[str, tuple[str, FoldedStack]] = {}
+    cache: dict[str, tuple[str, FoldedStack]] = {}
     heads: list[str] = []
     folds: list[FoldedStack] = []
     for text in rows["text"].gather(where).to_list():
-        known = kept.get(text)
-        if known is None:
-            fold = fold_stack(text) if len(kept) < MAX_STACKS else _NO_STACK
-            known = (_first_words(text, fold.error_class), fold)
-            if len(kept) < MAX_STACKS:
-                kept[text] = known
-        heads.append(known[0])
-        folds.append(known[1])
-    found: dict[str, Sequence[str | None]] = {
+        head_and_fold = cache.get(text)
+        if head_and_fold is None:
+            fold = fold_stack(text) if len(cache) < MAX_STACKS else _NO_STACK
+            head_and_fold = (_first_words(text, fold.error_class), fold)
+            if len(cache) < MAX_STACKS:
+                cache[text] = head_and_fold
+        heads.append(head_and_fold[0])
+        folds.append(head_and_fold[1])
+    columns: dict[str, Sequence[str | None]] = {
         "text": heads,
         "error_class": [f.error_class for f in folds],
         "frame": [str(f.frame) if f.frame else None for f in folds],
@@ -317,7 +321,7 @@ def _with_stacks(rows: pl.DataFrame, where: pl.Series) -> pl.DataFrame:
     }
     return rows.with_columns(
         rows[name].scatter(where, pl.Series(values, dtype=pl.String))
-        for name, values in found.items()
+        for name, values in columns.items()
     )
 
 

@@ -14,7 +14,7 @@ import re
 import polars as pl
 
 VALUE = "<*>"
-_KEPT = (
+_JOINTS = (
     ("#", r"([A-Za-z])#([0-9])", "${1}zZhQ${2}", "zZhQ"),
     (
         ":",
@@ -74,15 +74,15 @@ _RUN = r"<\*>(?: ?[.,;:/|x-]? ?<\*>)+"
 def masked(texts: pl.Series) -> pl.Series:
     """The texts with their variable parts as `<*>`."""
     out = _replaced(texts, "\x1b", _ANSI, "")
-    for sign, pattern, held, _ in _KEPT:
-        out = _replaced(out, sign, pattern, held)
+    for sign, pattern, replacement, _ in _JOINTS:
+        out = _replaced(out, sign, pattern, replacement)
     out = _replaced(_replaced(out, "{", _PAYLOAD, "${1}{<*>}"), ('"', "'"), _QUOTED, "${1}<*>")
     for sign, pattern in _VALUES:
         out = _replaced(out, sign, pattern, VALUE)
     out = out.str.replace_all(_NUMBERS, VALUE)
     out = _replaced(out, _SIGNS, _SIGNED, "${1}<*>")
     out = _replaced(out, ">", _RUN, VALUE)
-    for joint, _, _, signs in _KEPT:
+    for joint, _, _, signs in _JOINTS:
         out = _replaced(out, signs, signs, joint)
     return out
 

@@ -142,27 +142,29 @@ def _key(word: str) -> str:
 
 
 def _families(
-    groups: Mapping[int, tuple[str, ...]], one_place: bool
+    groups: Mapping[int, tuple[str, ...]], single_place: bool
 ) -> list[tuple[list[int], tuple[int, ...]]]:
     """Groups that differ in one word only, or only in words that look like values, and where; large
     families first."""
     alike: dict[tuple[int, str], list[int]] = defaultdict(list)
     for number, words in groups.items():
         alike[len(words), words[0] if words else ""].append(number)
-    found: dict[tuple[tuple[int, ...], tuple[str, ...]], list[int]] = defaultdict(list)
+    families: dict[tuple[tuple[int, ...], tuple[str, ...]], list[int]] = defaultdict(list)
     for number in (n for numbers in alike.values() if len(numbers) >= VARIANTS for n in numbers):
         words = groups[number]
         plain = [place for place, word in enumerate(words) if not _ONLY_VALUES.match(word)]
         choices: list[tuple[int, ...]] = [(place,) for place in plain if place]
-        if not one_place:
+        if not single_place:
             choices = [tuple(place for (place,) in choices if _LIKE_A_VALUE.search(words[place]))]
         for chosen in choices:
             if chosen and len(plain) - len(chosen) >= CONSTANT * len(plain):
                 rest = list(words)
                 for place in chosen:
                     rest[place] = VALUE
-                found[chosen, tuple(rest)].append(number)
-    large = [(family, places) for (places, _), family in found.items() if len(family) >= VARIANTS]
+                families[chosen, tuple(rest)].append(number)
+    large = [
+        (family, places) for (places, _), family in families.items() if len(family) >= VARIANTS
+    ]
     return sorted(large, key=lambda f: (-len(f[0]), f[1], f[0]))
 
 

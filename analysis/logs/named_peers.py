@@ -11,7 +11,7 @@ import re
 _NAME = r"[A-Za-z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)*"
 _URL = re.compile(rf"\b[a-z][a-z0-9+]{{1,15}}://(?:[^\s/@]*@)?({_NAME})", re.IGNORECASE)
 _ADDRESS = re.compile(rf"(?<![\w./:-])({_NAME}):\d{{2,5}}\b")
-_ASKED = re.compile(
+_CALL_TO = re.compile(
     r"\b(?:call(?:s|ing)?|request(?:s|ing)?|connect(?:ion|ions|ing)?|talk(?:ing)?|send(?:ing)?"
     r"|post(?:ing)?|dial(?:ing)?|reach(?:ing)?|publish(?:ing)?|resolv(?:e|ing)|lookup|upstream"
     r"|certificate|rate limit|quota|response|answer|reply|host(?:name)?|dependency|ENOTFOUND)\s+"
@@ -43,7 +43,7 @@ def named_peers(text: str) -> tuple[str, ...]:
     plain English.
     """
     matches = [m for pattern in (_URL, _ADDRESS) for m in pattern.findall(text)]
-    requested_matches = set(_ASKED.findall(text))
+    requested_matches = set(_CALL_TO.findall(text))
     failed = set(_FAILED_THEN.findall(text))
     for name in requested_matches | failed:
         if _is_name(name) or (name in requested_matches & failed and name.lower() not in NO_NAMES):

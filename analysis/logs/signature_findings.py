@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from faultline.analysis.case.folder import Case
-from faultline.analysis.kinds.finding_details import KnownFailureDetails, SignatureDetails
+from faultline.analysis.kinds.finding_details import FailureDetails, SignatureDetails
 from faultline.analysis.kinds.finding_kinds import (
     FAILURE_SIGNATURE,
     LOG_NEW,
@@ -28,7 +28,7 @@ from faultline.analysis.kinds.finding_kinds import (
     LOG_VANISHED,
     Analyzer,
 )
-from faultline.analysis.logs.counts import own_items
+from faultline.analysis.logs.counts import row_items
 from faultline.analysis.logs.failure_signatures import Signature
 from faultline.analysis.logs.signature_matching import TABLE, match
 from faultline.analysis.logs.templates import (
@@ -47,7 +47,7 @@ from faultline.analysis.wording.phrases import counted, number, plain, rounded
 
 KIND = FAILURE_SIGNATURE.name
 ALERT = "alert"
-TOLD_AS = {"nan_loss": "not_a_number", "out_of_memory": "cuda_out_of_memory"}
+TRACE_NAMES = {"nan_loss": "not_a_number", "out_of_memory": "cuda_out_of_memory"}
 """Signatures that findings of a training job's files tell with rank and step."""
 MAX_QUOTE = 120
 ALERT_STRENGTH = 0.5
@@ -65,14 +65,14 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 def logged_findings(case: Case) -> list[Finding]:
     """Findings of the logs: known failures, and templates that are new, surged or vanished among
     the other lines."""
-    found = counted_lines(case)
-    signatures = _signatures(found.lines)
+    log_lines = counted_lines(case)
+    signatures = _signatures(log_lines.lines)
     shown = pl.Series([s is not None for s in signatures], dtype=pl.Boolean)
-    failures = _by_failure(found.lines.filter(shown), [s for s in signatures if s is not None])
-    findings = [f for row in failures if (f := _finding(row, found)) is not None]
+    failures = _by_failure(log_lines.lines.filter(shown), [s for s in signatures if s is not None])
+    findings = [f for row in failures if (f := _finding(row, log_lines)) is not None]
     return [
         *findings,
-        *log_findings(case, replace(found, lines=found.lines.filter(~shown))),
+        *log_findings(case, replace(log_lines, lines=log_lines.lines.filter(~shown))),
         *_alerted(case, findings),
     ]
 
@@ -111,8 +111,8 @@ def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[di
     return [rows[key] for key in sorted(rows)]
 
 
-def _finding(row: dict[str, Any], found: CountedLogLines) -> Finding | None:
-    out = stands_out(row, found.seconds)
+def _finding(row: dict[str, Any], log_lines: CountedLogLines) -> Finding | None:
+    out = stands_out(row, log_lines.seconds)
     if out is None or out.kind == VANISHED:
         return None
     signature: Signature = row["signature"]
@@ -139,7 +139,7 @@ def _finding(row: dict[str, Any], found: CountedLogLines) -> Finding | None:
         strength=round(min(1.0, _strength(out, signature) * signature.weight), 4),
         sentence=f'{phrase}: "{quoted}".',
         numbers=numbers,
-        evidence=own_items(row, found.evidence),
+        evidence=row_items(row, log_lines.evidence),
         series={"table": "logs", "service": service},
         details=_details(signature).model_copy(
             update={
@@ -225,7 +225,7 @@ def without_what_ranks_tell(findings: Sequence[Finding]) -> list[Finding]:
     """Without what only the alert's text says of a failure that the training job's own files
     show."""
     signatures = {_signature_of(f) for f in findings if f.signal != ALERT}
-    signatures |= {TOLD_AS.get(f.kind) for f in findings}
+    signatures |= {TRACE_NAMES.get(f.kind) for f in findings}
     return [
         f
         for f in findings
@@ -236,9 +236,7 @@ def without_what_ranks_tell(findings: Sequence[Finding]) -> list[Finding]:
 def _signature_of(finding: Finding) -> str | None:
     """The name of the known failure that a finding tells of, if any."""
     details = finding.details
-    return (
-        details.signature if isinstance(details, (SignatureDetails, KnownFailureDetails)) else None
-    )
+    return details.signature if isinstance(details, (SignatureDetails, FailureDetails)) else None
 
 
 def _named_by(alert: Alert) -> Signature | None:
@@ -246,5 +244,9 @@ def _named_by(alert: Alert) -> Signature | None:
     signature = match(text)
     if signature is None:
         return None
-    told = specific_signature(signature, text)
-    return told if not told.symptom and told.weight >= CLEAR_WEIGHT else None
+    named_signature = specific_signature(signature, text)
+    return (
+        named_signature
+        if not named_signature.symptom and named_signature.weight >= CLEAR_WEIGHT
+        else None
+    )

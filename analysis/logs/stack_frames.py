@@ -100,7 +100,7 @@ class CodeFrame:
     file: str
     line: int
     function: str
-    own: bool
+    is_app_code: bool
 
     @property
     def place(self) -> str:
@@ -127,8 +127,8 @@ def fold_stack(text: str) -> FoldedStack:
 
 def innermost(text: str) -> CodeFrame | None:
     """The innermost frame of own code of the root cause; without own code the innermost frame."""
-    frames = next((found for read in _READERS if (found := read(text))), [])
-    return next((f for f in frames if f.own), frames[0] if frames else None)
+    frames = next((code_frames for read in _READERS if (code_frames := read(text))), [])
+    return next((f for f in frames if f.is_app_code), frames[0] if frames else None)
 
 
 def error_class(text: str) -> str | None:
@@ -175,7 +175,10 @@ def _java(text: str) -> list[CodeFrame]:
             if "." in name:
                 frames.append(
                     CodeFrame(
-                        file, int(line or 0), ".".join(name.split(".")[-2:]), _own("java", name)
+                        file,
+                        int(line or 0),
+                        ".".join(name.split(".")[-2:]),
+                        _is_app_code("java", name),
                     )
                 )
     return frames
@@ -200,7 +203,7 @@ def _node(text: str) -> list[CodeFrame]:
             _short(file.removeprefix("file://")),
             int(line),
             name or "<anonymous>",
-            _own("node", file),
+            _is_app_code("node", file),
         )
         for name, file, line in _limited(_NODE, text)
     ]
@@ -209,7 +212,7 @@ def _node(text: str) -> list[CodeFrame]:
 def _python(text: str) -> list[CodeFrame]:
     """The last block's frames, innermost first; then those of the blocks before."""
     code_frames = [
-        CodeFrame(_short(f), int(n), name, _own("python", f))
+        CodeFrame(_short(f), int(n), name, _is_app_code("python", f))
         for f, n, name in _limited(_PYTHON, text)
     ]
     return code_frames[::-1]
@@ -223,19 +226,23 @@ def _go(text: str) -> list[CodeFrame]:
     for function, place in pairwise(lines):
         if (match := _GO.match(place)) and len(frames) < MAX_FRAMES:
             name = function.strip().rsplit("(", 1)[0].rsplit("/", 1)[-1][:200]
-            frames.append(CodeFrame(_short(match[1]), int(match[2]), name, _own("go", match[1])))
+            frames.append(
+                CodeFrame(_short(match[1]), int(match[2]), name, _is_app_code("go", match[1]))
+            )
     return frames
 
 
 def _ruby(text: str) -> list[CodeFrame]:
     return [
-        CodeFrame(_short(f), int(n), name, _own("ruby", f)) for f, n, name in _limited(_RUBY, text)
+        CodeFrame(_short(f), int(n), name, _is_app_code("ruby", f))
+        for f, n, name in _limited(_RUBY, text)
     ]
 
 
 def _php(text: str) -> list[CodeFrame]:
     return [
-        CodeFrame(_short(f), int(n), name, _own("php", f)) for f, n, name in _limited(_PHP, text)
+        CodeFrame(_short(f), int(n), name, _is_app_code("php", f))
+        for f, n, name in _limited(_PHP, text)
     ]
 
 
@@ -244,16 +251,16 @@ _READERS = (_python, _go, _node, _java, _dotnet, _ruby, _php)
 
 
 def _limited(pattern: re.Pattern[str], text: str) -> list[tuple[str, str, str]]:
-    found = []
+    groups = []
     for match in pattern.finditer(text):
         first, second, third = match.groups()
-        found.append((first or "", second or "", third or ""))
-        if len(found) == MAX_FRAMES:
+        groups.append((first or "", second or "", third or ""))
+        if len(groups) == MAX_FRAMES:
             break
-    return found
+    return groups
 
 
-def _own(language: str, name: str) -> bool:
+def _is_app_code(language: str, name: str) -> bool:
     if language in ("java", "dotnet"):
         return not name.startswith(FOREIGN[language])
     low = name.replace("\\", "/")

@@ -20,7 +20,7 @@ from faultline.analysis.logs.counts import (
     counted_lines,
     distinct_lines,
     joined_lists,
-    own_items,
+    row_items,
 )
 from faultline.analysis.logs.departures import (
     NEW,
@@ -57,29 +57,29 @@ MAX_NAMES = 500
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 
 
-def log_findings(case: Case, found: CountedLogLines | None = None) -> list[Finding]:
+def log_findings(case: Case, log_lines: CountedLogLines | None = None) -> list[Finding]:
     """Findings about templates that are new, surged or vanished; empty without logs in the incident
     window."""
-    found = found or counted_lines(case)
+    log_lines = log_lines or counted_lines(case)
     names = {*case.logs["service"].unique(), *case.topology["caller"], *case.topology["callee"]}
     names.discard(None)
-    templates = surprises(template_counts(found.lines), found.seconds, service_names(names))
+    templates = surprises(template_counts(log_lines.lines), log_lines.seconds, service_names(names))
     findings = []
     for row in templates.iter_rows(named=True):
-        out = stands_out(row, found.seconds)
+        out = stands_out(row, log_lines.seconds)
         if out is not None:
-            findings.append(_say(out, row, found))
+            findings.append(_say(out, row, log_lines))
     return findings
 
 
 def service_names(names: Iterable[str]) -> re.Pattern[str] | None:
     """What finds a service's name as a whole word, the longest first; None without names."""
     # Names of one or two letters are words of other lines.
-    known = sorted(name for name in set(names) if len(name) > 2)
-    known.sort(key=len, reverse=True)
-    if not known:
+    long_names = sorted(name for name in set(names) if len(name) > 2)
+    long_names.sort(key=len, reverse=True)
+    if not long_names:
         return None
-    alternatives = "|".join(map(re.escape, known[:MAX_NAMES]))
+    alternatives = "|".join(map(re.escape, long_names[:MAX_NAMES]))
     return re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-])")
 
 
@@ -114,9 +114,9 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
     return merged.with_columns(listed.alias("pieces")).drop(pieces).sort(key)
 
 
-def _say(out: StandsOut, row: dict[str, object], found: CountedLogLines) -> Finding:
+def _say(out: StandsOut, row: dict[str, object], log_lines: CountedLogLines) -> Finding:
     service, n = str(row["service"]), _int(row["n"])
-    phrase, numbers = _counts_said(out, service, n, is_error=bool(row["is_error"]))
+    phrase, numbers = _count_phrase(out, service, n, is_error=bool(row["is_error"]))
     quoted = f'"{plain(str(row["text"]), 120)}"'
     if row["frame"]:
         quoted += f" at {plain(str(row['frame']), 120)}"
@@ -135,13 +135,13 @@ def _say(out: StandsOut, row: dict[str, object], found: CountedLogLines) -> Find
         strength=round(max(0.0, min(1.0, out.strength)), 4),
         sentence=f"{phrase}: {quoted}.",
         numbers=numbers,
-        evidence=own_items(row, found.evidence),
+        evidence=row_items(row, log_lines.evidence),
         series={"table": "logs", "service": service},
-        details=_details(row, found.cut),
+        details=_details(row, log_lines.cut),
     )
 
 
-def _counts_said(
+def _count_phrase(
     out: StandsOut, service: str, n: int, *, is_error: bool
 ) -> tuple[str, dict[str, float]]:
     """How many lines there are, beside how many were to be expected."""
@@ -172,11 +172,11 @@ def _details(row: dict[str, object], cut: int) -> LogLineDetails:
         baseline_lines=_int(row["n_before"]),
     )
     # Only what a line has is set, because what is set is written to findings.json.
-    known: dict[str, object] = {"lines_cut": cut} if cut else {}
+    extra_fields: dict[str, object] = {"lines_cut": cut} if cut else {}
     for name in ("error_class", "frame", "code", "names"):
         if row[name]:
-            known[name] = plain(str(row[name]), 200)
-    return details.model_copy(update=known)
+            extra_fields[name] = plain(str(row[name]), 200)
+    return details.model_copy(update=extra_fields)
 
 
 def _int(value: object) -> int:

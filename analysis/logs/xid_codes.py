@@ -68,7 +68,9 @@ def _xid(file: str, code: str, row: Any, actions: Mapping[str, Any]) -> Xid:
     # NVIDIA's immediate action is the harsher, the more likely the GPU is broken.
     if accuses != "nobody" and steps[0]:
         weight = float(steps[0]["weight"])
-    return Xid(int(code), str(name), str(meaning), _said(steps), cast(Accused, accuses), weight)
+    return Xid(
+        int(code), str(name), str(meaning), _action_text(steps), cast(Accused, accuses), weight
+    )
 
 
 def _is_number(code: str) -> bool:
@@ -84,13 +86,13 @@ def _is_action(step: object) -> bool:
     return isinstance(step, Mapping) and isinstance(step.get("say"), str)
 
 
-def _said(steps: Sequence[Any]) -> str:
+def _action_text(steps: Sequence[Any]) -> str:
     """The actions as the beginning of a sentence; an action that comes twice is said once."""
     sentences = dict.fromkeys(str(step["say"]) for step in steps if step)
-    said = " ".join(sentences).rstrip(".")
-    if said.startswith("NVIDIA"):
-        return said
-    return said[:1].lower() + said[1:]
+    text = " ".join(sentences).rstrip(".")
+    if text.startswith("NVIDIA"):
+        return text
+    return text[:1].lower() + text[1:]
 
 
 XIDS = read_xids()

@@ -90,7 +90,7 @@ class Alarm:
 def alarms_of(case: Case) -> list[Alarm]:
     """When the alerting monitor fired in the 24 hours before the window's end, in order."""
     end = case.scope.incident.end
-    states = _own_states(case).filter(
+    states = _monitor_states(case).filter(
         pl.lit(end) - pl.col("since") <= LOOKBACK, pl.col("since") <= end
     )
     alarms: list[Alarm] = []
@@ -106,11 +106,11 @@ def alarms_of(case: Case) -> list[Alarm]:
     return alarms
 
 
-def _own_states(case: Case) -> pl.DataFrame:
+def _monitor_states(case: Case) -> pl.DataFrame:
     """State changes of the alerting monitor, in order; of one service where the monitor has
     several."""
     rows = case.monitors
-    name = _own_monitor(case) if rows.height else None
+    name = _alert_monitor(case) if rows.height else None
     if name is None:
         return rows.clear()
     rows = rows.filter(pl.col("monitor") == name)
@@ -125,19 +125,19 @@ def _own_states(case: Case) -> pl.DataFrame:
     )
 
 
-def _own_monitor(case: Case) -> str | None:
+def _alert_monitor(case: Case) -> str | None:
     """The monitor by a label of the alert that names it, else the longest name that the alert's
     title holds."""
     alert = case.alert
-    given = {_folded(alert.title)}
+    alert_names = {_folded(alert.title)}
     for label in NAME_LABELS:
         if alert.labels.get(label):
-            given.add(_folded(alert.labels[label]))
+            alert_names.add(_folded(alert.labels[label]))
     # The longest first: "disk full" must not be taken for "disk full on db-1".
     monitors = case.monitors["monitor"].unique().to_list()
     monitors.sort(key=lambda name: (-len(name), name))
     for name in monitors:
-        if _folded(name) in given:
+        if _folded(name) in alert_names:
             return str(name)
     title = f" {_folded(alert.title)} "
     for name in monitors:
@@ -208,7 +208,7 @@ def _stopped(case: Case) -> list[Finding]:
         return []
     last, step = float(times.max()), float(np.median(np.diff(np.sort(times))))
     late = max(STOPPED_STEPS * step, STOPPED_S)
-    newest = _newest_of_others(case)
+    newest = _newest_elsewhere(case)
     going_on = [service for service, at in newest if at - last > late]
     if not going_on:
         return []
@@ -269,7 +269,7 @@ def _usual_move(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     return [moved.model_copy(update=usual)]
 
 
-def _newest_of_others(case: Case) -> Sequence[tuple[str | None, float]]:
+def _newest_elsewhere(case: Case) -> Sequence[tuple[str | None, float]]:
     """Service and newest point (s since 1970) of every other series in the window."""
     alert, windows = case.alert, metric_windows(case)
     other_service = (pl.col("service") != alert.service).fill_null(value=True)
@@ -280,5 +280,5 @@ def _newest_of_others(case: Case) -> Sequence[tuple[str | None, float]]:
         .agg(pl.col("time").max().dt.epoch("ns"))
         .sort("service", "signal")
     )
-    found = newest.select("service", "time").iter_rows()
-    return [(service, at / 1e9) for service, at in found]
+    pairs = newest.select("service", "time").iter_rows()
+    return [(service, at / 1e9) for service, at in pairs]

@@ -230,14 +230,14 @@ def _shows(now: Floats, observed: float | None, threshold: float, above: bool) -
     return times_threshold <= SCALES[0] * (1 - SHOWN)
 
 
-def _in_other_unit(now: Floats, wanted: float) -> bool:
+def _in_other_unit(now: Floats, threshold: float) -> bool:
     """Whether the points show the wanted value once they are converted."""
     low, high = float(now.min()), float(now.max())
     if high <= 0:
         return False
     for scale in SCALES:
         for factor in (scale, 1 / scale):
-            if low * factor * (1 - SHOWN) <= wanted <= high * factor * (1 + SHOWN):
+            if low * factor * (1 - SHOWN) <= threshold <= high * factor * (1 + SHOWN):
                 return True
     return False
 

@@ -83,7 +83,7 @@ class SeriesComparison:
     baseline_points: Ints
     ended: Bools
     """Whether points follow the departure."""
-    seen_before: Bools
+    within_baseline: Bools
     quiet_share: Floats
     days: Days
     onset_ns: Ints
@@ -116,36 +116,36 @@ def compare(block: Block) -> SeriesComparison:
 def _compared(block: Block) -> SeriesComparison:
     values = np.concatenate([_recent(block), block.values], axis=1)
     times = np.concatenate([block.before_times, block.times], axis=1)
-    found = _with_earlier_onsets(values, block)
-    departure, centre, level = found.departure, found.base.centre, found.level
+    search = _with_earlier_onsets(values, block)
+    departure, centre, level = search.departure, search.base.centre, search.level
     columns = _columns(values)
     in_window = np.isfinite(values) & (columns >= block.before.shape[1])
-    counted = np.isfinite(values) & (columns >= found.cut[:, None])
+    counted = np.isfinite(values) & (columns >= search.cut[:, None])
     inside = counted & (columns >= departure.first[:, None]) & (columns <= departure.last[:, None])
     points, searched = inside.sum(axis=1), in_window.sum(axis=1)
-    sizes = (level - centre) / found.scale
-    onset = likeliest_onset(found.deviations, sizes, found.cut, departure.last)
+    sizes = (level - centre) / search.scale
+    onset = likeliest_onset(search.deviations, sizes, search.cut, departure.last)
     largest = np.maximum(np.abs(level), np.abs(centre))
     return SeriesComparison(
         keys=block.keys,
         ceiling=block.ceiling,
-        departed=(departure.first >= 0) & np.isfinite(found.sigmas),
+        departed=(departure.first >= 0) & np.isfinite(search.sigmas),
         centre=centre,
-        scale=found.scale,
+        scale=search.scale,
         level=level,
         end_level=row_medians(block.values, np.maximum(searched - LAST_POINTS, 0), searched - 1),
-        sigmas=found.sigmas,
+        sigmas=search.sigmas,
         relative=np.abs(level - centre) / largest,
         points=points,
         interval_s=_intervals(times),
         searched=counted.sum(axis=1),
-        baseline_points=found.base.points,
+        baseline_points=search.base.points,
         ended=departure.last < _last_true(in_window),
-        seen_before=(points <= BRIEF_POINTS) & _within_baseline(values, found),
-        quiet_share=_quiet_share(found, block),
-        days=_days(found, block, sizes, points, searched),
+        within_baseline=(points <= BRIEF_POINTS) & _within_baseline(values, search),
+        quiet_share=_quiet_share(search, block),
+        days=_days(search, block, sizes, points, searched),
         onset_ns=_at(times, np.maximum(onset.at, 0)),
-        uncertainty_s=_uncertainty(values, times, found.cut, onset),
+        uncertainty_s=_uncertainty(values, times, search.cut, onset),
     )
 
 
@@ -153,10 +153,10 @@ def _intervals(times: Ints) -> Floats:
     """Of each row of times (ns, 0 where there is no point) the middle distance in seconds."""
     steps = np.diff(times).astype(np.float64)
     steps[(times[:, :-1] <= 0) | (times[:, 1:] <= 0)] = np.nan
-    known = np.isfinite(steps).any(axis=1)
+    has_steps = np.isfinite(steps).any(axis=1)
     paths = np.full(len(times), np.nan)
-    if known.any():
-        paths[known] = np.nanmedian(steps[known], axis=1) / 1e9
+    if has_steps.any():
+        paths[has_steps] = np.nanmedian(steps[has_steps], axis=1) / 1e9
     return paths
 
 
@@ -176,31 +176,31 @@ def _last_true(mask: Bools) -> Ints:
     return last
 
 
-def _within_baseline(values: Floats, found: _Search) -> Bools:
+def _within_baseline(values: Floats, search: _Search) -> Bools:
     """Whether the baseline reached the departure's level as well."""
-    before = np.where(_columns(values) < found.cut[:, None], values, np.nan)
-    below_highest = found.level <= np.nanmax(before, axis=1)
-    above_lowest = found.level >= np.nanmin(before, axis=1)
-    within: Bools = np.where(found.departure.up, below_highest, above_lowest)
+    before = np.where(_columns(values) < search.cut[:, None], values, np.nan)
+    below_highest = search.level <= np.nanmax(before, axis=1)
+    above_lowest = search.level >= np.nanmin(before, axis=1)
+    within: Bools = np.where(search.departure.up, below_highest, above_lowest)
     return within
 
 
-def _quiet_share(found: _Search, block: Block) -> Floats:
+def _quiet_share(search: _Search, block: Block) -> Floats:
     """How usual the departure is in the baseline; one earlier incident is no habit, and does not
     hide the next."""
     width, border = block.values.shape[1], block.before.shape[1]
     columns = np.arange(border)[None, :]
-    quiet = np.where(columns < found.cut[:, None], found.deviations[:, :border], np.nan)
+    quiet = np.where(columns < search.cut[:, None], search.deviations[:, :border], np.nan)
     earlier = find_departures(quiet)
     long_enough = min(SUSTAINED, (width + 1) // 2)
-    forgiven = (_length(found.departure) >= long_enough) & (_length(earlier) >= long_enough)
-    return quiet_share(quiet, width, found.departure.score, found.departure.up, forgiven)
+    forgiven = (_length(search.departure) >= long_enough) & (_length(earlier) >= long_enough)
+    return quiet_share(quiet, width, search.departure.score, search.departure.up, forgiven)
 
 
-def _days(found: _Search, block: Block, sizes: Floats, departed: Ints, searched: Ints) -> Days:
+def _days(search: _Search, block: Block, sizes: Floats, departed: Ints, searched: Ints) -> Days:
     first = block.times[:, 0]
     last = _at(block.times, np.maximum(searched - 1, 0))
-    deviations = (block.before - found.base.centre[:, None]) / found.scale[:, None]
+    deviations = (block.before - search.base.centre[:, None]) / search.scale[:, None]
     return same_hours(
         block.before_times, deviations, (first, last), sizes, np.maximum(departed, 1), searched
     )
@@ -266,19 +266,19 @@ def _middle(block: Block) -> Ints:
     return middle
 
 
-def _replaced(found: _Search, rows: Ints, again: _Search) -> _Search:
+def _replaced(search: _Search, rows: Ints, again: _Search) -> _Search:
     return _Search(
-        cut=_with_rows(found.cut, rows, again.cut),
-        base=_with_baseline(found.base, rows, again.base),
-        scale=_with_rows(found.scale, rows, again.scale),
-        deviations=_with_rows(found.deviations, rows, again.deviations),
+        cut=_with_rows(search.cut, rows, again.cut),
+        base=_with_baseline(search.base, rows, again.base),
+        scale=_with_rows(search.scale, rows, again.scale),
+        deviations=_with_rows(search.deviations, rows, again.deviations),
         departure=Departure(
-            first=_with_rows(found.departure.first, rows, again.departure.first),
-            last=_with_rows(found.departure.last, rows, again.departure.last),
-            score=_with_rows(found.departure.score, rows, again.departure.score),
-            up=_with_rows(found.departure.up, rows, again.departure.up),
+            first=_with_rows(search.departure.first, rows, again.departure.first),
+            last=_with_rows(search.departure.last, rows, again.departure.last),
+            score=_with_rows(search.departure.score, rows, again.departure.score),
+            up=_with_rows(search.departure.up, rows, again.departure.up),
         ),
-        level=_with_rows(found.level, rows, again.level),
+        level=_with_rows(search.level, rows, again.level),
     )
 
 
@@ -299,7 +299,7 @@ def _with_rows(old: Array, rows: Ints, new: Array) -> Array:
 def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
     in_baseline = _columns(values) < cut[:, None]
     after = np.where(in_baseline, np.nan, values)
-    base = _without_one_incident(np.where(in_baseline, values, np.nan))
+    base = _without_incident(np.where(in_baseline, values, np.nan))
     move = np.nanmax(np.abs(after - base.centre[:, None]), axis=1)
     floor = FLAT_FLOOR * np.where(pooled > 0, pooled, move)
     scale = np.where(base.scale > 0, base.scale, floor)
@@ -310,7 +310,7 @@ def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
     return _Search(cut, base, scale, deviations, departure, level)
 
 
-def _without_one_incident(before: Floats) -> Baseline:
+def _without_incident(before: Floats) -> Baseline:
     """Centre and noise of the baseline; one earlier incident in it is neither."""
     base = describe(before)
     deviations = (before - base.centre[:, None]) / base.scale[:, None]

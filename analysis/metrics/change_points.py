@@ -60,5 +60,5 @@ def _likeliest(deviations: Floats, step: Floats, allowed: Bools) -> tuple[Ints, 
     gain = np.where(allowed, step[:, None] * deviations - step[:, None] ** 2 / 2, 0.0)
     likelihood = np.where(allowed, np.cumsum(gain[:, ::-1], axis=1)[:, ::-1], -np.inf)
     at = likelihood.argmax(axis=1)
-    best = np.take_along_axis(likelihood, at[:, None], axis=1)
-    return at, likelihood >= best - WITHIN
+    highest = np.take_along_axis(likelihood, at[:, None], axis=1)
+    return at, likelihood >= highest - WITHIN

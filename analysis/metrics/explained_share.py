@@ -58,7 +58,7 @@ def measured(case: Case) -> Measured:
         return Measured()
     windows = metric_windows(case)
     rows = case.metrics.filter(pl.col("service").is_not_null(), pl.col("value").is_finite())
-    seen = (
+    series_levels = (
         rows.group_by("service", "signal")
         .agg(
             windows.in_baseline("time").any().alias("before"),
@@ -70,7 +70,7 @@ def measured(case: Case) -> Measured:
     )
     requests: dict[str, float] = {}
     classes = set()
-    for service, signal, level in seen.select("service", "signal", "level").iter_rows():
+    for service, signal, level in series_levels.select("service", "signal", "level").iter_rows():
         kind = classify(signal)
         classes.add((service, kind))
         if kind is SignalClass.TRAFFIC and level and level > 0:
@@ -103,10 +103,10 @@ def explained_share(
     return max(shares, default=None)
 
 
-def calls_per_request(callee: str, caller: str, known: Measured) -> float:
+def calls_per_request(callee: str, caller: str, measures: Measured) -> float:
     """How often the callee is called for each request of the caller: at least once, and not beyond
     what is believed."""
-    above, below = known.requests.get(caller), known.requests.get(callee)
+    above, below = measures.requests.get(caller), measures.requests.get(callee)
     if not above or not below:
         return UNKNOWN_CALLS
     return min(MOST_CALLS, max(1.0, below / above))

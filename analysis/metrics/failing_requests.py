@@ -86,39 +86,39 @@ class _Failed(NamedTuple):
     failed: float | None
 
 
-def _failing(rows: pl.DataFrame, wanted: str | None) -> _Failed | None:
+def _failing(rows: pl.DataFrame, alert_signal: str | None) -> _Failed | None:
     """What failed in these rows."""
     if not rows.height:
         return None
     traffic = _events(rows, SignalClass.TRAFFIC)
-    return _share_by_metric(rows, wanted, traffic) or _share_by_counts(rows, traffic)
+    return _share_by_metric(rows, alert_signal, traffic) or _share_by_counts(rows, traffic)
 
 
 def _share_by_metric(
-    rows: pl.DataFrame, wanted: str | None, traffic: pl.DataFrame
+    rows: pl.DataFrame, alert_signal: str | None, traffic: pl.DataFrame
 ) -> _Failed | None:
     """By the series of a share that fails: the alert's own, or the one that fails most."""
-    found: list[tuple[bool, _Failed]] = []
+    candidates: list[tuple[bool, _Failed]] = []
     for signal, unit in _signals(rows):
         succeeds = _as_share(signal, unit)
-        own = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit)
-        if succeeds is None or own.height < MIN_POINTS:
+        series_rows = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit)
+        if succeeds is None or series_rows.height < MIN_POINTS:
             continue
-        failed = _weighted(_failing_share(own, unit, succeeds=succeeds), traffic)
-        found.append((signal == wanted, failed))
-    if not found:
+        failed = _weighted(_failing_share(series_rows, unit, succeeds=succeeds), traffic)
+        candidates.append((signal == alert_signal, failed))
+    if not candidates:
         return None
-    return max(found, key=lambda one: (one[0], one[1].share))[1]
+    return max(candidates, key=lambda candidate: (candidate[0], candidate[1].share))[1]
 
 
-def _failing_share(own: pl.DataFrame, unit: str, *, succeeds: bool) -> pl.DataFrame:
+def _failing_share(series_rows: pl.DataFrame, unit: str, *, succeeds: bool) -> pl.DataFrame:
     """The series as a share of 1 that fails."""
-    top = float(own["value"].max() or 0.0)  # type: ignore[arg-type]
+    top = float(series_rows["value"].max() or 0.0)  # type: ignore[arg-type]
     # Percentages come without a unit as well.
     whole = 100.0 if unit in ("percent", "%") or top > 1.0 else 1.0
     value = pl.col("value")
     failing = (whole - value if succeeds else value) / whole
-    return own.with_columns(failing.clip(0, 1).alias("value"))
+    return series_rows.with_columns(failing.clip(0, 1).alias("value"))
 
 
 def _as_share(signal: str, unit: str) -> bool | None:
@@ -140,9 +140,9 @@ def _as_share(signal: str, unit: str) -> bool | None:
 def _weighted(part: pl.DataFrame, traffic: pl.DataFrame) -> _Failed:
     """Traffic is matched by labels and time, else by time."""
     for keys in (["labels", "time"], ["time"]):
-        own = part.group_by(keys).agg(pl.col("value").mean())
+        averages = part.group_by(keys).agg(pl.col("value").mean())
         requests = traffic.group_by(keys).agg(pl.col("events").sum())
-        both = own.join(requests, on=keys, how="inner")
+        both = averages.join(requests, on=keys, how="inner")
         every = float(both["events"].sum())
         if both.height >= MIN_POINTS and every > 0:
             failed = float((both["value"] * both["events"]).sum())
@@ -167,12 +167,12 @@ def _events(rows: pl.DataFrame, kind: SignalClass) -> pl.DataFrame:
     for signal, unit in _signals(rows):
         if not _counts(signal, kind):
             continue
-        own = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit).sort("time")
-        per_point = _per_point(signal, unit, own)
-        if per_point is None or own.height < MIN_POINTS:
+        series_rows = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit).sort("time")
+        per_point = _per_point(signal, unit, series_rows)
+        if per_point is None or series_rows.height < MIN_POINTS:
             continue
         events = (pl.col("value") * per_point).alias("events")
-        table = own.select("labels", "time", events)
+        table = series_rows.select("labels", "time", events)
         total = float(table["events"].sum())
         if most_events is None or total > most_events:
             most, most_events = table, total
@@ -186,9 +186,9 @@ def _counts(signal: str, kind: SignalClass) -> bool:
     return kind is not SignalClass.TRAFFIC or _OF_REQUESTS.search(signal) is not None
 
 
-def _per_point(signal: str, unit: str, own: pl.DataFrame) -> float | None:
+def _per_point(signal: str, unit: str, series_rows: pl.DataFrame) -> float | None:
     """Events per unit of value at each point; None for what is neither a rate nor a count."""
-    steps = own["time"].unique().sort().diff().drop_nulls().dt.total_milliseconds()
+    steps = series_rows["time"].unique().sort().diff().drop_nulls().dt.total_milliseconds()
     seconds = float(steps.median() or 0) / 1000  # type: ignore[arg-type]
     if seconds <= 0:
         return None

@@ -39,9 +39,12 @@ TEMPERATURE, MEMORY_TEMPERATURE = "gpu_temperature_c", "gpu_memory_temperature_c
 SLOWDOWN_TEMPERATURE = "gpu_slowdown_temperature_c"
 POWER, UTILIZATION, SM_ACTIVE = "gpu_power_w", "gpu_utilization_percent", "gpu_sm_active"
 TENSOR_ACTIVE, MEMORY_USED = "gpu_tensor_active", "gpu_memory_used_bytes"
-HELD_BY_HEAT, HELD_BY_POWER = "gpu_held_back_by_heat_s", "gpu_held_back_by_power_s"
-HELD_BY_BRAKE, HELD_BY_BOARD = "gpu_held_back_by_power_brake_s", "gpu_held_back_by_board_s"
-HELD_BY_RELIABILITY = "gpu_held_back_by_reliability_s"
+THROTTLED_BY_HEAT, THROTTLED_BY_POWER = "gpu_held_back_by_heat_s", "gpu_held_back_by_power_s"
+THROTTLED_BY_BRAKE, THROTTLED_BY_BOARD = (
+    "gpu_held_back_by_power_brake_s",
+    "gpu_held_back_by_board_s",
+)
+THROTTLED_BY_RELIABILITY = "gpu_held_back_by_reliability_s"
 IB_LINK_DOWNED, IB_SYMBOL_ERRORS = "ib_link_downed", "ib_symbol_errors"
 IB_LINK_RECOVERIES, IB_RECEIVE_ERRORS = "ib_link_error_recoveries", "ib_receive_errors"
 CARRIER_DOWN = "net_carrier_down"
@@ -67,11 +70,11 @@ SIGNALS: Mapping[str, GpuSignal] = {
     SM_ACTIVE: GpuSignal("gauge", "ratio"),
     TENSOR_ACTIVE: GpuSignal("gauge", "ratio"),
     MEMORY_USED: GpuSignal("gauge", "bytes"),
-    HELD_BY_HEAT: GpuSignal("counter", "s"),
-    HELD_BY_POWER: GpuSignal("counter", "s"),
-    HELD_BY_BRAKE: GpuSignal("counter", "s"),
-    HELD_BY_BOARD: GpuSignal("counter", "s"),
-    HELD_BY_RELIABILITY: GpuSignal("counter", "s"),
+    THROTTLED_BY_HEAT: GpuSignal("counter", "s"),
+    THROTTLED_BY_POWER: GpuSignal("counter", "s"),
+    THROTTLED_BY_BRAKE: GpuSignal("counter", "s"),
+    THROTTLED_BY_BOARD: GpuSignal("counter", "s"),
+    THROTTLED_BY_RELIABILITY: GpuSignal("counter", "s"),
     IB_LINK_DOWNED: GpuSignal("counter", "times"),
     IB_SYMBOL_ERRORS: GpuSignal("counter", "errors"),
     IB_LINK_RECOVERIES: GpuSignal("counter", "times"),

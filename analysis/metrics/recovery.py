@@ -34,10 +34,10 @@ HALF_WAY = 0.5
 
 @dataclass(frozen=True)
 class AlertState:
-    """`known`: the alerting signal has points in baseline and incident. The findings are those
+    """`comparable`: the alerting signal has points in baseline and incident. The findings are those
     about it."""
 
-    known: bool
+    comparable: bool
     findings: tuple[Finding, ...]
     persisting: tuple[Finding, ...]
     recovered_symptoms: tuple[Finding, ...]
@@ -48,7 +48,7 @@ class AlertState:
     @property
     def never_left(self) -> bool:
         """The alerting signal was checked and stayed in its baseline."""
-        return self.known and not self.findings
+        return self.comparable and not self.findings
 
     @property
     def recovered(self) -> bool:
@@ -74,14 +74,14 @@ def alert_state(case: Case, findings: Sequence[Finding]) -> AlertState:
         if shift_class(finding) not in SYMPTOMS:
             continue
         if not finding.details.recovered:
-            own = finding.subject == case.alert.service
-            if finding.strength >= (LEFT if own else PERSISTS):
+            is_alerting = finding.subject == case.alert.service
+            if finding.strength >= (LEFT if is_alerting else PERSISTS):
                 persisting.append(finding)
         elif finding.strength >= PERSISTS and shift_class(finding) is not SignalClass.RESTARTS:
             # A count of restarts comes back by itself, whatever goes on.
             recovered.append(finding)
     return AlertState(
-        known=_is_known(case),
+        comparable=_is_comparable(case),
         findings=tuple(about),
         persisting=tuple(persisting),
         recovered_symptoms=tuple(recovered),
@@ -150,7 +150,7 @@ def _finite_rows(case: Case, service: str, signal: str | None) -> pl.DataFrame:
     )
 
 
-def _is_known(case: Case) -> bool:
+def _is_comparable(case: Case) -> bool:
     """Whether the alerting signal could be compared. What GPUs report is never read as a shift."""
     alert = case.alert
     if not alert.service or not alert.signal or alert.signal in GPU_SIGNALS:

@@ -28,14 +28,14 @@ class Days:
     """For each row how many earlier days have points at this hour, and on how many of them it was
     alike."""
 
-    known: Ints
+    total: Ints
     alike: Ints
 
     @property
     def chance(self) -> Floats:
         """How likely it is to happen without an incident, by what the days show; none known, none
         alike: 0."""
-        share: Floats = self.alike / (self.known + 1)
+        share: Floats = self.alike / (self.total + 1)
         return share
 
 
@@ -52,7 +52,7 @@ def same_hours(
     `times` (ns) and `deviations` (sigmas, NaN for no point) are the baseline's, `window` the first
     and last time that was searched (ns, per row), `departed` and `searched` count points.
     """
-    known, alike = np.zeros((2, len(times)), dtype=np.int64)
+    total, alike = np.zeros((2, len(times)), dtype=np.int64)
     usable = np.isfinite(deviations)
     signed = np.where(size[:, None] >= 0, deviations, -deviations)
     for day in range(1, MOST_DAYS + 1):
@@ -66,14 +66,14 @@ def same_hours(
             (at >= start[:, None] - BEFORE_NS) & (at < start[:, None]), values, np.nan
         )
         enough = np.isfinite(inside).sum(axis=1) >= np.maximum(1, ENOUGH * searched)
-        known += enough
+        total += enough
         alike += enough & (_move(inside, before, departed) >= ALIKE * np.abs(size))
-    return Days(known, alike)
+    return Days(total, alike)
 
 
 def _columns(times: Ints, usable: Bools, start: Ints, end: Ints) -> slice | None:
-    held = usable & (times >= start[:, None]) & (times <= end[:, None])
-    columns = np.flatnonzero(held.any(axis=0))
+    mask = usable & (times >= start[:, None]) & (times <= end[:, None])
+    columns = np.flatnonzero(mask.any(axis=0))
     return slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else None
 
 
@@ -83,9 +83,9 @@ def _move(inside: Floats, before: Floats, departed: Ints) -> Floats:
     farthest = -np.sort(-inside, axis=1)
     counts = np.minimum(departed, np.isfinite(inside).sum(axis=1))
     level = row_medians(farthest, np.zeros(len(inside), dtype=np.int64), counts - 1)
-    own = row_medians(
+    day_level = row_medians(
         before, np.zeros(len(before), dtype=np.int64), np.full(len(before), before.shape[1])
     )
-    own = np.where(np.isfinite(before).sum(axis=1) >= MIN_BEFORE, own, 0.0)
-    move: Floats = np.nan_to_num(np.maximum(level, level - own), nan=-np.inf)
+    day_level = np.where(np.isfinite(before).sum(axis=1) >= MIN_BEFORE, day_level, 0.0)
+    move: Floats = np.nan_to_num(np.maximum(level, level - day_level), nan=-np.inf)
     return move

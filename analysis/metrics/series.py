@@ -143,10 +143,14 @@ def as_rates(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 def _ceilings(signals: pl.Series, before: Floats) -> Floats:
     """1 or 100 for an availability that lives just below it, NaN for every other series."""
     top, usual = np.nanmax(before, axis=1), np.nanmedian(before, axis=1)
-    of_one = (top <= 1.0) & (usual >= NEAR_CEILING)
+    of_unit = (top <= 1.0) & (usual >= NEAR_CEILING)
     of_hundred = (top <= 100.0) & (usual >= 100 * NEAR_CEILING)
-    known = np.array([classify(s) is SignalClass.AVAILABILITY for s in signals], dtype=bool)
-    ceiling: Floats = np.where(known & of_one, 1.0, np.where(known & of_hundred, 100.0, np.nan))
+    is_availability = np.array(
+        [classify(s) is SignalClass.AVAILABILITY for s in signals], dtype=bool
+    )
+    ceiling: Floats = np.where(
+        is_availability & of_unit, 1.0, np.where(is_availability & of_hundred, 100.0, np.nan)
+    )
     return ceiling
 
 

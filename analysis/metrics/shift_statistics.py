@@ -83,8 +83,8 @@ def row_medians(values: Floats, first: Ints, last: Ints) -> Floats:
     """Median of each row's finite points in columns first..last; NaN where there is none."""
     columns = np.arange(values.shape[1])[None, :]
     inside = (columns >= first[:, None]) & (columns <= last[:, None])
-    kept = np.where(inside, values, np.nan)
-    return _quantile(np.sort(kept, axis=1), np.isfinite(kept).sum(axis=1), 0.5)
+    window_values = np.where(inside, values, np.nan)
+    return _quantile(np.sort(window_values, axis=1), np.isfinite(window_values).sum(axis=1), 0.5)
 
 
 def _excursion(steps: Floats) -> Departure:

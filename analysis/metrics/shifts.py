@@ -71,11 +71,11 @@ def metric_shifts(case: Case) -> list[Finding]:
 ANALYZER = Analyzer(metric_shifts, kinds=(METRIC_SHIFT,))
 
 
-def _tells_more(one: Finding, other: Finding) -> bool:
+def _tells_more(finding: Finding, other: Finding) -> bool:
     """Whether it is of the whole service and the other of a part, or else the stronger one."""
-    if ("labels" in one.series) != ("labels" in other.series):
-        return "labels" not in one.series
-    return one.strength > other.strength
+    if ("labels" in finding.series) != ("labels" in other.series):
+        return "labels" not in finding.series
+    return finding.strength > other.strength
 
 
 def _split(case: Case) -> frozenset[tuple[str, str]]:
@@ -94,14 +94,14 @@ def _shifts_of(
     place: Mapping[str, str],
 ) -> Iterator[Finding]:
     large = (compared.sigmas >= MIN_SIGMAS) & (compared.relative >= MIN_RELATIVE)
-    reported = compared.departed & large & ~compared.seen_before
+    reported = compared.departed & large & ~compared.within_baseline
     for row in np.flatnonzero(reported):
         service, signal, _, labels = compared.keys.row(int(row))
-        known = labels_of(labels) if labels else {}
+        label_map = labels_of(labels) if labels else {}
         # Trouble in another cluster is another alert's; comparing the two tells of it.
-        if lies_elsewhere(known, place):
+        if lies_elsewhere(label_map, place):
             continue
-        parts = parts_of(known) if (service, signal) in split else {}
+        parts = parts_of(label_map) if (service, signal) in split else {}
         yield _finding(compared, int(row), alerting, evidence, parts)
 
 
@@ -121,10 +121,10 @@ def _strength(compared: SeriesComparison, row: int, *, vouched: bool) -> float:
     weights = SPIKE if is_spike and not vouched else BRIEF
     support = weights.get(points, 1.0)
     # A median and a spread of twelve points are as good as those of more.
-    known = min(1.0, (int(compared.baseline_points[row]) + 2) / 14.0)
+    baseline_weight = min(1.0, (int(compared.baseline_points[row]) + 2) / 14.0)
     usual = 1.0 + float(compared.quiet_share[row]) / USUAL
     new = 1.0 - float(compared.days.chance[row])
-    return float(np.clip(noise * size * support * known * new / usual, 0.0, 1.0))
+    return float(np.clip(noise * size * support * baseline_weight * new / usual, 0.0, 1.0))
 
 
 class _Move(NamedTuple):
@@ -134,7 +134,7 @@ class _Move(NamedTuple):
     before: float
     after: float
     days_alike: int
-    days_known: int
+    days_total: int
 
     @property
     def direction(self) -> str:
@@ -148,7 +148,7 @@ class _Move(NamedTuple):
     @property
     def is_usual(self) -> bool:
         """Whether most of the days before show the same at this hour."""
-        return self.days_known >= MIN_DAYS and 2 * self.days_alike > self.days_known
+        return self.days_total >= MIN_DAYS and 2 * self.days_alike > self.days_total
 
 
 def _move(compared: SeriesComparison, row: int) -> _Move:
@@ -157,7 +157,7 @@ def _move(compared: SeriesComparison, row: int) -> _Move:
     # An availability is compared by what it lacks of its ceiling, and quoted as it is.
     if not np.isnan(ceiling):
         before, after = ceiling - before, ceiling - after
-    return _Move(before, after, int(compared.days.alike[row]), int(compared.days.known[row]))
+    return _Move(before, after, int(compared.days.alike[row]), int(compared.days.total[row]))
 
 
 def _has_recovered(compared: SeriesComparison, row: int) -> bool:
@@ -191,7 +191,7 @@ def _finding(
     called = f"{signal_name(signal)} of {subject_name(service)}"
     if part:
         called += f" in {plain(part)}"
-    sentence, numbers = _said(called, unit_of(signal, unit, (move.before, move.after)), move)
+    sentence, numbers = _move_text(called, unit_of(signal, unit, (move.before, move.after)), move)
     return Finding(
         id="",
         kind=KIND,
@@ -227,7 +227,7 @@ def _interval(compared: SeriesComparison, row: int) -> float | None:
     return rounded(seconds, 3) if seconds > 0 else None
 
 
-def _said(called: str, unit: Unit, move: _Move) -> tuple[str, dict[str, float]]:
+def _move_text(called: str, unit: Unit, move: _Move) -> tuple[str, dict[str, float]]:
     """The sentence and the numbers in it."""
     before, after, ratio = move.before, move.after, move.ratio
     numbers = {"baseline": rounded(before), "incident": rounded(after)}
@@ -244,8 +244,8 @@ def _said(called: str, unit: Unit, move: _Move) -> tuple[str, dict[str, float]]:
         if unit.kind != "share":
             text += f" ({amount(percent, PERCENT)})"
     if move.is_usual:
-        numbers |= {"days_alike": move.days_alike, "days_before": move.days_known}
-        text += f", as on {move.days_alike} of {move.days_known} days before at this hour"
+        numbers |= {"days_alike": move.days_alike, "days_before": move.days_total}
+        text += f", as on {move.days_alike} of {move.days_total} days before at this hour"
     return capitalised(text) + ".", numbers
 
 

@@ -84,21 +84,21 @@ class MetricSeries(NamedTuple):
     now: Points
 
 
-def _series(case: Case, wanted: set[tuple[str, str]]) -> Mapping[tuple[str, str], MetricSeries]:
+def _series(case: Case, pairs: set[tuple[str, str]]) -> Mapping[tuple[str, str], MetricSeries]:
     """The series of each service and signal, each read once for a case."""
     metric_series: dict[tuple[str, str], MetricSeries] = case.derived.setdefault(
         "metric_series", {}
     )
-    metric_series.update(_read(case, wanted - metric_series.keys()))
+    metric_series.update(_read(case, pairs - metric_series.keys()))
     return metric_series
 
 
-def _read(case: Case, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], MetricSeries]:
-    if not wanted:
+def _read(case: Case, pairs: set[tuple[str, str]]) -> dict[tuple[str, str], MetricSeries]:
+    if not pairs:
         return {}
     windows = metric_windows(case)
     schema = {"service": pl.String, "signal": pl.String}
-    keys = pl.DataFrame(sorted(wanted), schema=schema, orient="row")
+    keys = pl.DataFrame(sorted(pairs), schema=schema, orient="row")
     rows = case.metrics.filter(pl.col("value").abs() <= LARGEST)
     rows = rows.join(keys, on=["service", "signal"], how="semi").with_columns(
         windows.in_search("time").alias("now"), windows.in_baseline("time").alias("before")
@@ -111,8 +111,8 @@ def _read(case: Case, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], Met
         .with_columns((pl.col("time").dt.epoch("ns") / 1e9).alias("seconds"))
     )
     metric_series: dict[tuple[str, str], MetricSeries] = {}
-    for (service, signal), own in rows.partition_by("service", "signal", as_dict=True).items():
-        before, now = own.filter(~pl.col("now")), own.filter("now")
+    for (service, signal), part in rows.partition_by("service", "signal", as_dict=True).items():
+        before, now = part.filter(~pl.col("now")), part.filter("now")
         metric_series[str(service), str(signal)] = MetricSeries(_points(before), _points(now))
     return metric_series
 

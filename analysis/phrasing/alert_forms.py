@@ -3,7 +3,7 @@ stands."""
 
 from __future__ import annotations
 
-from faultline.analysis.phrasing.metric_forms import signal_said, unit_seen
+from faultline.analysis.phrasing.metric_forms import finding_unit, signal_text
 from faultline.analysis.phrasing.phrase import NOTHING, Phrase, figure, measured, say
 from faultline.analysis.phrasing.statement import ARE, IS, Statement, Verb, Voice
 from faultline.analysis.vocabulary import Finding
@@ -19,14 +19,14 @@ def usual_level(finding: Finding, voice: Voice) -> Statement | None:
     """The alerting signal's level, which is a usual one."""
     if not {"now", "low", "high"} <= finding.numbers.keys():
         return None
-    unit = unit_seen(finding)
+    unit = finding_unit(finding)
     inside = say(
         "{now}, inside its usual range ({low} to {high})",
         now=measured(finding, "now", unit),
         low=measured(finding, "low", unit),
         high=measured(finding, "high", unit),
     )
-    is_or_are = ARE if is_plural(signal_said(finding)) else IS
+    is_or_are = ARE if is_plural(signal_text(finding)) else IS
     return Statement(_signal(finding, voice), is_or_are, inside)
 
 
@@ -40,7 +40,7 @@ def threshold(finding: Finding, voice: Voice) -> Statement | None:
     usual = say(
         "{side} the alert's threshold of {limit} for {percent} of the time in normal operation",
         side=side,
-        limit=measured(finding, "threshold", unit_seen(finding)),
+        limit=measured(finding, "threshold", finding_unit(finding)),
         percent=measured(finding, "percent_of_baseline", PERCENT),
     )
     return Statement(_signal(finding, voice), Verb("was", "was", ""), usual)
@@ -104,4 +104,4 @@ def back_again(finding: Finding, voice: Voice) -> Statement | None:
 def _signal(finding: Finding, voice: Voice) -> Phrase:
     if not finding.signal:
         return say("{who}", who=voice.who) if finding.subject else NOTHING
-    return say("{whose} {signal}", whose=voice.whose, signal=signal_said(finding))
+    return say("{whose} {signal}", whose=voice.whose, signal=signal_text(finding))

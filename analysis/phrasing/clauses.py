@@ -20,10 +20,10 @@ from faultline.analysis.kinds.fault_kinds import (
     LATENCY,
     LOG_ERRORS,
     NETWORK,
-    OWN_TIME,
     PLACE,
     RESOURCE,
     RESTARTS,
+    SELF_TIME,
     SPAN_ERRORS,
 )
 from faultline.analysis.kinds.finding_details import JobDetails, StateFactDetails
@@ -50,15 +50,16 @@ from faultline.analysis.phrasing import (
     state_forms,
     training_forms,
 )
-from faultline.analysis.phrasing.phrase import Phrase, name, own_sentence, say
+from faultline.analysis.phrasing.phrase import Phrase, name, say, sentence_clause
 from faultline.analysis.phrasing.statement import Form, Statement, Voice
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
 
 
-def statement(finding: Finding, *, known: bool = False) -> Statement:
-    """What the finding says of its subject. `known`: the sentence has just named the subject."""
-    voice = Voice(finding.subject, known=known)
+def statement(finding: Finding, *, as_pronoun: bool = False) -> Statement:
+    """What the finding says of its subject. `as_pronoun`: the sentence has just named the
+    subject."""
+    voice = Voice(finding.subject, as_pronoun=as_pronoun)
     fault = fault_of(finding)
     form = _FORMS.get(fault.name) if fault is not None else None
     form = form or _FORMS_OF_KINDS.get(finding.kind)
@@ -66,11 +67,15 @@ def statement(finding: Finding, *, known: bool = False) -> Statement:
         form = state_forms.of_an_object
     elif form is None and JobDetails.of(finding) is not None:
         form = training_forms.of_a_job
-    said = form(finding, voice) if form is not None else None
-    return said.of_place(place_said(finding)) if said else _as_found(finding, voice)
+    form_statement = form(finding, voice) if form is not None else None
+    return (
+        form_statement.of_place(place_phrase(finding))
+        if form_statement
+        else _sentence_statement(finding, voice)
+    )
 
 
-def place_said(finding: Finding) -> str:
+def place_phrase(finding: Finding) -> str:
     """`in cluster-b`, of a metric that its finding speaks of in one place; else empty."""
     try:
         labels = json.loads(finding.series.get("labels") or "{}")
@@ -84,13 +89,13 @@ def place_said(finding: Finding) -> str:
     return ""
 
 
-def _as_found(finding: Finding, voice: Voice) -> Statement:
+def _sentence_statement(finding: Finding, voice: Voice) -> Statement:
     """The finding's own sentence; in short what its fault does."""
     fault = fault_of(finding)
     short = None
     if fault is not None and fault.description:
         short = say("{who} {does}", who=voice.who, does=fault.description)
-    return Statement(own_sentence(finding), None, shorter=short)
+    return Statement(sentence_clause(finding), None, shorter=short)
 
 
 def brief(finding: Finding) -> Phrase:
@@ -112,7 +117,7 @@ _FORMS: Mapping[str, Form] = {
     RESOURCE.name: metric_forms.resource,
     RESTARTS.name: metric_forms.restarts,
     SPAN_ERRORS.name: request_forms.span_errors,
-    OWN_TIME.name: request_forms.own_time,
+    SELF_TIME.name: request_forms.self_time,
     NETWORK.name: request_forms.on_the_network,
     FLOW_BREAK.name: request_forms.path_ended,
     CRITICAL_PATH.name: request_forms.critical_path,
@@ -146,7 +151,7 @@ _BRIEF: Mapping[str, str] = {
     FLOW_BREAK.name: "requests end early in {who}",
     ERROR_ORIGIN.name: "requests fail in {who}",
     CRITICAL_PATH.name: "{who} takes most of the time",
-    OWN_TIME.name: "{who} itself got slower",
+    SELF_TIME.name: "{who} itself got slower",
     NETWORK.name: "the network to {who} is slow",
     CALLERS_FAIL.name: "calls to {who} fail",
     FAN_OUT.name: "{who} makes more calls per request",

@@ -15,8 +15,8 @@ from faultline.analysis.phrasing.phrase import (
     listed,
     measured,
     name,
-    own_sentence,
     say,
+    sentence_clause,
 )
 from faultline.analysis.phrasing.statement import Statement, Verb, Voice
 from faultline.analysis.vocabulary import Finding
@@ -51,9 +51,9 @@ def spinning(finding: Finding, voice: Voice) -> Statement | None:
         "all {gpus} GPUs have waited in a collective for {long}", gpus=gpus, long=for_long
     )
     percent = measured(finding, "utilisation_percent", PERCENT)
-    seen = say("({percent} utilisation, but no computing)", percent=percent)
+    utilisation = say("({percent} utilisation, but no computing)", percent=percent)
     who = say("{who}", who=voice.who)
-    rest = say(": {waiting} {seen}", waiting=waiting, seen=seen)
+    rest = say(": {waiting} {seen}", waiting=waiting, seen=utilisation)
     whole = say("{who} hangs{rest}", who=who, rest=rest)
     if finding.signal == TENSOR_USE and {"incident", "usual"} <= numbers.keys():
         idle = say(
@@ -107,7 +107,7 @@ def run_ended(finding: Finding, voice: Voice) -> Statement | None:
     short = say(
         "{whose} run {run} {state}", whose=voice.whose, run=details.run, state=details.state
     )
-    return Statement(own_sentence(finding), None, shorter=short)
+    return Statement(sentence_clause(finding), None, shorter=short)
 
 
 def stalled(finding: Finding, voice: Voice) -> Statement | None:

@@ -52,7 +52,7 @@ WHY_CALLS_FAIL = frozenset(
     }
 )
 """Of these failures those that say why calls fail, and not only that they do."""
-_PARTS_OF_OWN = ("a connection or thread pool ", "the connection pool ")
+_POOL_PREFIXES = ("a connection or thread pool ", "the connection pool ")
 """Meanings that begin with a part of the service that logs them."""
 
 
@@ -60,17 +60,17 @@ def logged(finding: Finding, voice: Voice) -> Statement | None:
     """Of a known failure what it means, of other lines what they say."""
     signature = SignatureDetails.of(finding)
     if signature is not None and signature.meaning:
-        return _known_failure(finding, signature, voice)
+        return _failure_statement(finding, signature, voice)
     details = LogLineDetails.of(finding)
     if details is None or not details.example:
         return None
     often = _how_often(finding, details.lines, details.baseline_lines)
     line = quote(message_of(details.example), finding)
-    said = say("{line} ({often})", line=line, often=often)
-    return Statement(say("{who}", who=voice.who), LOGS, said, Phrase((line,)))
+    quotation = say("{line} ({often})", line=line, often=often)
+    return Statement(say("{who}", who=voice.who), LOGS, quotation, Phrase((line,)))
 
 
-def _known_failure(finding: Finding, signature: SignatureDetails, voice: Voice) -> Statement:
+def _failure_statement(finding: Finding, signature: SignatureDetails, voice: Voice) -> Statement:
     """What is known to be wrong, a whole clause, with the log as its witness."""
     often = _how_often(finding, signature.lines, signature.baseline_lines)
     called = OF_CALLED.get(signature.signature)
@@ -80,7 +80,7 @@ def _known_failure(finding: Finding, signature: SignatureDetails, voice: Voice) 
         witness = say("{whose} log: {often}", whose=voice.whose, often=often)
         whole = say("{clause} ({witness})", clause=clause, witness=witness)
         return Statement(whole, None, shorter=clause)
-    for part in _PARTS_OF_OWN:
+    for part in _POOL_PREFIXES:
         if signature.meaning.startswith(part):
             thing = part.split(" ", 1)[1]
             is_so = signature.meaning.removeprefix(part)

@@ -85,7 +85,7 @@ def moved(finding: Finding, voice: Voice) -> Statement | None:
     before, after, _ = both_levels(finding)
     rose = finding.details.direction != "down"
     return Statement(
-        say("{whose} {signal}", whose=voice.whose, signal=signal_said(finding)),
+        say("{whose} {signal}", whose=voice.whose, signal=signal_text(finding)),
         ROSE if rose else FELL,
         say("from {before} to {after}", before=before, after=after),
     )
@@ -98,7 +98,7 @@ def multiplied(finding: Finding, voice: Voice) -> Statement | None:
         return moved(finding, voice)
     before, after, _ = both_levels(finding)
     return Statement(
-        say("{whose} {signal}", whose=voice.whose, signal=signal_said(finding)),
+        say("{whose} {signal}", whose=voice.whose, signal=signal_text(finding)),
         ROSE,
         say(
             "{times} ({before} → {after})",
@@ -135,7 +135,7 @@ def fails(finding: Finding, voice: Voice) -> Statement | None:
     """Of a share of failing requests."""
     called = signal_name(finding.signal or "")
     generic = called == "error rate" or called.startswith("rate of ")
-    if not is_shift(finding) or not generic or unit_seen(finding).kind != "share":
+    if not is_shift(finding) or not generic or finding_unit(finding).kind != "share":
         return multiplied(finding, voice)
     before, _, unit = both_levels(finding)
     after = figure(finding, "incident", failing(100 * finding.numbers["incident"] * unit.factor))
@@ -152,9 +152,9 @@ def fails(finding: Finding, voice: Voice) -> Statement | None:
 
 def unavailable(finding: Finding, voice: Voice) -> Statement | None:
     """Availability, said by what it lacks."""
-    if not is_shift(finding) or unit_seen(finding).kind != "share":
+    if not is_shift(finding) or finding_unit(finding).kind != "share":
         return moved(finding, voice)
-    factor = unit_seen(finding).factor
+    factor = finding_unit(finding).factor
     lacking = 100 * (1 - finding.numbers["incident"] * factor)
     before = 100 * (1 - finding.numbers["baseline"] * factor)
     if lacking <= 0:
@@ -207,7 +207,7 @@ def restarts(finding: Finding, voice: Voice) -> Statement | None:
 def counted_restarts(finding: Finding, since: datetime) -> Phrase | None:
     """How often it restarted at least, of a count that began at nothing: no mean of a count is
     above its highest value."""
-    is_count = is_shift(finding) and unit_seen(finding) == NUMBER
+    is_count = is_shift(finding) and finding_unit(finding) == NUMBER
     if not is_count or finding.numbers["baseline"] > 0 or finding.numbers["incident"] <= 0:
         return None
     least = math.ceil(finding.numbers["incident"])
@@ -236,15 +236,15 @@ def step_time(finding: Finding, voice: Voice) -> Statement | None:
     return Statement(who, TRAINS, slower, say("{times} slower", times=times_slower))
 
 
-def signal_said(finding: Finding) -> str:
+def signal_text(finding: Finding) -> str:
     """The metric's name; a count in an interval is no rate."""
     called = signal_name(finding.signal or "")
-    return counted_name(called) if unit_seen(finding) == NUMBER else called
+    return counted_name(called) if finding_unit(finding) == NUMBER else called
 
 
 def failing_share(finding: Finding) -> float | None:
     """The share of requests that fail, from 0 to 1, where the metric tells it."""
-    unit = unit_seen(finding)
+    unit = finding_unit(finding)
     if not is_shift(finding) or unit.kind != "share":
         return None
     share = finding.numbers["incident"] * unit.factor
@@ -277,7 +277,7 @@ def grew_much(finding: Finding) -> bool:
     """Whether a resource is nearly used up, or its use has at least doubled and is not little."""
     if not is_shift(finding):
         return True
-    unit = unit_seen(finding)
+    unit = finding_unit(finding)
     level = finding.numbers["incident"] * unit.factor
     if unit.kind == "share" and not is_headroom(finding.signal or ""):
         if level >= USED_UP:
@@ -293,14 +293,14 @@ def grew_much(finding: Finding) -> bool:
 
 def counts_few(finding: Finding) -> bool:
     """Whether it counts a handful of errors, which prove nothing."""
-    is_count = is_shift(finding) and unit_seen(finding) == NUMBER
+    is_count = is_shift(finding) and finding_unit(finding) == NUMBER
     is_error = finding.details.signal_class == SignalClass.ERRORS.value
     return is_count and is_error and finding.numbers["incident"] < HANDFUL
 
 
 def used_up(finding: Finding) -> bool:
     """Whether a resource with a known limit is nearly used up."""
-    unit = unit_seen(finding)
+    unit = finding_unit(finding)
     is_share = is_shift(finding) and unit.kind == "share" and not is_headroom(finding.signal or "")
     return is_share and finding.numbers["incident"] * unit.factor >= USED_UP
 
@@ -308,7 +308,7 @@ def used_up(finding: Finding) -> bool:
 def both_levels(finding: Finding) -> tuple[Part, Part, Unit]:
     """Both levels of a metric that moved; the second says what they count, and per what."""
     before, after = finding.numbers["baseline"], finding.numbers["incident"]
-    unit = unit_seen(finding)
+    unit = finding_unit(finding)
     usual, now = levels(before, after, unit)
     ending = _ending(finding, unit)
     kind = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
@@ -347,7 +347,7 @@ def _ending(finding: Finding, unit: Unit) -> str:
     return " per minute" if round(seconds) == MINUTE_S else f" per {amount(seconds, SECONDS)}"
 
 
-def unit_seen(finding: Finding) -> Unit:
+def finding_unit(finding: Finding) -> Unit:
     details = MetricShiftDetails.of(finding) or AlertHistoryDetails.of(finding)
     numbers = [finding.numbers[name] for name in LEVELS if name in finding.numbers]
     return unit_of(finding.signal or "", details.unit if details else None, numbers)

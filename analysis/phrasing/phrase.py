@@ -94,7 +94,7 @@ def measured(finding: Finding, number: str, unit: Unit) -> Part:
     return figure(finding, number, amount(finding.numbers[number], unit))
 
 
-def own_sentence(finding: Finding) -> Phrase:
+def sentence_clause(finding: Finding) -> Phrase:
     """The finding's own sentence as a clause: in small letters unless it begins with a name."""
     text = finding.sentence.strip().rstrip(".")
     first = text.split(" ", 1)[0]
@@ -119,9 +119,9 @@ def clock(time: datetime) -> Part:
     return Part(text, "time")
 
 
-def dated(time: datetime, seen: datetime) -> Phrase:
-    """A time as "14:02 UTC", with its day where that is not the day of `seen`."""
-    day = "" if time.date() == seen.date() else f" on {time.day} {time:%b}"
+def dated(time: datetime, reference: datetime) -> Phrase:
+    """A time as "14:02 UTC", with its day where that is not the day of `reference`."""
+    day = "" if time.date() == reference.date() else f" on {time.day} {time:%b}"
     return say("{time} UTC{day}", time=clock(time), day=day)
 
 

@@ -9,7 +9,7 @@ from faultline.analysis.vocabulary import Finding
 
 NAMED = 3
 FAIL_OR_SLOW = Verb("are in trouble", "were in trouble", "get into trouble")
-FAIL_OR_SLOW_ONE = Verb("is in trouble", "was in trouble", "get into trouble")
+FAIL_OR_SLOW_SINGULAR = Verb("is in trouble", "was in trouble", "get into trouble")
 
 
 def worse_there(finding: Finding, voice: Voice) -> Statement | None:
@@ -20,7 +20,7 @@ def worse_there(finding: Finding, voice: Voice) -> Statement | None:
     where = Part(_called(details.place_kind, finding.subject), "name", finding.id)
     worse, there = len(details.services), max(details.services_there, len(details.services))
     named = listed([name(service) for service in details.services], most=NAMED)
-    do = FAIL_OR_SLOW_ONE if worse == 1 else FAIL_OR_SLOW
+    do = FAIL_OR_SLOW_SINGULAR if worse == 1 else FAIL_OR_SLOW
     at = "on" if details.place_kind in ("node", "host") else "in"
     short = say("{at} {where} and not elsewhere", at=at, where=where)
     of = f"{worse} of the {there} services that run both there and elsewhere"

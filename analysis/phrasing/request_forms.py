@@ -30,7 +30,7 @@ from faultline.analysis.wording.phrases import counted
 GONE, ALWAYS = 10.0, 90.0
 """In percent of requests: a step that fewer than the first still reach is gone, and one that more
 than the second reached was part of all of them."""
-OWN = "own"
+SELF = "own"
 """How a request's path leads to a service: by the time that is the service's own."""
 NEARLY_ALL = 99.5
 """Percent from which on it is said to be all."""
@@ -69,7 +69,7 @@ def span_errors(finding: Finding, voice: Voice) -> Statement | None:
     return Statement(who, FAIL, usual if before >= NEVER else NOTHING, NOTHING)
 
 
-def own_time(finding: Finding, voice: Voice) -> Statement | None:
+def self_time(finding: Finding, voice: Voice) -> Statement | None:
     operation = finding.series.get("operation")
     if not operation or "incident_ms" not in finding.numbers:
         return None
@@ -157,7 +157,7 @@ def critical_path(finding: Finding, voice: Voice) -> Statement | None:
         ms=measured(finding, "slower_ms", MILLISECONDS),
         root=say("{root} {called}", root=name(root), called=called) if called else name(root),
     )
-    where = "spent inside {who}" if details.how == OWN else "lost on calls to {who}"
+    where = "spent inside {who}" if details.how == SELF else "lost on calls to {who}"
     return Statement(added, IS, say(where, who=voice.who))
 
 

@@ -142,7 +142,7 @@ def _in_short(finding: Finding, voice: Voice) -> Phrase | None:
         return None
     words = _words(state)
     who = voice.who
-    if state.fact in _OF_NODES and not voice.known and not _says_its_kind(state, finding):
+    if state.fact in _OF_NODES and not voice.as_pronoun and not _says_its_kind(state, finding):
         who = Part(f"{state.kind.lower()} {finding.subject}", "name")
     if not words:
         words = "{who} " + _escaped(STATE_FAULTS[state.fact].fault.description)

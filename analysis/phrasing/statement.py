@@ -105,10 +105,10 @@ class Voice:
     """How a clause names its subject: by name, or as "it" where the sentence named it just
     before."""
 
-    def __init__(self, subject: str, *, known: bool = False) -> None:
-        self.known = known
-        self.who: Slot = "it" if known else name(subject)
-        self.whose: Slot = "its" if known else Part(possessive(subject_name(subject)), "name")
+    def __init__(self, subject: str, *, as_pronoun: bool = False) -> None:
+        self.as_pronoun = as_pronoun
+        self.who: Slot = "it" if as_pronoun else name(subject)
+        self.whose: Slot = "its" if as_pronoun else Part(possessive(subject_name(subject)), "name")
 
 
 def possessive(who: str) -> str:

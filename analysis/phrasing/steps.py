@@ -16,9 +16,9 @@ from faultline.analysis.kinds.fault_kinds import (
     FAN_OUT,
     LATENCY,
     NETWORK,
-    OWN_TIME,
     RESOURCE,
     RESTARTS,
+    SELF_TIME,
     SPAN_ERRORS,
     TRAFFIC,
 )
@@ -53,7 +53,7 @@ _USED: Mapping[SignalClass, str] = {
     SignalClass.MEMORY: "memory",
     SignalClass.DISK: "disk",
 }
-_HELD = "the connections or threads"
+_POOL_RESOURCES = "the connections or threads"
 _WAITS = ("timed out", "timeout", "time-out", "no answer within", "deadline exceeded")
 CLEARLY_MORE = 1.5
 """A rise of requests that is worth a look, although it may not be what slows a service."""
@@ -66,7 +66,7 @@ _DATABASE = re.compile(
 )
 """Names that people give to databases."""
 _SAYS_LITTLE = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name,
-                          ERROR_ORIGIN.name, OWN_TIME.name})  # fmt: skip
+                          ERROR_ORIGIN.name, SELF_TIME.name})  # fmt: skip
 """Faults that name the place of the trouble, and not what to look at there."""
 _REDELIVERED = ("poison message", "poison pill", "redelivered")
 """Words with which consumers of a queue say that one message fails again and again."""
@@ -83,7 +83,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
         return _of_a_place(finding, who)
     signature = SignatureDetails.of(finding)
     if signature is not None:
-        if signature.fix is not None and _HELD in signature.fix:
+        if signature.fix is not None and _POOL_RESOURCES in signature.fix:
             return _of_a_pool(signature, finding.subject, about)
         said = STEPS_OF_CALLED.get(signature.signature)
         if said is None or not signature.names:
@@ -93,7 +93,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     if line is not None:
         return _of_a_line(line, who)
     raised = _RAISED.search(
-        " ".join(one.sentence for one in about if one.subject == finding.subject)
+        " ".join(fact.sentence for fact in about if fact.subject == finding.subject)
     )
     if raised is not None and JobDetails.of(finding) is not None:
         return (
@@ -106,7 +106,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     form = _OF_FAULTS.get(fault.name)
     if form is not None:
         return form(finding, who, about)
-    return _by_what_was_seen(finding.subject, about) if fault.name in _SAYS_LITTLE else None
+    return _by_findings(finding.subject, about) if fault.name in _SAYS_LITTLE else None
 
 
 def _of_a_line(line: LogLineDetails, who: str) -> str | None:
@@ -115,16 +115,16 @@ def _of_a_line(line: LogLineDetails, who: str) -> str | None:
             f"Move the message aside (dead-letter queue) so that {who} can go on, then find out "
             "who wrote it."
         )
-    said = plain(masked(message_of(line.example)), QUOTED)
+    text = plain(masked(message_of(line.example)), QUOTED)
     if any(words in line.example.lower() for words in _SLOW_QUERY):
-        return f"Find the statement behind “{said}” in the slow query log of {who}, and its plan."
-    return f"Look up where {who} logs “{said}”, and what the code does there."
+        return f"Find the statement behind “{text}” in the slow query log of {who}, and its plan."
+    return f"Look up where {who} logs “{text}”, and what the code does there."
 
 
 def _of_a_pool(signature: SignatureDetails, subject: str, about: Sequence[Finding]) -> str:
     """What holds the connections: the calls that fail or wait, where they are known."""
     who = possessive(subject_name(subject))
-    kinds = [one for one in ("connection", "thread") if one in signature.example.lower()]
+    kinds = [kind for kind in ("connection", "thread") if kind in signature.example.lower()]
     phrase = f"{kinds[0]}s" if len(kinds) == 1 else "connections or threads"
     for finding in about:
         calls = CallsIntoDetails.of(finding)
@@ -137,18 +137,18 @@ def _of_a_pool(signature: SignatureDetails, subject: str, about: Sequence[Findin
     return f"Find out what holds {who} {phrase}: slow calls, leaks, a pool that is too small."
 
 
-def _by_what_was_seen(subject: str, about: Sequence[Finding]) -> str | None:
+def _by_findings(subject: str, about: Sequence[Finding]) -> str | None:
     """Of a service that is merely slow or failing: the first thing that its findings point to."""
     who = subject_name(subject)
-    own = [finding for finding in about if finding.subject == subject]
-    more = _more_requests(own)
+    findings = [finding for finding in about if finding.subject == subject]
+    more = _more_requests(findings)
     if more is not None:
         return f"Find out who sends {who} {more}, then scale it or shed them."
-    for finding in own:
+    for finding in findings:
         line = LogLineDetails.of(finding)
         if line is not None and line.is_error and not line.names and line.code is None:
             return _of_a_line(line, who)
-    for finding in own:
+    for finding in findings:
         fault, operation = fault_of(finding), finding.series.get("operation")
         if fault is None or not operation:
             continue
@@ -156,14 +156,14 @@ def _by_what_was_seen(subject: str, about: Sequence[Finding]) -> str | None:
         of = f"{called} requests" if called else "requests"
         if fault.name in (SPAN_ERRORS.name, ERROR_ORIGIN.name):
             return f"Open failing {of} of {who} in the traces: with what do they end, and where?"
-        if fault.name == OWN_TIME.name:
+        if fault.name == SELF_TIME.name:
             return f"Open slow {of} of {who} in the traces, or profile it: the time is its own."
     return None
 
 
-def _more_requests(own: Sequence[Finding]) -> str | None:
+def _more_requests(findings: Sequence[Finding]) -> str | None:
     """`3.1x its usual requests`, where the service gets clearly more."""
-    for finding in own:
+    for finding in findings:
         fault, ratio = fault_of(finding), finding.numbers.get("ratio", 0.0)
         rises = fault is not None and fault.name == TRAFFIC.name
         if rises and finding.details.direction == "up" and ratio >= CLEARLY_MORE:
@@ -191,7 +191,7 @@ def _of_a_resource(finding: Finding, who: str, about: Sequence[Finding]) -> str 
         return None
     if is_headroom(finding.signal or "") or kind is SignalClass.DISK:
         return f"Find out what fills the {used} of {who}, free some of it, or add more."
-    more = _more_requests([one for one in about if one.subject == finding.subject])
+    more = _more_requests([fact for fact in about if fact.subject == finding.subject])
     if more is not None:
         return f"Find out who sends {who} {more}, then scale it or shed them."
     if _DATABASE.search(finding.subject):
@@ -206,12 +206,12 @@ def _of_callers(finding: Finding, who: str, about: Sequence[Finding]) -> str | N
     if details is None or not details.callers:
         return None
     caller = subject_name(details.callers[0])
-    for one in about:
-        line = LogLineDetails.of(one) or SignatureDetails.of(one)
-        told = (
-            line is not None and one.subject in details.callers and finding.subject in line.example
+    for fact in about:
+        line = LogLineDetails.of(fact) or SignatureDetails.of(fact)
+        fits = (
+            line is not None and fact.subject in details.callers and finding.subject in line.example
         )
-        if told and line is not None and any(words in line.example.lower() for words in _WAITS):
+        if fits and line is not None and any(words in line.example.lower() for words in _WAITS):
             return (
                 f"Call {who} from a host of {caller} and time it: its callers get no answer in "
                 "time. Is it up, is it overloaded, does a firewall drop the packets?"
@@ -249,7 +249,7 @@ def _of_restarts(finding: Finding, who: str, about: Sequence[Finding]) -> str | 
     if finding.onset is None:
         return None
     since = f"since {clock(finding.onset).text} UTC"
-    pods = [state_of(one) for one in about if one.subject == finding.subject]
+    pods = [state_of(fact) for fact in about if fact.subject == finding.subject]
     pod = next((pod for pod in pods if pod is not None and pod.kind == "Pod"), None)
     if pod is not None:
         return _crash(pod, who)

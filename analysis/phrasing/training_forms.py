@@ -11,9 +11,9 @@ from faultline.analysis.phrasing.phrase import (
     Phrase,
     Slot,
     measured,
-    own_sentence,
     quote,
     say,
+    sentence_clause,
 )
 from faultline.analysis.phrasing.statement import Statement, Verb, Voice
 from faultline.analysis.vocabulary import Finding
@@ -36,7 +36,7 @@ def of_a_job(finding: Finding, voice: Voice) -> Statement | None:
     fault = fault_of(finding)
     if details is None or fault is None:
         return None
-    whole = own_sentence(finding)
+    whole = sentence_clause(finding)
     # Its sentence says first what is wrong, then what follows from it.
     sentence, *rest = finding.sentence.split("; ")
     for part in rest:
@@ -44,7 +44,7 @@ def of_a_job(finding: Finding, voice: Voice) -> Statement | None:
             break
         sentence = f"{sentence}; {part}"
     first = finding.model_copy(update={"sentence": sentence})
-    return Statement(whole, None, shorter=own_sentence(first))
+    return Statement(whole, None, shorter=sentence_clause(first))
 
 
 def straggler(finding: Finding, voice: Voice) -> Statement | None:

@@ -63,44 +63,50 @@ class AlertGate:
         return self.state is GateState.CALM
 
 
-def alert_gate(seen: Observed) -> AlertGate:
+def alert_gate(observation: Observed) -> AlertGate:
     """The gate of a case. An alert that names no service is about the front doors."""
-    if seen.alerting is None:
-        out = _any_front_door_out(seen)
+    if observation.alerting is None:
+        out = _any_front_door_out(observation)
         return AlertGate(GateState.OUT if out else GateState.UNKNOWN, names_nothing=not out)
-    if seen.alert is None:
+    if observation.alert is None:
         return AlertGate(GateState.UNKNOWN)
-    if seen.alert.quiet_windows < LEAST_QUIET:
+    if observation.alert.quiet_windows < LEAST_QUIET:
         return AlertGate(GateState.UNKNOWN)
-    if seen.alert.excess >= CLEARLY_OUT:
+    if observation.alert.excess >= CLEARLY_OUT:
         return AlertGate(GateState.OUT)
-    state = GateState.CALM if seen.alert.excess < WITHIN else GateState.UNCLEAR
-    return AlertGate(state, corroborated=_corroborated(seen))
+    state = GateState.CALM if observation.alert.excess < WITHIN else GateState.UNCLEAR
+    return AlertGate(state, corroborated=_corroborated(observation))
 
 
-def _any_front_door_out(seen: Observed) -> bool:
+def _any_front_door_out(observation: Observed) -> bool:
     """Whether a service that nobody calls is clearly slower or fails more than its past."""
-    for one, _ in seen.own:
-        if one.signal_class not in USER_FACING or seen.graph.callers(one.service):
+    for deviation, _ in observation.service_series:
+        if deviation.signal_class not in USER_FACING or observation.graph.callers(
+            deviation.service
+        ):
             continue
-        is_door = bool(seen.graph.callees(one.service))
-        if is_door and one.quiet_windows >= LEAST_QUIET and one.excess >= CLEARLY_OUT:
+        is_door = bool(observation.graph.callees(deviation.service))
+        if is_door and deviation.quiet_windows >= LEAST_QUIET and deviation.excess >= CLEARLY_OUT:
             return True
     return False
 
 
-def _corroborated(seen: Observed) -> bool:
-    if seen.alerting is None:
+def _corroborated(observation: Observed) -> bool:
+    if observation.alerting is None:
         return False
-    below = seen.graph.downstream(seen.alerting)
-    others = (one for one, _ in seen.own if one.service != seen.alerting and one.service in below)
-    return _any_clear(others, seen)
+    below = observation.graph.downstream(observation.alerting)
+    deviations = (
+        deviation
+        for deviation, _ in observation.service_series
+        if deviation.service != observation.alerting and deviation.service in below
+    )
+    return _any_clear(deviations, observation)
 
 
-def _any_clear(others: Iterable[Deviation], seen: Observed) -> bool:
-    for deviation in others:
+def _any_clear(deviations: Iterable[Deviation], observation: Observed) -> bool:
+    for deviation in deviations:
         serving = deviation.signal_class not in NOT_SERVING
-        agrees = seen.agreement(deviation.service, deviation.signal) >= AGREES
+        agrees = observation.agreement(deviation.service, deviation.signal) >= AGREES
         if serving and agrees and deviation.excess >= CORROBORATES:
             return True
     return False

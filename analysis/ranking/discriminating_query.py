@@ -24,7 +24,7 @@ from faultline.analysis.vocabulary import Cause, EvidenceKind, Finding, NextQuer
 from faultline.analysis.wording.phrases import plain
 
 SURE = 0.75
-CLEAR_LEAD = 0.3
+CLEAR_MARGIN = 0.3
 """From this confidence of the first cause on, or at this lead over the second, no further question
 is proposed."""
 AROUND = timedelta(minutes=10)
@@ -35,7 +35,7 @@ ALIKE = 0.8
 """Worth of a question where both causes predict the same, each of itself: then both have to be
 checked."""
 MAX_HOPS = 3
-NOT_THERE, ONE_SIDE = 1.0, 0.6
+NOT_THERE, SINGLE_SIDE = 1.0, 0.6
 """What asking brings where nothing of it was collected, and where only the baseline or only the
 incident was; where both are there, nothing new."""
 
@@ -59,7 +59,7 @@ BY_CALL = {
 }
 """Of two causes one calls the other: what the caller's spans show if it is the cause, and if the
 callee is."""
-ASKED = {
+QUERY_WORDS = {
     "metrics": "metrics",
     "logs": "logs",
     "spans": "spans",
@@ -92,7 +92,7 @@ def next_query(
     if len(causes) < 2:
         return None
     first, second = causes[0], causes[1]
-    if first.confidence >= SURE or first.confidence - second.confidence >= CLEAR_LEAD:
+    if first.confidence >= SURE or first.confidence - second.confidence >= CLEAR_MARGIN:
         return None
     have = _Collected(case)
     options: list[_Option] = []
@@ -145,15 +145,15 @@ def _by_call(
             continue
         kinds = (_kind_of(caller), _kind_of(callee))
         failing = any(kind is not None and kind.fails for kind in kinds)
-        own, called = BY_CALL["errors" if failing else "latency"]
+        caller_text, called = BY_CALL["errors" if failing else "latency"]
         name = plain(caller.subject, 60)
-        if_caller = f"{name} {own}"
+        if_caller = f"{name} {caller_text}"
         if_callee = f"{name} {called.format(callee=plain(callee.subject, 60))}"
-        said = (if_caller, if_callee) if caller is first else (if_callee, if_caller)
+        predictions = (if_caller, if_callee) if caller is first else (if_callee, if_caller)
         of_caller = have.novelty("spans", caller.subject, None)
         of_callee = have.novelty("spans", callee.subject, None)
         new = min(1.0, max(of_caller, of_callee))
-        yield _Option("spans", caller.subject, *said, TELLS["spans"] * new)
+        yield _Option("spans", caller.subject, *predictions, TELLS["spans"] * new)
 
 
 def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Option]:
@@ -163,8 +163,10 @@ def _by_change(first: Cause, second: Cause, have: _Collected) -> Iterator[_Optio
         return
     for cause in (first, second):
         new = have.novelty("changes", cause.subject, None)
-        said = [f"{plain(c.subject, 60)}: {CHANGED}" for c in (first, second)]
-        yield _Option("changes", cause.subject, said[0], said[1], TELLS["changes"] * ALIKE * new)
+        predictions = [f"{plain(c.subject, 60)}: {CHANGED}" for c in (first, second)]
+        yield _Option(
+            "changes", cause.subject, predictions[0], predictions[1], TELLS["changes"] * ALIKE * new
+        )
 
 
 def _kind_of(cause: Cause) -> CauseKind | None:
@@ -214,9 +216,9 @@ class _Collected:
         windows_of = {"metrics": metric_windows, "logs": log_windows, "spans": span_windows}[kind]
         time = "start" if kind == "spans" else "time"
         if not windows_of(case).both_in(rows, time):
-            return ONE_SIDE
+            return SINGLE_SIDE
         # A gap says that more was there than came.
-        return ONE_SIDE / 2 if kind in self._gaps else 0.0
+        return SINGLE_SIDE / 2 if kind in self._gaps else 0.0
 
     def _rows(self, kind: EvidenceKind, service: str, cause: CauseKind | None) -> pl.DataFrame:
         """What was collected of the service; of metrics, only signals that would show the cause."""
@@ -244,14 +246,14 @@ def _window(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) ->
 
 def _text(option: _Option, window: Window, first: Cause, second: Cause) -> str:
     times = f"{window.start:%H:%M}-{window.end:%H:%M} UTC"
-    one, other = plain(first.subject, 60), plain(second.subject, 60)
-    if_one = option.first.removeprefix(f"{one}: ")
+    first_name, other = plain(first.subject, 60), plain(second.subject, 60)
+    if_first = option.first.removeprefix(f"{first_name}: ")
     if_other = option.second.removeprefix(f"{other}: ")
-    what = ASKED[option.kind]
-    if if_one == if_other:
+    what = QUERY_WORDS[option.kind]
+    if if_first == if_other:
         return (
-            f"To tell them apart, compare {what} of {one} and {other}, {times}: "
-            f"it is the one where {if_one}."
+            f"To tell them apart, compare {what} of {first_name} and {other}, {times}: "
+            f"it is the one where {if_first}."
         )
     phrase = f"To tell them apart, look at {what} of {plain(option.service, 60)}, {times}"
-    return f"{phrase}: it is {one} if {if_one}, and {other} if {if_other}."
+    return f"{phrase}: it is {first_name} if {if_first}, and {other} if {if_other}."

@@ -43,7 +43,7 @@ STRENGTH = 0.1
 """Of what memory says: below every finding that was measured and matters."""
 MAX_RECALLED = 30
 MAX_TESTED = 3
-MAX_SAID = 2
+MAX_REPORTS = 2
 MAX_CAUSES = 3
 MAX_TROUBLES = 5
 ORDINALS = ("Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
@@ -122,11 +122,11 @@ def memory_findings(
     """
     earlier = case.earlier
     recalled = earlier.recalled[:MAX_RECALLED]
-    tested = _worth_reporting([_test(one, case, findings) for one in recalled])
-    said = [_finding(one, tested, earlier) for one in _said(tested)]
-    said += _record(earlier, confidence)
+    tested = _worth_reporting([_test(memory, case, findings) for memory in recalled])
+    reports = [_finding(test, tested, earlier) for test in _most_telling(tested)]
+    reports += _record(earlier, confidence)
     numbered = []
-    for n, finding in enumerate(said, start=len(findings) + 1):
+    for n, finding in enumerate(reports, start=len(findings) + 1):
         numbered.append(finding.model_copy(update={"id": f"F{n}"}))
     return tuple(numbered)
 
@@ -169,22 +169,22 @@ def _change_of_kind(shown: Sequence[Finding], kind: str) -> Finding | None:
 def _worth_reporting(tested: Sequence[Tested]) -> list[Tested]:
     """Of the same alert all; of the same service or like words only what shows again. The newest
     three."""
-    kept = [t for t in tested if t.recalled.why == "same_alert" or t.outcome == "holds again"]
+    reportable = [t for t in tested if t.recalled.why == "same_alert" or t.outcome == "holds again"]
     order: dict[Why, int] = {"same_alert": 0, "same_service": 1, "similar_words": 2}
-    kept.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
-    return kept[:MAX_TESTED]
+    reportable.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
+    return reportable[:MAX_TESTED]
 
 
-def _said(tested: Sequence[Tested]) -> list[Tested]:
+def _most_telling(tested: Sequence[Tested]) -> list[Tested]:
     """The first; when that does not show again, also the first that does."""
     if not tested or tested[0].outcome == "holds again":
         return list(tested[:1])
-    again = [one for one in tested[1:] if one.outcome == "holds again"]
-    return [tested[0], *again[: MAX_SAID - 1]]
+    again = [test for test in tested[1:] if test.outcome == "holds again"]
+    return [tested[0], *again[: MAX_REPORTS - 1]]
 
 
 def _finding(tested: Tested, all_tested: Sequence[Tested], earlier: Earlier) -> Finding:
-    text, numbers = _lead(tested, tested is all_tested[0], earlier)
+    text, numbers = _opening(tested, tested is all_tested[0], earlier)
     cause = tested.cause
     return Finding(
         id="",
@@ -215,7 +215,7 @@ def _row(tested: Tested) -> TestedRow:
     )
 
 
-def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str, float]]:
+def _opening(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str, float]]:
     """How it was met before: `Third time in 30 days, last on 3 Nov: `, with the numbers quoted."""
     at = tested.earlier.at
     this_year = earlier.asked_at is None or earlier.asked_at.year == at.year
@@ -223,10 +223,10 @@ def _lead(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[str,
     numbers: dict[str, float] = {"day": at.day} if this_year else {"day": at.day, "year": at.year}
     if tested.recalled.why != "same_alert":
         return f'Seen after another alert on {day}, "{_unquoted(tested.earlier.title)}": ', numbers
-    seen = [one for one in earlier.seen if one.times]
-    if not first or not seen:
+    alert_counts = [alert_count for alert_count in earlier.seen if alert_count.times]
+    if not first or not alert_counts:
         return f"Before, on {day}: ", numbers
-    count, days = seen[0].times + 1, seen[0].days
+    count, days = alert_counts[0].times + 1, alert_counts[0].days
     text = f"{_ordinal(count)} time in {days} days, last on {day}: "
     return text, {"count": count, "days": days, **numbers}
 
@@ -318,16 +318,16 @@ def _record(earlier: Earlier, confidence: float) -> list[Finding]:
     level = level_of(confidence)
     if confidence <= 0:
         return []
-    for known in earlier.record:
-        if known.level == level and is_telling(known.of):
+    for record_level in earlier.record:
+        if record_level.level == level and is_telling(record_level.of):
             finding = Finding(
                 id="",
                 kind=RECORD,
                 subject="earlier investigations",
                 strength=STRENGTH,
-                sentence=f"Of {known.of} answers at this confidence that people judged, "
-                f"{known.right} were right.",
-                numbers={"judged": known.of, "right": known.right},
+                sentence=f"Of {record_level.of} answers at this confidence that people judged, "
+                f"{record_level.right} were right.",
+                numbers={"judged": record_level.of, "right": record_level.right},
                 details=RecordDetails(at_least=level / 10, below=(level + 1) / 10),
             )
             return [finding]

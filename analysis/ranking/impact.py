@@ -56,22 +56,22 @@ def assess_impact(
         return _on_slowed(case, slowed, topology)
     if not noticed:
         return _on_nobody(findings, training)
-    lead = _lead(case, noticed, topology, causes)
-    services = _reached(_affected(noticed, findings, lead), lead, topology, causes)
-    cited = [lead]
+    symptom = _first_symptom(case, noticed, topology, causes)
+    services = _reached(_affected(noticed, findings, symptom), symptom, topology, causes)
+    cited = [symptom]
     for service in services:
-        if service != lead.subject:
+        if service != symptom.subject:
             cited.append(_strongest(noticed, service))
     services = sorted({*services, *slowed})
-    since = _since([finding for finding in noticed if finding.subject in services], lead)
-    parts = [_Part(lead.sentence.rstrip("."), lead.numbers, (lead.id,))]
-    parts += _came_back(findings, lead)
-    parts += _failing(case, lead, since)
+    since = _since([finding for finding in noticed if finding.subject in services], symptom)
+    parts = [_Part(symptom.sentence.rstrip("."), symptom.numbers, (symptom.id,))]
+    parts += _came_back(findings, symptom)
+    parts += _failing(case, symptom, since)
     if training is not None:
         parts.append(_of_training(training))
     else:
-        other_services = [service for service in services if service != lead.subject]
-        parts += _reach([lead.subject, *other_services], topology, causes)
+        other_services = [service for service in services if service != symptom.subject]
+        parts += _reach([symptom.subject, *other_services], topology, causes)
     return _impact(parts, since, services, tuple(finding.id for finding in cited))
 
 
@@ -82,7 +82,7 @@ def _noticed(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in clear if finding.id not in usual]
 
 
-def _lead(
+def _first_symptom(
     case: Case, noticed: Sequence[Finding], topology: Topology, causes: Sequence[Cause]
 ) -> Finding:
     """The symptom that the sentence begins with."""
@@ -92,11 +92,13 @@ def _lead(
     return min(noticed, key=lambda finding: _order(case, finding, topology, above))
 
 
-def _affected(noticed: Sequence[Finding], findings: Sequence[Finding], lead: Finding) -> set[str]:
+def _affected(
+    noticed: Sequence[Finding], findings: Sequence[Finding], symptom: Finding
+) -> set[str]:
     """The subjects that are services: ranks are parts of their job, unless one of them leads."""
     ranks = rank_names(findings)
     subjects = {finding.subject for finding in noticed if finding.subject not in ranks}
-    subjects.add(lead.subject)
+    subjects.add(symptom.subject)
     return subjects
 
 
@@ -143,16 +145,20 @@ def _slowed_callers(
 def _on_slowed(case: Case, slowed: Mapping[str, SlowerVisits], topology: Topology) -> Impact:
     """Nothing was measured but spans: what requests take where users notice it."""
     alerting = case.alert.service
-    lead = min(slowed, key=lambda name: (name != alerting, _place(name, topology, slowed), name))
-    visits = slowed[lead]
+    entry_service = min(
+        slowed, key=lambda name: (name != alerting, _place(name, topology, slowed), name)
+    )
+    visits = slowed[entry_service]
     text = (
-        f"Requests take {number(visits.incident_ms)} ms in {plain(lead, 60)}, "
+        f"Requests take {number(visits.incident_ms)} ms in {plain(entry_service, 60)}, "
         f"{number(visits.baseline_ms)} ms in the baseline"
     )
     numbers = {"incident_ms": visits.incident_ms, "baseline_ms": visits.baseline_ms}
-    others = [name for name in sorted(slowed) if name != lead]
-    parts = [_Part(text, numbers), *_reach([lead, *others], topology, ())]
-    since = min((one.onset for one in slowed.values() if one.onset), default=None)
+    other_services = [name for name in sorted(slowed) if name != entry_service]
+    parts = [_Part(text, numbers), *_reach([entry_service, *other_services], topology, ())]
+    since = min(
+        (slow_visits.onset for slow_visits in slowed.values() if slow_visits.onset), default=None
+    )
     return _impact(parts, since, sorted(slowed))
 
 
@@ -172,7 +178,7 @@ def _on_nobody(findings: Sequence[Finding], training: TrainingImpact | None) -> 
 
 
 def _reached(
-    affected: set[str], lead: Finding, topology: Topology, causes: Sequence[Cause]
+    affected: set[str], symptom: Finding, topology: Topology, causes: Sequence[Cause]
 ) -> list[str]:
     """The affected services that calls connect with the first cause or with what is noticed, upward
     and downward (what a caller sends on may be broken), and those of which no calls are known. The
@@ -180,53 +186,53 @@ def _reached(
     if not causes or causes[0].subject not in topology.services:
         return sorted(affected)
     connected: set[str] = set()
-    for centre in (causes[0].subject, lead.subject):
+    for centre in (causes[0].subject, symptom.subject):
         connected.update(topology.upstream(centre), topology.downstream(centre))
     unknown = affected - set(topology.services)
     return sorted((affected & connected) | unknown)
 
 
-def _since(noticed: Sequence[Finding], lead: Finding) -> datetime | None:
-    onsets = [f.onset for f in noticed if f.onset and f.strength >= 0.5 * lead.strength]
+def _since(noticed: Sequence[Finding], symptom: Finding) -> datetime | None:
+    onsets = [f.onset for f in noticed if f.onset and f.strength >= 0.5 * symptom.strength]
     return min(onsets, default=None)
 
 
-def _came_back(findings: Sequence[Finding], lead: Finding) -> Iterator[_Part]:
+def _came_back(findings: Sequence[Finding], symptom: Finding) -> Iterator[_Part]:
     for finding in findings:
         minutes = finding.numbers.get("lasted_min")
-        if finding.kind == RECOVERED and finding.subject == lead.subject and minutes is not None:
+        if finding.kind == RECOVERED and finding.subject == symptom.subject and minutes is not None:
             text = f"it was back after about {number(minutes, 3)} min"
             yield _Part(text, {"lasted_min": minutes}, (finding.id,))
             return
 
 
-def _failing(case: Case, lead: Finding, since: datetime | None) -> Iterator[_Part]:
+def _failing(case: Case, symptom: Finding, since: datetime | None) -> Iterator[_Part]:
     """Requests and users failing, and what that does to an error budget."""
-    if not _is_symptom(lead):
+    if not _is_symptom(symptom):
         return
-    found = failing_requests(case, lead.subject, since or case.alert.started_at)
-    if found is None:
+    failures = failing_requests(case, symptom.subject, since or case.alert.started_at)
+    if failures is None:
         return
-    part = _failing_part(found)
-    if len(part.numbers) > 1 or fault_of(lead) is LATENCY:
+    part = _failing_part(failures)
+    if len(part.numbers) > 1 or fault_of(symptom) is LATENCY:
         # Of errors the lead itself gives the share: only a count adds something.
         yield part
-    budget = error_budget(case.alert, found.share)
+    budget = error_budget(case.alert, failures.share)
     if budget is not None:
         yield _Part(budget.sentence, budget.numbers)
 
 
-def _failing_part(found: FailingRequests) -> _Part:
-    percent = rounded(100 * found.share, 2)
+def _failing_part(failures: FailingRequests) -> _Part:
+    percent = rounded(100 * failures.share, 2)
     numbers = {"failed_percent": percent}
     text = f"about {number(percent, 2)} % of its requests failed since the onset"
-    if found.failed is not None and round(found.failed) >= 1:
-        failed = rounded(float(round(found.failed)), 3)
+    if failures.failed is not None and round(failures.failed) >= 1:
+        failed = rounded(float(round(failures.failed)), 3)
         numbers["failed_requests"] = failed
         text = f"about {number(failed, 3)} requests failed since the onset ({number(percent, 2)} %)"
-    if found.users is not None:
-        numbers["users"] = float(found.users)
-        text += f", {counted(found.users, 'user')} named in error lines"
+    if failures.users is not None:
+        numbers["users"] = float(failures.users)
+        text += f", {counted(failures.users, 'user')} named in error lines"
     return _Part(text, numbers)
 
 

@@ -34,7 +34,7 @@ TELLS = {
 """How much one kind of evidence tells about a cause: the order of what carries the recorded faults
 (a training job's traces tell as much as its metrics)."""
 TRACES_OF_A_JOB = 1.0
-KNOWN_BY_OTHERS = 0.25
+COVERED_ELSEWHERE = 0.25
 """A gap in a kind that another source gave matters a quarter, unless it is about the alerting
 service or a suspect."""
 MATTERS = 0.3
@@ -79,7 +79,7 @@ def comparable(case: Case) -> set[str]:
     return names
 
 
-def service_seen(case: Case) -> bool:
+def has_service_rows(case: Case) -> bool:
     """Whether any row that was collected is about the alerting service; true for an alert that
     names none."""
     service = case.alert.service
@@ -94,20 +94,20 @@ def missing_evidence(
 ) -> tuple[str, ...]:
     """At most six entries, the most telling first: about the alert's own signal, then gaps, then
     kinds never asked."""
-    said = list(_about_the_alert(case, compared, findings))
+    sentences = list(_about_the_alert(case, compared, findings))
     weights = {gap.id: _weight(case, gap, compared, causes) for gap in case.gaps}
     telling = [gap for gap in case.gaps if weights[gap.id] >= MATTERS]
     telling.sort(key=lambda gap: -weights[gap.id])
-    weighed = [(weights[group.gaps[0].id], _gap_said(group)) for group in grouped(telling)]
-    weighed += _never_asked(case, compared)
+    weighed = [(weights[group.gaps[0].id], _gap_sentence(group)) for group in grouped(telling)]
+    weighed += _unqueried_kinds(case, compared)
     weighed.sort(key=lambda pair: -pair[0])
-    said += [text for weight, text in weighed if weight >= MATTERS]
+    sentences += [text for weight, text in weighed if weight >= MATTERS]
     if not case.scope.baseline and not compared:
-        said.append("Needed: a baseline window from before the incident.")
-    return tuple(dict.fromkeys(said))[:MOST]
+        sentences.append("Needed: a baseline window from before the incident.")
+    return tuple(dict.fromkeys(sentences))[:MOST]
 
 
-def _never_asked(case: Case, compared: set[str]) -> Iterator[tuple[float, str]]:
+def _unqueried_kinds(case: Case, compared: set[str]) -> Iterator[tuple[float, str]]:
     """The tables that could not be compared and of which no gap is known, with their weight."""
     gaps = {gap.kind for gap in case.gaps}
     for kind, text in HOW_TO_GET.items():
@@ -135,12 +135,12 @@ def _about_the_alert(case: Case, compared: set[str], findings: Sequence[Finding]
     for finding in findings:
         if finding.kind in (STOPPED, INCONCLUSIVE):
             yield f"{finding.sentence.rstrip('.')}. {finding.details.fix or ''}".rstrip()
-    if compared and not service_seen(case):
+    if compared and not has_service_rows(case):
         service = plain(case.alert.service or "")
         yield f"Nothing that was collected is about {service}, which alerts."
-    said = unshown(case)
-    if said is not None:
-        yield said
+    sentence = unshown(case)
+    if sentence is not None:
+        yield sentence
 
 
 def _weight(case: Case, gap: Gap, compared: set[str], causes: Sequence[Cause]) -> float:
@@ -148,16 +148,16 @@ def _weight(case: Case, gap: Gap, compared: set[str], causes: Sequence[Cause]) -
     tells = TELLS.get(gap.kind, 0.0)
     if gap.kind == "traces" and (case.trace_files or case.scope.job or case.alert.job):
         tells = TRACES_OF_A_JOB
-    if _is_known(case, gap.kind, compared) and not _concerns(case, gap, causes):
-        return tells * KNOWN_BY_OTHERS
+    if _is_covered(case, gap.kind, compared) and not _concerns(case, gap, causes):
+        return tells * COVERED_ELSEWHERE
     return tells
 
 
-def _is_known(case: Case, kind: str, compared: set[str]) -> bool:
+def _is_covered(case: Case, kind: str, compared: set[str]) -> bool:
     """Whether another source gave this kind of evidence."""
-    others = {"changes": case.changes, "topology": case.topology, "monitors": case.monitors}
-    if kind in others:
-        return others[kind].height > 0
+    tables = {"changes": case.changes, "topology": case.topology, "monitors": case.monitors}
+    if kind in tables:
+        return tables[kind].height > 0
     return kind in compared
 
 
@@ -170,7 +170,7 @@ def _concerns(case: Case, gap: Gap, causes: Sequence[Cause]) -> bool:
     return any(name.casefold() in query for name in names)
 
 
-def _gap_said(group: GapGroup) -> str:
+def _gap_sentence(group: GapGroup) -> str:
     source = plain(group.source, 40)
     are = "is" if group.kinds in (("topology",), ("alert",)) else "are"
     reason = plain(group.reason, 160).rstrip(".")

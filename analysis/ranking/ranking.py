@@ -121,16 +121,16 @@ def _part(suspect: Suspect, findings: Sequence[Finding]) -> list[Finding]:
     return [f for f in findings if f.kind == PART_CONTRAST.name and f.subject == suspect.subject]
 
 
-def _against(suspect: Suspect, others: Sequence[Suspect]) -> list[Finding]:
+def _against(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
     """The evidence against it: another's fault that explains it, began before it, or comes
     close."""
     findings = []
-    for other in others:
+    for other in suspects:
         if other is suspect or not other.findings or other.explained_by == suspect.subject:
             continue
         explains = suspect.explained_by == other.subject
         rival = other.score >= RIVAL * suspect.score and later(suspect.findings, other.findings)
-        first_two = suspect is others[0] and other is others[1]
+        first_two = suspect is suspects[0] and other is suspects[1]
         close = first_two and other.score >= CLOSE * suspect.score
         if explains or rival or close:
             findings.append(other.findings[0])
@@ -208,11 +208,11 @@ def _cause(
 ) -> Cause:
     """`beside` are the findings that it cites beside its own: its effects, and its worse part."""
     fault = fault_kind(suspect.main_fault)
-    lead = _leading(suspect, fault)
+    main_finding = _leading(suspect, fault)
     if fault is RESOURCE and reason is not None and reason.subject == suspect.subject:
         # The cause says already what it runs out of.
         reason = None
-    draft = _drafted(rank, suspect, fault, lead)
+    draft = _drafted(rank, suspect, fault, main_finding)
     part = next((finding for finding in beside if finding.kind == PART_CONTRAST.name), None)
     if part is not None:
         draft.summary = f"{draft.summary} {_closed(part.sentence)}"
@@ -223,14 +223,14 @@ def _cause(
         if fault is not CALLERS_FAIL:
             # What only its callers see is checked from there, whatever else is in trouble.
             draft.step = cause_kinds()[reason.kind].next_step
-        draft.advice = draft.advice if lead.kind == SIGNATURE else ""
+        draft.advice = draft.advice if main_finding.kind == SIGNATURE else ""
     blamed = ChangeDetails.of(change) if change is not None else None
     if change is not None and blamed is not None:
         draft.summary = f"{draft.summary} {_closed(change.sentence)}"
         draft.step = CHANGE_STEPS.get(str(blamed.change_kind), CHANGE_STEP)
         draft.advice = ""
-        draft.kind = draft.kind if fault.delays_others else str(blamed.change_kind)
-    cited = [lead, *suspect.findings[:MAX_SUPPORT]]
+        draft.kind = draft.kind if fault.delays_peers else str(blamed.change_kind)
+    cited = [main_finding, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]
     cited += beside
     ids = {finding.id for finding in cited}
@@ -238,7 +238,7 @@ def _cause(
     return Cause(
         rank=rank,
         subject=suspect.subject,
-        signal=lead.signal,
+        signal=main_finding.signal,
         kind=draft.kind,
         change=blamed.change if blamed else None,
         confidence=confidence,
@@ -267,24 +267,24 @@ def _part_step(part: Finding) -> str:
 def _leading(suspect: Suspect, fault: FaultKind) -> Finding:
     """The strongest finding that speaks of this fault, else the strongest of all."""
     for finding in suspect.findings:
-        found = fault_of(finding)
-        if found is not None and found.name == fault.name:
+        other_fault = fault_of(finding)
+        if other_fault is not None and other_fault.name == fault.name:
             return finding
     return suspect.findings[0]
 
 
-def _drafted(rank: int, suspect: Suspect, fault: FaultKind, lead: Finding) -> _Draft:
+def _drafted(rank: int, suspect: Suspect, fault: FaultKind, main_finding: Finding) -> _Draft:
     """The cause by its fault and its leading finding alone."""
-    sentence = _closed(lead.sentence)
-    explained = fault.training or lead.kind == SIGNATURE
-    named = lead.sentence.startswith(suspect.subject) or _names_ranks(lead)
+    sentence = _closed(main_finding.sentence)
+    explained = fault.training or main_finding.kind == SIGNATURE
+    named = main_finding.sentence.startswith(suspect.subject) or _names_ranks(main_finding)
     if not (explained and named):
         sentence = f"{plain(suspect.subject)} {_phrase(suspect, fault, rank)}: {sentence}"
     return _Draft(
         kind=fault.as_cause.name,
         summary=sentence,
-        step=fault.step(lead.details.direction),
-        advice=(lead.details.fix or "") if explained else "",
+        step=fault.step(main_finding.details.direction),
+        advice=(main_finding.details.fix or "") if explained else "",
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
-from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.case_calls import case_calls
 from faultline.analysis.requests.topology import Topology
 from faultline.analysis.wording.phrases import plain
 
@@ -24,7 +24,7 @@ def unknown_calls(case: Case, service: str | None, graph: Topology) -> str | Non
     edges = {edge for edge in graph.edges if service in edge}
     if not edges:
         return f"Who calls {name}, and whom it calls, is not known."
-    learned = [call for call in known_calls(case) if call.learned_in and service in call.pair]
+    learned = [call for call in case_calls(case) if call.learned_in and service in call.pair]
     if edges - {call.pair for call in learned}:
         return None
     return (
@@ -39,11 +39,11 @@ def _matter(case: Case) -> bool:
     return not is_training and not any(gap.kind == "topology" for gap in case.gaps)
 
 
-def _age(case: Case, calls: Sequence[KnownCall]) -> str:
-    seen = [call.last_seen for call in calls if call.last_seen is not None]
-    if not seen:
+def _age(case: Case, calls: Sequence[ServiceCall]) -> str:
+    times = [call.last_seen for call in calls if call.last_seen is not None]
+    if not times:
         return ""
-    return f", last {_ago((case.scope.incident.end - max(seen)).total_seconds())} ago"
+    return f", last {_ago((case.scope.incident.end - max(times)).total_seconds())} ago"
 
 
 def _ago(seconds: float) -> str:

@@ -28,8 +28,8 @@ from faultline.analysis.metrics.recovery import PERSISTS, AlertState
 from faultline.analysis.ranking.alert_gate import AlertGate, GateState
 from faultline.analysis.ranking.missing_evidence import (
     comparable,
+    has_service_rows,
     missing_evidence,
-    service_seen,
     unshown,
 )
 from faultline.analysis.requests.topology import read_topology
@@ -64,7 +64,7 @@ SAME_BELOW = {
 }
 """What alerts about a callee's fault would speak of, by the class of the alerting signal. The
 alerting signal shows a diluted part of it, because only some requests reach that callee."""
-SLOW, LEAST_SLOW, ONE_SIDED = 0.05, 2, 1.645
+SLOW, LEAST_SLOW, Z_LIMIT = 0.05, 2, 1.645
 """Failed requests add up, so any more of them are real. Slow ones have to be more than chance:
 points beyond the baseline's 95th percentile, more often than a binomial count at 5 % would have it
 (one-sided, 5 %)."""
@@ -116,7 +116,7 @@ def conclude(
 
     # A healthy trace of the job itself outweighs tables that are missing.
     healthy = HEALTHY in kinds and not state.findings
-    if healthy or _everything_was_seen(case, state, compared):
+    if healthy or _is_fully_covered(case, state, compared):
         return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
     return unknown
 
@@ -132,7 +132,7 @@ def _is_doubtful(case: Case, causes: Sequence[Cause], findings: Sequence[Finding
         return False
     if first.confidence < SURE:
         return True
-    by_metrics_alone = all(finding_kind(found.kind).tables == ("metrics",) for found in cited)
+    by_metrics_alone = all(finding_kind(finding.kind).tables == ("metrics",) for finding in cited)
     return by_metrics_alone and not _is_felt(case, first, findings)
 
 
@@ -166,16 +166,16 @@ def _confidence_in_calm(kinds: Iterable[str]) -> float:
     return EXPLAINED if explained else QUIET
 
 
-def _everything_was_seen(case: Case, state: AlertState, compared: Collection[str]) -> bool:
+def _is_fully_covered(case: Case, state: AlertState, compared: Collection[str]) -> bool:
     """Whether silence means that nothing is wrong: no gap, and the alert's own signal and service
     are in the tables."""
     if case.gaps or "metrics" not in compared:
         return False
-    if case.alert.signal and not state.known:
+    if case.alert.signal and not state.comparable:
         return False
     if state.findings and not state.recovered:
         return False
-    return service_seen(case)
+    return has_service_rows(case)
 
 
 def _nothing_persists(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
@@ -243,7 +243,7 @@ def _worse(case: Case, signal_class: SignalClass) -> bool:
         return more > 0
     slow = int((now > np.quantile(before, 1 - SLOW)).sum())
     expected = SLOW * len(now)
-    by_chance = expected + ONE_SIDED * math.sqrt(expected * (1 - SLOW))
+    by_chance = expected + Z_LIMIT * math.sqrt(expected * (1 - SLOW))
     return slow >= max(LEAST_SLOW, by_chance)
 
 

@@ -126,7 +126,9 @@ def _retries(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]
             "baseline."
         )
         size = row["share"] - row["share_before"]
-        yield _finding(RETRIES, row["callee"], row, sentence, _given(row), size, row["n"], evidence)
+        yield _finding(
+            RETRIES, row["callee"], row, sentence, _percent_numbers(row), size, row["n"], evidence
+        )
 
 
 def _unreached(
@@ -162,7 +164,7 @@ def _unreached(
             row["usual"],
             row | {"caller": row["service"]},
             sentence,
-            _given(row),
+            _percent_numbers(row),
             size,
             row["n"],
             evidence,
@@ -205,7 +207,7 @@ def _percents(row: Mapping[str, Any]) -> tuple[float, float]:
     return rounded(100 * row["share"], 3), rounded(100 * row["share_before"], 3)
 
 
-def _given(row: Mapping[str, Any]) -> dict[str, float]:
+def _percent_numbers(row: Mapping[str, Any]) -> dict[str, float]:
     percent, before = _percents(row)
     return {"percent": percent, "baseline_percent": before}
 
@@ -214,7 +216,7 @@ def _finding(
     kind: str,
     subject: str,
     row: Mapping[str, Any],
-    said: str,
+    sentence: str,
     numbers: dict[str, float],
     size: float,
     n: int,
@@ -226,7 +228,7 @@ def _finding(
         subject=subject,
         signal="calls",
         strength=round(min(1.0, math.sqrt(max(0.0, size)) * (1.0 - math.exp(-n / 5.0))), 4),
-        sentence=said,
+        sentence=sentence,
         numbers=numbers,
         evidence=evidence,
         series={"table": "spans", "service": row.get("callee", subject), "caller": row["caller"]},

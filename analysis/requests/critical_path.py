@@ -37,7 +37,7 @@ MOST = 0.5
 """A service carries a slowdown when it has at least this share of it."""
 MAX_FINDINGS = 1
 NOW, BEFORE = "now", "before"
-OWN, LOST = "own", "lost"
+SELF, LOST = "own", "lost"
 
 
 def critical_path(
@@ -62,9 +62,9 @@ def _parts(calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows) -> pl.Da
     lost = pl.when("dedicated").then(pl.col("us_call") - pl.col("callee_us")).clip(lower_bound=0)
     alias = (pl.col("own_us") * pl.col("scale")).alias("us")
     lost_us = (lost * pl.col("scale")).alias("us")
-    own = visits.select("root", "service", pl.lit(OWN).alias("how"), alias)
+    self_parts = visits.select("root", "service", pl.lit(SELF).alias("how"), alias)
     gaps = visits.select("root", "service", pl.lit(LOST).alias("how"), lost_us)
-    both = pl.concat([own, gaps.filter(pl.col("us") > 0)])
+    both = pl.concat([self_parts, gaps.filter(pl.col("us") > 0)])
     parts = both.group_by("root", "service", "how").agg(pl.col("us").sum())
     return parts.join(_roots(visits, calls, windows), on="root", how="inner")
 
@@ -180,7 +180,9 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
     first = f" that first call {plain(row['first'], 60)}" if row["first"] else ""
     share = min(1.0, row["part_us"] / row["delta_us"])
     percent, ms = rounded(100 * share, 3), rounded(row["delta_us"] / 1000, 3)
-    what = f"is {service}'s own time" if row["how"] == OWN else f"is lost on the calls to {service}"
+    what = (
+        f"is {service}'s own time" if row["how"] == SELF else f"is lost on the calls to {service}"
+    )
     sure = 1.0 - math.exp(-min(row["n"], row["n_before"]) / 4.0)
     size = 1.0 - math.exp(-row["delta_us"] / max(row["mean_before"], 2 * MIN_DELTA_US))
     return Finding(

@@ -26,7 +26,7 @@ from faultline.analysis.wording.phrases import number, plain, rounded
 
 KIND = FLOW_BREAK.name
 MAX_PER_SERVICE = 3
-MAX_TOLD = 30
+MAX_FINDINGS = 30
 """Findings in all, the clearest breaks first."""
 STEP_TEXT = 120
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
@@ -40,9 +40,9 @@ def flow_breaks(case: Case) -> list[Finding]:
         return []
     breaks = request_breaks(paths)
     evidence = (*case.evidence_ids("spans"), *case.evidence_ids("logs"))
-    clearest = _clearest(breaks.own.iter_rows(named=True))[:MAX_TOLD]
-    found = [_in_service(row, evidence) for row in clearest]
-    return found + _behind_callers(breaks.behind, evidence)
+    clearest = _clearest(breaks.in_service.iter_rows(named=True))[:MAX_FINDINGS]
+    findings = [_in_service(row, evidence) for row in clearest]
+    return findings + _behind_callers(breaks.behind, evidence)
 
 
 ANALYZER = Analyzer(flow_breaks, kinds=(FLOW_BREAK,))
@@ -51,9 +51,9 @@ ANALYZER = Analyzer(flow_breaks, kinds=(FLOW_BREAK,))
 def _clearest(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each service the first rows, each step once."""
     clearests: list[dict[str, Any]] = []
-    told: dict[str, set[tuple[str, str]]] = {}
+    steps_by_service: dict[str, set[tuple[str, str]]] = {}
     for row in rows:
-        observed_steps = told.setdefault(row["service"], set())
+        observed_steps = steps_by_service.setdefault(row["service"], set())
         steps = {(row["operation"], row["step"]), (row["operation"], row["then"])}
         if steps & observed_steps or len(observed_steps) >= 2 * MAX_PER_SERVICE:
             continue
@@ -99,7 +99,7 @@ def _behind_callers(rows: pl.DataFrame, evidence: tuple[str, ...]) -> list[Findi
 def _finding(
     subject: str,
     rows: list[dict[str, Any]] | list[Mapping[str, Any]],
-    said: str,
+    sentence: str,
     evidence: tuple[str, ...],
     strength: float,
 ) -> Finding:
@@ -108,7 +108,7 @@ def _finding(
         after = f"_{i + 1}" if i else ""
         numbers[f"percent{after}"], numbers[f"baseline_percent{after}"] = _percents(row)
     # Every number in a sentence must be known, those in quoted log lines too.
-    quotations = " ".join(re.findall(r'"[^"]*"', said))
+    quotations = " ".join(re.findall(r'"[^"]*"', sentence))
     for i, quoted in enumerate(_NUMBER.findall(quotations), start=1):
         numbers[f"quoted_{i}"] = float(quoted)
     row = rows[0]
@@ -120,7 +120,7 @@ def _finding(
         effect=rounded(numbers["percent"] - numbers["baseline_percent"], 3),
         effect_unit="percentage points",
         strength=strength,
-        sentence=said,
+        sentence=sentence,
         numbers=numbers,
         evidence=evidence,
         series={"table": "spans", "service": row["service"], "operation": row["operation"]},
@@ -148,6 +148,6 @@ def _percents(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _words(step: str) -> str:
-    said, at, place = step.rpartition(" @")
-    step = f"{said.replace(place, '')} at {place}" if at and place else step
+    text, at, place = step.rpartition(" @")
+    step = f"{text.replace(place, '')} at {place}" if at and place else step
     return plain(step.replace("<*>", "*").replace('"', "'"), STEP_TEXT)

@@ -32,14 +32,14 @@ _GENERIC = (
 def front_doors(topology: Topology) -> dict[str, str]:
     """Endpoint to the service behind it; without those that no service, or more than one, could be
     behind."""
-    found = {}
+    doors = {}
     for endpoint in sorted(topology.services):
         if not _is_endpoint(endpoint) or topology.callees(endpoint):
             continue
         behind = _sharing_a_piece(endpoint, _beside(endpoint, topology))
         if len(behind) == 1:
-            found[endpoint] = behind.pop()
-    return found
+            doors[endpoint] = behind.pop()
+    return doors
 
 
 def _is_endpoint(name: str) -> bool:
@@ -67,11 +67,11 @@ def _sharing_a_piece(endpoint: str, services: Iterable[str]) -> set[str]:
         for piece in pieces:
             if any(piece in word or word in piece for word in words):
                 by_piece[piece].add(service)
-    found = set()
+    unique_services = set()
     for named in by_piece.values():
         if len(named) == 1:
-            found |= named
-    return found
+            unique_services |= named
+    return unique_services
 
 
 def _is_generic(piece: str) -> bool:

@@ -33,7 +33,7 @@ USUAL_ERROR = 0.5
 ERROR_SURGE = 2.0
 """An error explains what it does to a request unless this many times the baseline's share of
 requests meet it."""
-MIN_OWN = 0.5
+MIN_UNEXPLAINED = 0.5
 """A break is a service's own when no callee explains at least this share of the broken visits."""
 MIN_CALLERS = 2
 MAX_HOPS = 64
@@ -50,7 +50,7 @@ class Breaks:
     of the broken visits that neither a broken visit below them nor an accused callee explains).
     """
 
-    own: pl.DataFrame
+    in_service: pl.DataFrame
     behind: pl.DataFrame
     """With `callee`: the service after whose calls requests of two or more services break."""
 
@@ -61,7 +61,7 @@ def request_breaks(paths: RequestPaths) -> Breaks:
     pairs, broken = _broken(visits, paths.steps)
     above = _above(broken["visit"].unique(), visits)
     broken = broken.with_columns(pl.col("visit").is_in(above.implode()).alias("explained"))
-    rows = _own(pairs, broken)
+    rows = _unexplained_pairs(pairs, broken)
 
     callees = pl.DataFrame(
         {"step": list(paths.callees), "callee": list(paths.callees.values())},
@@ -75,12 +75,14 @@ def request_breaks(paths: RequestPaths) -> Breaks:
     )
     accused = last.join(behind.select("callee").unique(), on="callee", how="semi")["visit"]
     broken = broken.with_columns(pl.col("explained") | pl.col("visit").is_in(accused.implode()))
-    return Breaks(_own(pairs, broken), behind)
+    return Breaks(_unexplained_pairs(pairs, broken), behind)
 
 
-def _own(pairs: pl.DataFrame, broken: pl.DataFrame) -> pl.DataFrame:
-    own = broken.group_by(*PAIR, "ended").agg((~pl.col("explained")).mean().alias("own"))
-    rows = pairs.join(own, on=[*PAIR, "ended"], how="inner").filter(pl.col("own") >= MIN_OWN)
+def _unexplained_pairs(pairs: pl.DataFrame, broken: pl.DataFrame) -> pl.DataFrame:
+    shares = broken.group_by(*PAIR, "ended").agg((~pl.col("explained")).mean().alias("own"))
+    rows = pairs.join(shares, on=[*PAIR, "ended"], how="inner").filter(
+        pl.col("own") >= MIN_UNEXPLAINED
+    )
     return rows.sort("sigmas", *PAIR, "ended", descending=[True, *[False] * 5])
 
 
@@ -102,9 +104,11 @@ def _undisturbed(paths: RequestPaths) -> pl.DataFrame:
         side: pl.col("trace_id").filter(pl.col("side") == side).n_unique() / requests.get(side, 1)
         for side in (BEFORE, NOW)
     }
-    known = met.group_by("kind").agg(**share)
-    known = known.filter((pl.col(BEFORE) > 0) & (pl.col(NOW) < ERROR_SURGE * pl.col(BEFORE)))
-    met = met.join(known, on="kind", how="semi").join(
+    usual_kinds = met.group_by("kind").agg(**share)
+    usual_kinds = usual_kinds.filter(
+        (pl.col(BEFORE) > 0) & (pl.col(NOW) < ERROR_SURGE * pl.col(BEFORE))
+    )
+    met = met.join(usual_kinds, on="kind", how="semi").join(
         _usual_errors(visits, met), on=[*PAIR[:2], "kind"], how="anti"
     )
     disturbed = met["visit"].unique()
@@ -129,9 +133,11 @@ def _broken(visits: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl
     reached = steps.join(
         visits.select("visit", "side", "context", "service", "operation"), on="visit"
     )
-    held = steps.select("visit", pl.col("step").alias("then"), pl.lit(value=True).alias("held"))
+    then_steps = steps.select(
+        "visit", pl.col("step").alias("then"), pl.lit(value=True).alias("held")
+    )
     judged = reached.join(_usual_pairs(reached), on=PAIR[:3]).join(
-        held, on=["visit", "then"], how="left"
+        then_steps, on=["visit", "then"], how="left"
     )
     judged = judged.with_columns(pl.col("held").fill_null(value=False))
     ends = ~pl.col("held") & (pl.col("next") == END)

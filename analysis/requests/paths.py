@@ -72,7 +72,7 @@ def request_paths(case: Case) -> RequestPaths | None:
     calls = _calls(spans)
     lines = _lines(case, spans, entries)
     steps = _in_order(
-        entries, pl.concat([_inner(spans, calls), _direct(spans, calls), _said(lines)])
+        entries, pl.concat([_inner(spans, calls), _direct(spans, calls), _plain_lines(lines)])
     )
     visits = entries.join(
         _callers(spans, calls, steps), on="visit", how="left", maintain_order="left"
@@ -125,7 +125,7 @@ def _direct(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return made.select("visit", pl.col("start").alias("time"), pl.col("call").alias("step"))
 
 
-def _said(lines: pl.DataFrame) -> pl.DataFrame:
+def _plain_lines(lines: pl.DataFrame) -> pl.DataFrame:
     return lines.filter(~pl.col("is_error")).select("visit", "time", "step")
 
 
@@ -154,10 +154,10 @@ def _lines(case: Case, spans: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFra
         entries.select("visit", "side"), on="visit", how="inner", maintain_order="left"
     )
     logs = logs.filter(pl.col("side").n_unique().over("service") == 2)
-    return _told_apart(log_texts(logs)) if logs.height else pl.DataFrame(schema=_SCHEMA)
+    return _with_steps(log_texts(logs)) if logs.height else pl.DataFrame(schema=_SCHEMA)
 
 
-def _told_apart(texts: pl.DataFrame) -> pl.DataFrame:
+def _with_steps(texts: pl.DataFrame) -> pl.DataFrame:
     """The lines with their step: the statement that logged them, else their template, with its
     first masked text."""
     place = pl.col("text").str.extract(_PLACE)
@@ -172,23 +172,23 @@ def _told_apart(texts: pl.DataFrame) -> pl.DataFrame:
         for service, masked, at in kinds.head(MAX_LINES).iter_rows()
     ]
     kinds = kinds.head(MAX_LINES).with_columns(pl.Series("name", names, dtype=pl.String))
-    said = pl.concat_str(
+    step_text = pl.concat_str(
         pl.lit("line "), pl.col("masked").first().over("service", "name").str.slice(0, LINE_TEXT)
     )
     kinds = kinds.with_columns(
         pl.when(pl.col("place").is_null())
-        .then(said)
-        .otherwise(pl.concat_str(said, pl.lit(" @"), "place"))
+        .then(step_text)
+        .otherwise(pl.concat_str(step_text, pl.lit(" @"), "place"))
         .alias("step")
     )
-    told = texts.with_columns(place.alias("place")).join(
+    step_lines = texts.with_columns(place.alias("place")).join(
         kinds,
         on=["service", "masked", "place"],
         how="inner",
         nulls_equal=True,
         maintain_order="left",
     )
-    return told.select(*_SCHEMA)
+    return step_lines.select(*_SCHEMA)
 
 
 def _in_order(entries: pl.DataFrame, happened: pl.DataFrame) -> pl.DataFrame:

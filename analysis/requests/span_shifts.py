@@ -29,18 +29,18 @@ from faultline.analysis.kinds.finding_kinds import (
     FAN_OUT,
     RETRIES,
     SPAN_ERRORS,
-    SPAN_OWN_TIME,
+    SPAN_SELF_TIME,
     Analyzer,
 )
 from faultline.analysis.requests.call_patterns import call_patterns
 from faultline.analysis.requests.critical_path import critical_path
 from faultline.analysis.requests.error_origin import FAILED, error_origins
 from faultline.analysis.requests.span_gaps import accountable
-from faultline.analysis.requests.visits import calls_made, own_times, visits_of
+from faultline.analysis.requests.visits import calls_made, self_times, visits_of
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import number, plain, rounded
 
-OWN_TIME = SPAN_OWN_TIME.name
+SELF_TIME = SPAN_SELF_TIME.name
 ERRORS = SPAN_ERRORS.name
 GAP = CALL_GAP.name
 MIN_SPANS = 3
@@ -60,11 +60,11 @@ def span_shifts(case: Case) -> list[Finding]:
     evidence = case.evidence_ids("spans")
     spans = visits_of(case)
     calls = calls_made(spans)
-    visits = own_times(spans, calls)
-    own = _in_windows(visits, windows, "start")
+    visits = self_times(spans, calls)
+    window_visits = _in_windows(visits, windows, "start")
     gaps = _in_windows(calls.filter("dedicated"), windows, "start")
     return [
-        *_latencies(own, gaps, evidence),
+        *_latencies(window_visits, gaps, evidence),
         *critical_path(calls, visits, windows, evidence),
         *error_origins(spans, calls, windows, evidence),
         *call_patterns(spans, calls, windows, evidence),
@@ -75,7 +75,7 @@ def span_shifts(case: Case) -> list[Finding]:
 ANALYZER = Analyzer(
     span_shifts,
     kinds=(
-        SPAN_OWN_TIME,
+        SPAN_SELF_TIME,
         CALL_GAP,
         SPAN_ERRORS,
         CRITICAL_PATH,
@@ -103,15 +103,15 @@ def slower_visits(case: Case) -> dict[str, SlowerVisits]:
         return {}
     visits = visits_of(case).filter("entry").with_columns(pl.col("duration_us").alias("us"))
     moved = _compared(_in_windows(visits, span_windows(case), "start"), ["service", "operation"])
-    found: dict[str, SlowerVisits] = {}
+    slower_by_service: dict[str, SlowerVisits] = {}
     for row in sorted(moved.iter_rows(named=True), key=_delay, reverse=True):
         before, after = rounded(row["us_before"] / 1000), rounded(row["us"] / 1000)
         onset = row["onset"]
-        found.setdefault(
+        slower_by_service.setdefault(
             row["service"],
             SlowerVisits(before, after, onset if isinstance(onset, datetime) else None),
         )
-    return found
+    return slower_by_service
 
 
 def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
@@ -122,18 +122,18 @@ def _in_windows(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame
 
 
 def _latencies(
-    own: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...]
+    visits: pl.DataFrame, gaps: pl.DataFrame, evidence: tuple[str, ...]
 ) -> Iterator[Finding]:
     """A small delay beside a large one is its effect or chance: each counts by its share of the
     largest per request."""
-    slower = _compared(own.with_columns(pl.col("own_us").alias("us")), ["service", "operation"])
+    slower = _compared(visits.with_columns(pl.col("own_us").alias("us")), ["service", "operation"])
     lost = (pl.col("us") - pl.col("callee_us")).clip(lower_bound=0)
     apart = _compared(gaps.with_columns(lost.alias("us")), ["caller", "callee"])
     largest = max(_largest_delay(slower), _largest_delay(apart))
     for row in slower.iter_rows(named=True):
         service, operation = row["service"], row["operation"]
         yield _latency_finding(
-            OWN_TIME,
+            SELF_TIME,
             service,
             f"{plain(service)} itself spends {_ms(row['us'])} ms in {plain(operation, 60)}",
             row,
@@ -194,8 +194,8 @@ def _compared(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
         (us - us.median()).abs().median().alias("us_mad"),
         pl.len().alias("n_before"),
     )
-    seen = during.join(base, on=by, how="inner")
-    out = seen.group_by(by).agg(
+    both_windows = during.join(base, on=by, how="inner")
+    out = both_windows.group_by(by).agg(
         us.median().alias("us"),
         us.mean().alias("us_mean"),
         is_high.mean().alias("above"),

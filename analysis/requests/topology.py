@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from faultline.analysis.case.folder import Case
-from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.case_calls import case_calls
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ MAX_WALKS = 16
 
 def read_topology(case: Case) -> Topology:
     """The case's graph. Self-calls and edges without a name are left out."""
-    return topology_of(call.pair for call in known_calls(case))
+    return topology_of(call.pair for call in case_calls(case))
 
 
 def topology_of(pairs: Iterable[tuple[str | None, str | None]]) -> Topology:

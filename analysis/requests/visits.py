@@ -92,7 +92,7 @@ def calls_made(spans: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def own_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+def self_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """One row per visit: visit, trace_id, service, operation, start, us, and own_us, its duration
     less its waits.
 
@@ -118,7 +118,7 @@ def own_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     visits = spans.filter("entry").join(
         waits, left_on="visit", right_on="caller_visit", how="left", maintain_order="left"
     )
-    own = (pl.col("duration_us") - pl.col("wait").fill_null(0.0)).clip(lower_bound=0)
+    self_us = (pl.col("duration_us") - pl.col("wait").fill_null(0.0)).clip(lower_bound=0)
     return visits.select(
         "visit",
         "trace_id",
@@ -126,5 +126,5 @@ def own_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         "operation",
         "start",
         pl.col("duration_us").alias("us"),
-        own.alias("own_us"),
+        self_us.alias("own_us"),
     )

@@ -13,15 +13,15 @@ def mask_column(column: pl.Series) -> pl.Series:
     one pass."""
     texts = column.drop_nulls().unique()
     if has_rules():
-        found, packed = texts, texts.clear()
+        suspects, packed = texts, texts.clear()
     else:
         suspicious = texts.str.contains(SUSPICIOUS) | texts.str.contains(WRAPPED)
-        found, rest = texts.filter(suspicious), texts.filter(~suspicious)
+        suspects, rest = texts.filter(suspicious), texts.filter(~suspicious)
         packed = rest.filter(rest.str.contains(PACKED))
-    frame = pl.concat([found, packed])
-    told = [masked(text) for text in found.to_list()]
-    told += [masked_words(text) for text in packed.to_list()]
-    clean = pl.Series(told, dtype=pl.String)
+    frame = pl.concat([suspects, packed])
+    clean_texts = [masked(text) for text in suspects.to_list()]
+    clean_texts += [masked_words(text) for text in packed.to_list()]
+    clean = pl.Series(clean_texts, dtype=pl.String)
     changed = frame != clean
     if not changed.any():
         return column

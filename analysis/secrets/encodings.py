@@ -45,19 +45,19 @@ def undone(text: str) -> Iterator[Undone]:
         if len(text) > LONGEST_UNDONE:
             return
         pieces: list[str] = []
-        kept: list[int] = []
+        positions: list[int] = []
         last = 0
         for match in _ESCAPE.finditer(text):
             pieces.append(text[last : match.start()])
-            kept.extend(range(last, match.start()))
+            positions.extend(range(last, match.start()))
             pieces.append(_meant(match))
-            kept.append(match.start())
+            positions.append(match.start())
             last = match.end()
         if not pieces:
             return
         pieces.append(text[last:])
-        kept.extend(range(last, len(text) + 1))
-        places = kept if places is None else [places[place] for place in kept]
+        positions.extend(range(last, len(text) + 1))
+        places = positions if places is None else [places[place] for place in positions]
         text = "".join(pieces)
         yield Undone(text, places)
 
@@ -73,11 +73,11 @@ def _meant(match: re.Match[str]) -> str:
 
 def base64_runs(text: str) -> Iterator[tuple[int, int, str]]:
     """Start, end and decoded text of the runs of base64 that hold text, not bytes."""
-    seen = 0
+    run_count = 0
     for pattern in (_RUN, _AFTER_SIGN):
         for match in pattern.finditer(text):
-            seen += 1
-            if seen > MOST_RUNS:
+            run_count += 1
+            if run_count > MOST_RUNS:
                 return
             decoded = _decoded(match.group())
             if decoded is not None:

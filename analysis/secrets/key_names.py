@@ -118,7 +118,7 @@ refreshed refreshing rotation timeout closed opened open started ended session s
 null, clientip internal external unavailable unreachable down up only also because but stored
 saved loaded cached created generation generated issue issued issuer error: warning info debug
 """
-_SAID = frozenset(_WORDS_OF_SENTENCES.split())
+_SENTENCE_WORDS = frozenset(_WORDS_OF_SENTENCES.split())
 _DIGITS = re.compile(r"\d{4,12}")
 _NUMBER = re.compile(r"[\d.,:%+\-]+(?:ms|s|m|h|d|kb|mb|gb|b|%)?|0x[0-9a-f]+", re.IGNORECASE)
 _OBJECT = re.compile(r"(?:[\w.$]+@[0-9a-f]{4,16}|0x[0-9a-f]{4,16}|\w+\(\)?|[\w.]+\.\w{1,5})")
@@ -131,9 +131,9 @@ def is_placeholder(value: str) -> bool:
     return _PLACEHOLDER.fullmatch(value) is not None
 
 
-def is_said(value: str) -> bool:
+def is_sentence_word(value: str) -> bool:
     """Whether the value is a word that sentences and settings hold in its place."""
-    return value.strip(" .,:;!").lower() in _SAID
+    return value.strip(" .,:;!").lower() in _SENTENCE_WORDS
 
 
 def looks_made(value: str) -> bool:
@@ -148,7 +148,7 @@ def holds_secret(value: str, sure: Sure, *, quoted: bool, assigned: bool) -> boo
     """Whether the value beside a name is secret. `assigned`: a sign such as `=` stands between
     them, or they are a pair of a program's notation; otherwise both may be words of a sentence."""
     bare = value.strip()
-    if len(bare) < 3 or is_placeholder(bare) or is_said(bare):
+    if len(bare) < 3 or is_placeholder(bare) or is_sentence_word(bare):
         return False
     if _PATH.fullmatch(bare):
         return False

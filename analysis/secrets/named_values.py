@@ -16,7 +16,7 @@ from faultline.analysis.secrets.key_names import (
     Sure,
     holds_secret,
     is_placeholder,
-    is_said,
+    is_sentence_word,
     looks_made,
 )
 from faultline.analysis.secrets.key_names import sureness as _sureness
@@ -72,12 +72,12 @@ _LONG_BRACKETS = re.compile(r"\[(={0,3})\[([^\]\r\n]{1,1024})\]\1\]")
 _REST = re.compile(r"[^\r\n\"'`\]<>]{1,8192}")
 _QUOTED_REST = re.compile(r"[^\r\n]{1,8192}")
 _SCHEME = re.compile(r"([A-Za-z][\w\-]{1,30})[ \t:,]{1,3}(?=\S)")
-_KNOWN_SCHEMES = """
+_SCHEME_NAMES = """
 basic bearer token apikey api-key digest hmac negotiate ntlm dpop sharedkey sharedkeylite
 sharedaccesssignature ssws geniekey splunk hawk mac oauth aws aws4-hmac-sha256 key jwt snowflake
 goog4-rsa-sha256 zoho-oauthtoken bot client-id discogs vapid signature
 """
-_SCHEMES = frozenset(_KNOWN_SCHEMES.split())
+_SCHEMES = frozenset(_SCHEME_NAMES.split())
 _LIST = re.compile(r"\[((?:[^\[\]{}]){1,4096})\]")
 _ITEMS = re.compile(r"[\"']([^\"'\r\n]{3,1024})[\"']")
 _BLOCK_LIST = re.compile(r"(?:[ \t]{0,20}-[ \t]+[^\r\n]{1,200}(?:\r?\n|\Z)){1,20}")
@@ -110,7 +110,7 @@ _BEFORE_PAIR = re.compile(
 _SQL = re.compile(
     r"\s{1,4}(?:WITH\s{1,4}\w{1,40}\s{1,4})?(?:BY\s{1,4}|=\s{0,4})?(?:PASSWORD\s{1,4}|VALUES\s{1,4})?"
 )
-_SAID_IS = re.compile(
+_IS_PHRASE = re.compile(
     r"[ \t]{1,3}(?:for[ \t][\w.@\-]{1,60}[ \t])?(?:is|was|are|has been set to|set to)[ \t]{1,3}",
     re.IGNORECASE,
 )
@@ -305,10 +305,10 @@ def _checked(
             return
         if scheme:
             rest = value[scheme.end() :]
-            known = scheme[1].lower() in _SCHEMES
-            if is_placeholder(rest.strip()) or is_said(rest) or rest.startswith("realm="):
+            is_scheme = scheme[1].lower() in _SCHEMES
+            if is_placeholder(rest.strip()) or is_sentence_word(rest) or rest.startswith("realm="):
                 return
-            if (known and len(rest) >= 6) or (looks_made(rest) and " " not in rest):
+            if (is_scheme and len(rest) >= 6) or (looks_made(rest) and " " not in rest):
                 yield low + scheme.end(), high
             return
         if looks_made(value.strip()) and " " not in value.strip():
@@ -330,8 +330,8 @@ def _checked(
         yield low, high
 
 
-def _first(found: Iterator[tuple[int, int]]) -> tuple[int, int] | None:
-    return next(found, None)
+def _first(spans: Iterator[tuple[int, int]]) -> tuple[int, int] | None:
+    return next(spans, None)
 
 
 def _tag(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
@@ -417,7 +417,7 @@ def _sql(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, i
 
 def _sentence(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
     """`the password is Gr33n`, `token 9fk2...`, columns that spaces align."""
-    match = _SAID_IS.match(text, end)
+    match = _IS_PHRASE.match(text, end)
     if match and sure in (Sure.PASSWORD, Sure.CODE):
         string = _string_or_bare(text, match.end())
         if string:

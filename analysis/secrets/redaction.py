@@ -126,12 +126,12 @@ def masked_value(value: Any) -> Any:
         return masked(value)
     if isinstance(value, (dict, Mapping)):
         clean: dict[str, Any] = {}
-        for key, one in value.items():
-            kind = kind_under(str(key), one) if isinstance(one, str) else None
-            clean[masked(str(key))] = f"[{kind}]" if kind else masked_value(one)
+        for key, child in value.items():
+            kind = kind_under(str(key), child) if isinstance(child, str) else None
+            clean[masked(str(key))] = f"[{kind}]" if kind else masked_value(child)
         return clean
     if isinstance(value, (list, tuple)):
-        return type(value)(masked_value(one) for one in value)
+        return type(value)(masked_value(child) for child in value)
     return value
 
 
@@ -141,9 +141,9 @@ def kind_under(key: str, value: str) -> str | None:
     may_name = _may_name_secret if len(key) <= SHORT else may_name_secret
     if not may_name(key) or _MASKED.match(value):
         return None
-    lead, quoted = f'"{key}": "', value.replace("\\", "\\\\").replace('"', '\\"')
-    whole = (len(lead), len(lead) + len(quoted))
-    for start, end, kind in named_values(lead + quoted + '"'):
+    prefix, quoted = f'"{key}": "', value.replace("\\", "\\\\").replace('"', '\\"')
+    whole = (len(prefix), len(prefix) + len(quoted))
+    for start, end, kind in named_values(prefix + quoted + '"'):
         if (start, end) == whole:
             return kind
     return None
@@ -156,12 +156,12 @@ def _may_name_secret(key: str) -> bool:
 
 def masked_model(model: M, keep: Iterable[str] = ()) -> M:
     """A model of pydantic's with every text in it masked, but in the fields to keep."""
-    told = model.model_dump(mode="json", exclude=set(keep))
-    clean = masked_value(told)
-    if clean == told:
+    dump = model.model_dump(mode="json", exclude=set(keep))
+    clean = masked_value(dump)
+    if clean == dump:
         return model
-    kept = model.model_dump(mode="json", include=set(keep))
-    return type(model).model_validate({**clean, **kept})
+    plain_fields = model.model_dump(mode="json", include=set(keep))
+    return type(model).model_validate({**clean, **plain_fields})
 
 
 def secret_spans(text: str, *, packed: bool = True) -> list[Span]:
@@ -170,11 +170,11 @@ def secret_spans(text: str, *, packed: bool = True) -> list[Span]:
     written_spans = _all_spans(text, DEEPEST_BASE64) if packed else _written_spans(text)
     if not written_spans:
         return []
-    kept = [] if _rules.is_empty else list(_rules.kept(text))
+    harmless_spans = [] if _rules.is_empty else list(_rules.harmless_spans(text))
     placeholders = [match.span() for match in _MASKED.finditer(text)]
     spans: list[Span] = []
     for start, end, kind in _joined(written_spans):
-        if any(low <= start and end <= high for low, high in kept):
+        if any(low <= start and end <= high for low, high in harmless_spans):
             continue
         spans += _without(start, end, kind, placeholders)
     return spans
@@ -212,9 +212,9 @@ def _packed_spans(text: str, depth: int) -> list[Span]:
 def _written_spans(text: str) -> list[Span]:
     plain_spans = _plain_spans(text)
     if _HAS_ESCAPE.search(text):
-        for one in undone(text):
-            for start, end, kind in _plain_spans(one.text):
-                plain_spans.append((one.places[start], one.places[end], kind))
+        for layer in undone(text):
+            for start, end, kind in _plain_spans(layer.text):
+                plain_spans.append((layer.places[start], layer.places[end], kind))
     return plain_spans
 
 
@@ -222,40 +222,40 @@ def _plain_spans(text: str) -> list[Span]:
     spans: list[Span] = []
     if not _rules.is_empty:
         spans += [(start, end, CUSTOM) for start, end in _rules.redacted(text)]
-    for place in sorted(_looked_for(text, _VENDOR_WORDS)):
+    for place in sorted(_candidate_places(text, _VENDOR_WORDS)):
         spans += [
             (*match.span(), "VENDOR_KEY")
             for match in VENDOR_KEYS[place][1].finditer(text)
             if not is_placeholder(match[0])
         ]
     low = text.lower()
-    for place in sorted(_ALWAYS | _looked_for(low, _SECRET_WORDS)):
+    for place in sorted(_ALWAYS | _candidate_places(low, _SECRET_WORDS)):
         kind, pattern = SECRETS[place]
         for match in pattern.finditer(text):
             group = match.lastindex or 0
             if match.start(group) < match.end(group) and not is_placeholder(match[group]):
                 spans.append((*match.span(group), kind))
-    for place in sorted(_looked_for(low, _COMMAND_WORDS)):
+    for place in sorted(_candidate_places(low, _COMMAND_WORDS)):
         spans += [(*match.span(1), "SECRET") for match in COMMANDS[place][1].finditer(text)]
     spans += named_values(text)
     return spans
 
 
-def _looked_for(text: str, words: Sequence[tuple[str, int]]) -> set[int]:
+def _candidate_places(text: str, words: Sequence[tuple[str, int]]) -> set[int]:
     """The places of the patterns of which the text holds a word: most texts hold none, and no
     pattern has to be tried on them."""
     return {place for word, place in words if word in text}
 
 
-def _joined(found: Sequence[Span]) -> list[Span]:
+def _joined(spans: Sequence[Span]) -> list[Span]:
     """Overlapping spans as one; it bears the kind of the one that was found first."""
-    order = {span: place for place, span in reversed(list(enumerate(found)))}
+    order = {span: place for place, span in reversed(list(enumerate(spans)))}
     joined: list[tuple[int, int, Span]] = []
-    for span in sorted(set(found), key=lambda span: (span[0], -span[1])):
+    for span in sorted(set(spans), key=lambda span: (span[0], -span[1])):
         if joined and span[0] < joined[-1][1]:
-            start, end, best = joined[-1]
-            best = min(best, span, key=lambda one: order[one])
-            joined[-1] = (start, max(end, span[1]), best)
+            start, end, first_span = joined[-1]
+            first_span = min(first_span, span, key=lambda candidate: order[candidate])
+            joined[-1] = (start, max(end, span[1]), first_span)
         else:
             joined.append((span[0], span[1], span))
-    return [(start, end, best[2]) for start, end, best in joined]
+    return [(start, end, first_span[2]) for start, end, first_span in joined]

@@ -44,8 +44,8 @@ def compiled(pattern: str) -> Any:
     try:
         made = re2.compile(pattern, options)
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise BadPattern(said.decode() if isinstance(said, bytes) else str(said)) from None
+        reason = error.args[0] if error.args else error
+        raise BadPattern(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
     if made.search("") is not None:
         raise BadPattern("it matches the empty text, and so every text")
     return made
@@ -67,18 +67,18 @@ class RuleSet:
 
     def redacted(self, text: str) -> Iterator[tuple[int, int]]:
         """Start and end of what the rules call secret."""
-        return _found(self._redact, text)
+        return _match_spans(self._redact, text)
 
-    def kept(self, text: str) -> Iterator[tuple[int, int]]:
+    def harmless_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Start and end of what the rules call harmless."""
-        return _found(self._keep, text)
+        return _match_spans(self._keep, text)
 
 
 def _of(action: Action, rules: Iterable[Rule]) -> list[Any]:
     return [compiled(rule.pattern) for rule in rules if rule.action == action]
 
 
-def _found(patterns: Iterable[Any], text: str) -> Iterator[tuple[int, int]]:
+def _match_spans(patterns: Iterable[Any], text: str) -> Iterator[tuple[int, int]]:
     for pattern in patterns:
         for match in pattern.finditer(text):
             group = 1 if match.re.groups and match.group(1) is not None else 0

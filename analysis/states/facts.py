@@ -79,8 +79,8 @@ class FactGroup:
     @property
     def since(self) -> datetime | None:
         """Since when the first of its objects is so."""
-        known = [fact.since for fact in self.facts if fact.since is not None]
-        return min(known, default=None)
+        times = [fact.since for fact in self.facts if fact.since is not None]
+        return min(times, default=None)
 
     @property
     def is_unwell_instance(self) -> bool:
@@ -99,10 +99,12 @@ def fact_groups(case: Case) -> list[FactGroup]:
     grouped: dict[tuple[str, str], list[StateFact]] = defaultdict(list)
     for fact in facts:
         grouped[fact.fault.name, _subject(fact, services)].append(fact)
-    found = []
-    for (name, subject), own in sorted(grouped.items()):
-        found.append(FactGroup(STATE_FAULTS[name], subject, tuple(sorted(own, key=_order))))
-    return found
+    groups = []
+    for (name, subject), state_facts in sorted(grouped.items()):
+        groups.append(
+            FactGroup(STATE_FAULTS[name], subject, tuple(sorted(state_facts, key=_order)))
+        )
+    return groups
 
 
 def _read(row: Mapping[str, Any]) -> StateFact | None:

@@ -31,8 +31,8 @@ def state_findings(case: Case) -> list[Finding]:
     groups = fact_groups(case)
     unwell = unwell_instances(groups)
     weighed = weighed_groups(groups, case, unwell)
-    weighed.sort(key=lambda one: (-one.strength, one.group.fault.name, one.group.subject))
-    return [_finding(case, one, unwell) for one in weighed[:MAX_STATES]]
+    weighed.sort(key=lambda state: (-state.strength, state.group.fault.name, state.group.subject))
+    return [_finding(case, state, unwell) for state in weighed[:MAX_STATES]]
 
 
 ANALYZER = Analyzer(state_findings, kinds=(*STATE_KINDS.values(), UPSTREAM_INCIDENT))
@@ -40,7 +40,7 @@ ANALYZER = Analyzer(state_findings, kinds=(*STATE_KINDS.values(), UPSTREAM_INCID
 
 def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Finding:
     group = weighed.group
-    sentence = f"{said_of(group)}{_who_runs_there(group, unwell)}{_since(group, case)}."
+    sentence = f"{fact_sentence(group)}{_who_runs_there(group, unwell)}{_since(group, case)}."
     numbers = {}
     for i, digits in enumerate(_NUMBER.findall(sentence), start=1):
         numbers[f"quoted_{i}"] = float(digits)
@@ -74,19 +74,19 @@ def _kind_of(group: FactGroup) -> str:
     return FAMILY_OF[group.fault.name]
 
 
-def said_of(group: FactGroup) -> str:
+def fact_sentence(group: FactGroup) -> str:
     """The fact in words, by its earliest object."""
     first, fault = _fullest(group), group.fault
-    said = fault.says
+    template = fault.says
     if fault.says_less and _lacks(first, fault.says):
-        said = fault.says_less
-    text = said.format(
+        template = fault.says_less
+    text = template.format(
         object=plain(first.object),
         value=plain(first.value, MAX_QUOTE).rstrip("."),
         expected=plain(first.expected, MAX_QUOTE).rstrip("."),
     )
-    others = len(group.objects) - 1
-    return f"{text}; same for {others} more" if others else text
+    other_count = len(group.objects) - 1
+    return f"{text}; same for {other_count} more" if other_count else text
 
 
 def _fullest(group: FactGroup) -> StateFact:
@@ -120,5 +120,5 @@ def _since(group: FactGroup, case: Case) -> str:
 def evidence_of(case: Case, group: FactGroup) -> tuple[str, ...]:
     """The items whose query gave these rows, which may be a log, else all about states."""
     queries = {fact.query for fact in group.facts if fact.query}
-    ids = [one.id for one in case.evidence if one.query in queries]
+    ids = [citation.id for citation in case.evidence if citation.query in queries]
     return tuple(ids) or case.evidence_ids("states")

@@ -15,16 +15,16 @@ from faultline.analysis.vocabulary import Finding
 
 def without_what_states_tell(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without known failures in lines that only repeat a state."""
-    told = set(_told(findings))
+    state_failures = set(_state_failures(findings))
     remaining_findings = []
     for finding in findings:
         details = SignatureDetails.of(finding)
-        if details is None or (finding.subject, details.signature) not in told:
+        if details is None or (finding.subject, details.signature) not in state_failures:
             remaining_findings.append(finding)
     return remaining_findings
 
 
-def _told(findings: Iterable[Finding]) -> Iterable[tuple[str, str]]:
+def _state_failures(findings: Iterable[Finding]) -> Iterable[tuple[str, str]]:
     """(service, known failure) of every fact."""
     for finding in findings:
         details = StateFactDetails.of(finding)

@@ -64,16 +64,16 @@ def weighed_groups(
 ) -> list[WeighedGroup]:
     """The groups in their order. `unwell` are the pods that do not serve, with their nodes."""
     alone = {id(group): _alone(group, groups, case, unwell) for group in groups}
-    found = []
+    scored_groups = []
     for group in groups:
-        best, by = 0.0, None
+        top_share, by = 0.0, None
         for other in groups:
             share = alone[id(other)] if _explains(other, group) else 0.0
-            if share > best:
-                best, by = share, other.subject
-        strength = alone[id(group)] * (1 - EXPLAINED * best)
-        found.append(WeighedGroup(group, round(strength, 4), by))
-    return found
+            if share > top_share:
+                top_share, by = share, other.subject
+        strength = alone[id(group)] * (1 - EXPLAINED * top_share)
+        scored_groups.append(WeighedGroup(group, round(strength, 4), by))
+    return scored_groups
 
 
 def _alone(

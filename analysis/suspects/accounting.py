@@ -65,13 +65,13 @@ def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
     """Levels of every service, over its instances."""
     grouped: dict[tuple[str, str, SignalClass], list[Move]] = defaultdict(list)
     loads: dict[tuple[str, str], list[LoadChange]] = defaultdict(list)
-    for one, move in levels:
-        if one.signal_class is not SignalClass.TRAFFIC:
-            grouped[one.service, one.signal, one.signal_class].append(move)
-        elif REQUEST_WORDS.search(one.signal):
-            change = load_change(one, move.now)
+    for deviation, move in levels:
+        if deviation.signal_class is not SignalClass.TRAFFIC:
+            grouped[deviation.service, deviation.signal, deviation.signal_class].append(move)
+        elif REQUEST_WORDS.search(deviation.signal):
+            change = load_change(deviation, move.now)
             if change is not None:
-                loads[one.service, one.signal].append(change)
+                loads[deviation.service, deviation.signal].append(change)
     moves = Moves()
     for (service, _), changes in loads.items():
         load, request = together(changes), moves.requests.get(service)
@@ -91,7 +91,7 @@ def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
     return moves
 
 
-class Own(NamedTuple):
+class SelfLoss(NamedTuple):
     """What a service loses by itself; both times how sure the move is, in [0, 1]."""
 
     share: float
@@ -111,43 +111,43 @@ class Accounts:
     [0, 1]."""
     alerting: str | None
 
-    def own_latency(self, service: str) -> Own:
+    def self_latency(self, service: str) -> SelfLoss:
         """What of its lost time nothing that it calls explains."""
-        return self._own(service, self.moves.latency, self._lost_below)
+        return self._self_loss(service, self.moves.latency, self._lost_below)
 
-    def own_failures(self, service: str) -> Own:
+    def self_failures(self, service: str) -> SelfLoss:
         """What of its failing requests nothing that it calls explains."""
-        return self._own(service, self.moves.failures, self._failed_below)
+        return self._self_loss(service, self.moves.failures, self._failed_below)
 
-    def _own(
+    def _self_loss(
         self,
         service: str,
         moves: Mapping[str, Mapping[str, Move]],
         below: Callable[[str, str, float], float],
-    ) -> Own:
+    ) -> SelfLoss:
         """The clearest of its signals; `below` says what its callees explain of a move."""
-        clearest = Own(0.0, 0.0)
+        clearest = SelfLoss(0.0, 0.0)
         of_alert = moves.get(self.alerting or "", {})
         for signal, move in moves.get(service, {}).items():
             if move.size <= 0:
                 continue
-            own = max(0.0, move.size - below(service, signal, move.size))
-            share = own / move.size
+            remainder = max(0.0, move.size - below(service, signal, move.size))
+            share = remainder / move.size
             # The alert may be about a signal that this service does not have.
             share_of_alert = UNLIKE * share
             if signal in of_alert and of_alert[signal].size > 0:
-                share_of_alert = min(1.0, own / of_alert[signal].size)
+                share_of_alert = min(1.0, remainder / of_alert[signal].size)
             if move.sure * share > clearest.share:
-                clearest = Own(move.sure * share, move.sure * share_of_alert)
+                clearest = SelfLoss(move.sure * share, move.sure * share_of_alert)
         return clearest
 
     def _lost_below(self, service: str, signal: str, size: float) -> float:
         """What its callees lose of this signal, in the signal's unit."""
         lost = 0.0
         for callee in self.graph.callees(service):
-            known = self.moves.latency.get(callee, {}).get(signal)
-            if known is not None:
-                lost += self._calls(service, callee) * known.size
+            callee_move = self.moves.latency.get(callee, {}).get(signal)
+            if callee_move is not None:
+                lost += self._calls(service, callee) * callee_move.size
             else:
                 lost += size * self.unseen.get((service, callee), 0.0)
         return lost
@@ -156,21 +156,21 @@ class Accounts:
         """What the callee that explains most explains of its failures."""
         explained = 0.0
         for callee in self.graph.callees(service):
-            known = self.moves.failures.get(callee, {}).get(signal)
+            callee_move = self.moves.failures.get(callee, {}).get(signal)
             part = size * self.unseen.get((service, callee), 0.0)
-            if known is not None:
-                part = self._calls(service, callee) * known.size
+            if callee_move is not None:
+                part = self._calls(service, callee) * callee_move.size
             part = max(part, TIMES_OUT * size * self._slower(callee))
             explained = max(explained, part)
         return explained
 
     def _slower(self, service: str) -> float:
         """In [0, 1]: 1 where it takes several times as long as before."""
-        found = [0.0]
+        scores = [0.0]
         for move in self.moves.latency.get(service, {}).values():
             if move.size > 0 and move.before > 0:
-                found.append(move.sure * min(1.0, move.size / move.before / MUCH_SLOWER))
-        return max(found)
+                scores.append(move.sure * min(1.0, move.size / move.before / MUCH_SLOWER))
+        return max(scores)
 
     def _calls(self, caller: str, callee: str) -> float:
         """Calls per request of the caller, as far as requests of both are known."""

@@ -59,8 +59,8 @@ class AlertCurve:
             return LEAST_AGREEMENT
         share = badness / worst
         step = max(self._step, _step(times))
-        best = max(self._lagged(times + lag * step, share) for lag in LAGS)
-        return float(np.clip(best, LEAST_AGREEMENT, 1.0))
+        top_agreement = max(self._lagged(times + lag * step, share) for lag in LAGS)
+        return float(np.clip(top_agreement, LEAST_AGREEMENT, 1.0))
 
     def _lagged(self, times: Ints, share: Floats) -> float:
         at = np.clip(np.searchsorted(self.times, times, side="right") - 1, 0, len(self.badness) - 1)
@@ -78,36 +78,38 @@ def _step(times: Ints) -> int:
     return int(np.median(np.diff(times))) if len(times) > 1 else 0
 
 
-def alerting_service(alert: Alert, known: Iterable[str]) -> str | None:
+def alerting_service(alert: Alert, services: Iterable[str]) -> str | None:
     """The service that the alert names, else the one of the known ones whose name is in its
     title."""
     if alert.service:
         return alert.service
     words = {word.strip(".,:;()[]'\"") for word in alert.title.split()}
-    named = sorted((name for name in known if name in words), key=lambda n: (-len(n), n))
+    named = sorted((name for name in services if name in words), key=lambda n: (-len(n), n))
     return named[0] if named else None
 
 
 def alerting_series(
-    alert: Alert, service: str | None, found: Sequence[Deviation]
+    alert: Alert, service: str | None, deviations: Sequence[Deviation]
 ) -> Deviation | None:
     """The series that alerts: by its name, else the one of its service that is most out of its
     noise and of the class that the alert speaks of. None where there is none."""
     matching_deviations = [
-        deviation for deviation in found if service is not None and deviation.service == service
+        deviation
+        for deviation in deviations
+        if service is not None and deviation.service == service
     ]
     named = [
         matching_deviation
         for matching_deviation in matching_deviations
         if alert.signal and matching_deviation.signal == alert.signal
     ]
-    wanted = signal_classes(alert)
+    classes = signal_classes(alert)
     alike = named or [
         matching_deviation
         for matching_deviation in matching_deviations
-        if matching_deviation.signal_class in wanted
+        if matching_deviation.signal_class in classes
     ]
-    return max(alike, key=lambda one: (one.excess, one.signal), default=None)
+    return max(alike, key=lambda deviation: (deviation.excess, deviation.signal), default=None)
 
 
 def signal_classes(alert: Alert) -> frozenset[SignalClass]:

@@ -40,11 +40,11 @@ def peer_of(labels: Mapping[str, str]) -> str | None:
     return None
 
 
-def with_seen_calls(
-    known: Topology, series: Iterable[Deviation], lines: Iterable[ErrorLines]
+def with_observed_calls(
+    topology: Topology, series: Iterable[Deviation], lines: Iterable[ErrorLines]
 ) -> Topology:
     """The known graph and the calls that callers' metrics and failing lines name."""
-    edges: set[tuple[str | None, str | None]] = set(known.edges)
+    edges: set[tuple[str | None, str | None]] = set(topology.edges)
     for deviation in series:
         edges.add((deviation.service, peer_of(deviation.labels)))
     for line in lines:
@@ -87,8 +87,8 @@ def reach_of(
         if distance == MAX_ROUNDS:
             continue
         for callee in graph.callees(caller):
-            found = min(strength[caller], through.get((caller, callee), 0.0))
-            if found > strength.get(callee, 0.0):
-                strength[callee] = found
+            trouble = min(strength[caller], through.get((caller, callee), 0.0))
+            if trouble > strength.get(callee, 0.0):
+                strength[callee] = trouble
                 waiting.append((callee, distance + 1))
     return Reach(graph.downstream(service), strength)

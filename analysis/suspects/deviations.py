@@ -32,7 +32,7 @@ FLAT = 0.1
 LEAST_LOAD = 0.05
 """A share of failures is taken of at least a twentieth of the usual requests: of three requests at
 night one failure is no incident."""
-BOTH_KNOWN = 0.8
+MIN_OVERLAP = 0.8
 """Least share of the points at which failures and requests must both have been counted."""
 HARMFUL_DOWN = frozenset({SignalClass.AVAILABILITY, SignalClass.HIT_RATIO})
 EITHER_WAY = frozenset({SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER})
@@ -87,12 +87,12 @@ def deviations(case: Case) -> list[Deviation]:
     for block in blocks_of(case):
         series += _rows(block)
     requests = _requests(series)
-    found = []
-    for one in series:
-        deviation = _deviation(_as_share(one, requests))
+    all_deviations = []
+    for candidate in series:
+        deviation = _deviation(_as_share(candidate, requests))
         if deviation is not None:
-            found.append(deviation)
-    return sorted(found, key=lambda d: (d.service, d.signal, sorted(d.labels.items())))
+            all_deviations.append(deviation)
+    return sorted(all_deviations, key=lambda d: (d.service, d.signal, sorted(d.labels.items())))
 
 
 @dataclass(frozen=True)
@@ -153,17 +153,17 @@ def _rows(block: Block) -> Iterator[_Series]:
     base = describe(block.before)
     for row in range(block.values.shape[0]):
         service, signal, _, labels = block.keys.row(row)
-        known_before = np.isfinite(block.before[row])
-        known = np.isfinite(block.values[row])
+        finite_before = np.isfinite(block.before[row])
+        finite_now = np.isfinite(block.values[row])
         yield _Series(
             service,
             signal,
             classify(signal),
             labels,
-            block.before_times[row][known_before],
-            block.before[row][known_before],
-            block.times[row][known],
-            block.values[row][known],
+            block.before_times[row][finite_before],
+            block.before[row][finite_before],
+            block.times[row][finite_now],
+            block.values[row][finite_now],
             float(base.centre[row]),
             float(base.scale[row]),
             float(block.pooled[row]),
@@ -174,38 +174,38 @@ def _rows(block: Block) -> Iterator[_Series]:
 def _requests(series: Iterable[_Series]) -> dict[tuple[str, str], _Series]:
     """The first series of traffic of each (service, labels)."""
     requests: dict[tuple[str, str], _Series] = {}
-    for one in sorted(series, key=lambda s: (s.service, s.labels, s.signal)):
-        if one.signal_class is SignalClass.TRAFFIC:
-            requests.setdefault((one.service, one.labels), one)
+    for candidate in sorted(series, key=lambda s: (s.service, s.labels, s.signal)):
+        if candidate.signal_class is SignalClass.TRAFFIC:
+            requests.setdefault((candidate.service, candidate.labels), candidate)
     return requests
 
 
-def _as_share(one: _Series, requests: Mapping[tuple[str, str], _Series]) -> _Series:
+def _as_share(series: _Series, requests: Mapping[tuple[str, str], _Series]) -> _Series:
     """Counts of failures as shares of the requests at the same times, where both are known."""
-    is_share = any(word in one.signal.lower() for word in SHARE_WORDS)
-    if one.signal_class is not SignalClass.ERRORS or one.is_shortfall or is_share:
-        return one
-    counted = requests.get((one.service, one.labels)) or requests.get((one.service, ""))
+    is_share = any(word in series.signal.lower() for word in SHARE_WORDS)
+    if series.signal_class is not SignalClass.ERRORS or series.is_shortfall or is_share:
+        return series
+    counted = requests.get((series.service, series.labels)) or requests.get((series.service, ""))
     if counted is None or not len(counted.before):
-        return one
+        return series
     usual = float(np.median(counted.before))
-    before = _joined(one.before_times, counted.before_times, counted.before)
-    now = _joined(one.times, counted.times, counted.values)
-    known_before, known = np.isfinite(before), np.isfinite(now)
-    if usual <= 0 or min(_share(known_before), _share(known)) < BOTH_KNOWN:
-        return one
+    before = _joined(series.before_times, counted.before_times, counted.before)
+    now = _joined(series.times, counted.times, counted.values)
+    finite_before, finite_now = np.isfinite(before), np.isfinite(now)
+    if usual <= 0 or min(_share(finite_before), _share(finite_now)) < MIN_OVERLAP:
+        return series
     least = LEAST_LOAD * usual
-    shares = one.before[known_before] / np.maximum(before[known_before], least)
+    shares = series.before[finite_before] / np.maximum(before[finite_before], least)
     base = describe(shares[None, :])
     return _Series(
-        one.service,
-        one.signal,
-        one.signal_class,
-        one.labels,
-        one.before_times[known_before],
+        series.service,
+        series.signal,
+        series.signal_class,
+        series.labels,
+        series.before_times[finite_before],
         shares,
-        one.times[known],
-        one.values[known] / np.maximum(now[known], least),
+        series.times[finite_now],
+        series.values[finite_now] / np.maximum(now[finite_now], least),
         float(base.centre[0]),
         float(base.scale[0]),
         0.0,
@@ -213,46 +213,46 @@ def _as_share(one: _Series, requests: Mapping[tuple[str, str], _Series]) -> _Ser
     )
 
 
-def _joined(wanted: Ints, times: Ints, values: Floats) -> Floats:
+def _joined(target_times: Ints, times: Ints, values: Floats) -> Floats:
     """Values at the wanted times; NaN where there is none."""
-    out = np.full(len(wanted), np.nan)
+    out = np.full(len(target_times), np.nan)
     if not len(times):
         return out
-    at = np.clip(np.searchsorted(times, wanted), 0, len(times) - 1)
-    same = times[at] == wanted
+    at = np.clip(np.searchsorted(times, target_times), 0, len(times) - 1)
+    same = times[at] == target_times
     out[same] = values[at][same]
     return out
 
 
-def _share(known: np.ndarray) -> float:
-    return float(known.mean()) if len(known) else 0.0
+def _share(mask: np.ndarray) -> float:
+    return float(mask.mean()) if len(mask) else 0.0
 
 
-def _deviation(one: _Series) -> Deviation | None:
-    if len(one.before) < LEAST_QUIET_WINDOWS or not len(one.values):
+def _deviation(series: _Series) -> Deviation | None:
+    if len(series.before) < LEAST_QUIET_WINDOWS or not len(series.values):
         return None
-    centre, scale = one.centre, one.scale
+    centre, scale = series.centre, series.scale
     if scale <= 0:
-        move = float(np.max(np.abs(one.values - centre)))
-        scale = FLAT * (one.usual_scale or move) or 1.0
-    values = np.concatenate([one.before, one.values])
+        move = float(np.max(np.abs(series.values - centre)))
+        scale = FLAT * (series.usual_scale or move) or 1.0
+    values = np.concatenate([series.before, series.values])
     badness = (values - centre) / scale
-    sign = _harmful_sign(one)
+    sign = _harmful_sign(series)
     if sign < 0:
         badness = -badness
     elif sign == 0:
         badness = np.abs(badness)
-    searched = len(one.values)
+    searched = len(series.values)
     # One restart is an event by itself; of anything else a single point is a spike.
-    spikes = 1 if one.signal_class is SignalClass.RESTARTS else 2
+    spikes = 1 if series.signal_class is SignalClass.RESTARTS else 2
     quiet = heights(badness[:-searched], searched, spikes)
     height = float(heights(badness[-searched:], searched, spikes)[0])
     return Deviation(
-        service=one.service,
-        signal=one.signal,
-        signal_class=one.signal_class,
-        labels=labels_of(one.labels),
-        times=np.concatenate([one.before_times, one.times]),
+        service=series.service,
+        signal=series.signal,
+        signal_class=series.signal_class,
+        labels=labels_of(series.labels),
+        times=np.concatenate([series.before_times, series.times]),
         badness=badness,
         values=values,
         searched=searched,
@@ -262,13 +262,13 @@ def _deviation(one: _Series) -> Deviation | None:
     )
 
 
-def _harmful_sign(one: _Series) -> int:
+def _harmful_sign(series: _Series) -> int:
     """+1 where more is worse, -1 where less is, 0 where either is unusual."""
-    if one.is_shortfall:
+    if series.is_shortfall:
         return 1
-    if one.signal_class in HARMFUL_DOWN or is_headroom(one.signal):
+    if series.signal_class in HARMFUL_DOWN or is_headroom(series.signal):
         return -1
-    return 0 if one.signal_class in EITHER_WAY else 1
+    return 0 if series.signal_class in EITHER_WAY else 1
 
 
 def heights(badness: Floats, length: int, rank: int = 2) -> Floats:
@@ -288,7 +288,7 @@ def usual_height(quiet: Floats) -> float:
     return float(ordered[int(np.ceil(QUIET_QUANTILE * (len(ordered) - 1)))])
 
 
-def loudest(found: Sequence[Deviation]) -> float:
+def loudest(series: Sequence[Deviation]) -> float:
     """The largest size of all, of which others are shares; at least that of a series just out of
     its noise."""
-    return max([deviation.size for deviation in found], default=0.0) or math.log1p(1.0)
+    return max([deviation.size for deviation in series], default=0.0) or math.log1p(1.0)

@@ -62,16 +62,16 @@ def error_lines(case: Case, services: Collection[str]) -> list[ErrorLines]:
     baseline = [window for window in windows.baseline if window.seconds > 0]
     if not rows.height or not baseline:
         return []
-    known = {name for name in services if len(name) >= MIN_NAME}
+    service_names = {name for name in services if len(name) >= MIN_NAME}
     times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     named_in: dict[str, tuple[str, ...]] = {}
     for seconds, writer, text in rows.iter_rows():
         if text not in named_in:
-            named_in[text] = _named(text, known)
-        others = [name for name in named_in[text] if name != writer]
-        for other in others:
+            named_in[text] = _named(text, service_names)
+        other_names = [name for name in named_in[text] if name != writer]
+        for other in other_names:
             times[writer, other].append(seconds)
-        if not others:
+        if not other_names:
             times[writer, None].append(seconds)
     step = float(np.clip(windows.search.seconds / STEPS, SHORTEST_STEP_S, LONGEST_STEP_S))
     lines = []
@@ -95,16 +95,16 @@ def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
-def _named(text: str, known: Collection[str]) -> tuple[str, ...]:
+def _named(text: str, services: Collection[str]) -> tuple[str, ...]:
     """The known services that the text names as a whole word, or as a part of an address, and
     others that it says were called."""
     parts = set()
     for word in _WORDS.findall(text):
         for part in (word.strip(".:/-_"), *_PARTS.split(word)):
-            if part in known:
+            if part in services:
                 parts.add(part)
     for address in named_peers(text):
-        name = peer_name(address, known)
+        name = peer_name(address, services)
         if name is not None and name not in parts:
             parts.add(name)
     return tuple(sorted(parts))
@@ -174,12 +174,12 @@ def _lines(writer: str, name: str | None, counted: _Counted) -> ErrorLines:
 
 def extra_by_writer(lines: Iterable[ErrorLines]) -> Mapping[str, Mapping[str | None, float]]:
     """Per writer whose lines are more than usual: how many more name whom."""
-    found: dict[str, dict[str | None, float]] = defaultdict(dict)
+    by_writer: dict[str, dict[str | None, float]] = defaultdict(dict)
     for line in lines:
         if line.course.size > 0 or line.names is None:
-            found[line.writer][line.names] = line.extra
+            by_writer[line.writer][line.names] = line.extra
     named = {}
-    for writer, extra in found.items():
+    for writer, extra in by_writer.items():
         if any(name is not None for name in extra):
             named[writer] = extra
     return named

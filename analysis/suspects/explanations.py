@@ -75,7 +75,7 @@ class Suspect:
         if not self.is_rank:
             return False
         delaying = [
-            score for name, score in self.raw_scores.items() if fault_kind(name).delays_others
+            score for name, score in self.raw_scores.items() if fault_kind(name).delays_peers
         ]
         return max(delaying, default=0.0) >= CLEAR_STRAGGLER
 
@@ -91,10 +91,10 @@ class Suspect:
 
 
 def weigh_suspects(
-    findings: Sequence[Finding], topology: Topology, alert: Alert, known: Measured | None = None
+    findings: Sequence[Finding], topology: Topology, alert: Alert, measures: Measured | None = None
 ) -> list[Suspect]:
     """All services with a bad finding, the likeliest culprit first. Deterministic: ties by name."""
-    known = known or Measured()
+    measures = measures or Measured()
     doors = front_doors(topology)
     names = doors | rank_names(findings)
     if doors:
@@ -103,9 +103,9 @@ def weigh_suspects(
     always = {alert.service, doors.get(alert.service or "")}
     loud = _loudest(_by_subject(findings, names), always)
     suspects = _suspects(loud, findings, alert)
-    scores = {subject: _own_score(suspect) for subject, suspect in suspects.items()}
-    discount_not_propagated(suspects, topology, known, alert)
-    discount_symptoms(suspects, scores, topology, known)
+    scores = {subject: _inherent_score(suspect) for subject, suspect in suspects.items()}
+    discount_not_propagated(suspects, topology, measures, alert)
+    discount_symptoms(suspects, scores, topology, measures)
     for suspect in suspects.values():
         discount_load(suspect, suspects, topology)
         suspect.score = _joined(suspect.scores.values())
@@ -121,8 +121,8 @@ def _suspects(
     requested_classify = classify(alert.signal) if alert.signal else None
     largest = _largest_moves(findings)
     suspects = {}
-    for subject, own in by_subject.items():
-        suspects[subject] = _suspect(subject, own, requested_classify, largest)
+    for subject, subject_findings in by_subject.items():
+        suspects[subject] = _suspect(subject, subject_findings, requested_classify, largest)
     return suspects
 
 
@@ -155,9 +155,9 @@ def _loudest(
     for subject, findings in by_subject.items():
         loudness[subject] = _joined(finding.strength for finding in findings)
     ordered = sorted(by_subject, key=lambda subject: (-loudness[subject], subject))
-    kept = set(ordered[:MAX_SUSPECTS])
-    kept.update(subject for subject in by_subject if subject in always)
-    return {subject: own for subject, own in by_subject.items() if subject in kept}
+    selection = set(ordered[:MAX_SUSPECTS])
+    selection.update(subject for subject in by_subject if subject in always)
+    return {subject: findings for subject, findings in by_subject.items() if subject in selection}
 
 
 def rank_names(findings: Iterable[Finding]) -> dict[str, str]:
@@ -182,7 +182,7 @@ def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) ->
             continue
         details = JobDetails.of(finding)
         callers = [alert.service, alert.job, details.job if details else None]
-        if fault_kind(finding.kind).delays_others and finding.subject.startswith("rank "):
+        if fault_kind(finding.kind).delays_peers and finding.subject.startswith("rank "):
             callers += names.values()
         for caller in callers:
             if caller and caller != finding.subject:
@@ -210,7 +210,10 @@ def _move(finding: Finding) -> float:
 
 
 def _suspect(
-    subject: str, findings: list[Finding], wanted: SignalClass | None, largest: dict[str, float]
+    subject: str,
+    findings: list[Finding],
+    alert_class: SignalClass | None,
+    largest: dict[str, float],
 ) -> Suspect:
     ordered = sorted(findings, key=lambda f: (-f.strength, f.kind, f.signal or "", f.sentence))
     suspect = Suspect(subject, findings=ordered)
@@ -219,7 +222,7 @@ def _suspect(
         fault = fault_of(finding)
         if fault is None:
             continue
-        strength = finding.strength * _relevance(finding, fault, wanted)
+        strength = finding.strength * _relevance(finding, fault, alert_class)
         signal = finding.signal or ""
         if fault.sized_by_move and largest.get(signal):
             strength *= math.sqrt(_move(finding) / largest[signal])
@@ -231,22 +234,22 @@ def _suspect(
     return suspect
 
 
-def _own_score(suspect: Suspect) -> float:
+def _inherent_score(suspect: Suspect) -> float:
     """What speaks for the faults that it has by itself."""
-    scores = [score for name, score in suspect.scores.items() if fault_kind(name).own]
+    scores = [score for name, score in suspect.scores.items() if fault_kind(name).inherent]
     return _joined(scores)
 
 
-def _relevance(finding: Finding, fault: FaultKind, wanted: SignalClass | None) -> float:
+def _relevance(finding: Finding, fault: FaultKind, alert_class: SignalClass | None) -> float:
     """What the finding keeps: less once it has recovered, where alerts of its class differ, or
     where it does not go with the alert in time."""
     factor = RECOVERED if finding.details.recovered else 1.0
     shift = MetricShiftDetails.of(finding)
     if shift is not None and shift.agreement is not None:
         factor *= shift.agreement
-    if wanted is SignalClass.LATENCY and fault.alerts_as == "failures":
+    if alert_class is SignalClass.LATENCY and fault.alerts_as == "failures":
         factor *= OTHER_CLASS
-    failing = wanted in (SignalClass.ERRORS, SignalClass.AVAILABILITY)
+    failing = alert_class in (SignalClass.ERRORS, SignalClass.AVAILABILITY)
     if failing and fault.alerts_as == "latency":
         factor *= OTHER_CLASS
     return factor

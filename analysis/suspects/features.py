@@ -33,7 +33,7 @@ from faultline.analysis.suspects.alert_curve import (
     alerting_series,
     alerting_service,
 )
-from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_seen_calls
+from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_observed_calls
 from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation, deviations, loudest
 from faultline.analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
 from faultline.analysis.suspects.load import Loads
@@ -120,7 +120,7 @@ class Features:
         return tuple(getattr(self, name) for name in NAMES)
 
 
-NAMES = tuple(one.name for one in fields(Features))
+NAMES = tuple(feature.name for feature in fields(Features))
 _OF_FINDINGS = {
     CALL_GAP.name: "call_gap",
     CRITICAL_PATH.name: "critical_path",
@@ -137,7 +137,7 @@ class Observed:
     alert: Deviation | None
     curve: AlertCurve | None
     graph: Topology
-    own: Sequence[tuple[Deviation, float]]
+    service_series: Sequence[tuple[Deviation, float]]
     """Each service's own series with its weight: how far out of its noise while the alert is bad,
     as a share of the loudest."""
     calls: Sequence[tuple[str, Deviation, float]]
@@ -150,7 +150,8 @@ class Observed:
     """By service and signal, how far a series agrees with the alert in time; 1 where the alert has
     no course in time."""
     parts: Sequence[tuple[Deviation, float]] = ()
-    """Series of parts of a service, such as its pods, of which the whole is among `own`."""
+    """Series of parts of a service, such as its pods, of which the whole is among
+    `service_series`."""
 
     def agreement(self, service: str, signal: str | None) -> float:
         """How far a finding about this signal counts. What was not compared counts fully."""
@@ -171,26 +172,28 @@ def _beside_their_whole(series: Sequence[Deviation]) -> frozenset[int]:
     )
 
 
-def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observed:
+def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Observed:
     """Read the tables of a case once, for all of its suspects."""
     series = [*deviations(case), *call_deviations(case)]
-    named = {series.service for series in series} | known.services | {f.subject for f in findings}
+    named = (
+        {series.service for series in series} | topology.services | {f.subject for f in findings}
+    )
     named |= {peer for series in series if (peer := peer_of(series.labels))}
     alerting = alerting_service(case.alert, named)
-    own_series = [series for series in series if peer_of(series.labels) is None]
-    beside = _beside_their_whole(own_series)
-    own_series = [series for series in own_series if id(series) not in beside]
-    alert = alerting_series(case.alert, alerting, own_series)
+    service_deviations = [series for series in series if peer_of(series.labels) is None]
+    beside = _beside_their_whole(service_deviations)
+    service_deviations = [series for series in service_deviations if id(series) not in beside]
+    alert = alerting_series(case.alert, alerting, service_deviations)
     curve = alert_curve(case, alert)
     lines = error_lines(case, named)
     loud, loud_lines = loudest(series), loudest([line.course for line in lines])
-    told = {(finding.subject, finding.signal or "") for finding in findings}
+    finding_keys = {(finding.subject, finding.signal or "") for finding in findings}
     agreements: dict[tuple[str, str], float] = {}
-    own, parts, calls, levels = [], [], [], []
+    service_series, parts, calls, levels = [], [], [], []
     for service in series:
         key = (service.service, service.signal)
         # Within its own noise it explains nothing, however it goes with the alert.
-        compared = curve is not None and (service.size > 0 or key in told)
+        compared = curve is not None and (service.size > 0 or key in finding_keys)
         agreement = curve.agreement(service) if curve is not None and compared else 1.0
         weight = agreement * service.size / loud
         peer = peer_of(service.labels)
@@ -200,7 +203,7 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
         if id(service) in beside:
             parts.append((service, weight))
             continue
-        own.append((service, weight))
+        service_series.append((service, weight))
         if compared:
             agreements[key] = max(agreements.get(key, 0.0), agreement)
         if service.signal_class in SIZED:
@@ -210,42 +213,42 @@ def observe(case: Case, known: Topology, findings: Sequence[Finding]) -> Observe
     for line in lines:
         agreement = curve.agreement(line.course) if curve else 1.0
         weighed_lines.append((line, agreement * line.course.size / loud_lines))
-    graph = with_seen_calls(known, series, lines)
+    graph = with_observed_calls(topology, series, lines)
     return Observed(
         alerting=alerting,
         alert=alert,
         curve=curve,
         graph=graph,
-        own=own,
+        service_series=service_series,
         parts=parts,
         calls=calls,
         lines=weighed_lines,
-        places=places([*own, *parts], graph),
+        places=places([*service_series, *parts], graph),
         moves=moves_of(levels),
         services=frozenset(named),
         agreements=agreements,
     )
 
 
-def with_agreement(findings: Iterable[Finding], seen: Observed) -> list[Finding]:
+def with_agreement(findings: Iterable[Finding], observation: Observed) -> list[Finding]:
     """The findings; those about a metric say how far it goes with the alert in time."""
     out = []
     for finding in findings:
         details = MetricShiftDetails.of(finding)
-        if details is None or seen.curve is None or details.agreement is not None:
+        if details is None or observation.curve is None or details.agreement is not None:
             out.append(finding)
             continue
-        agreement = rounded(seen.agreement(finding.subject, finding.signal), 3)
-        told = details.model_copy(update={"agreement": agreement})
-        out.append(finding.model_copy(update={"details": told}))
+        agreement = rounded(observation.agreement(finding.subject, finding.signal), 3)
+        shift_details = details.model_copy(update={"agreement": agreement})
+        out.append(finding.model_copy(update={"details": shift_details}))
     return out
 
 
-def _level_while_bad(one: Deviation, curve: AlertCurve | None) -> float:
+def _level_while_bad(deviation: Deviation, curve: AlertCurve | None) -> float:
     """Its median in the incident, over the times at which the alert is bad where there are any."""
-    values = one.window_values
+    values = deviation.window_values
     if curve is not None:
-        bad = np.interp(one.window_times, curve.times, curve.badness) > 0.5
+        bad = np.interp(deviation.window_times, curve.times, curve.badness) > 0.5
         if bad.any():
             values = values[bad]
     return float(np.median(values))
@@ -255,36 +258,38 @@ class SuspectFeatures:
     """Computes the features of any suspect of one case."""
 
     def __init__(
-        self, seen: Observed, findings: Iterable[Finding], scores: Mapping[str, float]
+        self, observation: Observed, findings: Iterable[Finding], scores: Mapping[str, float]
     ) -> None:
         """`scores` are what the findings alone say of each suspect."""
-        self._seen = seen
-        self._graph = seen.graph
+        self._observation = observation
+        self._graph = observation.graph
         self._scores = scores
-        self._shown = _shown(seen.own)
+        self._shown = _shown(observation.service_series)
         self._on_calls: dict[str, dict[str, float]] = defaultdict(dict)
-        for callee, one, weight in seen.calls:
-            if one.signal_class not in NOT_SERVING:
-                by_callee = self._on_calls[one.service]
+        for callee, deviation, weight in observation.calls:
+            if deviation.signal_class not in NOT_SERVING:
+                by_callee = self._on_calls[deviation.service]
                 by_callee[callee] = max(by_callee.get(callee, 0.0), weight)
         self._named: dict[str, float] = defaultdict(float)
-        self._own_lines: dict[str, float] = defaultdict(float)
-        for line, weight in seen.lines:
-            into = self._own_lines if line.names is None else self._named
+        self._nameless_lines: dict[str, float] = defaultdict(float)
+        for line, weight in observation.lines:
+            into = self._nameless_lines if line.names is None else self._named
             subject = line.writer if line.names is None else line.names
             into[subject] = max(into[subject], weight)
-        self._extra = extra_by_writer([line for line, _ in seen.lines])
-        self._watched = {one.service for one, _ in seen.own}
-        self._places = {place.name: place for place in seen.places}
-        self._loads = Loads(seen.moves.requests, self._graph)
+        self._extra = extra_by_writer([line for line, _ in observation.lines])
+        self._watched = {deviation.service for deviation, _ in observation.service_series}
+        self._places = {place.name: place for place in observation.places}
+        self._loads = Loads(observation.moves.requests, self._graph)
         self._reach = self._reached()
-        self._accounts = Accounts(seen.moves, self._graph, self._unseen(), seen.alerting)
+        self._accounts = Accounts(
+            observation.moves, self._graph, self._unseen(), observation.alerting
+        )
         self._findings: dict[str, dict[str, float]] = defaultdict(dict)
         for finding in findings:
             name = _OF_FINDINGS.get(finding.kind)
             if name is not None:
-                known = self._findings[finding.subject]
-                known[name] = max(known.get(name, 0.0), finding.strength)
+                strengths = self._findings[finding.subject]
+                strengths[name] = max(strengths.get(name, 0.0), finding.strength)
 
     @property
     def graph(self) -> Topology:
@@ -298,9 +303,9 @@ class SuspectFeatures:
         path = self._reach.to(subject)
         callers = self._graph.callers(subject)
         path_above = max([path, *(self._reach.to(caller) for caller in callers)])
-        own_slow, lost_time = self._accounts.own_latency(subject)
-        own_failing, lost_requests = self._accounts.own_failures(subject)
-        own = max(own_slow * slow, own_failing * failing)
+        self_slow, lost_time = self._accounts.self_latency(subject)
+        self_failing, lost_requests = self._accounts.self_failures(subject)
+        self_trouble = max(self_slow * slow, self_failing * failing)
         in_vain = self._called_in_vain(subject, max(slow, failing))
         waiting = _largest(shown, WAITING)
         load = self._loads.of(subject)
@@ -319,15 +324,15 @@ class SuspectFeatures:
             findings=self._scores.get(subject, 0.0),
             slow=slow,
             failing=failing,
-            own_failing=own_failing * failing,
-            own_on_path=path * own,
+            own_failing=self_failing * failing,
+            own_on_path=path * self_trouble,
             lost_time=lost_time,
             lost_requests=lost_requests,
             called_in_vain=in_vain,
             called_in_vain_on_path=path * in_vain,
             named=self._named[subject],
             named_share=max([self._named_by(caller, subject) for caller in callers], default=0.0),
-            own_lines=self._own_lines[subject],
+            own_lines=self._nameless_lines[subject],
             resource=_largest(shown, RESOURCES),
             limits_on_path=path * limits,
             waiting=waiting,
@@ -341,12 +346,12 @@ class SuspectFeatures:
             surge_above=surge if self._is_above_alert(subject) else 0.0,
             path=path,
             path_above=path_above,
-            is_alerting=float(subject == self._seen.alerting),
+            is_alerting=float(subject == self._observation.alerting),
             worst_callee=self._worse_than_siblings(subject),
             place=place.contrast if place else 0.0,
             place_share=place.share if place else 0.0,
-            confined=placed_share(subject, self._seen.places),
-            is_place=float(place is not None and subject not in self._seen.services),
+            confined=placed_share(subject, self._observation.places),
+            is_place=float(place is not None and subject not in self._observation.services),
             unwatched=float(subject not in self._watched and place is None),
             **self._findings[subject],
         )
@@ -358,7 +363,7 @@ class SuspectFeatures:
         return max(shown[SignalClass.LATENCY], _largest(shown, FAILING), on_calls)
 
     def _reached(self) -> Reach:
-        alerting = self._seen.alerting
+        alerting = self._observation.alerting
         least = max(self.trouble(alerting), LEAST_ALERT) if alerting else 1.0
         through = {}
         for caller, callee in self._graph.edges:
@@ -367,10 +372,10 @@ class SuspectFeatures:
                 self._on_calls[caller].get(callee, 0.0),
                 self._named_by(caller, callee) * max(self.trouble(caller), 0.3),
                 0.8 * self._named[callee],
-                0.8 * self._seen_by_callers(callee),
+                0.8 * self._caller_view(callee),
             )
             through[caller, callee] = min(1.0, trouble / least)
-        return reach_of(alerting, self._graph, self._seen.services, through)
+        return reach_of(alerting, self._graph, self._observation.services, through)
 
     def _unseen(self) -> dict[tuple[str, str], float]:
         """By call, the share of the caller's trouble that is on it."""
@@ -387,19 +392,19 @@ class SuspectFeatures:
         total = sum(extra.values())
         return extra.get(subject, 0.0) / total if total > 0 else 0.0
 
-    def _seen_by_callers(self, subject: str) -> float:
+    def _caller_view(self, subject: str) -> float:
         callers = self._graph.callers(subject)
         return max([self._on_calls[caller].get(subject, 0.0) for caller in callers], default=0.0)
 
     def _called_in_vain(self, subject: str, shows: float) -> float:
-        said = max(self._seen_by_callers(subject), self._named[subject])
-        if said <= 0:
+        blame = max(self._caller_view(subject), self._named[subject])
+        if blame <= 0:
             return 0.0
         passed_on = 0.0
         for callee in self._graph.callees(subject):
-            on_call = self._on_calls[subject].get(callee, 0.0) / said
+            on_call = self._on_calls[subject].get(callee, 0.0) / blame
             passed_on = max(passed_on, on_call, self._named_by(subject, callee))
-        return max(0.0, said - shows) * (1.0 - min(1.0, passed_on))
+        return max(0.0, blame - shows) * (1.0 - min(1.0, passed_on))
 
     def _share_of_class(self, subject: str, kind: SignalClass) -> float:
         """Beside the service that shows most of this class."""
@@ -426,7 +431,7 @@ class SuspectFeatures:
         return max([_largest(shown, WAITING) for shown in queues], default=0.0)
 
     def _is_above_alert(self, subject: str) -> bool:
-        alerting = self._seen.alerting
+        alerting = self._observation.alerting
         if alerting is None or subject == alerting:
             return False
         return subject in self._graph.upstream(alerting)
@@ -435,22 +440,24 @@ class SuspectFeatures:
         callers = self._graph.callers(subject)
         if not callers:
             return 0.0
-        others = 0.0
+        worst_sibling = 0.0
         for caller in callers:
             if self._reach.to(caller) <= 0.2:
                 continue
             for other in self._graph.callees(caller):
                 if other != subject:
-                    others = max(others, self.trouble(other))
-        return max(0.0, max(self.trouble(subject), self._seen_by_callers(subject)) - others)
+                    worst_sibling = max(worst_sibling, self.trouble(other))
+        return max(0.0, max(self.trouble(subject), self._caller_view(subject)) - worst_sibling)
 
 
-def _shown(own: Iterable[tuple[Deviation, float]]) -> dict[str, dict[SignalClass, float]]:
+def _shown(
+    service_series: Iterable[tuple[Deviation, float]],
+) -> dict[str, dict[SignalClass, float]]:
     """By service the largest weight of each class of signals."""
     showns: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
-    for one, weight in own:
-        by_class = showns[one.service]
-        by_class[one.signal_class] = max(by_class[one.signal_class], weight)
+    for deviation, weight in service_series:
+        by_class = showns[deviation.service]
+        by_class[deviation.signal_class] = max(by_class[deviation.signal_class], weight)
     return showns
 
 

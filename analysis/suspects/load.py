@@ -56,11 +56,11 @@ class LoadChange:
         return abs(change) / self.usual
 
 
-def load_change(one: Deviation, now: float) -> LoadChange | None:
+def load_change(deviation: Deviation, now: float) -> LoadChange | None:
     """The change of one series; `now` is its level while the alert is bad. None without requests
     before."""
-    past = one.values[: -one.searched]
-    length = max(LEAST_POINTS, min(one.searched, len(past)))
+    past = deviation.values[: -deviation.searched]
+    length = max(LEAST_POINTS, min(deviation.searched, len(past)))
     levels = _levels(past, length)
     before = float(np.median(levels[-RECENT:]))
     if before <= 0:
@@ -81,8 +81,8 @@ def _usual(levels: Floats) -> float:
         return USUAL_IF_UNKNOWN
     before = np.median(np.lib.stride_tricks.sliding_window_view(levels[:-1], RECENT), axis=1)
     after = levels[RECENT:]
-    known = (before > 0) & (after > 0)
-    changes = np.abs(np.log(after[known] / before[known]))
+    mask = (before > 0) & (after > 0)
+    changes = np.abs(np.log(after[mask] / before[mask]))
     if len(changes) < LEAST_CHANGES:
         return USUAL_IF_UNKNOWN
     return max(LEAST_USUAL, float(np.quantile(changes, QUANTILE)))
@@ -107,9 +107,9 @@ class Loads:
 
     def of(self, service: str) -> float | None:
         """Measured, else what its callees have in common; None where neither is known."""
-        known = self.measured.get(service)
-        if known is not None:
-            return known.log
+        change = self.measured.get(service)
+        if change is not None:
+            return change.log
         return self._common.get(service)
 
     def of_callers(self, service: str) -> float:
@@ -121,22 +121,22 @@ class Loads:
         """In [0, 1]: how much more often it calls one of its callees than it and the callee's
         other callers are asked for more."""
         most = 0.0
-        own = self.of(service) or 0.0
+        service_load = self.of(service) or 0.0
         for callee in self.graph.callees(service):
-            known = self.measured.get(callee)
-            if known is None:
+            change = self.measured.get(callee)
+            if change is None:
                 continue
-            others = (self.of(c) for c in self.graph.callers(callee) if c != service)
-            explained = max([own, *(load for load in others if load is not None)])
-            most = max(most, known.log - explained)
+            other_loads = (self.of(c) for c in self.graph.callers(callee) if c != service)
+            explained = max([service_load, *(load for load in other_loads if load is not None)])
+            most = max(most, change.log - explained)
         return min(1.0, max(0.0, most))
 
     def starved(self, service: str) -> float:
         """In [0, 1]: how much less it gets than its callers are asked for."""
-        known = self.measured.get(service)
-        if known is None or not self.graph.callers(service):
+        change = self.measured.get(service)
+        if change is None or not self.graph.callers(service):
             return 0.0
-        return min(1.0, max(0.0, self.of_callers(service) - known.log))
+        return min(1.0, max(0.0, self.of_callers(service) - change.log))
 
     @cached_property
     def _common(self) -> dict[str, float]:

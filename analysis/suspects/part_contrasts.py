@@ -12,7 +12,7 @@ from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
 from faultline.analysis.kinds.part_labels import PART_LABELS, parts_of
 from faultline.analysis.kinds.signals import SYMPTOMS
 from faultline.analysis.suspects.deviations import Deviation
-from faultline.analysis.suspects.seen_from_outside import onset_of, step_s
+from faultline.analysis.suspects.outside_view import onset_of, step_s
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import counted, plain
 
@@ -33,25 +33,25 @@ class PartContrast:
     service: str
     kind: str
     worse: tuple[str, ...]
-    known: int
+    part_count: int
     gap: float
     worst: Deviation
 
 
 def part_contrasts(
-    own: Sequence[tuple[Deviation, float]], evidence: tuple[str, ...]
+    service_series: Sequence[tuple[Deviation, float]], evidence: tuple[str, ...]
 ) -> list[Finding]:
     """One finding per service of which at most half of its parts are in trouble.
 
-    `own` are the services' series with how far each explains the alert, in [0, 1]; `evidence` is
-    what they came with.
+    `service_series` are the services' series with how far each explains the alert, in [0, 1];
+    `evidence` is what they came with.
     """
     by_service: dict[str, list[PartContrast]] = defaultdict(list)
-    for (service, kind, _), series in _by_part(own).items():
+    for (service, kind, _), series in _by_part(service_series).items():
         contrast = _contrast(service, kind, series)
         if contrast is not None:
             by_service[service].append(contrast)
-    return [_finding(_clearest(found), evidence) for _, found in sorted(by_service.items())]
+    return [_finding(_clearest(contrasts), evidence) for _, contrasts in sorted(by_service.items())]
 
 
 SeriesOfPart = tuple[str, Deviation, float]
@@ -59,15 +59,17 @@ SeriesOfPart = tuple[str, Deviation, float]
 
 
 def _by_part(
-    own: Sequence[tuple[Deviation, float]],
+    service_series: Sequence[tuple[Deviation, float]],
 ) -> Mapping[tuple[str, str, str], list[SeriesOfPart]]:
     """By service, kind of part and class of signal."""
     parts: dict[tuple[str, str, str], list[SeriesOfPart]] = defaultdict(list)
-    for one, weight in own:
-        if one.signal_class not in SYMPTOMS or not one.labels:
+    for deviation, weight in service_series:
+        if deviation.signal_class not in SYMPTOMS or not deviation.labels:
             continue
-        for kind, name in parts_of(one.labels).items():
-            parts[one.service, kind, one.signal_class.value].append((name, one, weight))
+        for kind, name in parts_of(deviation.labels).items():
+            parts[deviation.service, kind, deviation.signal_class.value].append(
+                (name, deviation, weight)
+            )
     return parts
 
 
@@ -77,42 +79,47 @@ def _contrast(service: str, kind: str, series: Sequence[SeriesOfPart]) -> PartCo
     for name, _, weight in series:
         weights[name] = max(weights.get(name, 0.0), weight)
     ordered = sorted(weights, key=lambda name: (-weights[name], name))
-    best, gap = 0, 0.0
+    worse_count, gap = 0, 0.0
     for count in range(1, len(ordered) // 2 + 1):
-        own = weights[ordered[count - 1]] - weights[ordered[count]]
-        if own > gap:
-            best, gap = count, own
+        drop = weights[ordered[count - 1]] - weights[ordered[count]]
+        if drop > gap:
+            worse_count, gap = count, drop
     if gap < LEAST_GAP:
         return None
     worst = max(series, key=lambda series: series[2])[1]
-    return PartContrast(service, kind, tuple(ordered[:best]), len(ordered), gap, worst)
+    return PartContrast(service, kind, tuple(ordered[:worse_count]), len(ordered), gap, worst)
 
 
-def _clearest(found: Sequence[PartContrast]) -> PartContrast:
+def _clearest(contrasts: Sequence[PartContrast]) -> PartContrast:
     """Of the kinds whose gap is wide, the one with the fewest worse parts; then the first kind."""
-    clear = max(contrast.gap for contrast in found) * AS_CLEAR
-    as_clear = [contrast for contrast in found if contrast.gap >= clear]
-    return min(as_clear, key=lambda one: (len(one.worse), _ORDER[one.kind], -one.gap))
+    clear = max(contrast.gap for contrast in contrasts) * AS_CLEAR
+    as_clear = [contrast for contrast in contrasts if contrast.gap >= clear]
+    return min(
+        as_clear, key=lambda contrast: (len(contrast.worse), _ORDER[contrast.kind], -contrast.gap)
+    )
 
 
-def _finding(one: PartContrast, evidence: tuple[str, ...]) -> Finding:
-    worse = len(one.worse)
-    names = ", ".join(plain(name) for name in one.worse[:MOST_NAMED])
-    phrase = f"Of {counted(one.known, one.kind)} of {plain(one.service)} only "
+def _finding(contrast: PartContrast, evidence: tuple[str, ...]) -> Finding:
+    worse = len(contrast.worse)
+    names = ", ".join(plain(name) for name in contrast.worse[:MOST_NAMED])
+    phrase = f"Of {counted(contrast.part_count, contrast.kind)} of {plain(contrast.service)} only "
     phrase += f"{names} is worse" if worse == 1 else f"{worse} are worse ({names})"
     return Finding(
         id="",
         kind=PART_CONTRAST.name,
-        subject=one.service,
-        signal=one.worst.signal,
-        onset=onset_of(one.worst),
-        onset_uncertainty_s=step_s(one.worst),
-        strength=round(min(1.0, one.gap), 4),
-        sentence=f"{phrase} than before, by {plain(one.worst.signal)}.",
-        numbers={"parts": float(one.known), "worse": float(worse)},
+        subject=contrast.service,
+        signal=contrast.worst.signal,
+        onset=onset_of(contrast.worst),
+        onset_uncertainty_s=step_s(contrast.worst),
+        strength=round(min(1.0, contrast.gap), 4),
+        sentence=f"{phrase} than before, by {plain(contrast.worst.signal)}.",
+        numbers={"parts": float(contrast.part_count), "worse": float(worse)},
         evidence=evidence,
-        series={"table": "metrics", "service": one.service, "signal": one.worst.signal},
+        series={"table": "metrics", "service": contrast.service, "signal": contrast.worst.signal},
         details=PartDetails(
-            part_kind=one.kind, parts=one.worse[:20], parts_known=one.known, bad=True
+            part_kind=contrast.kind,
+            parts=contrast.worse[:20],
+            parts_known=contrast.part_count,
+            bad=True,
         ),
     )

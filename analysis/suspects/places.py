@@ -61,7 +61,7 @@ class Place:
     """The contrast of the service that is second worst there."""
     services: tuple[str, ...]
     """Those that are worse there, the worst first."""
-    known_services: int
+    service_count: int
 
 
 def places(rows: Sequence[tuple[Deviation, float]], graph: Topology) -> list[Place]:
@@ -70,17 +70,17 @@ def places(rows: Sequence[tuple[Deviation, float]], graph: Topology) -> list[Pla
     by_kind: dict[str, dict[ServiceSignal, list[tuple[str, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for one, weight in rows:
-        if one.signal_class in NOT_SERVING:
+    for deviation, weight in rows:
+        if deviation.signal_class in NOT_SERVING:
             continue
         for kind in RUNS_IN:
-            if one.labels.get(kind):
-                signal = (one.service, one.signal_class)
-                by_kind[kind][signal].append((one.labels[kind], weight))
-    found = []
+            if deviation.labels.get(kind):
+                signal = (deviation.service, deviation.signal_class)
+                by_kind[kind][signal].append((deviation.labels[kind], weight))
+    all_places = []
     for kind, signals in sorted(by_kind.items()):
-        found += _compared(kind, signals, graph)
-    return found
+        all_places += _compared(kind, signals, graph)
+    return all_places
 
 
 def _compared(
@@ -91,11 +91,11 @@ def _compared(
         for name, contrast in _contrasts(instances):
             before = contrasts[name].get(service, -1.0)
             contrasts[name][service] = max(before, contrast)
-    found = []
+    kind_places = []
     for name, by_service in sorted(contrasts.items()):
         if len(by_service) >= LEAST_SERVICES:
-            found.append(_place(kind, name, by_service, graph))
-    return found
+            kind_places.append(_place(kind, name, by_service, graph))
+    return kind_places
 
 
 def _contrasts(instances: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -125,7 +125,7 @@ def _place(kind: str, name: str, by_service: Mapping[str, float], graph: Topolog
         share=len(worse) / len(ordered),
         second=second,
         services=tuple(worse),
-        known_services=len(ordered),
+        service_count=len(ordered),
     )
 
 
@@ -139,9 +139,11 @@ def _not_its_callers(worse: Sequence[str], graph: Topology) -> list[str]:
     return services
 
 
-def placed_share(service: str, found: Iterable[Place]) -> float:
+def placed_share(service: str, all_places: Iterable[Place]) -> float:
     """How far the service's trouble is confined to a place that other services share, in [0, 1]."""
     shared = [
-        place.contrast for place in found if place.second > DIFFERENT and service in place.services
+        place.contrast
+        for place in all_places
+        if place.second > DIFFERENT and service in place.services
     ]
     return max(shared, default=0.0)

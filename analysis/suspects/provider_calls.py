@@ -68,11 +68,11 @@ def _concerned(topology: Topology, case: Case) -> set[str]:
 def _called(names: Iterable[str], topology: Topology, concerned: set[str]) -> list[str]:
     """The nodes of the graph that are the provider, sorted: of one of its names, or a host below
     one of its domains."""
-    known = [name.casefold() for name in names]
+    folded_names = [name.casefold() for name in names]
     nodes = []
     for node in sorted(topology.services):
         folded = node.casefold()
-        is_it = any(folded == name or folded.endswith(f".{name}") for name in known)
+        is_it = any(folded == name or folded.endswith(f".{name}") for name in folded_names)
         if is_it and not concerned.isdisjoint(topology.callers(node)):
             nodes.append(node)
     return nodes

@@ -26,19 +26,19 @@ show."""
 
 
 def rank_suspects(
-    suspects: Sequence[Suspect], seen: Observed, findings: Sequence[Finding]
+    suspects: Sequence[Suspect], observation: Observed, findings: Sequence[Finding]
 ) -> list[Suspect]:
     """The suspects with their probabilities, the likeliest first; a rank that clearly delays all
     others before everybody."""
-    features = SuspectFeatures(seen, findings, findings_shares(suspects))
+    features = SuspectFeatures(observation, findings, findings_shares(suspects))
     odds = {}
     for suspect in suspects:
-        own = log_odds(WEIGHTS, features.of(suspect.subject))
-        odds[suspect.subject] = own + STATE_FACT * state_evidence(suspect)
+        score = log_odds(WEIGHTS, features.of(suspect.subject))
+        odds[suspect.subject] = score + STATE_FACT * state_evidence(suspect)
     for suspect, probability in zip(suspects, _probabilities(suspects, odds), strict=True):
         suspect.probability = probability
     ranked = sorted(suspects, key=lambda s: (not s.is_root, -round(s.probability, 6), s.subject))
-    _explain_by_place(ranked, seen)
+    _explain_by_place(ranked, observation)
     return ranked
 
 
@@ -53,10 +53,10 @@ def state_evidence(suspect: Suspect) -> float:
     return largest**2
 
 
-def _explain_by_place(ranked: Sequence[Suspect], seen: Observed) -> None:
+def _explain_by_place(ranked: Sequence[Suspect], observation: Observed) -> None:
     """What runs in the place that comes first is its victim, and no evidence against it."""
     first = ranked[0].subject if ranked else None
-    for place in seen.places:
+    for place in observation.places:
         if place.name != first:
             continue
         for suspect in ranked[1:]:

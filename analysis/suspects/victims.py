@@ -50,19 +50,22 @@ LOADED = 0.5
 
 
 def discount_symptoms(
-    suspects: Mapping[str, Suspect], own: Mapping[str, float], topology: Topology, known: Measured
+    suspects: Mapping[str, Suspect],
+    inherent_scores: Mapping[str, float],
+    topology: Topology,
+    measures: Measured,
 ) -> None:
     """Take from every caller's symptoms what the callee that explains most of them explains, unless
     it began later."""
     model = _Propagation(
         suspects=suspects,
-        own=own,
+        inherent_scores=inherent_scores,
         rises={name: slower_by(suspect.findings) for name, suspect in suspects.items()},
         began={name: began_of(suspect.findings) for name, suspect in suspects.items()},
-        known=known,
+        measures=measures,
     )
-    by_score = sorted(name for name in suspects if own[name] > 0)
-    by_score.sort(key=lambda name: -own[name])
+    by_score = sorted(name for name in suspects if inherent_scores[name] > 0)
+    by_score.sort(key=lambda name: -inherent_scores[name])
     far = sorted(by_score[:MAX_FAR])
     reaching = {name: topology.upstream(name, MAX_HOPS) for name in far}
     for suspect in suspects.values():
@@ -71,7 +74,7 @@ def discount_symptoms(
             continue
         hops = {name: up[suspect.subject] for name, up in reaching.items() if suspect.subject in up}
         hops |= dict.fromkeys(topology.callees(suspect.subject), 1)
-        explanations = model.best_explanations(suspect, kinds, hops)
+        explanations = model.strongest_explanations(suspect, kinds, hops)
         for kind, (share, _) in explanations.items():
             suspect.scores[kind] *= 1 - EXPLAINED * share
         share, by = max(explanations.values(), key=lambda pair: (pair[0], pair[1] or ""))
@@ -83,25 +86,25 @@ class _Propagation:
     """What is known of how symptoms travel between the services of a case, by service."""
 
     suspects: Mapping[str, Suspect]
-    own: Mapping[str, float]
+    inherent_scores: Mapping[str, float]
     rises: Mapping[str, Mapping[str, float]]
     began: Mapping[str, Began]
-    known: Measured
+    measures: Measured
 
-    def best_explanations(
+    def strongest_explanations(
         self, caller: Suspect, kinds: Sequence[str], hops: Mapping[str, int]
     ) -> dict[str, tuple[float, str | None]]:
         """For each kind of fault the largest share that one of the services in `hops` explains, and
         that service."""
-        best: dict[str, tuple[float, str | None]] = dict.fromkeys(kinds, (0.0, None))
+        strongest: dict[str, tuple[float, str | None]] = dict.fromkeys(kinds, (0.0, None))
         for callee, distance in sorted(hops.items()):
             if distance == 0 or not self._may_explain(callee, caller.subject):
                 continue
             for kind in kinds:
                 share = self._share(kind, caller.subject, self.suspects[callee], distance)
-                if share > best[kind][0]:
-                    best[kind] = share, callee
-        return best
+                if share > strongest[kind][0]:
+                    strongest[kind] = share, callee
+        return strongest
 
     def _may_explain(self, callee: str, caller: str) -> bool:
         if callee == caller or callee not in self.suspects:
@@ -113,17 +116,17 @@ class _Propagation:
 
     def _share(self, kind: str, caller: str, callee: Suspect, hops: int) -> float:
         """In [0, 1]: how far the callee explains this kind of the caller's faults."""
-        itself = self.own[callee.subject]
+        itself = self.inherent_scores[callee.subject]
         # Farther away, only what a service does itself is known to matter.
         slow = _shown(callee, "slow") if hops == 1 else 0.0
         fails = _shown(callee, "fails") if hops == 1 else 0.0
         if fault_kind(kind).travels == "slow":
-            calls = calls_per_request(callee.subject, caller, self.known)
+            calls = calls_per_request(callee.subject, caller, self.measures)
             size = explained_share(self.rises[callee.subject], self.rises[caller], calls)
             share = max(itself, slow) * (1.0 if size is None else size)
         else:
             share = max(itself, fails, TIMES_OUT * slow)
-            if itself < fails and self.known.calm(callee.subject, FAILING, callee.findings):
+            if itself < fails and self.measures.calm(callee.subject, FAILING, callee.findings):
                 share = max(itself, TIMES_OUT * fails)
         return share * PER_HOP ** (hops - 1)
 
@@ -135,7 +138,7 @@ def _shown(suspect: Suspect, how: Literal["slow", "fails"]) -> float:
 
 
 def discount_not_propagated(
-    suspects: Mapping[str, Suspect], topology: Topology, known: Measured, alert: Alert
+    suspects: Mapping[str, Suspect], topology: Topology, measures: Measured, alert: Alert
 ) -> None:
     """Take from a callee's latency what its callers, and the alerting service, do not show of it.
 
@@ -155,7 +158,7 @@ def discount_not_propagated(
             continue
         shares = []
         for caller in above:
-            share = _propagated(name, caller, rises, suspects, known)
+            share = _propagated(name, caller, rises, suspects, measures)
             if share is not None:
                 shares.append(share)
         if shares:
@@ -173,16 +176,16 @@ def _propagated(
     caller: str,
     rises: Mapping[str, Mapping[str, float]],
     suspects: Mapping[str, Suspect],
-    known: Measured,
+    measures: Measured,
 ) -> float | None:
     """How much of the callee's rise the caller shows; None where the caller is not measured."""
     if caller in rises:
-        calls = calls_per_request(callee, caller, known)
+        calls = calls_per_request(callee, caller, measures)
         share = explained_share(rises[callee], rises[caller], calls)
         if share is not None:
             return share
     findings = suspects[caller].findings if caller in suspects else ()
-    return 0.0 if known.calm(caller, (SignalClass.LATENCY,), findings) else None
+    return 0.0 if measures.calm(caller, (SignalClass.LATENCY,), findings) else None
 
 
 def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> None:
@@ -195,10 +198,10 @@ def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: T
             passed_on = max(passed_on, min(load, _surge(suspects[caller])))
     if passed_on <= 0:
         return
-    kept = 1 - (1 - LOADED) * min(1.0, passed_on)
+    remaining_share = 1 - (1 - LOADED) * min(1.0, passed_on)
     for name in suspect.scores:
         if fault_kind(name).rises_with_load:
-            suspect.scores[name] *= kept
+            suspect.scores[name] *= remaining_share
 
 
 def _surge(suspect: Suspect) -> float:
@@ -240,9 +243,9 @@ def began_of(findings: Sequence[Finding]) -> Began:
     return Began(logged, onset_of(findings), timedelta(seconds=uncertainty))
 
 
-def later(one: Sequence[Finding], other: Sequence[Finding]) -> bool:
-    """Whether the symptoms of `one` surely began later than those of `other`."""
-    return began_of(one).surely_after(began_of(other))
+def later(findings: Sequence[Finding], other: Sequence[Finding]) -> bool:
+    """Whether the symptoms of `findings` surely began later than those of `other`."""
+    return began_of(findings).surely_after(began_of(other))
 
 
 def onset_of(findings: Sequence[Finding]) -> datetime | None:

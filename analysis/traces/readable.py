@@ -20,7 +20,7 @@ def readable(name: str, limit: int = MAX_NAME) -> str:
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
-def told_apart(name: str, limit: int) -> str:
+def distinct_name(name: str, limit: int) -> str:
     """At most `limit` long; where it is cut, with a checksum of the whole: names of kernels made
     from templates are often alike for hundreds of characters. Equal names are cut alike on every
     rank."""

@@ -58,8 +58,8 @@ def blamed_parts(diagnosis: Diagnosis, scope: Scope) -> tuple[BlamedPart, ...]:
     A cause on several hosts blames the job and none of them.
     """
     cause = diagnosis.first_cause
-    found = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
-    if cause is None or scope.job is None or diagnosis.verdict not in found:
+    verdicts = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
+    if cause is None or scope.job is None or diagnosis.verdict not in verdicts:
         return ()
     for finding in diagnosis.findings:
         if finding.id in cause.findings and finding.subject == cause.subject:
@@ -119,10 +119,10 @@ def _with_gpus(metrics: bytes) -> Iterable[str]:
     labels = pl.read_parquet(io.BytesIO(metrics), columns=["labels"])["labels"]
     for text in labels.drop_nulls().unique().sort():
         try:
-            found = json.loads(text)
+            label_map = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict) and found.get("gpu") is not None:
-            host = found.get("host")
+        if isinstance(label_map, dict) and label_map.get("gpu") is not None:
+            host = label_map.get("host")
             if isinstance(host, str):
                 yield host

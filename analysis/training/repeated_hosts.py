@@ -32,8 +32,8 @@ def by_chance(blamed: int, chances: Sequence[float]) -> float:
     """The probability that a machine like all others is blamed at least so often, in [0, 1]."""
     # counts[k] is the probability of k successes so far; the last entry takes all beyond.
     counts = [1.0] + [0.0] * blamed
-    for given in chances if blamed else ():
-        chance = min(1.0, max(0.0, given))
+    for raw_chance in chances if blamed else ():
+        chance = min(1.0, max(0.0, raw_chance))
         counts[blamed] += counts[blamed - 1] * chance
         for k in range(blamed - 1, 0, -1):
             counts[k] = counts[k] * (1 - chance) + counts[k - 1] * chance
@@ -46,7 +46,7 @@ def is_repeated(blamed: int, probability: float, tested: int = 1) -> bool:
     return blamed >= MIN_BLAMED and probability * max(1, tested) < BY_CHANCE
 
 
-def most_said(parts: Iterable[str]) -> str:
+def majority_part(parts: Iterable[str]) -> str:
     """The one of which most speak; empty where they speak of several alike, or of none."""
     counted: dict[str, int] = {}
     total = 0

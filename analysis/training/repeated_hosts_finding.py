@@ -33,7 +33,7 @@ def repeated_host_finding(case: Case, diagnosis: Diagnosis, number: int) -> Find
     return None
 
 
-def _finding(record: HostRecord, asked_at: datetime | None, number: int) -> Finding:
+def _finding(record: HostRecord, requested_at: datetime | None, number: int) -> Finding:
     host = plain(record.host, 60)
     numbers: dict[str, float] = {"blamed": record.blamed, "took_part": record.took_part}
     part = ""
@@ -47,7 +47,7 @@ def _finding(record: HostRecord, asked_at: datetime | None, number: int) -> Find
         at = record.incidents[0].at
         numbers["day"] = at.day
         last = f", last on {at.day} {at:%b}"
-        if asked_at is not None and asked_at.year != at.year:
+        if requested_at is not None and requested_at.year != at.year:
             numbers["year"] = at.year
             last += f" {at.year}"
     percent = 100 * record.by_chance

@@ -139,42 +139,42 @@ LEAST_PLAIN, MOST_PLAIN = 1e-6, 1e12
 """Outside of these a number is written with its power of ten."""
 
 
-def unit_of(signal: str, unit: str | None, seen: Sequence[float] = ()) -> Unit:
+def unit_of(signal: str, unit: str | None, samples: Sequence[float] = ()) -> Unit:
     """The unit of a metric, by what its vendor says or what its name ends with.
 
     An availability has no other unit than a share: which one tells the values that were seen.
     """
-    said = (unit or "").strip()
-    known = _UNITS.get(said.lower())
-    if known is not None and known is not NUMBER:
-        return known
+    vendor_unit = (unit or "").strip()
+    table_unit = _UNITS.get(vendor_unit.lower())
+    if table_unit is not None and table_unit is not NUMBER:
+        return table_unit
     name = _STATISTIC.sub("", re.sub(r"[.\-]", "_", signal.lower()))
     for ending, by_name in _ENDINGS:
         if name.endswith(ending):
             # Some exporters call a share of 1 a percentage. A CPU may well use less than 1 %.
-            is_share = by_name is PERCENT and seen and max(seen) <= 1
+            is_share = by_name is PERCENT and samples and max(samples) <= 1
             return SHARE if is_share and classify(signal) in _NEVER_SMALL else by_name
-    if known is None and said:
-        return Unit("number", noun=plain(said, 12))
-    if seen and max(seen) <= 1 and _FRACTION.search(name):
+    if table_unit is None and vendor_unit:
+        return Unit("number", noun=plain(vendor_unit, 12))
+    if samples and max(samples) <= 1 and _FRACTION.search(name):
         return SHARE
-    if seen and classify(signal) is SignalClass.AVAILABILITY and not is_headroom(signal):
-        if max(seen) <= 1:
+    if samples and classify(signal) is SignalClass.AVAILABILITY and not is_headroom(signal):
+        if max(samples) <= 1:
             return SHARE
-        if min(seen) > 1 and max(seen) <= 100:
+        if min(samples) > 1 and max(samples) <= 100:
             return PERCENT
     return NUMBER
 
 
 def amount(value: float, unit: Unit = NUMBER) -> str:
     """One value: "104 ms", "8.7 %", "1.4 GB", "14/s", "1,400"."""
-    return _said(value, unit, 2)
+    return _amount_text(value, unit, 2)
 
 
 def levels(before: float, after: float, unit: Unit = NUMBER) -> tuple[str, str]:
     """Two values that shall be compared: with as many digits as their difference needs."""
     for digits in range(2, MOST_DIGITS + 1):
-        pair = _said(before, unit, digits), _said(after, unit, digits)
+        pair = _amount_text(before, unit, digits), _amount_text(after, unit, digits)
         if pair[0] != pair[1]:
             break
     return pair
@@ -195,7 +195,7 @@ def times(ratio: float) -> str:
     return f"{_digits(ratio, 2)}x"
 
 
-def _said(value: float, unit: Unit, digits: int) -> str:
+def _amount_text(value: float, unit: Unit, digits: int) -> str:
     if not math.isfinite(value):
         return "unknown"
     size = value * unit.factor

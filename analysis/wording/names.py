@@ -133,15 +133,15 @@ _OF_VENDOR = re.compile(r"^(?P<name>.+?)_(?P<kind>[A-Z][A-Za-z]*(?:::[A-Za-z][A-
 def signal_name(signal: str) -> str:
     """The signal in words, to be used as "{service}'s {name}" or "{name} of {service}"."""
     text = re.sub(r"[.\-/ ]+", "_", _CAMEL.sub("_", signal)).lower().strip("_")
-    known = _SHORT.get(text)
-    if known is not None:
-        return known
+    short_name = _SHORT.get(text)
+    if short_name is not None:
+        return short_name
     family = classify(signal)
     if text.endswith(_TOTAL_TIME):
         return "time spent on requests"
     text = _PER_TIME.sub("", text)
     statistic = _statistic(text)
-    words = _own_words(text)
+    words = _telling_words(text)
     vendor = _vendor(words) if family in _FAMILIES else ""
     if vendor:
         return plain(f"{vendor} {_family_name(signal, text, family)}", LONGEST)
@@ -190,10 +190,10 @@ def operation_name(operation: str) -> str:
 def operation_of(service: str, operation: str) -> str:
     """An operation beside its service's name, which it does not repeat; empty where it says no more
     than that a request was handled."""
-    said = operation_name(operation)
+    text = operation_name(operation)
     for joint in ("/", " ", ".", ":"):
-        said = said.removeprefix(f"{service}{joint}")
-    return "" if said.casefold() in _NO_OPERATION or said == service else said
+        text = text.removeprefix(f"{service}{joint}")
+    return "" if text.casefold() in _NO_OPERATION or text == service else text
 
 
 def call_of(event: str) -> tuple[str, str] | None:
@@ -223,37 +223,37 @@ def change_name(change: str) -> str:
     return change[:SHORT_COMMIT] if _COMMIT.fullmatch(change) else plain(change, 40)
 
 
-def _vendor(own: str) -> str:
+def _vendor(name_words: str) -> str:
     """The product whose metric it is, where the name says nothing beside that."""
-    words = [word.lower() for word in own.split() if word.lower() not in _GENERIC]
+    words = [word.lower() for word in name_words.split() if word.lower() not in _GENERIC]
     if not words or not _OF_A_VENDOR.issuperset(words):
         return ""
     return next((_VENDORS[word] for word in words if word in _VENDORS), "")
 
 
-def _statistic(said: str) -> str:
-    quantile = _QUANTILE.search(said)
+def _statistic(text: str) -> str:
+    quantile = _QUANTILE.search(text)
     if quantile is not None:
         number = quantile[1]
         return "p99.9" if number == "999" else f"p{number}"
-    statistics = [_STATISTICS[word] for word in said.split("_") if word in _STATISTICS]
+    statistics = [_STATISTICS[word] for word in text.split("_") if word in _STATISTICS]
     return statistics[0] if statistics else ""
 
 
-def _family_name(signal: str, said: str, family: SignalClass) -> str:
-    code = _CODE.search(said)
+def _family_name(signal: str, text: str, family: SignalClass) -> str:
+    code = _CODE.search(text)
     if family is SignalClass.ERRORS and code is not None:
         return f"rate of {code[1]} responses"
     if is_headroom(signal):
         return f"free {_FAMILIES[family].removesuffix(' use')}"
-    if family is SignalClass.LATENCY and "client" in said:
+    if family is SignalClass.LATENCY and "client" in text:
         return "latency seen by callers"
     return _FAMILIES[family]
 
 
-def _own_words(said: str) -> str:
+def _telling_words(text: str) -> str:
     """The words that say more than the family does; empty where there are none."""
-    words = [word for word in _QUANTILE.sub("", said).split("_") if word]
+    words = [word for word in _QUANTILE.sub("", text).split("_") if word]
     telling = [word for word in words if word not in _GENERIC and word not in _PROTOCOL]
     telling = [word for word in telling if not re.fullmatch(r"\d+|[45]xx", word)]
     if not any(len(word) > 2 or word in _ACRONYMS for word in telling):

@@ -187,14 +187,14 @@ def order_from_contracts(pyproject: Path, *packages: str) -> list[list[str]]:
     """
     settings = tomllib.loads(pyproject.read_text(encoding="utf-8"))
     contracts = settings.get("tool", {}).get("importlinter", {}).get("contracts", [])
-    found: list[list[str]] = []
+    longest_order: list[list[str]] = []
     for contract in contracts:
         if contract.get("type") != "layers":
             continue
         layers = _layers_inside(contract["layers"], contract.get("containers", []), packages)
-        if len(layers) > len(found):
-            found = layers
-    return found
+        if len(layers) > len(longest_order):
+            longest_order = layers
+    return longest_order
 
 
 def _layers_inside(

@@ -132,9 +132,9 @@ def _ratio(value: float | str | None, base: float | str | None) -> str:
 def _print_exponents(jobs: dict[float, dict[str, Figures]]) -> None:
     for side in SIDES:
         points = [(mb, figures[side].get("parse")) for mb, figures in jobs.items()]
-        known = [(math.log(mb), math.log(s)) for mb, s in points if isinstance(s, float)]
-        if len(known) > 1:
-            print(f"exponent of parse over size, {side}: {_slope(known):.2f}")
+        log_points = [(math.log(mb), math.log(s)) for mb, s in points if isinstance(s, float)]
+        if len(log_points) > 1:
+            print(f"exponent of parse over size, {side}: {_slope(log_points):.2f}")
 
 
 def _slope(points: list[tuple[float, float]]) -> float:

@@ -31,7 +31,7 @@ def replicate(source: Path, target: Path, megabytes: int, rank: int | None = Non
         for copy in range(copies):
             out.write(b"," if copy else b"")
             out.write(
-                _FIELD.sub(lambda found, k=copy: _moved(found, k, shifts), events)
+                _FIELD.sub(lambda match, k=copy: _moved(match, k, shifts), events)
                 if copy
                 else events
             )
@@ -66,9 +66,9 @@ def _shifts(events: bytes) -> dict[bytes, int]:
     return {key: highs[key] - low + 1 for key, low in lows.items()}
 
 
-def _moved(found: re.Match[bytes], copy: int, shifts: dict[bytes, int]) -> bytes:
-    if found[1] is None:
-        return found[0]
-    key = found[1].split(b'":')[0]
-    value = int(found[2]) + copy * shifts[key] if int(found[2]) > 0 else int(found[2])
-    return found[0][: found.start(2) - found.start()] + b"%d" % value + (found[3] or b"")
+def _moved(match: re.Match[bytes], copy: int, shifts: dict[bytes, int]) -> bytes:
+    if match[1] is None:
+        return match[0]
+    key = match[1].split(b'":')[0]
+    value = int(match[2]) + copy * shifts[key] if int(match[2]) > 0 else int(match[2])
+    return match[0][: match.start(2) - match.start()] + b"%d" % value + (match[3] or b"")

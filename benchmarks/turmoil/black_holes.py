@@ -35,24 +35,26 @@ def black_holes(world: World, happened: Happened) -> list[Breakage]:
     """All between any two parts of this world."""
     if world.network.why_not:
         happened.skipped["packets dropped"] = world.network.why_not
-    found = sick_vendors(list(world.lines.values()), BLACK_HOLES, f"{BLACK_HOLE}: ", LINKS_S)
+    breakages = sick_vendors(list(world.lines.values()), BLACK_HOLES, f"{BLACK_HOLE}: ", LINKS_S)
     hosts = list(world.fleet.members)
     for host in hosts:
         for name, ports in _services(world).items():
             if not world.network.why_not and (name == "database" or _calls_vendors(world, host)):
                 kind = f"{BLACK_HOLE}: packets dropped between {host} and {name}"
-                found.append(Breakage(kind, _dropped(world, host, ports(host)), LINKS_S))
+                breakages.append(Breakage(kind, _dropped(world, host, ports(host)), LINKS_S))
         if host in world.links:
             for silence in Silence:
                 kind = f"{BLACK_HOLE}: {host}'s database {silence}"
-                found.append(Breakage(kind, _silent(world, host, silence), LINKS_S))
+                breakages.append(Breakage(kind, _silent(world, host, silence), LINKS_S))
     for target in world.fleet.targets():
         stands_still = f"{LOST_HOST}: {target} stands still and comes back"
-        found.append(Breakage(stands_still, HostStops(world, target, happened), HOSTS_S))
+        breakages.append(Breakage(stands_still, HostStops(world, target, happened), HOSTS_S))
         if world.links:
             lost = f"{LOST_HOST}: {target} is lost"
-            found += [Breakage(lost, HostStops(world, target, happened, ends=True), HOSTS_S)] * 2
-    return found
+            breakages += [
+                Breakage(lost, HostStops(world, target, happened, ends=True), HOSTS_S)
+            ] * 2
+    return breakages
 
 
 def _services(world: World) -> dict[str, Callable[[str], Collection[int]]]:

@@ -36,8 +36,8 @@ def make_certificates(directory: Path, address: str = "127.0.0.1") -> Certificat
     extension = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     extension = extension.add_extension(usage, critical=True)
-    known = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    signed = extension.add_extension(known, critical=False).sign(key, hashes.SHA256())
+    key_identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    signed = extension.add_extension(key_identifier, critical=False).sign(key, hashes.SHA256())
     authority = directory / "authority.pem"
     authority.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     issued = {
@@ -46,7 +46,7 @@ def make_certificates(directory: Path, address: str = "127.0.0.1") -> Certificat
             address,
             name,
             key,
-            known,
+            key_identifier,
             now - 300 * DAY,
             now + days * DAY,
         )
@@ -80,7 +80,7 @@ def _issued(
     address: str,
     issuer: x509.Name,
     issuer_key: ec.EllipticCurvePrivateKey,
-    known: x509.SubjectKeyIdentifier,
+    key_identifier: x509.SubjectKeyIdentifier,
     begins: datetime,
     ends: datetime,
 ) -> ssl.SSLContext:
@@ -88,7 +88,7 @@ def _issued(
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
     addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
     builder = _builder(name, issuer, key, begins, ends).add_extension(addresses, critical=False)
-    by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
+    by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_identifier)
     signed = builder.add_extension(by, critical=False).sign(issuer_key, hashes.SHA256())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

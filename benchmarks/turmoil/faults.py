@@ -104,13 +104,13 @@ class Traps:
         self._armed = frozenset(points)
 
     def _hook(self, vendor: str) -> Callable[[str, Moment], None]:
-        def seen(call: str, moment: Moment) -> None:
+        def hook(call: str, moment: Moment) -> None:
             if (vendor, call, moment) in self._armed:
                 self._armed = frozenset()
                 self._strike((vendor, call, moment))
                 self.sprung.set()
 
-        return seen
+        return hook
 
 
 class Killer:
@@ -223,7 +223,7 @@ def sick_vendors(
 ) -> list[Breakage]:
     """Each vendor in each of these ways."""
 
-    def one(line: Line, sickness: Sickness) -> Breakage:
+    def breakage_of(line: Line, sickness: Sickness) -> Breakage:
         def apply(seconds: float, stop: threading.Event) -> None:
             with line.in_use:
                 line.fall_sick(sickness)
@@ -234,13 +234,13 @@ def sick_vendors(
 
         return Breakage(f"{prefix}{line.name} {sickness}", apply, lasts_s)
 
-    return [one(line, sickness) for line in lines for sickness in sicknesses]
+    return [breakage_of(line, sickness) for line in lines for sickness in sicknesses]
 
 
 def jumping_clocks(clocks: Clocks, names: Sequence[str], dice: random.Random) -> list[Breakage]:
     """The clocks of single processes forwards and backwards, and back to what is right."""
 
-    def one(name: str) -> Breakage:
+    def breakage_of(name: str) -> Breakage:
         def apply(seconds: float, stop: threading.Event) -> None:
             try:
                 for _ in range(2):
@@ -251,4 +251,4 @@ def jumping_clocks(clocks: Clocks, names: Sequence[str], dice: random.Random) ->
 
         return Breakage(f"clock of {name} jumps", apply)
 
-    return [one(name) for name in names] if not clocks.why_not else []
+    return [breakage_of(name) for name in names] if not clocks.why_not else []

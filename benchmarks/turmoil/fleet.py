@@ -94,8 +94,11 @@ class Fleet:
     ) -> None:
         """One more, not started yet."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
-        own = {f"{ENV_PREFIX}SERVER__PORT": str(port), f"{ENV_PREFIX}SERVER__HOST": address}
-        environ = {**inherited, **environ, **(own if port else {})}
+        server_environ = {
+            f"{ENV_PREFIX}SERVER__PORT": str(port),
+            f"{ENV_PREFIX}SERVER__HOST": address,
+        }
+        environ = {**inherited, **environ, **(server_environ if port else {})}
         self.members[name] = Member(name, arguments, environ, port, address, network)
 
     @property
@@ -105,9 +108,9 @@ class Fleet:
 
     def start(self) -> None:
         """Start all, the first web process first, and wait until every web process answers."""
-        first, *others = sorted(self.members.values(), key=lambda m: m.port is None)
+        first, *rest = sorted(self.members.values(), key=lambda m: m.port is None)
         began = time.monotonic()
-        for member in (first, *others):
+        for member in (first, *rest):
             self._start(member)
             deadline = time.monotonic() + START_S
             while member.port and not answers(member):

@@ -26,7 +26,7 @@ SLOW_S = 40.0
 """Beyond every time limit of the bot: 8 s for a post, 20 s for all that one source is asked."""
 LATE_S = (5.0, 25.0)
 """A request is applied so long after its sender gave it up."""
-GIVEN_UP_S = 15.0
+ABANDONED_S = 15.0
 """By then a sender has given up that no longer can say so."""
 POSTS = (b"chat.postMessage", b"/notes")
 """Calls that post something, in the first line of a request."""
@@ -58,7 +58,7 @@ class Sickness(StrEnum):
 
 BLACK_HOLES = (Sickness.SILENT, Sickness.STUCK)
 """Nothing is cut: connections that were open get no answer, and new ones none either."""
-USUAL_SICKNESSES = tuple(one for one in Sickness if one not in BLACK_HOLES)
+USUAL_SICKNESSES = tuple(sickness for sickness in Sickness if sickness not in BLACK_HOLES)
 
 
 @dataclass(frozen=True)
@@ -222,10 +222,10 @@ class Line:
 
     async def _apply_late(self, request: bytes, reader: asyncio.StreamReader) -> None:
         try:
-            await asyncio.wait_for(reader.read(1), GIVEN_UP_S)
+            await asyncio.wait_for(reader.read(1), ABANDONED_S)
         finally:
             # Also where this is cut because all is well again.
-            self._lines.later(lambda: self._asked(request), self._lines.dice.uniform(*LATE_S))
+            self._lines.later(lambda: self._forward(request), self._lines.dice.uniform(*LATE_S))
 
     async def _answer(self, request: bytes, reader: asyncio.StreamReader) -> bytes:
         sickness, dice = self.sickness, self._lines.dice
@@ -249,19 +249,19 @@ class Line:
             head, _, body = (await self._ask(request)).partition(b"\r\n\r\n")
             return head + b"\r\n\r\n" + body[: len(body) // 2]
         if sickness is Sickness.TYPES:
-            return _said(200, "application/json", dice.choice(TYPES))
+            return _http_response(200, "application/json", dice.choice(TYPES))
         if sickness is Sickness.HTML:
-            return _said(200, "text/html", HTML)
-        return _said(
+            return _http_response(200, "text/html", HTML)
+        return _http_response(
             429, "application/json", b'{"ok":false,"error":"ratelimited"}', "Retry-After: 2\r\n"
         )
 
     async def _ask(self, request: bytes) -> bytes:
         """The vendor's whole answer. Once the vendor has the request it does it, whoever hangs
         up."""
-        return await asyncio.shield(self._asked(request))
+        return await asyncio.shield(self._forward(request))
 
-    async def _asked(self, request: bytes) -> bytes:
+    async def _forward(self, request: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._upstream)
         try:
             writer.write(request)
@@ -291,7 +291,7 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
     return start.encode("latin-1") + b"\r\n\r\n" + body
 
 
-def _said(status: int, kind: str, body: bytes, more: str = "") -> bytes:
+def _http_response(status: int, kind: str, body: bytes, more: str = "") -> bytes:
     head = (
         f"HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: "
         f"{len(body)}\r\n{more}Connection: close\r\n\r\n"

@@ -99,9 +99,9 @@ class DatabaseLink:
 
     def began(self) -> None:
         """A transaction of this host has begun."""
-        told, self.on_transaction = self.on_transaction, None
-        if told is not None:
-            told()
+        callback, self.on_transaction = self.on_transaction, None
+        if callback is not None:
+            callback()
 
 
 class _Session:

@@ -37,7 +37,7 @@ class Network:
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self.close()
             self.address, self._addresses = LOOPBACK, dict.fromkeys(hosts, LOOPBACK)
-            self.why_not = f"{NOT_PERMITTED}: {_said(error)}"
+            self.why_not = f"{NOT_PERMITTED}: {_error_text(error)}"
 
     def address_of(self, host: str) -> str:
         """Where servers on that host are reached."""
@@ -142,7 +142,7 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=START_S)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         return str(error.stderr).strip()[:120]
     return str(error)[:120]

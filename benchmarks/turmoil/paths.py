@@ -74,9 +74,13 @@ class Measuring:
         while len(took) < MEASURED and time.monotonic() < began + PATIENCE_S:
             if len(sent) < MEASURED and time.monotonic() >= began + EVERY_S * len(sent):
                 sent.append(self.begin(source, f"quiet-{self._number % QUIET}"))
-            for one in sent:
-                if one.told_at is not None and one.number not in took and answered(self.world, one):
-                    took[one.number] = time.monotonic() - one.told_at
+            for sent_alert in sent:
+                if (
+                    sent_alert.acknowledged_at is not None
+                    and sent_alert.number not in took
+                    and answered(self.world, sent_alert)
+                ):
+                    took[sent_alert.number] = time.monotonic() - sent_alert.acknowledged_at
             time.sleep(0.05)
         return list(took.values())
 
@@ -85,14 +89,14 @@ class Measuring:
         waiting."""
         ends = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends and not all(
-            in_slack(self.world, one) for one in self.senders.sent
+            in_slack(self.world, sent_alert) for sent_alert in self.senders.sent
         ):
             time.sleep(0.25)
 
 
-def in_slack(world: World, one: Sent) -> bool:
+def in_slack(world: World, sent_alert: Sent) -> bool:
     """Whether the answer stands in Slack."""
-    keys = {f"{identity}:slack" for identity in one.investigations}
+    keys = {f"{identity}:slack" for identity in sent_alert.investigations}
     posts = [
         m
         for m in list(world.slack.posts)
@@ -101,9 +105,9 @@ def in_slack(world: World, one: Sent) -> bool:
     return any(STILL not in m.text for m in posts)
 
 
-def at_pagerduty(world: World, one: Sent) -> bool:
+def at_pagerduty(world: World, sent_alert: Sent) -> bool:
     """Whether the note stands."""
-    return bool(one.incident and world.pagerduty.incidents[one.incident].notes)
+    return bool(sent_alert.incident and world.pagerduty.incidents[sent_alert.incident].notes)
 
 
 def measure_paths(engine: EngineName, directory: Path, seed: str) -> list[Waited]:

@@ -101,10 +101,10 @@ class Lives:
                         continue
                     ends = lives[nth + 1][0] if nth + 1 < len(lives) else math.inf
                     posts += [
-                        f"{executor} ({address}) {one.at - at:.1f} s after it was declared lost: "
-                        f"{keys_in(one.body)}"
-                        for one in self.posted
-                        if one.sender == address and at + ON_ITS_WAY_S < one.at < ends
+                        f"{executor} ({address}) {post.at - at:.1f} s after it was declared lost: "
+                        f"{keys_in(post.body)}"
+                        for post in self.posted
+                        if post.sender == address and at + ON_ITS_WAY_S < post.at < ends
                     ]
         return posts
 
@@ -119,18 +119,18 @@ def outside(slack: LoopbackSlack, pagerduty: LoopbackPagerDuty, ids: Sequence[st
     """Read the stand-ins' own books."""
     messages: defaultdict[str, list[str]] = defaultdict(list)
     notes: Counter[tuple[str, str]] = Counter()
-    strangers, known = 0, set(ids)
+    strangers, expected_ids = 0, set(ids)
     for message in list(slack.posts):
         metadata = message.metadata or {}
         key = str(metadata.get("event_payload", {}).get("key", "")).partition(":")[0]
-        if metadata.get("event_type") == EVENT_TYPE and key in known:
+        if metadata.get("event_type") == EVENT_TYPE and key in expected_ids:
             messages[key].append(message.text)
         else:
             strangers += 1
     for incident in list(pagerduty.incidents.values()):
         for note in list(incident.notes):
             marked = note.content.rstrip().rpartition("\n")[2].removeprefix("Faultline ")
-            if marked in known and bears_marker(note.content, marked):
+            if marked in expected_ids and bears_marker(note.content, marked):
                 notes[incident.id, marked] += 1
             else:
                 strangers += 1
@@ -144,25 +144,25 @@ def everything(store: Store) -> list[StoredInvestigation]:
     return store.some(ids)
 
 
-def unsettled(found: Sequence[StoredInvestigation], seen: Outside) -> list[str]:
+def unsettled(investigations: Sequence[StoredInvestigation], records: Outside) -> list[str]:
     """Investigations that have not ended, or whose answer does not stand in each wanted place
     yet."""
     return [
         investigation.id
-        for investigation in found
-        if investigation.status not in ENDED or _missing(investigation, seen)
+        for investigation in investigations
+        if investigation.status not in ENDED or _missing(investigation, records)
     ]
 
 
-def _missing(one: StoredInvestigation, seen: Outside) -> str:
-    texts = seen.messages.get(one.id, [])
+def _missing(investigation: StoredInvestigation, records: Outside) -> str:
+    texts = records.messages.get(investigation.id, [])
     if not texts or all(STILL in text for text in texts):
         return "no answer in Slack"
-    incident = one.reply_to.pagerduty_incident
+    incident = investigation.reply_to.pagerduty_incident
     if (
         incident
-        and not seen.notes.get((incident, one.id))
-        and not (one.resolved_at and one.status == "failed")
+        and not records.notes.get((incident, investigation.id))
+        and not (investigation.resolved_at and investigation.status == "failed")
     ):
         return "no note at PagerDuty"
     return ""
@@ -171,47 +171,47 @@ def _missing(one: StoredInvestigation, seen: Outside) -> str:
 def titles(store: Store) -> dict[str, list[str]]:
     """The investigations in which each alert is stored, by its title: as its first alert, or as one
     that joined it."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    ids_by_title: defaultdict[str, list[str]] = defaultdict(list)
     for investigation in everything(store):
-        found[investigation.alert.title].append(investigation.id)
+        ids_by_title[investigation.alert.title].append(investigation.id)
     with Session(store.engine) as session:
         rows = session.execute(select(GroupedAlertRow.alert, GroupedAlertRow.investigation_id))
         for alert, investigation in rows:
-            found[alert["title"]].append(investigation)
-    return found
+            ids_by_title[alert["title"]].append(investigation)
+    return ids_by_title
 
 
 def prove(
     sent: Sequence[Sent],
-    found: Sequence[StoredInvestigation],
-    seen: Outside,
+    investigations: Sequence[StoredInvestigation],
+    records: Outside,
     stored: Mapping[str, Sequence[str]],
     lives: Lives | None = None,
 ) -> Books:
     """Compare them; `stored` as of `titles`."""
     books = Books()
-    by_id = {investigation.id: investigation for investigation in found}
+    by_id = {investigation.id: investigation for investigation in investigations}
     for alert in sent:
         if "spooled" in alert.outcomes:  # its sender was not told in which
             alert.investigations.update(stored.get(alert.title, ()))
-    told = {i for one in sent for i in one.investigations}
+    acknowledged_ids = {i for sent_alert in sent for i in sent_alert.investigations}
     for alert in sent:
         _alert(books, alert, by_id)
         _stored_once(books, alert, stored.get(alert.title, ()))
     for post in (lives or Lives()).posts_of_the_lost():
         books.say("posted though lost", post)
-    for investigation in found:
-        _investigation(books, investigation, seen)
-        if investigation.id not in told and not any(s.gave_up for s in sent):
+    for investigation in investigations:
+        _investigation(books, investigation, records)
+        if investigation.id not in acknowledged_ids and not any(s.gave_up for s in sent):
             books.say(
                 "unexplained",
                 f"{investigation.id} was started, and no sender got its id "
                 f"({investigation.alert.title})",
             )
-    if seen.strangers:
-        books.say("unexplained", f"{seen.strangers} posts bear no key of an investigation")
-    books.messages = sum(len(texts) for texts in seen.messages.values())
-    books.notes = sum(seen.notes.values())
+    if records.strangers:
+        books.say("unexplained", f"{records.strangers} posts bear no key of an investigation")
+    books.messages = sum(len(texts) for texts in records.messages.values())
+    books.notes = sum(records.notes.values())
     books.concerned = {i: "" for i in by_id if any(i in sentence for sentence in books.violations)}
     return books
 
@@ -222,7 +222,9 @@ def _alert(books: Books, alert: Sent, by_id: Mapping[str, StoredInvestigation]) 
         or [f"refused with {alert.statuses[-1]}" if alert.statuses else "never taken"]
     )
     if alert.shape in REFUSED:
-        if alert.investigations or any(one.alert.title == alert.title for one in by_id.values()):
+        if alert.investigations or any(
+            investigation.alert.title == alert.title for investigation in by_id.values()
+        ):
             books.say("taken though refused", f"{alert.title} was {alert.shape}")
         return
     if alert.gave_up:
@@ -259,40 +261,45 @@ def _stored_once(books: Books, alert: Sent, stored: Sequence[str]) -> None:
         books.say(kind, f"{alert.title} ({alert.shape}, {alert.outcomes}) is in {list(stored)}")
 
 
-def _investigation(books: Books, one: StoredInvestigation, seen: Outside) -> None:
-    texts = seen.messages.get(one.id, [])
-    if one.status not in ENDED:
-        books.say("stuck", f"{one.id} is still {one.status}")
-    elif missing := _missing(one, seen):
-        books.say("lost", f"{one.id} ended as {one.status}: {missing}")
-    elif one.status == "done":
+def _investigation(books: Books, investigation: StoredInvestigation, records: Outside) -> None:
+    texts = records.messages.get(investigation.id, [])
+    if investigation.status not in ENDED:
+        books.say("stuck", f"{investigation.id} is still {investigation.status}")
+    elif missing := _missing(investigation, records):
+        books.say("lost", f"{investigation.id} ended as {investigation.status}: {missing}")
+    elif investigation.status == "done":
         books.answered += 1
     else:
         books.explained += 1
     if len(texts) > 1:
-        books.say("doubled", f"{one.id} has {len(texts)} messages in Slack")
-    for (incident, identity), count in seen.notes.items():
-        if identity == one.id and count > 1:
-            books.say("doubled", f"{one.id} has {count} notes on {incident}")
+        books.say("doubled", f"{investigation.id} has {len(texts)} messages in Slack")
+    for (incident, identity), count in records.notes.items():
+        if identity == investigation.id and count > 1:
+            books.say("doubled", f"{investigation.id} has {count} notes on {incident}")
 
 
-def story(one: str, sent: Sequence[Sent], store: Store, faults: Sequence[tuple[float, str]]) -> str:
+def story(
+    investigation_id: str, sent: Sequence[Sent], store: Store, faults: Sequence[tuple[float, str]]
+) -> str:
     """All that is known of one investigation, and what was broken meanwhile."""
     now, wall = time.monotonic(), time.time()
-    found = store.get(one)
-    lines = [f"### {one}", ""]
-    if found is not None:
+    investigation = store.get(investigation_id)
+    lines = [f"### {investigation_id}", ""]
+    if investigation is not None:
         lines += [
-            f"{found.alert.source}: {found.alert.title}, {found.status}, accepted "
-            f"{found.accepted_at:%H:%M:%S}"
+            f"{investigation.alert.source}: {investigation.alert.title}, "
+            f"{investigation.status}, accepted "
+            f"{investigation.accepted_at:%H:%M:%S}"
         ]
-        lines += [f"- {p.at:%H:%M:%S} {p.stage}: {p.text}" for p in store.progress(one)]
-        lines += [f"- post {key} is {ref}" for key, ref in store.posts(one).items()]
-    told = [s for s in sent if one in s.investigations]
+        lines += [
+            f"- {p.at:%H:%M:%S} {p.stage}: {p.text}" for p in store.progress(investigation_id)
+        ]
+        lines += [f"- post {key} is {ref}" for key, ref in store.posts(investigation_id).items()]
+    alerts = [s for s in sent if investigation_id in s.investigations]
     lines += [
-        f"- sent {s.shape} as {s.title}: {s.statuses} {s.outcomes}, {s.tries} tries" for s in told
+        f"- sent {s.shape} as {s.title}: {s.statuses} {s.outcomes}, {s.tries} tries" for s in alerts
     ]
-    began = min((s.sent_at for s in told), default=now - 60)
+    began = min((s.sent_at for s in alerts), default=now - 60)
     during = [(at, text) for at, text in faults if at > began - 10]
     lines += [
         f"- {time.strftime('%H:%M:%S', time.gmtime(wall - (now - at)))} fault: {text}"

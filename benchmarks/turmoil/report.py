@@ -42,7 +42,7 @@ class Ran:
 def ran_lines(ran: Ran) -> list[str]:
     """Tables of what was done and what came of it; the stories of what went wrong."""
     books, happened = ran.books, ran.happened
-    refused = sum(one.refused for one in ran.sent)
+    refused = sum(sent_alert.refused for sent_alert in ran.sent)
     lines = [f"## Turmoil on {ran.engine}", ""]
     lines += [
         f"{len(ran.sent)} alerts, {happened.kills} processes killed, {happened.black_holes} black "
@@ -51,8 +51,8 @@ def ran_lines(ran: Ran) -> list[str]:
     ]
     lines += ["| fault | times |", "|---|---|"]
     of_vendors = {f"{vendor} {sickness}" for vendor in VENDORS for sickness in USUAL_SICKNESSES}
-    others = {kind: n for kind, n in happened.counts.items() if kind not in of_vendors}
-    lines += [f"| {kind} | {count} |" for kind, count in sorted(others.items())]
+    other_counts = {kind: n for kind, n in happened.counts.items() if kind not in of_vendors}
+    lines += [f"| {kind} | {count} |" for kind, count in sorted(other_counts.items())]
     lines += [
         f"| {kind} | not possible here: {why} |" for kind, why in sorted(happened.skipped.items())
     ]
@@ -80,12 +80,16 @@ def ran_lines(ran: Ran) -> list[str]:
         f"- a process ended by itself: {how}, {count} times"
         for how, count in sorted(ran.ended.items())
     ]
-    lines += [f"- a fault failed: {said}" for said in happened.failed]
+    lines += [f"- a fault failed: {problem}" for problem in happened.failed]
     lines += [
         f"- VIOLATION (seed {ran.seed}, {ran.engine}): {violation}"
         for violation in books.violations
     ]
-    lines += [line for said in list(books.concerned.values())[:MOST_STORIES] for line in ("", said)]
+    lines += [
+        line
+        for narrative in list(books.concerned.values())[:MOST_STORIES]
+        for line in ("", narrative)
+    ]
     return [*lines, ""]
 
 
@@ -96,11 +100,16 @@ def path_lines(engine: str, waited: Sequence[Waited]) -> list[str]:
         "| sick | what is measured | median / longest | while all is well | bound |",
         "|---|---|---|---|---|",
     ]
-    for one in waited:
-        measured = f"{one.median_s:.1f} / {one.longest_s:.1f} s" if one.seconds else "no answer"
-        usual = f"{one.usual_median_s:.1f} / {one.usual_longest_s:.1f} s"
-        phrase = "" if one.fine else " **exceeded**"
+    for measurement in waited:
+        measured = (
+            f"{measurement.median_s:.1f} / {measurement.longest_s:.1f} s"
+            if measurement.seconds
+            else "no answer"
+        )
+        usual = f"{measurement.usual_median_s:.1f} / {measurement.usual_longest_s:.1f} s"
+        phrase = "" if measurement.fine else " **exceeded**"
         lines.append(
-            f"| {one.sick} | {one.what} | {measured} | {usual} | {one.bound_s:.0f} s{phrase} |"
+            f"| {measurement.sick} | {measurement.what} | {measured} | {usual} | "
+            f"{measurement.bound_s:.0f} s{phrase} |"
         )
     return [*lines, ""]

@@ -109,7 +109,7 @@ class Sent:
     outcomes: list[str] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     investigations: set[str] = field(default_factory=set)
-    told_at: float | None = None
+    acknowledged_at: float | None = None
     """When a delivery that starts something was first acknowledged."""
     gave_up: bool = False
 
@@ -139,14 +139,16 @@ class Senders:
             else source or dice.choice(sorted(SOURCES))
         )
         title = f"{word or ' '.join(dice.sample(WORDS, 3))} fails {number}"
-        one = Sent(number, source, service or f"svc-{number:04d}", title, shape, time.monotonic())
+        sent_alert = Sent(
+            number, source, service or f"svc-{number:04d}", title, shape, time.monotonic()
+        )
         if source == "pagerduty":
-            one.incident = f"P{number:05d}"
+            sent_alert.incident = f"P{number:05d}"
             if shape not in REFUSED:
-                self._pagerduty.open_incident(one.incident, title, one.service)
-        self.sent.append(one)
-        self._pool.submit(self._send, one, random.Random(dice.random()))
-        return one
+                self._pagerduty.open_incident(sent_alert.incident, title, sent_alert.service)
+        self.sent.append(sent_alert)
+        self._pool.submit(self._send, sent_alert, random.Random(dice.random()))
+        return sent_alert
 
     def finish(self, within_s: float) -> None:
         """Wait until every delivery was answered, or give up."""
@@ -157,62 +159,66 @@ class Senders:
         waiter.join(30)
         self._client.close()
 
-    def _send(self, one: Sent, dice: random.Random) -> None:
+    def _send(self, sent_alert: Sent, dice: random.Random) -> None:
         at = datetime.now(UTC)
-        start = SOURCES[one.source](one, at, "start")
-        if one.shape in REFUSED:
-            self._deliver(one, _spoiled(start, one.shape))
-        elif one.shape is Shape.TWICE:
+        start = SOURCES[sent_alert.source](sent_alert, at, "start")
+        if sent_alert.shape in REFUSED:
+            self._deliver(sent_alert, _spoiled(start, sent_alert.shape))
+        elif sent_alert.shape is Shape.TWICE:
             with ThreadPoolExecutor(3) as together:
-                list(together.map(lambda _: self._deliver(one, start), range(3)))
-        elif one.shape is Shape.REPLAYED:
-            self._deliver(one, start)
+                list(together.map(lambda _: self._deliver(sent_alert, start), range(3)))
+        elif sent_alert.shape is Shape.REPLAYED:
+            self._deliver(sent_alert, start)
             self.stop.wait(dice.uniform(0.5, 8))
-            self._deliver(one, start)
-        elif one.shape is Shape.BETWEEN:
-            acknowledged = _pagerduty(one, at + timedelta(seconds=1), "incident.acknowledged")
-            with ThreadPoolExecutor(2) as together:
-                list(together.map(lambda d: self._deliver(one, d), [acknowledged, start]))
-        elif one.shape is Shape.ENDED_FIRST:
-            self._deliver(
-                one, _pagerduty(one, at + timedelta(seconds=2), "incident.resolved"), starts=False
+            self._deliver(sent_alert, start)
+        elif sent_alert.shape is Shape.BETWEEN:
+            acknowledged = _pagerduty(
+                sent_alert, at + timedelta(seconds=1), "incident.acknowledged"
             )
-            self._deliver(one, start)
+            with ThreadPoolExecutor(2) as together:
+                list(together.map(lambda d: self._deliver(sent_alert, d), [acknowledged, start]))
+        elif sent_alert.shape is Shape.ENDED_FIRST:
+            self._deliver(
+                sent_alert,
+                _pagerduty(sent_alert, at + timedelta(seconds=2), "incident.resolved"),
+                starts=False,
+            )
+            self._deliver(sent_alert, start)
         else:
-            self._deliver(one, start)
+            self._deliver(sent_alert, start)
 
-    def _deliver(self, one: Sent, delivery: Delivery, *, starts: bool = True) -> None:
+    def _deliver(self, sent_alert: Sent, delivery: Delivery, *, starts: bool = True) -> None:
         """Again and again until there is an answer that is no 5xx."""
         wait, longest = AGAIN_S
         while not self.stop.is_set():
-            one.tries += 1
-            url = self.urls[one.tries % len(self.urls)]
+            sent_alert.tries += 1
+            url = self.urls[sent_alert.tries % len(self.urls)]
             try:
                 answer = self._client.post(
                     url + delivery.path, content=delivery.body, headers=delivery.headers
                 )
             except httpx.TransportError:
-                one.refused += 1
+                sent_alert.refused += 1
             else:
                 if answer.status_code < 500:
-                    _note(one, answer, starts=starts)
+                    _note(sent_alert, answer, starts=starts)
                     return
-                one.refused += 1
+                sent_alert.refused += 1
             self.stop.wait(wait)
             wait = min(2 * wait, longest)
-        one.gave_up = True
+        sent_alert.gave_up = True
 
 
-def _note(one: Sent, answer: httpx.Response, *, starts: bool) -> None:
-    one.statuses.append(answer.status_code)
+def _note(sent_alert: Sent, answer: httpx.Response, *, starts: bool) -> None:
+    sent_alert.statuses.append(answer.status_code)
     if answer.status_code != 202:
         return
     body = answer.json()
-    one.outcomes.append(body["outcome"])
+    sent_alert.outcomes.append(body["outcome"])
     if body.get("investigation_id"):
-        one.investigations.add(body["investigation_id"])
-    if starts and body["outcome"] != "ignored" and one.told_at is None:
-        one.told_at = time.monotonic()
+        sent_alert.investigations.add(body["investigation_id"])
+    if starts and body["outcome"] != "ignored" and sent_alert.acknowledged_at is None:
+        sent_alert.acknowledged_at = time.monotonic()
 
 
 def _spoiled(delivery: Delivery, shape: Shape) -> Delivery:
@@ -227,45 +233,45 @@ def _spoiled(delivery: Delivery, shape: Shape) -> Delivery:
 SIGNED_IN = ("x-pagerduty-signature", "authorization", "sentry-hook-signature")
 
 
-def _pagerduty(one: Sent, at: datetime, kind: str) -> Delivery:
+def _pagerduty(sent_alert: Sent, at: datetime, kind: str) -> Delivery:
     kind = "incident.triggered" if kind == "start" else kind
     event = incident_event(
-        incident=one.incident or "",
-        title=one.title,
-        service=one.service,
+        incident=sent_alert.incident or "",
+        title=sent_alert.title,
+        service=sent_alert.service,
         at=at,
         kind=kind,
         base=BASE,
     )
-    event |= {"id": f"event-{one.number}-{kind}"}
+    event |= {"id": f"event-{sent_alert.number}-{kind}"}
     return Delivery("/webhooks/pagerduty", *signed_webhook(SECRET, event))
 
 
-def _alertmanager(one: Sent, at: datetime, _: str) -> Delivery:
-    labels = {"alertname": one.title, "service": one.service, "severity": "warning"}
+def _alertmanager(sent_alert: Sent, at: datetime, _: str) -> Delivery:
+    labels = {"alertname": sent_alert.title, "service": sent_alert.service, "severity": "warning"}
     alert = {"status": "firing", "labels": labels, "annotations": {}, "startsAt": at.isoformat()}
-    body = {"version": "4", "groupKey": one.title, "status": "firing", "alerts": [alert]}
+    body = {"version": "4", "groupKey": sent_alert.title, "status": "firing", "alerts": [alert]}
     return Delivery(
         "/webhooks/alertmanager", json.dumps(body).encode(), {"authorization": f"Bearer {SECRET}"}
     )
 
 
-def _datadog(one: Sent, at: datetime, _: str) -> Delivery:
+def _datadog(sent_alert: Sent, at: datetime, _: str) -> Delivery:
     alert = {
-        "id": str(one.number),
-        "cycle_key": f"cycle-{one.number}",
-        "aggreg_key": f"group-{one.number}",
+        "id": str(sent_alert.number),
+        "cycle_key": f"cycle-{sent_alert.number}",
+        "aggreg_key": f"group-{sent_alert.number}",
     }
-    alert |= {"title": one.title, "scope": f"service:{one.service}", "priority": "P3"}
+    alert |= {"title": sent_alert.title, "scope": f"service:{sent_alert.service}", "priority": "P3"}
     event: dict[str, Any] = {
-        "id": f"event-{one.number}",
-        "title": one.title,
+        "id": f"event-{sent_alert.number}",
+        "title": sent_alert.title,
         "date": str(round(at.timestamp() * 1000)),
     }
     event |= {
-        "service": one.service,
-        "tags": f"service:{one.service}",
-        "hostname": f"node-{one.number}",
+        "service": sent_alert.service,
+        "tags": f"service:{sent_alert.service}",
+        "hostname": f"node-{sent_alert.number}",
     }
     body = datadog_event(**event, alert=alert)
     return Delivery(
@@ -273,13 +279,20 @@ def _datadog(one: Sent, at: datetime, _: str) -> Delivery:
     )
 
 
-def _sentry(one: Sent, at: datetime, _: str) -> Delivery:
-    seen = at.isoformat()
-    issue = {"id": str(one.number), "title": one.title, "firstSeen": seen, "lastSeen": seen}
-    body = json.dumps(issue_webhook(**issue, project={"slug": one.service}, level="error")).encode()
+def _sentry(sent_alert: Sent, at: datetime, _: str) -> Delivery:
+    timestamp = at.isoformat()
+    issue = {
+        "id": str(sent_alert.number),
+        "title": sent_alert.title,
+        "firstSeen": timestamp,
+        "lastSeen": timestamp,
+    }
+    body = json.dumps(
+        issue_webhook(**issue, project={"slug": sent_alert.service}, level="error")
+    ).encode()
     signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
     headers = {"sentry-hook-resource": "issue", "sentry-hook-timestamp": str(int(time.time()))}
-    headers |= {"request-id": f"sentry-{one.number}", "sentry-hook-signature": signature}
+    headers |= {"request-id": f"sentry-{sent_alert.number}", "sentry-hook-signature": signature}
     return Delivery("/webhooks/sentry", body, headers)
 
 

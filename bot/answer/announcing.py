@@ -111,7 +111,7 @@ class Announce(BackgroundLoop):
         if investigation is None:
             return
         for target in self._targets:
-            if target.wanted(investigation):
+            if target.expects_answer(investigation):
                 await self._announce_at(target, investigation)
 
     async def _announce_at(self, target: ReplyTarget, investigation: StoredInvestigation) -> None:
@@ -120,9 +120,9 @@ class Announce(BackgroundLoop):
             await target.announce(investigation)
             await first_message_posted(investigation, target.name, began)
         except ConnectorError as error:
-            said = (investigation.id, f"announce {target.name}", str(error))
+            progress_step = (investigation.id, f"announce {target.name}", str(error))
             key = f"announce {target.name}: at once"
-            await in_store(self._store.add_progress, *said, key=key)
+            await in_store(self._store.add_progress, *progress_step, key=key)
 
 
 async def _wait_for(tasks: Iterable[asyncio.Task[None]], at_most_s: float) -> None:

@@ -71,33 +71,33 @@ def _span(verdict: DeployVerdict) -> str:
 
 
 def _evidence(verdict: DeployVerdict) -> Iterator[str]:
-    for one in verdict.evidence:
-        source = f"{shown(one.kind)} from {shown(one.source)}: {shown(one.query)}"
-        yield f"- **{shown(one.id)}** {source}{opened(one.link)}"
+    for evidence in verdict.evidence:
+        source = f"{shown(evidence.kind)} from {shown(evidence.source)}: {shown(evidence.query)}"
+        yield f"- **{shown(evidence.id)}** {source}{opened(evidence.link)}"
     for gap in verdict.gaps[:MOST_GAPS]:
         yield f"- Not collected: {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
 
 
-def _row(one: SignalCheck) -> str:
-    was, now = level_words(one.signal, one.unit, one.before, one.after)
+def _row(check: SignalCheck) -> str:
+    was, now = level_words(check.signal, check.unit, check.before, check.after)
     cells = [
-        f"{one.id} {_mark(one)}".strip(),
-        _name(one),
-        one.against,
+        f"{check.id} {_mark(check)}".strip(),
+        _name(check),
+        check.against,
         was,
         now,
-        number(one.p, 2),
-        ", ".join(one.evidence),
+        number(check.p, 2),
+        ", ".join(check.evidence),
     ]
     return "| " + " | ".join(shown(cell) for cell in cells) + " |"
 
 
-def _mark(one: SignalCheck) -> str:
-    if one.worse:
-        return "was worse" if one.over else "worse"
-    return "suspicious" if one.suspicious else ""
+def _mark(check: SignalCheck) -> str:
+    if check.worse:
+        return "was worse" if check.over else "worse"
+    return "suspicious" if check.suspicious else ""
 
 
-def _name(one: SignalCheck) -> str:
-    name = capitalised(called(one.signal))
-    return name if one.comparison is Comparison.BEFORE else f"{name}, canary"
+def _name(check: SignalCheck) -> str:
+    name = capitalised(called(check.signal))
+    return name if check.comparison is Comparison.BEFORE else f"{name}, canary"

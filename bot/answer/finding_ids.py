@@ -24,7 +24,7 @@ KEYS: tuple[Key, ...] = (
 both sides."""
 
 
-def with_kept_ids(
+def with_stable_ids(
     before: Diagnosis, after: Diagnosis, taken: Iterable[str]
 ) -> tuple[Diagnosis, dict[str, str]]:
     """`after` with the ids of `before` where a finding is the same, and each id's own in `after`.
@@ -48,20 +48,23 @@ def with_kept_ids(
 def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
     """The diagnosis with other ids."""
 
-    def ids(given: Iterable[str]) -> tuple[str, ...]:
-        return tuple(names.get(i, i) for i in given)
+    def ids(old_ids: Iterable[str]) -> tuple[str, ...]:
+        return tuple(names.get(i, i) for i in old_ids)
 
-    def cause(one: Cause) -> Cause:
-        return one.model_copy(
-            update={"findings": ids(one.findings), "contradicting": ids(one.contradicting)}
+    def cause(original: Cause) -> Cause:
+        return original.model_copy(
+            update={
+                "findings": ids(original.findings),
+                "contradicting": ids(original.contradicting),
+            }
         )
 
-    def finding(one: Finding) -> Finding:
-        update: dict[str, object] = {"id": names.get(one.id, one.id)}
-        details = EarlierDetails.of(one)
+    def finding(original: Finding) -> Finding:
+        update: dict[str, object] = {"id": names.get(original.id, original.id)}
+        details = EarlierDetails.of(original)
         if details is not None:
             update["details"] = details.model_copy(update={"shows_in": ids(details.shows_in)})
-        return one.model_copy(update=update)
+        return original.model_copy(update=update)
 
     impact = diagnosis.impact.model_copy(update={"findings": ids(diagnosis.impact.findings)})
     return diagnosis.model_copy(
@@ -76,13 +79,14 @@ def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
 def claims_renamed(claims: Iterable[Claim], names: Mapping[str, str]) -> tuple[Claim, ...]:
     """Claims with other ids; an id without another stays, and is left to the guard."""
 
-    def ids(given: Iterable[str]) -> tuple[str, ...]:
-        return tuple(names.get(i, i) for i in given)
+    def ids(old_ids: Iterable[str]) -> tuple[str, ...]:
+        return tuple(names.get(i, i) for i in old_ids)
 
     renamed = []
     for claim in claims:
         asserted = tuple(
-            one.model_copy(update={"findings": ids(one.findings)}) for one in claim.asserted
+            assertion.model_copy(update={"findings": ids(assertion.findings)})
+            for assertion in claim.asserted
         )
         renamed.append(
             claim.model_copy(update={"findings": ids(claim.findings), "asserted": asserted})
@@ -93,14 +97,14 @@ def claims_renamed(claims: Iterable[Claim], names: Mapping[str, str]) -> tuple[C
 def _matched(before: Iterable[Finding], after: Iterable[Finding]) -> dict[str, str]:
     """Of the ids in `after`, those whose finding has another id in `before`."""
     old, new = list(before), list(after)
-    found: dict[str, str] = {}
+    renames: dict[str, str] = {}
     for key in KEYS:
         ours, theirs = _unique(old, key), _unique(new, key)
         same = {theirs[k].id: ours[k].id for k in theirs if k in ours}
-        found |= same
+        renames |= same
         old = [f for f in old if f.id not in same.values()]
         new = [f for f in new if f.id not in same]
-    return found
+    return renames
 
 
 def _unique(findings: Iterable[Finding], key: Key) -> dict[Hashable, Finding]:

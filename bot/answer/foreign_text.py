@@ -19,7 +19,7 @@ _COMMIT = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28}\b")
 _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~%!$&'()*+,;=:@/?#\[\]\-]*)?")
 
 
-def one_line(text: str, limit: int) -> str:
+def single_line(text: str, limit: int) -> str:
     """Foreign text on one line of at most `limit` characters, cut at a word where one is near.
 
     An address in it is readable and no link: chat clients and PagerDuty make one of every `://`.
@@ -39,7 +39,7 @@ def one_line(text: str, limit: int) -> str:
 def sentence(text: str, limit: int) -> str:
     """One line; a single sentence without its full stop, as a line of a message ends. A commit's
     id has the length people quote it in."""
-    line = _COMMIT.sub(r"\1", one_line(text, limit))
+    line = _COMMIT.sub(r"\1", single_line(text, limit))
     return line if ". " in line else line.removesuffix(".")
 
 

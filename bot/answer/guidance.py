@@ -11,7 +11,7 @@ from faultline.bot.answer.writer.plain_text import clipped
 from faultline.bot.answer.writer.quotable import quotable
 
 MOST_LINES = 16
-MOST_OF_ONE = {"expected": 2, "owner": 1, "next_step": 4, "link": 4}
+MOST_PER_RUNBOOK = {"expected": 2, "owner": 1, "next_step": 4, "link": 4}
 LONGEST_LINE = 400
 
 
@@ -25,21 +25,21 @@ def with_guidance(report: Report, applied: AppliedRunbooks) -> Report:
 def guidance_of(applied: AppliedRunbooks) -> tuple[Guidance, ...]:
     """Line by line: first of all runbooks what makes the alert expected, then owners, then steps,
     then links."""
-    lines = [line for runbook in applied.runbooks for line in _of_one(runbook)]
-    order = list(MOST_OF_ONE)
+    lines = [line for runbook in applied.runbooks for line in _runbook_guidance(runbook)]
+    order = list(MOST_PER_RUNBOOK)
     guidances: dict[tuple[str, str], Guidance] = {}
     for line in sorted(lines, key=lambda line: order.index(line.kind)):
         guidances.setdefault((line.kind, line.url or line.text), line)
     return tuple(guidances.values())[:MOST_LINES]
 
 
-def said_by(line: Guidance) -> str:
+def guidance_text(line: Guidance) -> str:
     """The line with its provenance: `Runbook Backups says: this alert is expected ...`."""
     says = ":" if line.kind == "link" else " says:"
     return f"Runbook {line.runbook}{says} {line.text}"
 
 
-def told(guidance: Iterable[Guidance]) -> list[tuple[str, tuple[Link, ...]]]:
+def guidance_lines(guidance: Iterable[Guidance]) -> list[tuple[str, tuple[Link, ...]]]:
     """Lines for people with their links: one line for what is said, one for all links of a
     runbook."""
     lines = list(guidance)
@@ -50,13 +50,13 @@ def told(guidance: Iterable[Guidance]) -> list[tuple[str, tuple[Link, ...]]]:
                 *links.get(line.runbook, ()),
                 Link(title=line.text, url=line.url),
             )
-    said: list[tuple[str, tuple[Link, ...]]] = [
-        (said_by(line), ()) for line in lines if line.url is None
+    phrases: list[tuple[str, tuple[Link, ...]]] = [
+        (guidance_text(line), ()) for line in lines if line.url is None
     ]
-    return said + [(f"Runbook {runbook}:", to) for runbook, to in links.items()]
+    return phrases + [(f"Runbook {runbook}:", to) for runbook, to in links.items()]
 
 
-def _of_one(runbook: AppliedRunbook) -> Iterator[Guidance]:
+def _runbook_guidance(runbook: AppliedRunbook) -> Iterator[Guidance]:
     name = clipped(quotable(runbook.name), 80)
     hours = [
         f"expected {e.when}: {e.text}" if e.when else f"known benign reason: {e.text}"
@@ -71,9 +71,9 @@ def _of_one(runbook: AppliedRunbook) -> Iterator[Guidance]:
         ("next_step", runbook.next_steps),
     )
     for kind, texts in kinds:
-        for text in list(texts)[: MOST_OF_ONE[kind]]:
+        for text in list(texts)[: MOST_PER_RUNBOOK[kind]]:
             yield Guidance(runbook=name, kind=kind, text=clipped(quotable(text), LONGEST_LINE))
-    for link in runbook.links[: MOST_OF_ONE["link"]]:
+    for link in runbook.links[: MOST_PER_RUNBOOK["link"]]:
         yield Guidance(
             runbook=name, kind="link", text=clipped(quotable(link.title), 80), url=link.url
         )

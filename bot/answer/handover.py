@@ -60,13 +60,13 @@ class TeamDigest:
 
     def count(self, *verdicts: Verdict) -> int:
         """How many of the time ended so."""
-        return sum(one.verdict in verdicts for one in self.lately)
+        return sum(incident.verdict in verdicts for incident in self.lately)
 
     @property
     def judged(self) -> tuple[int, int]:
         """Answers that people called right, of those that they judged."""
-        said = [one.judged for one in self.lately if one.judged is not None]
-        return sum(said), len(said)
+        judgements = [incident.judged for incident in self.lately if incident.judged is not None]
+        return sum(judgements), len(judgements)
 
 
 def team_digests(
@@ -81,16 +81,18 @@ def team_digests(
 
 
 def _digest(
-    team: str, own: Sequence[HandoverIncident], mutes: Sequence[Mute], since: datetime
+    team: str, incidents: Sequence[HandoverIncident], mutes: Sequence[Mute], since: datetime
 ) -> TeamDigest:
-    lately = tuple(incident for incident in own if incident.at >= since)
-    prints = frozenset[str]().union(*(incident.prints for incident in own))
+    lately = tuple(incident for incident in incidents if incident.at >= since)
+    prints = frozenset[str]().union(*(incident.prints for incident in incidents))
     return TeamDigest(
         team=team,
         lately=lately,
-        open=tuple(incident for incident in own if incident.open),
+        open=tuple(incident for incident in incidents if incident.open),
         resolved=tuple(
-            one for one in lately if not one.open and one.verdict == Verdict.CAUSE_FOUND
+            incident
+            for incident in lately
+            if not incident.open and incident.verdict == Verdict.CAUSE_FOUND
         ),
         recurring=_recurring(lately),
         noise=_noise(lately),
@@ -99,7 +101,7 @@ def _digest(
 
 
 def _recurring(lately: Sequence[HandoverIncident]) -> tuple[Recurring, ...]:
-    found = defaultdict[tuple[str, str, str], list[HandoverIncident]](list)
+    by_fault = defaultdict[tuple[str, str, str], list[HandoverIncident]](list)
     for incident in lately:
         if (
             incident.cause is not None
@@ -107,13 +109,13 @@ def _recurring(lately: Sequence[HandoverIncident]) -> tuple[Recurring, ...]:
             and incident.judged is not False
         ):
             fault = incident.cause.troubles[0] if incident.cause.troubles else incident.cause.kind
-            found[incident.service, incident.cause.subject, fault].append(incident)
+            by_fault[incident.service, incident.cause.subject, fault].append(incident)
     often = [
         Recurring(service, some[0].cause, tuple(some))
-        for (service, _, _), some in found.items()
+        for (service, _, _), some in by_fault.items()
         if len(some) >= AT_LEAST and some[0].cause is not None
     ]
-    return tuple(sorted(often, key=lambda one: -len(one.incidents)))
+    return tuple(sorted(often, key=lambda recurrence: -len(recurrence.incidents)))
 
 
 def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
@@ -122,21 +124,21 @@ def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
         fired[incident.words].append(incident)
     noises = []
     for some in fired.values():
-        quiet = [one for one in some if _is_quiet(one)]
+        quiet = [incident for incident in some if _is_quiet(incident)]
         if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(map(_is_real, some)):
             continue
         noises.append(Noise(tuple(some), len(quiet), _median_length(quiet)))
     return tuple(sorted(noises, key=lambda noise: -noise.quiet))
 
 
-def _is_quiet(one: HandoverIncident) -> bool:
+def _is_quiet(incident: HandoverIncident) -> bool:
     """Nothing was wrong, or it was over by itself, and nobody said that this is not so."""
-    return one.verdict in QUIET and one.judged is not False
+    return incident.verdict in QUIET and incident.judged is not False
 
 
-def _is_real(one: HandoverIncident) -> bool:
+def _is_real(incident: HandoverIncident) -> bool:
     """Somebody confirmed that there was an incident."""
-    return one.judged is True and one.verdict in BLAMES
+    return incident.judged is True and incident.verdict in BLAMES
 
 
 def _median_length(some: Sequence[HandoverIncident]) -> timedelta | None:

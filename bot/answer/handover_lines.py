@@ -14,7 +14,7 @@ from faultline.analysis.case.earlier import HostRecord
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Verdict
 from faultline.analysis.wording.phrases import counted
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.handover import Noise, Recurring, TeamDigest
 from faultline.bot.policy.people import person
 from faultline.bot.store.handover import HandoverIncident
@@ -72,14 +72,16 @@ def summary(digest: TeamDigest, length: timedelta) -> str:
 
 def team_lines(digest: TeamDigest, now: datetime) -> Iterator[HandoverLine]:
     """Everything, label by label."""
-    for one in digest.open:
-        yield HandoverLine(OPEN, _open(one, now), one.id)
+    for incident in digest.open:
+        yield HandoverLine(OPEN, _open(incident, now), incident.id)
     for often in digest.recurring:
         yield HandoverLine(RECURRING, _recurring(often), often.incidents[0].id)
     for noise in digest.noise:
         yield HandoverLine(NOISE, _noise(noise), noise.fired[0].id)
-    for one in digest.resolved:
-        yield HandoverLine(RESOLVED, f"{_moment(one.at)} {_title(one)}{_headline(one)}", one.id)
+    for incident in digest.resolved:
+        yield HandoverLine(
+            RESOLVED, f"{_moment(incident.at)} {_title(incident)}{_headline(incident)}", incident.id
+        )
     for mute in digest.muted:
         yield HandoverLine(MUTED, _muted(mute))
 
@@ -104,14 +106,14 @@ def shortened(
 ) -> tuple[list[HandoverLine], dict[str, int]]:
     """At most that many lines of each label, and how many were left out of each."""
     handover_lines: list[HandoverLine] = []
-    seen: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for line in lines:
-        seen[line.label] = seen.get(line.label, 0) + 1
-        if seen[line.label] <= (most if isinstance(most, int) else most.get(line.label, 0)):
+        totals[line.label] = totals.get(line.label, 0) + 1
+        if totals[line.label] <= (most if isinstance(most, int) else most.get(line.label, 0)):
             handover_lines.append(line)
-    shown = {label: sum(line.label == label for line in handover_lines) for label in seen}
+    shown = {label: sum(line.label == label for line in handover_lines) for label in totals}
     return handover_lines, {
-        label: n - shown[label] for label, n in seen.items() if n > shown[label]
+        label: n - shown[label] for label, n in totals.items() if n > shown[label]
     }
 
 
@@ -122,13 +124,16 @@ def of_team(line: HandoverLine, team: str) -> HandoverLine:
 
 def foreign(text: str, limit: int) -> str:
     """Foreign text on one line, its secrets masked."""
-    return one_line(masked(text), limit)
+    return single_line(masked(text), limit)
 
 
-def _open(one: HandoverIncident, now: datetime) -> str:
-    phrase = f", {counted(one.open, 'alert')} of it" if one.open > 1 else ""
-    answer = {"accepted": ": waits", "running": ": is being investigated"}.get(one.status)
-    return f"{_title(one)}, for {_length(now - one.at)}{phrase}{answer or _headline(one)}"
+def _open(incident: HandoverIncident, now: datetime) -> str:
+    phrase = f", {counted(incident.open, 'alert')} of it" if incident.open > 1 else ""
+    answer = {"accepted": ": waits", "running": ": is being investigated"}.get(incident.status)
+    return (
+        f"{_title(incident)}, for "
+        f"{_length(now - incident.at)}{phrase}{answer or _headline(incident)}"
+    )
 
 
 def _recurring(often: Recurring) -> str:
@@ -148,19 +153,19 @@ def _noise(noise: Noise) -> str:
 def _muted(mute: Mute) -> str:
     by = f" by {foreign(person(mute.by), NAME)}" if mute.by else ""
     why = f": {foreign(mute.reason, HEADLINE)}" if mute.reason else ""
-    phrase = f", {counted(mute.held, 'alert')} held" if mute.held else ""
+    phrase = f", {counted(mute.alert_count, 'alert')} held" if mute.alert_count else ""
     return (
         f"{foreign(mute.title, TITLE) or 'An alert'}, until {_moment(mute.until)}{by}{phrase}{why}"
     )
 
 
-def _title(one: HandoverIncident) -> str:
-    title, service = foreign(one.title, TITLE), foreign(one.service, NAME)
+def _title(incident: HandoverIncident) -> str:
+    title, service = foreign(incident.title, TITLE), foreign(incident.service, NAME)
     return title if not service or service in title else f"{title} ({service})"
 
 
-def _headline(one: HandoverIncident) -> str:
-    return f": {foreign(one.headline, HEADLINE)}" if one.headline else ""
+def _headline(incident: HandoverIncident) -> str:
+    return f": {foreign(incident.headline, HEADLINE)}" if incident.headline else ""
 
 
 def _moment(time: datetime) -> str:

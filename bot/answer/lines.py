@@ -15,8 +15,8 @@ from faultline.analysis.case.earlier import KIND as EARLIER
 from faultline.analysis.case.gap_groups import GapGroup, grouped
 from faultline.analysis.kinds.finding_details import EarlierDetails
 from faultline.analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
-from faultline.bot.answer.foreign_text import one_line, safe_url, sentence
-from faultline.bot.answer.guidance import told
+from faultline.bot.answer.foreign_text import safe_url, sentence, single_line
+from faultline.bot.answer.guidance import guidance_lines
 from faultline.bot.answer.view import AnswerView
 from faultline.bot.answer.view import percent as percent
 
@@ -116,7 +116,7 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
     ours."""
     cite = _Citations(view, page_url)
     happening = " ".join(claim.text for claim in view.section(Section.HAPPENING))
-    guidance = told(view.guidance)
+    guidance = guidance_lines(view.guidance)
     state, headline = _state_and_headline(view)
     gaps = grouped(view.gaps)
     steps = tuple(sentence(step.text, LINE) for step in view.next_steps[:STEPS])
@@ -133,7 +133,7 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         confidence=_confidence(view),
         earlier=_earlier(view, cite),
         runbooks=tuple(CitedLine(sentence(text, LINE), _safe(links)) for text, links in guidance),
-        missing=tuple(sentence(said, LINE) for said in view.missing[:GAPS]),
+        missing=tuple(sentence(text, LINE) for text in view.missing[:GAPS]),
         gaps=tuple(_gap(group) for group in gaps[:GAPS]),
         gaps_left_out=max(0, len(gaps) - GAPS),
     )
@@ -159,7 +159,7 @@ def _no_step(view: AnswerView) -> str:
 
 def _gap(group: GapGroup) -> Line:
     label = f"{group.source} {', '.join(group.kinds)}"
-    return Line(one_line(label, 60), sentence(group.reason, 160))
+    return Line(single_line(label, 60), sentence(group.reason, 160))
 
 
 def span_of(length: timedelta) -> str:
@@ -195,7 +195,7 @@ def _confidence(view: AnswerView) -> str:
 
 def _safe(links: Sequence[Link]) -> tuple[Link, ...]:
     shown = [link for link in links if safe_url(link.url)][:LINKS_PER_LINE]
-    return tuple(Link(title=one_line(link.title, 60), url=link.url) for link in shown)
+    return tuple(Link(title=single_line(link.title, 60), url=link.url) for link in shown)
 
 
 def _earlier(view: AnswerView, cite: _Citations) -> tuple[CitedLine, ...]:
@@ -233,8 +233,8 @@ class _Citations:
 
     def _line(self, claim: Claim) -> CitedLine:
         links: dict[str, Link] = {}
-        for one in dict.fromkeys(claim.findings):
-            finding = self._findings.get(one)
+        for finding_id in dict.fromkeys(claim.findings):
+            finding = self._findings.get(finding_id)
             link = self._shown_by(finding) if finding is not None else None
             if link is not None:
                 links.setdefault(link.url, link)
@@ -242,7 +242,11 @@ class _Citations:
 
     def _shown_by(self, finding: Finding) -> Link | None:
         """The vendor's own page of the evidence, or else the finding on ours."""
-        items = [self._evidence[one] for one in finding.evidence if one in self._evidence]
+        items = [
+            self._evidence[evidence_id]
+            for evidence_id in finding.evidence
+            if evidence_id in self._evidence
+        ]
         called = SHOWN_BY.get(items[0].kind, "evidence") if items else "finding"
         for item in items:
             link = _at_vendor(item)

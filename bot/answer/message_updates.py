@@ -92,7 +92,7 @@ class MessageUpdates(BackgroundLoop):
         investigation = self._store.get(due.investigation_id)
         if investigation is not None:
             for target in self._targets:
-                if target.wanted(investigation):
+                if target.expects_answer(investigation):
                     self._enqueue_edit(due, target.name)
         self._due.mark_notified(due, now)
 

@@ -52,7 +52,7 @@ class ReplyTarget(Protocol):
     def name(self) -> str:
         """Its name, in post keys and progress lines."""
 
-    def wanted(self, investigation: StoredInvestigation) -> bool:
+    def expects_answer(self, investigation: StoredInvestigation) -> bool:
         """Whether this investigation is to be answered there."""
 
     async def announce(self, investigation: StoredInvestigation) -> None:

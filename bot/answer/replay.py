@@ -21,8 +21,8 @@ from faultline.analysis.case.gap_groups import grouped
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.vocabulary import Diagnosis, Frozen, Report, Section
 from faultline.bot.answer.asserted.ground import ground_of
-from faultline.bot.answer.finding_ids import claims_renamed, with_kept_ids
-from faultline.bot.answer.guidance import said_by, with_guidance
+from faultline.bot.answer.finding_ids import claims_renamed, with_stable_ids
+from faultline.bot.answer.guidance import guidance_text, with_guidance
 from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.answer.writer.built_in import word
@@ -30,7 +30,7 @@ from faultline.bot.answer.writer.guard import keep_supported
 from faultline.bot.answer.writer.quotable import quotable
 
 BUILT_IN = "built-in"
-MOST_OTHERS = 4
+MOST_RIVALS = 4
 """Causes besides the first that the terminal shows."""
 VERDICT_STYLE = {
     "cause_found": "bold red",
@@ -80,12 +80,12 @@ def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
     """The report that a model wrote for this case, as far as the findings of today support it; None
     without one."""
     try:
-        report, told = read_report(case.path), read_diagnosis(case.path)
+        report, stored_diagnosis = read_report(case.path), read_diagnosis(case.path)
     except EvidenceError:
         return None
     if report.written_by == BUILT_IN:
         return None
-    _, names = with_kept_ids(told, diagnosis, ())
+    _, names = with_stable_ids(stored_diagnosis, diagnosis, ())
     renamed = report.model_copy(
         update={"claims": claims_renamed(report.claims, names), "dropped": ()}
     )
@@ -132,18 +132,18 @@ def print_report(replayed: Replayed) -> None:
     console.print(decided)
     console.print(Text(view.headline, style="bold"))
     labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{SECOND_OPINION}: "}
-    for claim in view.said:
+    for claim in view.ordered_claims:
         text = Text(f"  {labels.get(claim.section, '')}{claim.text} ")
         console.print(text, Text(" ".join(claim.findings), style="cyan"))
     for step in view.next_steps:
         console.print(Text("  next: ", style="bold"), Text(step.text))
     for line in view.guidance:
-        console.print(Text(f"  {said_by(line)}", style="magenta"), Text(line.url or ""))
+        console.print(Text(f"  {guidance_text(line)}", style="magenta"), Text(line.url or ""))
     for sentence in view.missing:
         console.print(Text("  missing: ", style="yellow"), Text(quotable(sentence)))
     if view.other_causes and view.established:
         console.print(Text("other candidates", style="dim"))
-        for cause in view.other_causes[:MOST_OTHERS]:
+        for cause in view.other_causes[:MOST_RIVALS]:
             phrase = f"  {cause.rank}. {quotable(cause.summary)} ({cause.confidence:.2f})"
             console.print(Text(phrase, style="dim"))
     for group in grouped(view.gaps):

@@ -33,16 +33,16 @@ from faultline.analysis.vocabulary import (
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.called import with_called_names
-from faultline.bot.answer.writer.doubts import said_already, tells_apart
+from faultline.bot.answer.writer.doubts import remaining_gaps, tells_apart
 from faultline.bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
 """Confidence from which it is called high, and medium."""
-FOUND = 0.9
+CAUSE_CONFIDENCE = 0.9
 """And from which a cause is called found. The state and the confidence say the same."""
 NO_REPORT = "the model's report: "
 """Begins the line of `Report.dropped` that says why a model gave none."""
-HOW_SURE = ((FOUND, "Very likely"), (MEDIUM, "Likely"), (0.0, "Possible"))
+HOW_SURE = ((CAUSE_CONFIDENCE, "Very likely"), (MEDIUM, "Likely"), (0.0, "Possible"))
 STEP_FINDINGS = 3
 """Findings that a cause's own next step cites."""
 
@@ -66,7 +66,7 @@ def state_label(verdict: Verdict, confidence: float, *, explained: bool = True) 
     """The verdict in words that follow the confidence, and what is known."""
     if verdict is Verdict.CAUSE_FOUND and not explained:
         return LOCATED
-    if verdict is not Verdict.CAUSE_FOUND or confidence >= FOUND:
+    if verdict is not Verdict.CAUSE_FOUND or confidence >= CAUSE_CONFIDENCE:
         return VERDICT_LABELS[verdict]
     return "Likely cause" if confidence >= MEDIUM else "Possible cause"
 
@@ -103,7 +103,7 @@ class AnswerView:
     """What is happening and what is not sure, said by code where a model wrote only the cause."""
     remembered: tuple[Claim, ...]
     """What memory knows of earlier investigations, tested again; no evidence."""
-    said: tuple[Claim, ...]
+    ordered_claims: tuple[Claim, ...]
     """`claims` and `remembered` in the order in which the report says them."""
     guidance: tuple[Guidance, ...]
     """What the operator's runbooks say; no evidence either."""
@@ -138,7 +138,7 @@ class AnswerView:
     @property
     def refused(self) -> tuple[str, ...]:
         """Claims that the findings do not bear out."""
-        return tuple(one for one in self.removed if not one.startswith(NO_REPORT))
+        return tuple(reason for reason in self.removed if not reason.startswith(NO_REPORT))
 
     @property
     def suspects(self) -> tuple[Cause, ...]:
@@ -190,12 +190,12 @@ class AnswerView:
     @property
     def against(self) -> tuple[Finding, ...]:
         """Findings that contradict the first cause, those of ruled-out explanations among them."""
-        return self.known(self.cause.contradicting) if self.cause else ()
+        return self.findings_of(self.cause.contradicting) if self.cause else ()
 
     @property
     def really_against(self) -> tuple[Finding, ...]:
         """The same without ruled-out changes: those are evidence against another explanation."""
-        return tuple(found for found in self.against if found.kind != CHANGE_RULED_OUT.name)
+        return tuple(finding for finding in self.against if finding.kind != CHANGE_RULED_OUT.name)
 
     @property
     def ruled_out(self) -> tuple[Finding, ...]:
@@ -210,7 +210,7 @@ class AnswerView:
         cited = set(self.impact.findings)
         for cause in self.causes[:1]:
             cited.update(cause.findings, cause.contradicting)
-        for claim in (*self.said, *self.next_steps):
+        for claim in (*self.ordered_claims, *self.next_steps):
             cited.update(claim.findings)
         return frozenset(cited)
 
@@ -222,9 +222,9 @@ class AnswerView:
             cited.update(cause.findings, cause.contradicting)
         return tuple(finding for finding in self.findings.values() if finding.id in cited)
 
-    def known(self, ids: Sequence[str]) -> tuple[Finding, ...]:
+    def findings_of(self, ids: Sequence[str]) -> tuple[Finding, ...]:
         """The findings of these ids, without ids that the diagnosis does not have."""
-        return tuple(self.findings[one] for one in ids if one in self.findings)
+        return tuple(self.findings[finding_id] for finding_id in ids if finding_id in self.findings)
 
 
 def answer_view(
@@ -254,11 +254,11 @@ def answer_view(
         claims=tuple(claim for claim in claims if not _is_memory(claim, findings)),
         beside=_beside(claims, by_code),
         remembered=tuple(claim for claim in claims if _is_memory(claim, findings)),
-        said=tuple(claims),
+        ordered_claims=tuple(claims),
         guidance=tuple(report.guidance) if report else (),
         next_steps=_next_steps(diagnosis.verdict, causes, report),
         to_tell_apart=question.text if question else None,
-        missing=said_already(diagnosis),
+        missing=remaining_gaps(diagnosis),
         gaps=tuple(gaps),
         removed=tuple(report.dropped) if report else (),
         findings=findings,
@@ -271,14 +271,14 @@ def answer_view(
     )
 
 
-def _beside(said: Sequence[Claim], by_code: Report) -> tuple[Claim, ...]:
+def _beside(claims: Sequence[Claim], by_code: Report) -> tuple[Claim, ...]:
     """The sections that a report lacks, as the built-in writer has them."""
-    has = {claim.section for claim in said}
-    wanted = {Section.HAPPENING, Section.UNSURE, Section.CHECKED} - has
+    has = {claim.section for claim in claims}
+    sections = {Section.HAPPENING, Section.UNSURE, Section.CHECKED} - has
     if Section.HAPPENING in has:
         # The built-in writer wrote it: what it left out has no words.
         return ()
-    return tuple(claim for claim in by_code.claims if claim.section in wanted)
+    return tuple(claim for claim in by_code.claims if claim.section in sections)
 
 
 def _headline(alert: Alert, causes: Sequence[Cause], report: Report | None) -> str:

@@ -12,11 +12,11 @@ from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.errors import SettingsError
 from faultline.bot.answer.deploy_verdict import to_markdown
 from faultline.bot.api import models
-from faultline.bot.api.asked import key_of, since_asked
 from faultline.bot.api.operations import answer_of
+from faultline.bot.api.request_fields import key_of, since_time
 from faultline.bot.intake.accepting import NotAccepted
-from faultline.bot.intake.asked_requests import AskedRequests, own_key
-from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.incident_requests import IncidentRequests, requester_key
+from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
@@ -35,58 +35,58 @@ LONGEST_ID = 64
 class DeployHandlers:
     """The handlers of `/api/deploy-checks`. Each raises Refused for what it cannot answer."""
 
-    def __init__(self, site: Site, access: AccessControl, requests: AskedRequests) -> None:
+    def __init__(self, site: Site, access: AccessControl, requests: IncidentRequests) -> None:
         self._site, self._access, self._requests = site, access, requests
         self._checks = DeployChecks(site.store.engine)
 
-    async def start(self, request: Request, given: models.NewDeployCheck) -> Response:
+    async def start(self, request: Request, new_check: models.NewDeployCheck) -> Response:
         """Watch a deploy, or find the check of the same key."""
         key, now = key_of(request), datetime.now(UTC)
         requester = await requester_of(self._access, request)
-        deploy = self._deploy(given, now)
-        check_id = own_key(requester, f"deploy {key}")
+        deploy = self._deploy(new_check, now)
+        check_id = requester_key(requester, f"deploy {key}")
         await self._requests.refuse_unless_new(
-            f"deploy {check_id}", requester, given.model_dump_json()
+            f"deploy {check_id}", requester, new_check.model_dump_json()
         )
         stored_check = StoredCheck(
             id=check_id,
-            asked=deploy.model_dump(mode="json"),
+            request=deploy.model_dump(mode="json"),
             team=Teams.of(self._site.settings).team(deploy.service, ""),
-            asked_by=requester.who,
-            asked_at=now,
+            requested_by=requester.who,
+            requested_at=now,
             due_at=due_at(deploy.looks(now)[0]),
             looks_done=0,
             verdict=None,
         )
         try:
             is_new = await in_store(self._checks.add, stored_check)
-            found = await in_store(self._checks.get, check_id)
+            current_check = await in_store(self._checks.get, check_id)
         except SQLAlchemyError as error:
             raise NotAccepted(f"the store cannot be used ({type(error).__name__})") from error
-        assert found is not None, "it was written just now"
-        return answer_of(_shown(found, key), 202 if is_new else 200)
+        assert current_check is not None, "it was written just now"
+        return answer_of(_shown(current_check, key), 202 if is_new else 200)
 
-    async def get(self, request: Request, _given: None) -> models.DeployCheck:
+    async def get(self, request: Request, _payload: None) -> models.DeployCheck:
         """One check."""
         requested_storable = storable(request.path_params["check_id"], LONGEST_ID)
-        found = await in_store(self._checks.get, requested_storable)
-        if found is None or not visibility_of(request).sees(found.team):
+        stored_check = await in_store(self._checks.get, requested_storable)
+        if stored_check is None or not visibility_of(request).sees(stored_check.team):
             raise Refused(404, "No check of a deploy has this id")
-        return _shown(found, None)
+        return _shown(stored_check, None)
 
-    def _deploy(self, given: models.NewDeployCheck, now: datetime) -> DeployToCheck:
-        service = one_line(given.service)
-        since = since_asked(given.since)
+    def _deploy(self, new_check: models.NewDeployCheck, now: datetime) -> DeployToCheck:
+        service = single_line(new_check.service)
+        since = since_time(new_check.since)
         if not service or since is None:
             raise Refused(422, "service: is empty")
         deploy = DeployToCheck(
             service=catalogued(self._site.settings, service) or service,
             deployed_at=since,
-            wait=timedelta(minutes=given.wait_minutes),
-            warm_up=timedelta(minutes=given.warm_up_minutes),
-            baseline=timedelta(hours=given.baseline_hours),
-            parts={name: one_line(value) for name, value in given.canary.items()},
-            places={name: one_line(value) for name, value in given.places.items()},
+            wait=timedelta(minutes=new_check.wait_minutes),
+            warm_up=timedelta(minutes=new_check.warm_up_minutes),
+            baseline=timedelta(hours=new_check.baseline_hours),
+            parts={name: single_line(value) for name, value in new_check.canary.items()},
+            places={name: single_line(value) for name, value in new_check.places.items()},
         )
         try:
             return deploy.checked(now)
@@ -94,17 +94,19 @@ class DeployHandlers:
             raise Refused(422, f"{error}") from None
 
 
-def _shown(found: StoredCheck, key: str | None) -> models.DeployCheck:
-    verdict = None if found.verdict is None else DeployVerdict.model_validate(found.verdict)
+def _shown(stored_check: StoredCheck, key: str | None) -> models.DeployCheck:
+    verdict = (
+        None if stored_check.verdict is None else DeployVerdict.model_validate(stored_check.verdict)
+    )
     ended = "failed" if verdict is None else "decided"
     return models.DeployCheck.model_validate(
         {
-            "id": found.id,
+            "id": stored_check.id,
             "key": key,
-            "status": "watching" if found.due_at is not None else ended,
-            "service": str(found.asked["service"]),
-            "asked_at": found.asked_at,
-            "next_look_at": found.due_at,
+            "status": "watching" if stored_check.due_at is not None else ended,
+            "service": str(stored_check.request["service"]),
+            "asked_at": stored_check.requested_at,
+            "next_look_at": stored_check.due_at,
             "verdict": verdict,
             "markdown": None if verdict is None else to_markdown(verdict),
         }

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Verdict
-from faultline.bot.intake.asked_incident import MOST_TEXT
+from faultline.bot.intake.incident_request import MOST_TEXT
 from faultline.bot.store.labels import MAX_CAUSE
 
 Status = Literal["accepted", "running", "done", "failed"]
@@ -23,7 +23,7 @@ Name = Annotated[str, StringConstraints(max_length=60, pattern=r"^[A-Za-z_][A-Za
 PAGE, MOST_LISTED = 20, 100
 
 
-class Given(BaseModel):
+class RequestModel(BaseModel):
     """What a caller sends; a field that nobody knows is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,7 +35,7 @@ class Shown(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class NewInvestigation(Given):
+class NewInvestigation(RequestModel):
     """A request to investigate."""
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT)] = Field(
@@ -57,7 +57,7 @@ class NewInvestigation(Given):
     )
 
 
-class NewDeployCheck(Given):
+class NewDeployCheck(RequestModel):
     """A deploy to watch."""
 
     service: Word
@@ -86,7 +86,7 @@ class NewDeployCheck(Given):
     )
 
 
-class Feedback(Given):
+class Feedback(RequestModel):
     """Whether an answer was right."""
 
     right: bool
@@ -95,7 +95,7 @@ class Feedback(Given):
     )
 
 
-class ListQuery(Given):
+class ListQuery(RequestModel):
     """Which investigations are listed, the newest first."""
 
     status: Status | None = None
@@ -105,7 +105,7 @@ class ListQuery(Given):
     limit: int = Field(default=PAGE, ge=1, le=MOST_LISTED)
 
 
-class EventsQuery(Given):
+class EventsQuery(RequestModel):
     """From where progress is sent."""
 
     after: int = Field(default=0, ge=0, lt=2**63, description="`seq` of the last line you have.")

@@ -79,33 +79,33 @@ def document(operations: Sequence[Operation], server_url: str) -> dict[str, Any]
     }
 
 
-def _operation(one: Operation, names: Any, schemas: dict[str, Any]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"operationId": one.name, "summary": one.summary}
-    if parameters := [*_path_parameters(one), *_query_parameters(one, schemas)]:
+def _operation(operation: Operation, names: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary}
+    if parameters := [*_path_parameters(operation), *_query_parameters(operation, schemas)]:
         entry["parameters"] = parameters
-    if one.posts:
+    if operation.posts:
         entry["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": names[one.takes, "validation"]}},
+            "content": {"application/json": {"schema": names[operation.takes, "validation"]}},
         }
-    entry["responses"] = _responses(one, names)
+    entry["responses"] = _responses(operation, names)
     return entry
 
 
-def _path_parameters(one: Operation) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)}", one.path)
+        for name in re.findall(r"{(\w+)}", operation.path)
     ]
-    return [*found, KEY] if one.by_key else found
+    return [*parameters, KEY] if operation.by_key else parameters
 
 
-def _query_parameters(one: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
-    if one.posts or one.takes is None:
+def _query_parameters(operation: Operation, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    if operation.posts or operation.takes is None:
         return []
     parameters = []
     # A query is described by its fields; the model itself is named nowhere.
-    for name, field in schemas.pop(one.takes.__name__)["properties"].items():
+    for name, field in schemas.pop(operation.takes.__name__)["properties"].items():
         described = {key: value for key, value in field.items() if key != "description"}
         # A parameter is left out, never null.
         some = [s for s in described.get("anyOf", ()) if s.get("type") != "null"]
@@ -117,18 +117,18 @@ def _query_parameters(one: Operation, schemas: dict[str, Any]) -> list[dict[str,
     return parameters
 
 
-def _responses(one: Operation, names: Any) -> dict[str, Any]:
-    if one.gives is None:
+def _responses(operation: Operation, names: Any) -> dict[str, Any]:
+    if operation.gives is None:
         content: dict[str, Any] = {"text/event-stream": {"schema": EVENT}}
         events = EVENTS
     else:
-        content = {"application/json": {"schema": names[one.gives, "serialization"]}}
-        events = (one.gives.__doc__ or "").partition("\n\n")[0]
-    responses: dict[str, Any] = {str(one.status): {"description": events, "content": content}}
-    if one.by_key:
+        content = {"application/json": {"schema": names[operation.gives, "serialization"]}}
+        events = (operation.gives.__doc__ or "").partition("\n\n")[0]
+    responses: dict[str, Any] = {str(operation.status): {"description": events, "content": content}}
+    if operation.by_key:
         description = "The same request came before: its investigation"
         responses["200"] = {"description": description, "content": content}
     line = {"application/json": {"schema": names[Refusal, "serialization"]}}
-    for status in sorted({*ALWAYS, *(WITH_BODY if one.posts else ()), *one.refuses}):
+    for status in sorted({*ALWAYS, *(WITH_BODY if operation.posts else ()), *operation.refuses}):
         responses[str(status)] = {"description": REASONS[status], "content": line}
     return responses

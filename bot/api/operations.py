@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from faultline.bot.api.models import Given
+from faultline.bot.api.models import RequestModel
 from faultline.bot.intake.accepting import IntakeLimits, NotAccepted
-from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.request_body import Refused, read_body
 from faultline.bot.policy.roles import Act
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.refusals import refusal
 
 Handler = Callable[[Request, Any], Awaitable[BaseModel | Response]]
-G = TypeVar("G", bound=Given)
+G = TypeVar("G", bound=RequestModel)
 
 LIMITS = IntakeLimits(max_body_bytes=65_536)
 
@@ -41,7 +41,7 @@ class Operation:
     summary: str
     act: Act
     handler: Handler
-    takes: type[Given] | None = None
+    takes: type[RequestModel] | None = None
     gives: type[BaseModel] | None = None
     status: int = 200
     refuses: tuple[int, ...] = ()
@@ -62,8 +62,8 @@ class Operation:
     async def answer(self, request: Request) -> Response:
         """Answer one request; each error as its status and one line."""
         try:
-            given = await self._given(request)
-            handler = await self.handler(request, given)
+            payload = await self._payload(request)
+            handler = await self.handler(request, payload)
         except Refused as error:
             return refusal(request, error.status, _sentence(error))
         except NotAccepted as error:
@@ -74,7 +74,7 @@ class Operation:
             return handler
         return answer_of(handler, self.status)
 
-    async def _given(self, request: Request) -> Given | None:
+    async def _payload(self, request: Request) -> RequestModel | None:
         if self.posts:
             body = await read_body(request, LIMITS)
             assert self.takes is not None
@@ -82,7 +82,7 @@ class Operation:
         query = dict(request.query_params)
         if self.takes is None:
             if query:
-                raise Refused(422, f"{one_line(next(iter(query)), 60)}: is no parameter here")
+                raise Refused(422, f"{single_line(next(iter(query)), 60)}: is no parameter here")
             return None
         return _checked(self.takes, query)
 
@@ -99,15 +99,15 @@ def _parsed(body: bytes) -> Any:
         raise Refused(400, "the body is not JSON") from None
 
 
-def _checked(model: type[G], given: Any) -> G:
+def _checked(model: type[G], payload: Any) -> G:
     try:
-        return model.model_validate(given)
+        return model.model_validate(payload)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(one_line(str(part), 60) for part in first["loc"]) or "the body"
+        where = ".".join(single_line(str(part), 60) for part in first["loc"]) or "the body"
         raise Refused(422, f"{where}: {first['msg']}") from None
 
 
 def _sentence(error: Exception) -> str:
-    said = str(error)
-    return said if said.endswith(".") else f"{said}."
+    message = str(error)
+    return message if message.endswith(".") else f"{message}."

@@ -38,7 +38,7 @@ def read_finding(folder: Path, finding_id: str) -> FindingWithEvidence | None:
     finding = next((finding for finding in diagnosis.findings if finding.id == finding_id), None)
     if finding is None:
         return None
-    items = {one.id: one for one in case.evidence}
+    items = {evidence.id: evidence for evidence in case.evidence}
     return FindingWithEvidence(
         finding=finding,
         evidence=tuple(items[name] for name in finding.evidence if name in items),

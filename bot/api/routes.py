@@ -13,14 +13,14 @@ from starlette.routing import BaseRoute, Route
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.api import models
-from faultline.bot.api.asked import key_of, since_asked
 from faultline.bot.api.deploys import DeployHandlers
 from faultline.bot.api.openapi import document
 from faultline.bot.api.operations import Operation, answer_of
 from faultline.bot.api.reading import read_answer, read_finding, read_findings
+from faultline.bot.api.request_fields import key_of, since_time
 from faultline.bot.intake.accepting import Accept
-from faultline.bot.intake.asked_incident import AskedIncident
-from faultline.bot.intake.asked_requests import AskedRequests, own_key
+from faultline.bot.intake.incident_request import IncidentRequest
+from faultline.bot.intake.incident_requests import IncidentRequests, requester_key
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.labels import Labels
@@ -35,7 +35,7 @@ from faultline.bot.web.visitor import note_investigation, visibility_of, visitor
 
 API = "/api"
 ALL = f"{API}/investigations"
-ONE = f"{ALL}/{{id}}"
+BY_ID = f"{ALL}/{{id}}"
 DEPLOYS = f"{API}/deploy-checks"
 
 R = TypeVar("R")
@@ -54,7 +54,7 @@ def api_routes(site: Site, access: AccessControl, accept: Accept) -> list[BaseRo
         return refusal(request, 404, sentence)
 
     return [
-        *(one.route(access) for one in listed),
+        *(operation.route(access) for operation in listed),
         Route(f"{API}/openapi.json", openapi, middleware=access.open_to_all()),
         Route(f"{API}/{{path:path}}", nothing, middleware=access.open_to("read")),
     ]
@@ -90,7 +90,7 @@ def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
         Operation(
             "getInvestigation",
             "GET",
-            ONE,
+            BY_ID,
             "Its status",
             "read",
             h.get,
@@ -100,7 +100,7 @@ def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
         Operation(
             "getAnswer",
             "GET",
-            f"{ONE}/answer",
+            f"{BY_ID}/answer",
             "Its answer",
             "read",
             h.answer,
@@ -111,7 +111,7 @@ def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
         Operation(
             "listFindings",
             "GET",
-            f"{ONE}/findings",
+            f"{BY_ID}/findings",
             "What code established",
             "read",
             h.findings,
@@ -122,7 +122,7 @@ def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
         Operation(
             "getFinding",
             "GET",
-            f"{ONE}/findings/{{finding_id}}",
+            f"{BY_ID}/findings/{{finding_id}}",
             "One finding with its evidence: query, window and values",
             "read",
             h.finding,
@@ -133,7 +133,7 @@ def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
         Operation(
             "streamEvents",
             "GET",
-            f"{ONE}/events",
+            f"{BY_ID}/events",
             "Its progress as it happens",
             "read",
             h.events,
@@ -143,7 +143,7 @@ def operations(handlers: ApiHandlers) -> tuple[Operation, ...]:
         Operation(
             "giveFeedback",
             "POST",
-            f"{ONE}/feedback",
+            f"{BY_ID}/feedback",
             "Say whether the answer was right",
             "rate",
             h.feedback,
@@ -183,24 +183,26 @@ class ApiHandlers:
 
     def __init__(self, site: Site, access: AccessControl, accept: Accept) -> None:
         self.site, self.access, self.store = site, access, site.store
-        self.requests = AskedRequests(site.settings, site.store, accept)
+        self.requests = IncidentRequests(site.settings, site.store, accept)
         self.labels = Labels(site.store.engine)
         self.listing = Listing(site.store.engine)
         self.deploys = DeployHandlers(site, access, self.requests)
 
-    async def start(self, request: Request, given: models.NewInvestigation) -> Response:
+    async def start(self, request: Request, new_investigation: models.NewInvestigation) -> Response:
         """Start one, or find the one of the same key."""
         key = key_of(request)
         requester = await requester_of(self.access, request)
-        incident = AskedIncident(
-            text=given.question,
-            key=own_key(requester, key),
+        incident = IncidentRequest(
+            text=new_investigation.question,
+            key=requester_key(requester, key),
             door="api",
-            service=given.service,
-            since=since_asked(given.since),
-            places=given.places,
+            service=new_investigation.service,
+            since=since_time(new_investigation.since),
+            places=new_investigation.places,
         )
-        accepted = await self.requests.start(incident, requester, given.model_dump_json())
+        accepted = await self.requests.start(
+            incident, requester, new_investigation.model_dump_json()
+        )
         investigation_id = accepted.investigation_id
         note_investigation(request, investigation_id)
         outcome = accepted.outcome if investigation_id else "spooled"
@@ -210,65 +212,65 @@ class ApiHandlers:
         )
         return answer_of(started, 200 if outcome == "duplicate" else 202)
 
-    async def list(self, request: Request, given: models.ListQuery) -> models.Investigations:
+    async def list(self, request: Request, list_query: models.ListQuery) -> models.Investigations:
         """One page."""
         visibility = visibility_of(request)
         cursor = None
-        if given.after is not None:
-            last = await in_store(self.store.get, given.after, visibility)
+        if list_query.after is not None:
+            last = await in_store(self.store.get, list_query.after, visibility)
             if last is None:
                 raise Refused(422, "after: is no investigation")
             cursor = ListingCursor(last.accepted_at, last.id)
         listing_filter = ListingFilter(
-            words=given.q or "", status=given.status, service=given.service
+            words=list_query.q or "", status=list_query.status, service=list_query.service
         )
-        listing = self.listing.seen_by(visibility)
-        page = await in_store(listing.page, listing_filter, size=given.limit, after=cursor)
+        listing = self.listing.visible_to(visibility)
+        page = await in_store(listing.page, listing_filter, size=list_query.limit, after=cursor)
         shown = await in_store(self.store.some, page.ids, visibility)
         return models.Investigations(
-            investigations=tuple(self._shown(one) for one in shown),
+            investigations=tuple(self._shown(investigation) for investigation in shown),
             next=page.older.id if page.older else None,
         )
 
-    async def get(self, request: Request, _given: None) -> models.Investigation:
+    async def get(self, request: Request, _payload: None) -> models.Investigation:
         """Its status."""
-        return self._shown(await self._found(request))
+        return self._shown(await self._investigation(request))
 
-    async def answer(self, request: Request, _given: None) -> models.Answer:
+    async def answer(self, request: Request, _payload: None) -> models.Answer:
         """Its answer."""
-        found = await self._answered(request)
-        return await self._read(found, partial(read_answer, found.id))
+        investigation = await self._answered(request)
+        return await self._read(investigation, partial(read_answer, investigation.id))
 
-    async def findings(self, request: Request, _given: None) -> models.Findings:
+    async def findings(self, request: Request, _payload: None) -> models.Findings:
         """Its findings."""
         return await self._read(await self._answered(request), read_findings)
 
-    async def finding(self, request: Request, _given: None) -> models.FindingWithEvidence:
+    async def finding(self, request: Request, _payload: None) -> models.FindingWithEvidence:
         """One finding."""
-        found = await self._answered(request)
+        investigation = await self._answered(request)
         finding_id = request.path_params["finding_id"]
-        finding = await self._read(found, lambda folder: read_finding(folder, finding_id))
+        finding = await self._read(investigation, lambda folder: read_finding(folder, finding_id))
         if finding is None:
             raise Refused(404, "This investigation has no finding of this id")
         return finding
 
-    async def events(self, request: Request, given: models.EventsQuery) -> Response:
+    async def events(self, request: Request, events_query: models.EventsQuery) -> Response:
         """Its progress."""
-        found = await self._found(request)
-        after = resume_point(request.headers.get("last-event-id"), str(given.after))
-        stream = progress_events(self.store, found.id, after, request.is_disconnected)
+        investigation = await self._investigation(request)
+        after = resume_point(request.headers.get("last-event-id"), str(events_query.after))
+        stream = progress_events(self.store, investigation.id, after, request.is_disconnected)
         headers = {"x-accel-buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
-    async def feedback(self, request: Request, given: models.Feedback) -> models.FeedbackKept:
+    async def feedback(self, request: Request, feedback: models.Feedback) -> models.FeedbackKept:
         """Keep what somebody says of the answer."""
-        found = await self._answered(request)
+        investigation = await self._answered(request)
         visitor = visitor_of(request)
         remaining_id = await in_store(
             self.labels.write,
-            found.id,
-            right=given.right,
-            cause=given.cause,
+            investigation.id,
+            right=feedback.right,
+            cause=feedback.cause,
             who=visitor.name if visitor else "",
         )
         if remaining_id is None:  # deleted in this moment
@@ -280,22 +282,22 @@ class ApiHandlers:
             at=remaining_id.at,
         )
 
-    async def _found(self, request: Request) -> StoredInvestigation:
-        found = await self.site.found(request)
-        if found is None:
+    async def _investigation(self, request: Request) -> StoredInvestigation:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             raise Refused(404, "No investigation has this id")
-        return found
+        return investigation
 
     async def _answered(self, request: Request) -> StoredInvestigation:
-        found = await self._found(request)
-        if found.status == "failed":
-            raise Refused(409, f"The investigation failed: {found.headline}")
-        if found.status != "done":
-            raise Refused(409, f"The investigation has no answer yet: it is {found.status}")
-        return found
+        investigation = await self._investigation(request)
+        if investigation.status == "failed":
+            raise Refused(409, f"The investigation failed: {investigation.headline}")
+        if investigation.status != "done":
+            raise Refused(409, f"The investigation has no answer yet: it is {investigation.status}")
+        return investigation
 
-    async def _read(self, found: StoredInvestigation, read: Callable[[Path], R]) -> R:
-        folder, trouble = await self.site.folder(found.id)
+    async def _read(self, investigation: StoredInvestigation, read: Callable[[Path], R]) -> R:
+        folder, trouble = await self.site.folder(investigation.id)
         if folder is None:
             raise Refused(404, trouble or "The case folder of this investigation is gone")
         try:
@@ -303,22 +305,22 @@ class ApiHandlers:
         except (FaultlineError, OSError) as error:
             raise Refused(404, f"This case cannot be read: {error}") from None
 
-    def _shown(self, one: StoredInvestigation) -> models.Investigation:
+    def _shown(self, investigation: StoredInvestigation) -> models.Investigation:
         return models.Investigation(
-            id=one.id,
-            status=one.status,
-            title=one.alert.title,
-            question=one.question,
-            service=one.alert.service,
-            source=one.alert.source,
-            since=one.alert.started_at,
-            accepted_at=one.accepted_at,
-            started_at=one.started_at,
-            finished_at=one.finished_at,
-            verdict=one.verdict,
-            confidence=one.confidence,
-            headline=one.headline,
-            url=self._url(one.id),
+            id=investigation.id,
+            status=investigation.status,
+            title=investigation.alert.title,
+            question=investigation.question,
+            service=investigation.alert.service,
+            source=investigation.alert.source,
+            since=investigation.alert.started_at,
+            accepted_at=investigation.accepted_at,
+            started_at=investigation.started_at,
+            finished_at=investigation.finished_at,
+            verdict=investigation.verdict,
+            confidence=investigation.confidence,
+            headline=investigation.headline,
+            url=self._url(investigation.id),
         )
 
     def _url(self, investigation_id: str) -> str:

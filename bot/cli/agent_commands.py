@@ -16,7 +16,7 @@ from faultline.bot.cli.source_options import (
     NoKubernetes,
     Prometheus,
     Tempo,
-    given_urls,
+    urls_by_connector,
 )
 
 
@@ -41,7 +41,7 @@ def mcp(
     from faultline.bot.cli.mcp_command import run_mcp
 
     options = AskOptions(
-        urls=given_urls(prometheus=prometheus, loki=loki, tempo=tempo, jaeger=jaeger),
+        urls=urls_by_connector(prometheus=prometheus, loki=loki, tempo=tempo, jaeger=jaeger),
         context=context,
         kubernetes=not no_kubernetes,
         config=config,
@@ -108,7 +108,7 @@ def verify_deploy(
     from faultline.bot.cli.verify_command import verify_deploy as run
 
     sources = AskOptions(
-        urls=given_urls(prometheus=prometheus, loki=loki),
+        urls=urls_by_connector(prometheus=prometheus, loki=loki),
         context=context,
         kubernetes=not no_kubernetes,
         config=config,

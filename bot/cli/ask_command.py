@@ -22,7 +22,7 @@ from faultline.analysis.errors import EvidenceError, SettingsError
 from faultline.bot.answer.replay import as_json, print_report, replay
 from faultline.bot.cli.follow_up import answer_follow_ups
 from faultline.bot.cli.terminal_chart import print_chart
-from faultline.bot.intake.asked_incident import AskedIncident, arrival_of
+from faultline.bot.intake.incident_request import IncidentRequest, arrival_of
 from faultline.bot.intake.since import since_of
 from faultline.bot.processes.local_bot import LocalBot, local_bot
 from faultline.bot.settings import Settings, load_settings
@@ -63,7 +63,7 @@ def ask(question: str, options: AskOptions) -> int:
     if not build_connectors(settings):
         raise SettingsError("ask", NO_SOURCE)
     now = datetime.now(UTC)
-    incident = AskedIncident(
+    incident = IncidentRequest(
         text=question,
         key=uuid.uuid4().hex,
         door="terminal",
@@ -82,15 +82,19 @@ def settings_for(options: AskOptions, environ: Mapping[str, str]) -> Settings:
     """The configured settings with the sources that the options name. Raises SettingsError."""
     urls = {variable(name, "url"): url for name, url in options.urls.items()}
     settings = load_settings(options.config, {**environ, **urls})
-    own = getattr(settings, KUBERNETES)
-    if own.url is not None or own.kubeconfig is not None or not options.kubernetes:
+    kubernetes_settings = getattr(settings, KUBERNETES)
+    if (
+        kubernetes_settings.url is not None
+        or kubernetes_settings.kubeconfig is not None
+        or not options.kubernetes
+    ):
         return settings
-    found = current_context(environ, options.context)
-    if found is None:
+    kube_context = current_context(environ, options.context)
+    if kube_context is None:
         return settings
-    urls[variable(KUBERNETES, "kubeconfig")] = str(found.file)
-    urls[variable(KUBERNETES, "context")] = found.name
-    urls[variable(KUBERNETES, "namespaces")] = found.namespace
+    urls[variable(KUBERNETES, "kubeconfig")] = str(kube_context.file)
+    urls[variable(KUBERNETES, "context")] = kube_context.name
+    urls[variable(KUBERNETES, "namespaces")] = kube_context.namespace
     return load_settings(options.config, {**environ, **urls})
 
 
@@ -120,19 +124,21 @@ def _say(console: Console, line: Progress) -> None:
     console.print(Text(f"{at:%H:%M:%S}  {line.text}", style="dim"))
 
 
-def _answer(bot: LocalBot, found: StoredInvestigation, scratch: Path, options: AskOptions) -> int:
-    folder = scratch / "cases" / found.id
+def _answer(
+    bot: LocalBot, investigation: StoredInvestigation, scratch: Path, options: AskOptions
+) -> int:
+    folder = scratch / "cases" / investigation.id
     if options.case is not None and folder.is_dir():
         shutil.copytree(folder, options.case, dirs_exist_ok=True)
         folder = options.case
-    if found.status == "failed":
-        sys.stderr.write(f"faultline: {found.headline}\n")
+    if investigation.status == "failed":
+        sys.stderr.write(f"faultline: {investigation.headline}\n")
         return FAILED
     if options.html is not None:
-        _write_page(found, folder, options.html)
+        _write_page(investigation, folder, options.html)
     replayed = replay(folder)
     if options.as_json:
-        answer = {"id": found.id, **as_json(replayed)}
+        answer = {"id": investigation.id, **as_json(replayed)}
         sys.stdout.write(json.dumps(answer, indent=1, ensure_ascii=False) + "\n")
         return 0
     print_report(replayed)
@@ -142,16 +148,16 @@ def _answer(bot: LocalBot, found: StoredInvestigation, scratch: Path, options: A
     if options.html is not None:
         sys.stdout.write(f"Written as a page: {options.html}\n")
     if sys.stdin.isatty() and sys.stdout.isatty():
-        answer_follow_ups(bot.settings, found, folder)
+        answer_follow_ups(bot.settings, investigation, folder)
     return 0
 
 
-def _write_page(found: StoredInvestigation, folder: Path, file: Path) -> None:
+def _write_page(investigation: StoredInvestigation, folder: Path, file: Path) -> None:
     # Late: the pages' templates take a moment to load, and few ask for one.
     from faultline.bot.web.answer_file import answer_file
 
     try:
-        file.write_text(answer_file(found, folder), encoding="utf-8")
+        file.write_text(answer_file(investigation, folder), encoding="utf-8")
     except OSError as error:
         strerror = error.strerror or type(error).__name__
         raise EvidenceError(str(file), f"cannot be written ({strerror})") from error

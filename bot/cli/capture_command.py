@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from faultline.bot.investigation.capture.captured import CaptureResult, one_line
+from faultline.bot.investigation.capture.captured import CaptureResult, single_line
 from faultline.bot.investigation.capture.plan import plan_capture
 from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.settings import Settings
@@ -35,12 +35,12 @@ def capture_now(
     target = output or settings.store.directory / "captures"
     try:
         result = asyncio.run(
-            run_capture(plan, CaptureLog(store.engine), target, asked_by=_user(), say=_say)
+            run_capture(plan, CaptureLog(store.engine), target, requested_by=_user(), say=_say)
         )
     finally:
         store.engine.dispose()
     if result.refusal is not None:
-        sys.stderr.write(f"faultline: {job}: {one_line(result.refusal)}\n")
+        sys.stderr.write(f"faultline: {job}: {single_line(result.refusal)}\n")
         return NOTHING_CAPTURED
     _print(result)
     return 0 if result.files else NOTHING_CAPTURED
@@ -52,12 +52,13 @@ def print_history(settings: Settings, job: str | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for row in CaptureLog(store.engine).history(job):
         line = (
-            f"{row.asked_at:%Y-%m-%d %H:%M:%S}Z  {row.id}  {row.status:<8}  {row.job}  {row.wanted}"
+            f"{row.requested_at:%Y-%m-%d %H:%M:%S}Z  {row.id}  {row.status:<8}  {row.job}  "
+            f"{row.requested}"
         )
         console.print(
             Text(
-                one_line(
-                    f"{line}  by {row.asked_by}  hosts {row.hosts}  "
+                single_line(
+                    f"{line}  by {row.requested_by}  hosts {row.hosts}  "
                     f"{row.result or 'no end recorded'}"
                 )
             )
@@ -72,13 +73,13 @@ def _print(result: CaptureResult) -> None:
         process = f", process {file.pid}" if file.pid is not None else ""
         console.print(
             Text(
-                one_line(
+                single_line(
                     f"{file.path}  {file.kind.replace('_', ' ')}, {who}{process} on {file.host}"
                 )
             )
         )
     for gap in result.gaps:
-        console.print(Text(one_line(f"missing: {gap.where}: {gap.why}"), style="yellow"))
+        console.print(Text(single_line(f"missing: {gap.where}: {gap.why}"), style="yellow"))
     if result.files:
         console.print(Text(f"look at it: faultline trace {result.folder}"))
 
@@ -92,4 +93,4 @@ def _user() -> str:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{one_line(line)}\n")
+    sys.stderr.write(f"{single_line(line)}\n")

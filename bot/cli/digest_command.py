@@ -83,10 +83,10 @@ def _lines(
 
 
 def _labelled(lines: Iterable[HandoverLine], settings: Settings) -> Iterator[str]:
-    kept, left = shortened(lines, MOST_LINES)
-    for label in dict.fromkeys(line.label for line in kept):
+    shown_lines, left = shortened(lines, MOST_LINES)
+    for label in dict.fromkeys(line.label for line in shown_lines):
         yield f"\n{label}"
-        for line in kept:
+        for line in shown_lines:
             if line.label == label:
                 yield f"  {line.text}"
                 if line.incident:
@@ -112,60 +112,64 @@ def _document(
 
 def _team(digest: TeamDigest, settings: Settings) -> dict[str, Any]:
     right, judged = digest.judged
-    verdicts = [one.verdict or one.status for one in digest.lately]
+    verdicts = [incident.verdict or incident.status for incident in digest.lately]
     return {
         "team": digest.team,
         "alerts": len(digest.lately),
         "by_verdict": {name: verdicts.count(name) for name in dict.fromkeys(verdicts)},
         "judged": judged,
         "right": right,
-        "open": [_incident(one, settings) for one in digest.open],
+        "open": [_incident(incident, settings) for incident in digest.open],
         "recurring": [
             {
-                "service": foreign(one.service, TITLE),
-                "subject": foreign(one.cause.subject, TITLE),
-                "fault": one.cause.troubles[0] if one.cause.troubles else one.cause.kind,
-                "incidents": [_incident(i, settings) for i in one.incidents],
+                "service": foreign(recurrence.service, TITLE),
+                "subject": foreign(recurrence.cause.subject, TITLE),
+                "fault": recurrence.cause.troubles[0]
+                if recurrence.cause.troubles
+                else recurrence.cause.kind,
+                "incidents": [_incident(i, settings) for i in recurrence.incidents],
             }
-            for one in digest.recurring
+            for recurrence in digest.recurring
         ],
         "noise": [
             {
-                "title": foreign(one.fired[0].title, TITLE),
-                "service": foreign(one.fired[0].service, TITLE),
-                "fired": len(one.fired),
-                "nothing_wrong": one.quiet,
-                "median_length_s": one.length.total_seconds() if one.length is not None else None,
-                "incidents": [_incident(i, settings) for i in one.fired],
+                "title": foreign(noise.fired[0].title, TITLE),
+                "service": foreign(noise.fired[0].service, TITLE),
+                "fired": len(noise.fired),
+                "nothing_wrong": noise.quiet,
+                "median_length_s": noise.length.total_seconds()
+                if noise.length is not None
+                else None,
+                "incidents": [_incident(i, settings) for i in noise.fired],
             }
-            for one in digest.noise
+            for noise in digest.noise
         ],
-        "resolved": [_incident(one, settings) for one in digest.resolved],
+        "resolved": [_incident(incident, settings) for incident in digest.resolved],
         "muted": [
             {
                 "title": foreign(mute.title, TITLE),
                 "until": mute.until.isoformat(),
                 "by": mute.by,
                 "reason": foreign(mute.reason, TITLE),
-                "held": mute.held,
+                "held": mute.alert_count,
             }
             for mute in digest.muted
         ],
     }
 
 
-def _incident(one: HandoverIncident, settings: Settings) -> dict[str, Any]:
+def _incident(incident: HandoverIncident, settings: Settings) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "at": one.at.isoformat(),
-        "title": foreign(one.title, TITLE),
-        "service": foreign(one.service, TITLE),
-        "status": one.status,
-        "verdict": one.verdict,
-        "headline": foreign(one.headline, TITLE),
-        "resolved_at": one.resolved_at.isoformat() if one.resolved_at else None,
-        "open": one.open,
-        "page": _page(settings, one.id),
+        "id": incident.id,
+        "at": incident.at.isoformat(),
+        "title": foreign(incident.title, TITLE),
+        "service": foreign(incident.service, TITLE),
+        "status": incident.status,
+        "verdict": incident.verdict,
+        "headline": foreign(incident.headline, TITLE),
+        "resolved_at": incident.resolved_at.isoformat() if incident.resolved_at else None,
+        "open": incident.open,
+        "page": _page(settings, incident.id),
     }
 
 

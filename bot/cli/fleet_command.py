@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from faultline.analysis.case.earlier import HostRecord
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.settings import Settings
 from faultline.bot.store.fleet import FleetMemory
 from faultline.bot.store.opening import open_store
@@ -39,13 +39,13 @@ def _lines(records: Sequence[HostRecord], days: float) -> Iterator[str]:
         yield f"In the last {days:g} days no machine was to blame more often than by chance."
         return
     for record in records:
-        part = f", mostly {one_line(record.part, LONGEST_CELL)}" if record.part else ""
+        part = f", mostly {single_line(record.part, LONGEST_CELL)}" if record.part else ""
         yield (
-            f"{one_line(record.host, LONGEST_CELL)}: to blame in {record.blamed} of "
+            f"{single_line(record.host, LONGEST_CELL)}: to blame in {record.blamed} of "
             f"{record.took_part} incidents{part}; by chance {record.by_chance:.1g}"
         )
         for incident in record.incidents:
-            job = one_line(incident.job, LONGEST_CELL)
+            job = single_line(incident.job, LONGEST_CELL)
             yield (
                 f"  {incident.at:%Y-%m-%d %H:%M}Z  {incident.id}  {job}  "
                 f"{incident.fault.replace('_', ' ')}"

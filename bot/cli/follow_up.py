@@ -17,20 +17,20 @@ from faultline.bot.store.store import StoredInvestigation
 PROMPT = "\nAsk about it (why, what changed, show logs of ..., empty to end): "
 
 
-def answer_follow_ups(settings: Settings, found: StoredInvestigation, folder: Path) -> None:
+def answer_follow_ups(settings: Settings, investigation: StoredInvestigation, folder: Path) -> None:
     """Answer until an empty line, or the end of input."""
     console = Console(highlight=False)
     answers = PageAnswers(settings)
-    while question := _asked():
+    while question := _question():
         try:
-            answer = asyncio.run(answers(found, folder, question))
+            answer = asyncio.run(answers(investigation, folder, question))
         except FaultlineError as error:
             console.print(Text(str(error), style="red"))
             continue
         _print(console, answer)
 
 
-def _asked() -> str:
+def _question() -> str:
     try:
         return input(PROMPT).strip()
     except (EOFError, KeyboardInterrupt):
@@ -44,5 +44,5 @@ def _print(console: Console, answer: AnswerText) -> None:
         console.print(Text("  "), bold, Text(line.text), Text(" ".join(line.findings), "cyan"))
     for code in answer.code:
         console.print(Text(f"  {code}"))
-    for said in answer.more:
-        console.print(Text(f"  {said}", style="dim"))
+    for sentence in answer.more:
+        console.print(Text(f"  {sentence}", style="dim"))

@@ -22,7 +22,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.alert_sources import built_in_sources
 from faultline.bot.settings import DEFAULT_FILE, secret_variable
 from faultline.bot.settings.settings import settings_of
-from faultline.connectors.vendors.kubernetes.kubeconfig import FoundContext, current_context
+from faultline.connectors.vendors.kubernetes.kubeconfig import ClusterContext, current_context
 
 SECRETS_FILE = "secrets.env"
 NONE = "none"
@@ -57,7 +57,7 @@ class Choices:
     """What the two files are made of."""
 
     prometheus: str | None
-    kubernetes: FoundContext | None
+    kubernetes: ClusterContext | None
     alerts: tuple[str, ...]
     slack_channel: str | None
     public_url: str
@@ -94,7 +94,7 @@ def init(options: InitOptions, environ: Mapping[str, str]) -> None:
 
 def choices_of(options: InitOptions, environ: Mapping[str, str]) -> Choices:
     """The answers to the five questions. Raises SettingsError for an option that is wrong."""
-    found = current_context(environ)
+    kube_context = current_context(environ)
     prometheus = _answer(
         options.ask,
         options.prometheus,
@@ -107,7 +107,7 @@ def choices_of(options: InitOptions, environ: Mapping[str, str]) -> Choices:
         options.ask,
         options.kubernetes,
         "2. Kubernetes (context of your kubeconfig)",
-        found.name if found else NONE,
+        kube_context.name if kube_context else NONE,
         "--kubernetes",
         lambda text: text if text == NONE else _context(text, environ).name,
     )
@@ -209,22 +209,22 @@ def next_steps(files: list[Path], missing: list[str]) -> str:
 
 def _answer(
     ask: bool,
-    given: str | None,
+    option_value: str | None,
     question: str,
     default: str,
     option: str,
     checked: Callable[[str], str],
 ) -> str:
     """The option, or the answer to the question, or the default."""
-    if given is not None or not ask:
+    if option_value is not None or not ask:
         try:
-            return checked(given if given is not None else default)
+            return checked(option_value if option_value is not None else default)
         except ValueError as error:
             raise SettingsError(option, str(error)) from None
     while True:
-        said = str(typer.prompt(question, default=default)).strip() or default
+        reply = str(typer.prompt(question, default=default)).strip() or default
         try:
-            return checked(NONE if said.casefold() in NO else said)
+            return checked(NONE if reply.casefold() in NO else reply)
         except (ValueError, SettingsError) as error:
             sys.stdout.write(f"   {error}\n")
 
@@ -242,11 +242,11 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
-def _context(name: str, environ: Mapping[str, str]) -> FoundContext:
-    found = current_context(environ, name)
-    if found is None:
+def _context(name: str, environ: Mapping[str, str]) -> ClusterContext:
+    kube_context = current_context(environ, name)
+    if kube_context is None:
         raise SettingsError("--kubernetes", f"there is no context {name!r}")
-    return replace(found, namespace=found.namespace or "default")
+    return replace(kube_context, namespace=kube_context.namespace or "default")
 
 
 def _alerts(text: str) -> str:

@@ -23,7 +23,7 @@ from faultline.bot.cli.source_options import (
     NoKubernetes,
     Prometheus,
     Tempo,
-    given_urls,
+    urls_by_connector,
 )
 from faultline.bot.runtime import garbage
 from faultline.trace_report.commands import trace_commands
@@ -46,8 +46,8 @@ app.add_typer(
 app.add_typer(model_commands, name="model")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(show_version: bool) -> None:
+    if show_version:
         from importlib.metadata import version
 
         sys.stdout.write(f"faultline {version('faultline-bot')}\n")
@@ -264,7 +264,7 @@ def ask(
     options = AskOptions(
         service=service,
         since=since,
-        urls=given_urls(prometheus=prometheus, loki=loki, tempo=tempo, jaeger=jaeger),
+        urls=urls_by_connector(prometheus=prometheus, loki=loki, tempo=tempo, jaeger=jaeger),
         context=context,
         kubernetes=not no_kubernetes,
         config=config,

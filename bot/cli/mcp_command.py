@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.cli.ask_command import NO_SOURCE, AskOptions, settings_for
 from faultline.bot.intake.accepting import store_accept
-from faultline.bot.intake.asked_requests import AskedRequests
+from faultline.bot.intake.incident_requests import IncidentRequests
 from faultline.bot.mcp.callers import THIS_MACHINE
 from faultline.bot.mcp.investigations import Investigations, Shelf
 from faultline.bot.mcp.over_stdio import Wire, serve, taken_wire
@@ -47,16 +47,16 @@ def _serve(settings: Settings, wire: Wire) -> None:
     connectors = build_connectors(settings)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faultline-mcp-")))
-        shelves, own, requests = [], settings, None
+        shelves, bot_settings, requests = [], settings, None
         if connectors:
             bot = stack.enter_context(local_bot(settings, scratch / "bot"))
-            own = bot.settings
-            requests = AskedRequests(own, bot.store, store_accept(bot.store))
-            shelves.append(Shelf(bot.store, local_cases(open_cases(own), scratch / "own")))
+            bot_settings = bot.settings
+            requests = IncidentRequests(bot_settings, bot.store, store_accept(bot.store))
+            shelves.append(Shelf(bot.store, local_cases(open_cases(bot_settings), scratch / "own")))
         shelves += _past(settings, scratch)
         (scratch / "open").mkdir()
         investigations = Investigations(
-            own,
+            bot_settings,
             shelves,
             requests,
             NO_SOURCE,
@@ -67,7 +67,7 @@ def _serve(settings: Settings, wire: Wire) -> None:
             scratch / "open",
             lambda _: THIS_MACHINE,
             connectors,
-            Verifier(own) if connectors else None,
+            Verifier(bot_settings) if connectors else None,
         )
         asyncio.run(serve(server, wire))
 
@@ -75,8 +75,11 @@ def _serve(settings: Settings, wire: Wire) -> None:
 def _past(settings: Settings, scratch: Path) -> list[Shelf]:
     """The investigations of the bot that these settings configure, where it has made some. A store
     that cannot be read is named on standard error, and the server goes on without it."""
-    own = settings.store
-    if own.database is None and not (own.directory / "faultline.sqlite").is_file():
+    store_settings = settings.store
+    if (
+        store_settings.database is None
+        and not (store_settings.directory / "faultline.sqlite").is_file()
+    ):
         return []
     try:
         # Its tables are its own bot's to change.

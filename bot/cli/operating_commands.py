@@ -94,16 +94,16 @@ def restore(
 def requeue(name: Name, config: Config = None) -> None:
     """Restart an investigation that no worker has. Nothing is posted twice."""
     from faultline.bot.operating.inspection import inspected
-    from faultline.bot.operating.requeue import requeue_one
+    from faultline.bot.operating.requeue import requeue_by_name
     from faultline.bot.settings import load_settings
 
     with inspected(load_settings(config)) as inspection:
-        done = requeue_one(inspection, name)
+        done = requeue_by_name(inspection, name)
     phrase = (
         "begins again"
         if done.begun
         else "will be posted where it was not"
-        if done.told
+        if done.reposts
         else "has ended and was posted"
     )
     sys.stdout.write(f"{name} {phrase}\n")

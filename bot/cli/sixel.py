@@ -35,20 +35,20 @@ SIXEL_GRAPHICS = b"4"
 def shows_sixels() -> bool:
     """Whether the terminal says so when it is asked for its attributes (DA1). Both standard
     input and output must be the terminal."""
-    given = sys.stdin.fileno()
-    before = termios.tcgetattr(given)
+    stdin_fd = sys.stdin.fileno()
+    before = termios.tcgetattr(stdin_fd)
     try:
-        tty.setcbreak(given)
+        tty.setcbreak(stdin_fd)
         os.write(sys.stdout.fileno(), b"\x1b[c")
         answer = b""
         while b"c" not in answer:
-            ready, _, _ = select.select([given], [], [], ANSWERS_WITHIN_S)
-            more = os.read(given, 64) if ready else b""
+            ready, _, _ = select.select([stdin_fd], [], [], ANSWERS_WITHIN_S)
+            more = os.read(stdin_fd, 64) if ready else b""
             if not more:
                 return False
             answer += more
     finally:
-        termios.tcsetattr(given, termios.TCSANOW, before)
+        termios.tcsetattr(stdin_fd, termios.TCSANOW, before)
     match = _ATTRIBUTES.search(answer)
     return match is not None and SIXEL_GRAPHICS in match[1].split(b";")[1:]
 

@@ -31,6 +31,6 @@ Config = Annotated[
 ]
 
 
-def given_urls(**urls: str | None) -> dict[str, str]:
+def urls_by_connector(**urls: str | None) -> dict[str, str]:
     """The addresses that were given, by connector."""
     return {name: url for name, url in urls.items() if url}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from faultline.analysis.case.calls import CATALOGUE
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.policy.service_catalogue import catalogue_calls, catalogue_name
 from faultline.bot.settings import Settings
-from faultline.bot.store.learned_calls import MOST_GIVEN, LearnedCall, LearnedCalls
+from faultline.bot.store.learned_calls import MAX_CALLS, LearnedCall, LearnedCalls
 from faultline.bot.store.opening import open_store
 
 HOW_TO = (
@@ -40,11 +40,11 @@ class ListedCall:
         """Caller and callee."""
         return self.caller, self.callee
 
-    def add(self, one: LearnedCall) -> None:
+    def add(self, call: LearnedCall) -> None:
         """One more source's word of it."""
-        self.sources.add(one.source)
-        if self.last_seen is None or one.last_seen > self.last_seen:
-            self.last_seen, self.learned_in = one.last_seen, one.investigation_id
+        self.sources.add(call.source)
+        if self.last_seen is None or call.last_seen > self.last_seen:
+            self.last_seen, self.learned_in = call.last_seen, call.investigation_id
 
     def cells(self) -> tuple[str, ...]:
         """As a row of the table."""
@@ -85,8 +85,8 @@ def print_topology(settings: Settings, service: str | None, *, json_: bool) -> N
         return
     for line in _lines(calls, requested_service):
         sys.stdout.write(f"{line}\n")
-    if len(learned) >= MOST_GIVEN:
-        sys.stdout.write(f"Only the first {MOST_GIVEN:,} are shown; name a --service.\n")
+    if len(learned) >= MAX_CALLS:
+        sys.stdout.write(f"Only the first {MAX_CALLS:,} are shown; name a --service.\n")
 
 
 def listed_calls(
@@ -94,29 +94,31 @@ def listed_calls(
 ) -> list[ListedCall]:
     """Each pair once in each place, by name. The settings hold in every place, so a configured
     pair that was also learned in one place is listed with that place alone."""
-    found: dict[tuple[object, ...], ListedCall] = {}
+    calls_by_key: dict[tuple[object, ...], ListedCall] = {}
     for learned_call in learned:
         key = (learned_call.caller, learned_call.callee, *sorted(learned_call.place.items()))
-        if key not in found:
-            found[key] = ListedCall(learned_call.caller, learned_call.callee, learned_call.place)
-        found[key].add(learned_call)
-    every = list(found.values())
+        if key not in calls_by_key:
+            calls_by_key[key] = ListedCall(
+                learned_call.caller, learned_call.callee, learned_call.place
+            )
+        calls_by_key[key].add(learned_call)
+    every = list(calls_by_key.values())
     for pair in configured:
-        same = [one for one in every if one.pair == pair]
+        same = [call for call in every if call.pair == pair]
         for place in same:
             place.sources.add(CATALOGUE)
         if not same:
             every.append(ListedCall(*pair, sources={CATALOGUE}))
-    return sorted(every, key=lambda one: (one.pair, sorted(one.place.items())))
+    return sorted(every, key=lambda call: (call.pair, sorted(call.place.items())))
 
 
-def _lines(calls: Sequence[ListedCall], wanted: str | None) -> Iterator[str]:
+def _lines(calls: Sequence[ListedCall], service: str | None) -> Iterator[str]:
     if calls:
         yield from _table([call.cells() for call in calls])
         return
     whose = "who calls whom"
-    if wanted:
-        whose = f"who calls {one_line(wanted, LONGEST_CELL)} and whom it calls"
+    if service:
+        whose = f"who calls {single_line(service, LONGEST_CELL)} and whom it calls"
     yield f"Nothing is known of {whose}."
     yield HOW_TO
 
@@ -125,7 +127,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Rows under the head, in columns as wide as their widest cell."""
     cleaned: list[tuple[str, ...]] = [HEAD]
     for row in rows:
-        cleaned.append(tuple(one_line(cell, LONGEST_CELL) for cell in row))
+        cleaned.append(tuple(single_line(cell, LONGEST_CELL) for cell in row))
     widths = [max(len(row[place]) for row in cleaned) for place in range(len(HEAD))]
     for row in cleaned:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]

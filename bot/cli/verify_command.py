@@ -22,7 +22,7 @@ from faultline.analysis.errors import EvidenceError, SettingsError
 from faultline.bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
 from faultline.bot.cli.ask_command import AskOptions, settings_for
 from faultline.bot.cli.verify_over_api import verify_over_api
-from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.intake.since import length_of, since_of
 from faultline.bot.investigation.checking_deploys import check_deploy
@@ -60,7 +60,7 @@ def verify_deploy(service: str, options: VerifyOptions) -> int:
     """Watch, print the verdict, and return the exit code."""
     console = Console(stderr=True, highlight=False)
     now = datetime.now(UTC)
-    named = one_line(service)
+    named = single_line(service)
     if not named:
         raise SettingsError("SERVICE", "is empty")
     deploy = DeployToCheck(
@@ -112,9 +112,9 @@ def _wait_for(look: Look, console: Console) -> None:
         time.sleep(left)
 
 
-def _say(console: Console, said: str) -> None:
+def _say(console: Console, line: str) -> None:
     at = datetime.now(UTC).astimezone()
-    console.print(Text(f"{at:%H:%M:%S}  {said}", style="dim"))
+    console.print(Text(f"{at:%H:%M:%S}  {line}", style="dim"))
 
 
 def _write(verdict: DeployVerdict, options: VerifyOptions) -> None:
@@ -133,11 +133,11 @@ def _write(verdict: DeployVerdict, options: VerifyOptions) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _pairs(given: Sequence[str], option: str) -> Mapping[str, str]:
+def _pairs(assignments: Sequence[str], option: str) -> Mapping[str, str]:
     pairs = {}
-    for canary in given:
+    for canary in assignments:
         name, equals, value = canary.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise SettingsError(option, "is not of the form name=value, such as cluster=eu-1")
-        pairs[one_line(name)] = one_line(value)
+        pairs[single_line(name)] = single_line(value)
     return pairs

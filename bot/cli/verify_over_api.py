@@ -38,7 +38,7 @@ def verify_over_api(
     deploy: DeployToCheck,
     url: str,
     environ: Mapping[str, str],
-    said: Callable[[str], None],
+    tell: Callable[[str], None],
     *,
     every_s: float = EVERY_S,
 ) -> DeployVerdict:
@@ -48,20 +48,20 @@ def verify_over_api(
     if environ.get(TOKEN):
         headers["authorization"] = f"Bearer {environ[TOKEN]}"
     with httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=TIMEOUT_S) as client:
-        answer = _asked(client, "POST", CHECKS, _body(deploy))
+        answer = _request(client, "POST", CHECKS, _body(deploy))
         until = time.monotonic() + deploy.wait.total_seconds() + LATE_S
-        heard = 0
+        last_look = 0
         while answer.status == "watching":
             if time.monotonic() > until:
                 raise ConnectorError(
                     "faultline", CHECKS, "no verdict in time: is a worker running?"
                 )
             time.sleep(every_s)
-            answer = _asked(client, "GET", f"{CHECKS}/{answer.id}")
+            answer = _request(client, "GET", f"{CHECKS}/{answer.id}")
             verdict = answer.verdict
-            if verdict is not None and verdict.look > heard:
-                heard = verdict.look
-                said(f"look {verdict.look} of {verdict.looks}: {verdict.headline}")
+            if verdict is not None and verdict.look > last_look:
+                last_look = verdict.look
+                tell(f"look {verdict.look} of {verdict.looks}: {verdict.headline}")
     if answer.verdict is None:
         raise ConnectorError("faultline", CHECKS, "the check failed: see the worker's log")
     return answer.verdict
@@ -79,7 +79,7 @@ def _body(deploy: DeployToCheck) -> dict[str, Any]:
     }
 
 
-def _asked(client: httpx.Client, method: str, path: str, body: Any = None) -> _Answer:
+def _request(client: httpx.Client, method: str, path: str, body: Any = None) -> _Answer:
     """One answer. The same key makes it safe to send the request again."""
     problem = ""
     for attempt in range(TRIES):

@@ -37,9 +37,9 @@ _COMMANDS: Mapping[str, str] = {
 """How it is done in Kubernetes, where most services run."""
 
 
-def action(answered: AnsweredCase, said: Sequence[str], subject: Subject | None) -> AnswerText:
+def action(answered: AnsweredCase, tokens: Sequence[str], subject: Subject | None) -> AnswerText:
     """Something is to be done: who does it, and how."""
-    words = frozenset(said)
+    words = frozenset(tokens)
     if words & _BACK:
         return _roll_back(answered, subject)
     if words & _MUTE:
@@ -58,25 +58,25 @@ def action(answered: AnsweredCase, said: Sequence[str], subject: Subject | None)
         return AnswerText(lead=f"{sentence} ({plain(answered.case.alert.source, 40)}).")
     if words & _CALL:
         return _call(answered)
-    return _other(answered, said, subject)
+    return _other(answered, tokens, subject)
 
 
 def hypothetical(
-    answered: AnsweredCase, said: Sequence[str], subject: Subject | None
+    answered: AnsweredCase, tokens: Sequence[str], subject: Subject | None
 ) -> AnswerText:
     """What would happen if: only what the evidence supports."""
     sentence = "I can't predict that; I can say what the evidence supports."
     first = answered.first
     lines: list[AnswerLine] = []
-    if first is not None and frozenset(said) & _BACK:
+    if first is not None and frozenset(tokens) & _BACK:
         sentence = f"I can't predict that, but {_supported(first)}."
-    if subject is not None and subject.known and not _names_cause(first, subject):
-        found = about_subject.about(answered, subject)
-        lines.append(AnswerLine(text=found.lead))
-        lines += found.lines[:2]
+    if subject is not None and subject.is_identified and not _names_cause(first, subject):
+        subject_answer = about_subject.about(answered, subject)
+        lines.append(AnswerLine(text=subject_answer.lead))
+        lines += subject_answer.lines[:2]
     if first is not None:
         label = f"Cause ({percent(first.confidence)})"
-        lines.append(answered.said(answered.view.headline, first.findings[:2], label))
+        lines.append(answered.statement(answered.view.headline, first.findings[:2], label))
     lines += _steps(answered)[:1]
     more = ("To see afterwards whether it helped, ask: is it still happening?",)
     return AnswerText(lead=sentence, lines=tuple(lines), more=more)
@@ -99,7 +99,7 @@ def _roll_back(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
         lines += _steps(answered)
     elif first is not None:
         other = f"The evidence doesn't point to {change}: {answered.view.headline}"
-        lines.append(answered.said(other, first.findings[:2], "But"))
+        lines.append(answered.statement(other, first.findings[:2], "But"))
     return AnswerText(lead=sentence, lines=tuple(lines))
 
 
@@ -148,9 +148,9 @@ def _call(answered: AnsweredCase) -> AnswerText:
     )
 
 
-def _other(answered: AnsweredCase, said: Sequence[str], subject: Subject | None) -> AnswerText:
+def _other(answered: AnsweredCase, tokens: Sequence[str], subject: Subject | None) -> AnswerText:
     name, first = _target(answered, subject), answered.first
-    verb = next((word for word in said if word in _COMMANDS), "")
+    verb = next((word for word in tokens if word in _COMMANDS), "")
     what = "do that"
     lines = []
     if verb and name:
@@ -159,7 +159,7 @@ def _other(answered: AnsweredCase, said: Sequence[str], subject: Subject | None)
         lines.append(AnswerLine(text=f"{command}, or the same in your console", bold="How"))
     is_the_cause = subject is not None and _names_cause(first, subject)
     if first is not None and not is_the_cause:
-        lines.append(answered.said(answered.view.headline, first.findings[:2], "The cause"))
+        lines.append(answered.statement(answered.view.headline, first.findings[:2], "The cause"))
     sentence = f"I change nothing: a person has to {what}."
     return AnswerText(lead=sentence, lines=(*lines, *_steps(answered)))
 
@@ -178,7 +178,7 @@ def _target(answered: AnsweredCase, subject: Subject | None) -> str:
 def _steps(answered: AnsweredCase) -> tuple[AnswerLine, ...]:
     lines = []
     for step in answered.view.next_steps[:2]:
-        lines.append(answered.said(capitalised(step.text), step.findings[:2], "I'd do"))
+        lines.append(answered.statement(capitalised(step.text), step.findings[:2], "I'd do"))
     return tuple(lines)
 
 

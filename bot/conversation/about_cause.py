@@ -12,7 +12,7 @@ from faultline.bot.conversation.answered_case import AnsweredCase
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MOST = 6
-LEAD = 400
+OPENING = 400
 SUSPECTS = 4
 NO_CAUSE = {
     Verdict.CAUSE_FOUND: "The case names no single cause",
@@ -27,12 +27,14 @@ NO_CAUSE = {
 def cause(answered: AnsweredCase) -> AnswerText:
     """What happened, in short: the headline, the impact, what to do."""
     view = answered.view
-    impact = answered.said(view.impact.sentence, view.impact.findings[:2], "Impact")
-    steps = [answered.said(step.text, step.findings[:2], "Do next") for step in view.next_steps[:1]]
+    impact = answered.statement(view.impact.sentence, view.impact.findings[:2], "Impact")
+    steps = [
+        answered.statement(step.text, step.findings[:2], "Do next") for step in view.next_steps[:1]
+    ]
     sure = view.how_sure or view.verdict_label
     why = "For the evidence, ask: why?"
-    lead = f"{sentence(view.headline, LEAD).rstrip('.')}."
-    return AnswerText(lead=lead, lines=(impact, *steps), more=(sure, why))
+    opening = f"{sentence(view.headline, OPENING).rstrip('.')}."
+    return AnswerText(lead=opening, lines=(impact, *steps), more=(sure, why))
 
 
 def why(answered: AnsweredCase) -> AnswerText:
@@ -45,7 +47,7 @@ def why(answered: AnsweredCase) -> AnswerText:
     view = answered.view
     # What the answer says first, in its words; then what else the cause rests on.
     claims = view.section(Section.WHY)
-    lines = [answered.said(claim.text, claim.findings) for claim in claims]
+    lines = [answered.statement(claim.text, claim.findings) for claim in claims]
     cited = {finding for claim in claims for finding in claim.findings}
     lines += [answered.line(f) for f in answered.some(first.findings) if f.id not in cited]
     more = []
@@ -66,13 +68,13 @@ def against(answered: AnsweredCase) -> AnswerText:
     lines = [answered.line(f, "Against") for f in counter[:MOST]]
     rivals = [c for c in answered.causes[1:3] if c.confidence >= 0.1]
     lines += [
-        answered.said(
+        answered.statement(
             f"{c.summary.rstrip('. ')} ({percent(c.confidence)})", c.findings[:2], "Instead?"
         )
         for c in rivals
     ]
     if view.to_tell_apart is not None:
-        lines.append(answered.said(view.to_tell_apart, bold="Would tell"))
+        lines.append(answered.statement(view.to_tell_apart, bold="Would tell"))
     lines += _missing(answered)[:2]
     phrase = (
         "No evidence against it was found"
@@ -94,7 +96,7 @@ def suspects(answered: AnsweredCase) -> AnswerText:
             lines=_ruled_out(answered),
         )
     lines = [
-        answered.said(
+        answered.statement(
             f"{c.summary.rstrip('. ')} ({percent(c.confidence)})",
             c.findings[:3],
             f"{c.rank}. {c.subject}",
@@ -111,9 +113,9 @@ def suspects(answered: AnsweredCase) -> AnswerText:
 def next_steps(answered: AnsweredCase) -> AnswerText:
     """What to do, what would tell the first two causes apart."""
     view, first = answered.view, answered.first
-    lines = [answered.said(step.text, step.findings[:2]) for step in view.next_steps[:4]]
+    lines = [answered.statement(step.text, step.findings[:2]) for step in view.next_steps[:4]]
     if view.to_tell_apart is not None:
-        lines.append(answered.said(view.to_tell_apart, bold="To be surer"))
+        lines.append(answered.statement(view.to_tell_apart, bold="To be surer"))
     if not lines:
         lines = _missing(answered)
     phrase = "What follows from the findings:" if lines else "No step follows from the findings."
@@ -139,7 +141,7 @@ def _ruled_out(answered: AnsweredCase) -> tuple[AnswerLine, ...]:
 
 
 def _missing(answered: AnsweredCase) -> list[AnswerLine]:
-    return [answered.said(m, bold="Missing") for m in answered.view.missing[:4]]
+    return [answered.statement(m, bold="Missing") for m in answered.view.missing[:4]]
 
 
 def _about_nothing(answered: AnsweredCase) -> tuple[AnswerLine, ...]:

@@ -22,7 +22,7 @@ READERS: Mapping[str, frozenset[str]] = {
 """The words that name a reader."""
 
 
-def update(answered: AnsweredCase, said: Sequence[str]) -> AnswerText:
+def update(answered: AnsweredCase, tokens: Sequence[str]) -> AnswerText:
     """The status update, to be checked and copied; for one reader, where one is named."""
     view = answered.view
     drafted = status_update(view, since=view.impact.since)
@@ -31,7 +31,7 @@ def update(answered: AnsweredCase, said: Sequence[str]) -> AnswerText:
         "Executives": (drafted.executives,),
         "Next shift": drafted.next_shift,
     }
-    readers = [reader for reader, words in READERS.items() if words & set(said)] or list(texts)
+    readers = [reader for reader, words in READERS.items() if words & set(tokens)] or list(texts)
     lines = []
     for reader in readers:
         for n, text in enumerate(texts[reader]):
@@ -47,7 +47,7 @@ def postmortem(answered: AnsweredCase) -> AnswerText:
     return AnswerText(
         lead="Here is a draft of the postmortem.",
         lines=(
-            answered.said(cause, bold=label),
+            answered.statement(cause, bold=label),
             AnswerLine(
                 text="summary, impact, timeline, root cause, action items", bold="Filled in"
             ),

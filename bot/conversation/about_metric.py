@@ -24,39 +24,39 @@ from faultline.bot.intake.questions.subjects import METRIC_WORDS, metric_classes
 MOST = 4
 
 
-def metric(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> AnswerText:
+def metric(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]) -> AnswerText:
     """Before and after, of each series that is named."""
-    found = named_series(answered, said, services)
-    if not found and not _names_a_metric(said):
-        found = _unnamed(answered, services)
-    if not found:
-        return _no_such_metric(answered, said, services)
+    case_series = named_series(answered, tokens, services)
+    if not case_series and not _names_a_metric(tokens):
+        case_series = _unnamed(answered, services)
+    if not case_series:
+        return _no_such_metric(answered, tokens, services)
     lines = []
-    for one in found[:MOST]:
-        levels = levels_of(answered, one)
-        lines.append(answered.said(capitalised(levels.sentence), _cited(levels.finding)))
+    for series in case_series[:MOST]:
+        levels = levels_of(answered, series)
+        lines.append(answered.statement(capitalised(levels.sentence), _cited(levels.finding)))
     sentence = f"{lines[0].text}."
-    quantile = quantile_in(said)
-    if quantile is not None and quantile not in found[0].name:
+    quantile = quantile_in(tokens)
+    if quantile is not None and quantile not in case_series[0].name:
         sentence = f"I have no {quantile}. {sentence}"
-    more = [plain(f"To see it, ask: graph {found[0].name}", 160)]
-    if len(found) > MOST:
-        more.insert(0, f"{counted(len(found) - MOST, 'more such metric')} on the page")
+    more = [plain(f"To see it, ask: graph {case_series[0].name}", 160)]
+    if len(case_series) > MOST:
+        more.insert(0, f"{counted(len(case_series) - MOST, 'more such metric')} on the page")
     return AnswerText(lead=sentence, lines=tuple(lines[1:]), more=tuple(more))
 
 
 def picture(
-    answered: AnsweredCase, said: Sequence[str], services: Sequence[str], strange: Sequence[str]
+    answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str], strange: Sequence[str]
 ) -> AnswerText:
     """The named series as a picture; without a name, that of the service, or the one that
     decided. `strange` words name something that is not there."""
-    series = named_series(answered, said, services)
-    if not series and not _names_a_metric(said):
+    series = named_series(answered, tokens, services)
+    if not series and not _names_a_metric(tokens):
         series = series_of(answered, services) if services else []
         if not series and not strange:
             series = _decisive(answered)
     if not series:
-        return _no_such_metric(answered, said, services)
+        return _no_such_metric(answered, tokens, services)
     levels = levels_of(answered, series[0])
     more = []
     if len(series) > 1:
@@ -68,8 +68,8 @@ def picture(
     )
 
 
-def _names_a_metric(said: Sequence[str]) -> bool:
-    return "per" in said or bool(metric_classes(said))
+def _names_a_metric(tokens: Sequence[str]) -> bool:
+    return "per" in tokens or bool(metric_classes(tokens))
 
 
 def _unnamed(answered: AnsweredCase, services: Sequence[str]) -> list[CaseSeries]:
@@ -91,14 +91,16 @@ def _decisive(answered: AnsweredCase) -> list[CaseSeries]:
 
 
 def _no_such_metric(
-    answered: AnsweredCase, said: Sequence[str], services: Sequence[str]
+    answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]
 ) -> AnswerText:
     """What there is instead."""
-    wanted = next((word for word in said if word in METRIC_WORDS), "such")
-    sentence = f"I have no {wanted} metric in this investigation."
+    metric_word = next((word for word in tokens if word in METRIC_WORDS), "such")
+    sentence = f"I have no {metric_word} metric in this investigation."
     have = in_order(answered, all_series(answered))
     if services:
-        sentence = f"I have no {wanted} metric of {plain(services[0], 60)} in this investigation."
+        sentence = (
+            f"I have no {metric_word} metric of {plain(services[0], 60)} in this investigation."
+        )
         have = series_of(answered, services)
     if not have:
         return AnswerText(lead=sentence)

@@ -12,7 +12,7 @@ from faultline.analysis.wording.phrases import plain
 from faultline.bot.answer.lines import at
 from faultline.bot.conversation.about_time import change_text, no_changes
 from faultline.bot.conversation.answered_case import AnsweredCase
-from faultline.bot.conversation.asking_again import Look, Looked
+from faultline.bot.conversation.asking_again import Look, LookAnswer
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 from faultline.connectors.shared.contract.abilities import KnowsOnCall
 from faultline.connectors.shared.contract.base import Connector
@@ -22,38 +22,38 @@ LEVEL = "on call, level "
 """How the evidence of who is on call begins: `faultline.connectors.vendors.pagerduty.answers`."""
 
 
-def ownership(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> Look:
+def ownership(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]) -> Look:
     """Who is on call for a service, and which team it belongs to; asked now where that is
     possible."""
-    team = not {"call", "on-call", "oncall", "page"} & set(said)
+    team = not {"call", "on-call", "oncall", "page"} & set(tokens)
     first = answered.first
     blamed = first.subject if first is not None else None
     named = services[0] if services else blamed or answered.case.alert.service or ""
 
-    async def look(connectors: Sequence[Connector]) -> Looked:
-        people, problem = await _asked(connectors, named)
+    async def look(connectors: Sequence[Connector]) -> LookAnswer:
+        people, problem = await _on_call_now(connectors, named)
         when = f"now ({at(answered.now)})"
         if not people:
             people = on_call_then(answered)
             when = f"for this incident when it alerted ({_fired(answered)})"
-        told = _told(answered, named, people, when, problem)
+        answer = _answer(answered, named, people, when, problem)
         if team and people and named.casefold() not in answered.teams:
-            unknown = f"Which team owns {plain(named, 60)} I don't know. {told.lead}"
-            more = (*told.more, "Name its team in the settings ([teams])")
-            return Looked(told.model_copy(update={"lead": unknown, "more": more}))
-        return Looked(told, useful=bool(people) or named.casefold() in answered.teams)
+            unknown = f"Which team owns {plain(named, 60)} I don't know. {answer.lead}"
+            more = (*answer.more, "Name its team in the settings ([teams])")
+            return LookAnswer(answer.model_copy(update={"lead": unknown, "more": more}))
+        return LookAnswer(answer, useful=bool(people) or named.casefold() in answered.teams)
 
     return look
 
 
 def on_call_then(answered: AnsweredCase) -> dict[str, str]:
     """Who was on call for the incident, as PagerDuty said while it was investigated."""
-    found: dict[str, str] = {}
+    people_by_level: dict[str, str] = {}
     for item in answered.case.evidence:
         for key, people in item.details.items():
             if key.startswith(LEVEL):
-                found.setdefault(key, people)
-    return found
+                people_by_level.setdefault(key, people)
+    return people_by_level
 
 
 def deployed(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
@@ -74,7 +74,9 @@ def deployed(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
     return AnswerText(lead=f"The latest change{of} that I know:", lines=tuple(lines), more=more)
 
 
-async def _asked(connectors: Sequence[Connector], service: str) -> tuple[Mapping[str, str], str]:
+async def _on_call_now(
+    connectors: Sequence[Connector], service: str
+) -> tuple[Mapping[str, str], str]:
     problem = ""
     for connector in connectors:
         if isinstance(connector, KnowsOnCall):
@@ -88,7 +90,7 @@ async def _asked(connectors: Sequence[Connector], service: str) -> tuple[Mapping
     return {}, problem
 
 
-def _told(
+def _answer(
     answered: AnsweredCase, service: str, people: Mapping[str, str], when: str, problem: str
 ) -> AnswerText:
     name = plain(subject_name(service), 60)

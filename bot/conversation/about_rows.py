@@ -43,11 +43,11 @@ def logs(answered: AnsweredCase, subject: Subject | None, text: str) -> AnswerTe
         if finding_kind(f.kind).tables == ("logs",) and (not names or _is_of(f, names))
     ]
     findings.sort(key=lambda f: -f.strength)
-    wanted = _wanted(text)
-    rows = _rows(answered, names, wanted)
+    search_text = _search_text(text)
+    rows = _rows(answered, names, search_text)
     code = tuple(_shown(row) for row in _chosen(rows))
     where = f" of {' and '.join(plain(n, 60) for n in names[:2])}" if names else ""
-    words = f" with “{plain(wanted, 60)}”" if wanted else ""
+    words = f" with “{plain(search_text, 60)}”" if search_text else ""
     if not answered.case.logs.height:
         return AnswerText(lead=f"The case holds no log lines: {_no_logs(answered)}")
     if not findings and not code:
@@ -81,7 +81,7 @@ def slow(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
             else "The case holds no spans."
         )
         gaps = [
-            answered.said(g.reason, bold=plain(f"{g.source} spans", 60))
+            answered.statement(g.reason, bold=plain(f"{g.source} spans", 60))
             for g in answered.case.gaps
             if g.kind == "spans"
         ]
@@ -130,20 +130,20 @@ def _operation(row: dict[str, object]) -> AnswerLine:
     return AnswerLine(text=text, bold=plain(f"{row['service']} {row['operation']}", 120))
 
 
-def _rows(answered: AnsweredCase, names: Sequence[str], wanted: str) -> pl.DataFrame:
+def _rows(answered: AnsweredCase, names: Sequence[str], search_text: str) -> pl.DataFrame:
     table = answered.case.logs
     if not table.height:
         return table
-    found = table.filter(
+    rows = table.filter(
         log_windows(answered.case).in_search("time"), pl.col("message").is_not_null()
     )
     if names:
-        found = found.filter(pl.col("service").is_in(list(names)))
-    if wanted:
-        found = found.filter(
-            pl.col("message").str.to_lowercase().str.contains(wanted.lower(), literal=True)
+        rows = rows.filter(pl.col("service").is_in(list(names)))
+    if search_text:
+        rows = rows.filter(
+            pl.col("message").str.to_lowercase().str.contains(search_text.lower(), literal=True)
         )
-    return found.sort("time", descending=True)
+    return rows.sort("time", descending=True)
 
 
 def _chosen(rows: pl.DataFrame) -> list[dict[str, object]]:
@@ -170,7 +170,7 @@ def _shown(row: dict[str, object]) -> str:
     )
 
 
-def _wanted(text: str) -> str:
+def _search_text(text: str) -> str:
     match = _QUOTED.search(text) or _WITH.search(text)
     return match[1].strip() if match else ""
 

@@ -11,7 +11,7 @@ from faultline.analysis.vocabulary import Evidence
 from faultline.analysis.wording.amounts import amount, unit_of
 from faultline.analysis.wording.names import signal_name, subject_name
 from faultline.analysis.wording.phrases import counted, number, plain
-from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.foreign_text import safe_url, single_line
 from faultline.bot.answer.lines import SHOWN_BY, at
 from faultline.bot.conversation.answered_case import AnsweredCase
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
@@ -21,33 +21,35 @@ MOST = 8
 
 def impact(answered: AnsweredCase) -> AnswerText:
     """Who and what is affected."""
-    told = answered.diagnosis.impact
-    lines = [answered.said(told.sentence, told.findings[:3])]
-    if told.services:
-        shown = ", ".join(one_line(service, 60) for service in told.services[:MOST])
-        left = len(told.services) - MOST
+    case_impact = answered.diagnosis.impact
+    lines = [answered.statement(case_impact.sentence, case_impact.findings[:3])]
+    if case_impact.services:
+        shown = ", ".join(single_line(service, 60) for service in case_impact.services[:MOST])
+        left = len(case_impact.services) - MOST
         if left > 0:
             shown += f" and {left} more"
-        lines.append(answered.said(shown, bold="Services"))
-    if told.since is not None:
-        lines.append(answered.said(at(told.since), bold="Since"))
-    for name, value in sorted(told.numbers.items()):
-        if name in _SAID:
-            lines.append(answered.said(_SAID[name].format(number(value, 2))))
-    more = () if "users" in told.numbers else ("How many users that are was not measured",)
+        lines.append(answered.statement(shown, bold="Services"))
+    if case_impact.since is not None:
+        lines.append(answered.statement(at(case_impact.since), bold="Since"))
+    for name, value in sorted(case_impact.numbers.items()):
+        if name in _NUMBER_SENTENCES:
+            lines.append(answered.statement(_NUMBER_SENTENCES[name].format(number(value, 2))))
+    more = () if "users" in case_impact.numbers else ("How many users that are was not measured",)
     phrase = "Affected, as far as it was measured:"
     return AnswerText(lead=phrase, lines=tuple(lines[:MOST]), more=more)
 
 
 def missing(answered: AnsweredCase) -> AnswerText:
     """What could not be collected, and what would be needed."""
-    lines = [answered.said(text) for text in answered.diagnosis.missing]
+    lines = [answered.statement(text) for text in answered.diagnosis.missing]
     for gap in answered.case.gaps:
-        lines.append(answered.said(gap.reason, bold=one_line(f"{gap.source} {gap.kind}", 60)))
+        lines.append(
+            answered.statement(gap.reason, bold=single_line(f"{gap.source} {gap.kind}", 60))
+        )
     for item in answered.case.evidence:
         if item.cut:
-            of = one_line(f"{item.source} {item.kind}", 60)
-            lines.append(answered.said(f"not all of it: {item.cut}", bold=of))
+            of = single_line(f"{item.source} {item.kind}", 60)
+            lines.append(answered.statement(f"not all of it: {item.cut}", bold=of))
     if not lines:
         return AnswerText(
             lead="Nothing that was asked for is missing.", lines=checked(answered).lines[:4]
@@ -58,13 +60,13 @@ def missing(answered: AnsweredCase) -> AnswerText:
 
 def checked(answered: AnsweredCase) -> AnswerText:
     """What was asked of whom, and which services look fine."""
-    most_rows_first = sorted(answered.case.evidence, key=lambda one: -(one.rows or 0))
+    most_rows_first = sorted(answered.case.evidence, key=lambda evidence: -(evidence.rows or 0))
     lines = [_collected(item) for item in most_rows_first[:MOST]]
     window = answered.case.scope.incident
     fine = fine_services(answered)
     if fine:
         shown = ", ".join(plain(service, 60) for service in fine[:MOST])
-        lines.append(answered.said(shown, bold="Looks fine"))
+        lines.append(answered.statement(shown, bold="Looks fine"))
     findings = counted(len(answered.findings), "finding")
     phrase = f"I looked at {window.start:%H:%M} to {window.end:%H:%M} UTC and made {findings}:"
     return AnswerText(lead=phrase, lines=tuple(lines))
@@ -80,20 +82,20 @@ def alert(answered: AnsweredCase) -> AnswerText:
             watched += f", threshold {amount(fired.threshold, unit_of(fired.signal, None))}"
         lines.append(AnswerLine(text=watched, bold="Watches"))
     if fired.summary:
-        lines.append(AnswerLine(text=one_line(fired.summary, 300), bold="It says"))
-    links = [(one_line(x.title, 40), safe_url(x.url)) for x in fired.links[:2]]
-    where = f"from {one_line(fired.source, 40)}, fired at {at(fired.started_at)}"
+        lines.append(AnswerLine(text=single_line(fired.summary, 300), bold="It says"))
+    links = [(single_line(x.title, 40), safe_url(x.url)) for x in fired.links[:2]]
+    where = f"from {single_line(fired.source, 40)}, fired at {at(fired.started_at)}"
     safe = tuple((title, url) for title, url in links if url)
     lines.append(AnswerLine(text=where, bold="Sent", links=safe))
-    return AnswerText(lead=f"The alert: {one_line(fired.title, 200)}", lines=tuple(lines))
+    return AnswerText(lead=f"The alert: {single_line(fired.title, 200)}", lines=tuple(lines))
 
 
 def _collected(item: Evidence) -> AnswerLine:
     """What was asked, how much came, and where it can be opened."""
-    text = one_line(item.query, 160)
+    text = single_line(item.query, 160)
     if item.rows:
         text += f" ({counted(item.rows, 'row')})"
-    label = one_line(f"{item.source} {item.kind}", 60)
+    label = single_line(f"{item.source} {item.kind}", 60)
     address = safe_url(item.link)
     if not address:
         return AnswerLine(text=text, bold=label)
@@ -104,7 +106,7 @@ def _collected(item: Evidence) -> AnswerLine:
 def calls(answered: AnsweredCase, services: Sequence[str]) -> AnswerText:
     """Who calls whom, of the service that is named or of the alert's."""
     service = services[0] if services else answered.case.alert.service or ""
-    name, table = one_line(service, 60), answered.case.topology
+    name, table = single_line(service, 60), answered.case.topology
     callers = table.filter(pl.col("callee") == service)["caller"].unique().sort().to_list()
     callees = table.filter(pl.col("caller") == service)["callee"].unique().sort().to_list()
     if not callers and not callees:
@@ -131,7 +133,7 @@ def fine_services(answered: AnsweredCase) -> list[str]:
     return [service for service in services.to_list() if service not in with_findings]
 
 
-_SAID = {
+_NUMBER_SENTENCES = {
     "failed_percent": "{} % of requests failed",
     "failed_requests": "About {} requests failed",
     "users": "{} users are named in error lines",

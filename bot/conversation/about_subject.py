@@ -26,7 +26,7 @@ UNLIKELY = 0.1
 
 def about(answered: AnsweredCase, subject: Subject) -> AnswerText:
     """What the case holds about a subject."""
-    name = plain(subject.said, 60)
+    name = plain(subject.label, 60)
     about_it = [f for f in answered.findings.values() if concerns(f, subject)]
     cause = next((c for c in answered.causes if is_cause(c, subject, answered)), None)
     if cause is not None:
@@ -46,10 +46,10 @@ def concerns(finding: Finding, subject: Subject) -> bool:
     if finding.signal and classify(finding.signal) in THINGS[subject.thing].classes:
         return True
     kind = finding.kind.replace("_", " ")
-    said = set(words(f"{finding.subject} {finding.signal or ''} {kind} {finding.sentence}"))
-    for word in tuple(said):
-        said.update(_pieces(word.replace(".", "-")))
-    return bool(said & THINGS[subject.thing].words)
+    tokens = set(words(f"{finding.subject} {finding.signal or ''} {kind} {finding.sentence}"))
+    for word in tuple(tokens):
+        tokens.update(_pieces(word.replace(".", "-")))
+    return bool(tokens & THINGS[subject.thing].words)
 
 
 def _pieces(name: str) -> list[str]:
@@ -72,7 +72,7 @@ def _suspected(
     # The summary of a cause repeats the sentences of its strongest findings.
     unsaid = [f for f in evidence if f.sentence.rstrip(".") not in cause.summary]
     counter = [f for f in answered.some(cause.contradicting) if f.kind != RULED_OUT]
-    lines = [answered.said(cause.summary, cause.findings[:2])]
+    lines = [answered.statement(cause.summary, cause.findings[:2])]
     lines += [answered.line(f, "For") for f in unsaid[: MOST - 1]]
     lines += [answered.line(f, "Against") for f in counter[:2]]
     suspicion = _suspicion(answered, name, cause)
@@ -99,14 +99,14 @@ def _in_trouble(answered: AnsweredCase, name: str, bad: Sequence[Finding]) -> An
         return AnswerText(lead=sentence, lines=tuple(lines))
     blamed = f"{plain(first.subject, 60)} ({percent(first.confidence)})"
     sentence = f"Probably not by itself: {name} shows something, and I blame {blamed}."
-    lines.append(answered.said(first.summary, first.findings[:2], "Against"))
+    lines.append(answered.statement(first.summary, first.findings[:2], "Against"))
     return AnswerText(lead=sentence, lines=tuple(lines))
 
 
 def _calm_or_unseen(
     answered: AnsweredCase, subject: Subject, name: str, ruled_out: Sequence[Finding]
 ) -> AnswerText:
-    told = tuple(answered.line(f, "Ruled out") for f in ruled_out[:MOST])
+    ruled_out_lines = tuple(answered.line(f, "Ruled out") for f in ruled_out[:MOST])
     series = _series(answered, subject)
     calls = [(a, b) for a, b in _calls(answered) if {a, b} & set(subject.names)]
     if series:
@@ -115,15 +115,18 @@ def _calm_or_unseen(
         sentence = (
             f"Nothing speaks for {name}: {len(series)} {were} collected, and none stands out."
         )
-        return AnswerText(lead=sentence, lines=(answered.said(shown, bold="Looked at"), *told))
-    if told:
-        return AnswerText(lead=f"Nothing speaks for {name}.", lines=told)
+        return AnswerText(
+            lead=sentence, lines=(answered.statement(shown, bold="Looked at"), *ruled_out_lines)
+        )
+    if ruled_out_lines:
+        return AnswerText(lead=f"Nothing speaks for {name}.", lines=ruled_out_lines)
     lines = [
-        answered.said(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known") for a, b in calls[:3]
+        answered.statement(f"{plain(a, 60)} calls {plain(b, 60)}", bold="Known")
+        for a, b in calls[:3]
     ]
     first = answered.first
     if first is not None:
-        lines.append(answered.said(answered.view.headline, first.findings[:2], "I blame"))
+        lines.append(answered.statement(answered.view.headline, first.findings[:2], "I blame"))
     more = (f"To have me look there, reply: check {name} too",) if subject.is_service else ()
     sentence = f"I collected nothing about {name} in this investigation."
     return AnswerText(lead=sentence, lines=tuple(lines), more=more)
@@ -184,7 +187,7 @@ def is_named(cause: Cause, name: str) -> bool:
     return _same(cause.subject, name) or name in (cause.change, cause.signal)
 
 
-def _same(one: str, name: str) -> bool:
+def _same(subject: str, name: str) -> bool:
     """`rank 2` is also `pretrain-ranker/rank 2`."""
-    a, b = one.casefold(), name.casefold()
+    a, b = subject.casefold(), name.casefold()
     return a == b or a.endswith(f"/{b}") or b.endswith(f"/{a}")

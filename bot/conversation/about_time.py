@@ -31,24 +31,24 @@ def since(answered: AnsweredCase) -> AnswerText:
     """When it began, and what began with it."""
     alert, diagnosis, first = answered.case.alert, answered.diagnosis, answered.first
     onset = diagnosis.impact.since or (first.onset if first else None)
-    moment = "the time you asked about" if alert.was_asked else "the alert"
+    moment = "the time you asked about" if alert.is_question else "the alert"
     if onset is None:
-        fired = "You asked about what began" if alert.was_asked else "The alert fired"
+        fired = "You asked about what began" if alert.is_question else "The alert fired"
         return AnswerText(
             lead=f"{fired} at {at(alert.started_at)}; when the trouble itself began was not found.",
-            lines=tuple(answered.said(m, bold="Missing") for m in diagnosis.missing[:3]),
+            lines=tuple(answered.statement(m, bold="Missing") for m in diagnosis.missing[:3]),
         )
     before = alert.started_at - onset
     order = f"before {moment}" if before > timedelta(0) else f"after {moment}"
     sentence = f"Since {at(onset)}, {span_of(before)} {order}."
     if abs(before) < timedelta(seconds=1):
-        then = moment if alert.was_asked else "when the alert fired"
+        then = moment if alert.is_question else "when the alert fired"
         sentence = f"Since {at(onset)}, {then}."
     cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
-    told = [f for f in answered.some(cited) if _began_with(f, onset) and f.kind != NEAR]
-    told.sort(key=_onset)
-    lines = tuple(answered.line(f, clock(f.onset)) for f in told[:4])
-    return AnswerText(lead=sentence, lines=lines, more=_uncertainty(told))
+    findings = [f for f in answered.some(cited) if _began_with(f, onset) and f.kind != NEAR]
+    findings.sort(key=_onset)
+    lines = tuple(answered.line(f, clock(f.onset)) for f in findings[:4])
+    return AnswerText(lead=sentence, lines=lines, more=_uncertainty(findings))
 
 
 def _began_with(finding: Finding, onset: datetime) -> bool:
@@ -60,7 +60,7 @@ def still(answered: AnsweredCase) -> AnswerText:
     sentence, lines = _state_at_the_end(answered)
     resolved = answered.investigation.resolved_at
     if resolved is not None:
-        lines.append(answered.said(f"The alert itself was resolved at {at(resolved)}"))
+        lines.append(answered.statement(f"The alert itself was resolved at {at(resolved)}"))
     age = max(answered.now - answered.case.scope.incident.end, timedelta(0))
     more: tuple[str, ...] = ()
     if age > FRESH:
@@ -97,18 +97,18 @@ def changes(answered: AnsweredCase) -> AnswerText:
     blamed = []
     if first is not None and first.change:
         blamed = [f for f in near if change_named(f) == first.change]
-    others = [f for f in near if f not in blamed]
+    other_findings = [f for f in near if f not in blamed]
     ruled_out = _of_kind(answered, RULED_OUT)
     authors = _authors(answered)
     lines = [_by(answered.line(f, "To blame"), authors.get(change_named(f))) for f in blamed]
-    lines += [_by(answered.line(f, "Near"), authors.get(change_named(f))) for f in others]
+    lines += [_by(answered.line(f, "Near"), authors.get(change_named(f))) for f in other_findings]
     lines += [answered.line(f, "Ruled out") for f in ruled_out]
-    told = changes_named([*near, *ruled_out])
-    rest = list(_other_changes(answered, told))
-    lead = _changes_lead(answered, bool(blamed), len(near) + len(ruled_out) + len(rest))
+    reported_ids = changes_named([*near, *ruled_out])
+    rest = list(_other_changes(answered, reported_ids))
+    opening = _changes_opening(answered, bool(blamed), len(near) + len(ruled_out) + len(rest))
     shown = (*lines, *rest)
     more = (f"{len(shown) - MOST} more on the page",) if len(shown) > MOST else ()
-    return AnswerText(lead=lead, lines=tuple(shown[:MOST]), more=more)
+    return AnswerText(lead=opening, lines=tuple(shown[:MOST]), more=more)
 
 
 def _authors(answered: AnsweredCase) -> dict[str | None, str]:
@@ -124,7 +124,7 @@ def timeline(answered: AnsweredCase) -> AnswerText:
     """What began when, the alert among it."""
     first, alert = answered.first, answered.case.alert
     cited = [*(first.findings if first else ()), *answered.diagnosis.impact.findings]
-    fired = answered.said(f"The alert fired: {alert.title}", bold=clock(alert.started_at))
+    fired = answered.statement(f"The alert fired: {alert.title}", bold=clock(alert.started_at))
     rows = [
         *_timed_lines(answered, answered.some(cited)),
         (alert.started_at, fired),
@@ -145,11 +145,11 @@ def _timed_lines(
 
 def before(answered: AnsweredCase) -> AnswerText:
     """What memory knows: how often, and whether it is the same cause as before."""
-    told = _of_kind(answered, EARLIER, RECORD)
-    if told:
+    findings = _of_kind(answered, EARLIER, RECORD)
+    if findings:
         return AnswerText(
             lead="What I remember; it is no evidence:",
-            lines=tuple(answered.line(f) for f in told[:5]),
+            lines=tuple(answered.line(f) for f in findings[:5]),
         )
     if answered.case.earlier.asked_at is None:
         return AnswerText(lead="I did not look into earlier investigations for this one.")
@@ -163,7 +163,7 @@ def clock(time: datetime | None) -> str:
     return f"{time:%H:%M:%S}" if time else ""
 
 
-def _other_changes(answered: AnsweredCase, told: set[str]) -> Iterator[AnswerLine]:
+def _other_changes(answered: AnsweredCase, reported_ids: set[str]) -> Iterator[AnswerLine]:
     """Changes of the case that no finding speaks of, the latest before the end first."""
     table, window = answered.case.changes, answered.case.scope.incident
     if not table.height:
@@ -172,7 +172,7 @@ def _other_changes(answered: AnsweredCase, told: set[str]) -> Iterator[AnswerLin
     near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end)
     latest = near.sort("time", descending=True).head(4 * MOST)
     for row in latest.iter_rows(named=True):
-        if str(row["id"]) not in told:
+        if str(row["id"]) not in reported_ids:
             yield AnswerLine(text=change_text(row), bold=clock(row["time"]))
 
 
@@ -187,13 +187,13 @@ def change_text(row: Mapping[str, Any]) -> str:
     return text
 
 
-def _changes_lead(answered: AnsweredCase, blamed: bool, known: int) -> str:
-    if blamed and known > 1:
-        return f"One of the {known} changes that I know of is to blame:"
+def _changes_opening(answered: AnsweredCase, blamed: bool, count: int) -> str:
+    if blamed and count > 1:
+        return f"One of the {count} changes that I know of is to blame:"
     if blamed:
         return "One change, and it is to blame:"
-    if known:
-        changes = counted(known, "change")
+    if count:
+        changes = counted(count, "change")
         if answered.first:
             return f"{changes} around it, and none that the first cause rests on:"
         return f"{changes} around it, and none that is to blame for anything:"
@@ -212,8 +212,8 @@ def no_changes(answered: AnsweredCase, of: str = "") -> str:
     return f"I don't know{of}: no source of changes is connected."
 
 
-def _uncertainty(told: list[Finding]) -> tuple[str, ...]:
-    onset_uncertainty_ses = [f.onset_uncertainty_s for f in told if f.onset_uncertainty_s]
+def _uncertainty(findings: list[Finding]) -> tuple[str, ...]:
+    onset_uncertainty_ses = [f.onset_uncertainty_s for f in findings if f.onset_uncertainty_s]
     if not onset_uncertainty_ses:
         return ()
     return (f"Onsets are known to about {span_of(timedelta(seconds=max(onset_uncertainty_ses)))}.",)

@@ -17,23 +17,23 @@ def about_trace(answer: AnswerText, question: str) -> AnswerText:
     stems = {_stem(word) for word in request.words if word not in SMALL}
     if request.kind in _STEPS:
         steps = tuple(line for line in answer.lines if line.bold == DO)
-        return _told("The trace report recommends:", steps, answer)
+        return _excerpt("The trace report recommends:", steps, answer)
     lines = [line for line in answer.lines if stems & _stems(line.text)]
     if lines:
-        return _told("From the trace report:", tuple(lines), answer)
+        return _excerpt("From the trace report:", tuple(lines), answer)
     if request.kind is RequestKind.UNKNOWN:
         offers = tuple(AnswerLine(text=offer, bold="Ask") for offer in OFFERS)
         return AnswerText(
             lead="I can't answer that from the traces. I answer questions about the report above:",
             lines=offers,
         )
-    return _told(answer.lead, answer.lines, answer)
+    return _excerpt(answer.lead, answer.lines, answer)
 
 
-def _told(lead: str, lines: tuple[AnswerLine, ...], answer: AnswerText) -> AnswerText:
+def _excerpt(opening: str, lines: tuple[AnswerLine, ...], answer: AnswerText) -> AnswerText:
     if not lines:
         return AnswerText(lead="The trace report recommends nothing.", lines=answer.lines[:3])
-    return AnswerText(lead=lead, lines=lines, more=answer.more)
+    return AnswerText(lead=opening, lines=lines, more=answer.more)
 
 
 def _stems(text: str) -> set[str]:

@@ -16,20 +16,20 @@ _SEGMENT = re.compile(r"[^/\x00-\x1f\x7f?*\[\]\\]{1,255}")
 _JOB = re.compile(r"\\\{job\\\}")
 
 
-def allowed_place(asked: str, locations: Sequence[str]) -> str | None:
+def allowed_place(address: str, locations: Sequence[str]) -> str | None:
     """The place to read, or None when it lies in no configured location."""
-    asked = asked.strip().rstrip("/")
-    if not asked or len(asked) > MAX_LOCATION:
+    address = address.strip().rstrip("/")
+    if not address or len(address) > MAX_LOCATION:
         return None
-    if asked.startswith("/"):
-        return _local(asked, locations)
-    if asked.startswith("s3://") and _within_s3(asked, locations):
-        return asked
+    if address.startswith("/"):
+        return _local(address, locations)
+    if address.startswith("s3://") and _within_s3(address, locations):
+        return address
     return None
 
 
-def _within_s3(asked: str, locations: Sequence[str]) -> bool:
-    segments = asked.removeprefix("s3://").split("/")
+def _within_s3(address: str, locations: Sequence[str]) -> bool:
+    segments = address.removeprefix("s3://").split("/")
     if not all(_is_plain(segment) for segment in segments):
         return False
     buckets = [
@@ -42,10 +42,10 @@ def _is_plain(segment: str) -> bool:
     return _SEGMENT.fullmatch(segment) is not None and segment not in (".", "..")
 
 
-def _local(asked: str, locations: Sequence[str]) -> str | None:
+def _local(address: str, locations: Sequence[str]) -> str | None:
     """The real path, links followed, below the real path of a location."""
     try:
-        real = Path(asked).resolve()
+        real = Path(address).resolve()
     except (OSError, ValueError, RuntimeError):
         return None
     for location in locations:

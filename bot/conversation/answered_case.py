@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from faultline.analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Report
-from faultline.bot.answer.foreign_text import one_line, safe_url, sentence
+from faultline.bot.answer.foreign_text import safe_url, sentence, single_line
 from faultline.bot.answer.lines import SHOWN_BY
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.intake.questions.slack_question import AnswerLine
@@ -91,13 +91,16 @@ class AnsweredCase:
 
     def line(self, finding: Finding, bold: str = "") -> AnswerLine:
         """A finding's own sentence, with its links."""
-        return self.said(finding.sentence, (finding.id,), bold)
+        return self.statement(finding.sentence, (finding.id,), bold)
 
-    def said(self, text: str, ids: Sequence[str] = (), bold: str = "") -> AnswerLine:
+    def statement(self, text: str, ids: Sequence[str] = (), bold: str = "") -> AnswerLine:
         """A sentence that rests on findings, with links to them."""
-        known = [f.id for f in self.some(ids)]
+        finding_ids = [f.id for f in self.some(ids)]
         return AnswerLine(
-            text=sentence(text, LINE), findings=tuple(known), links=self.links(known), bold=bold
+            text=sentence(text, LINE),
+            findings=tuple(finding_ids),
+            links=self.links(finding_ids),
+            bold=bold,
         )
 
     def links(self, ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -105,15 +108,15 @@ class AnsweredCase:
         evidence of theirs that has an address at its vendor."""
         links: dict[str, str] = {}
         cited: list[Evidence] = []
-        for one in ids[:LINKS]:
-            items = [self.view.evidence.get(e) for e in self.findings[one].evidence]
-            known = [item for item in items if item is not None]
-            called = SHOWN_BY.get(known[0].kind, "evidence") if known else "finding"
-            links.setdefault(called, f"{self.page_url}#{quote(one, safe='')}")
-            cited += known
+        for finding_id in ids[:LINKS]:
+            items = [self.view.evidence.get(e) for e in self.findings[finding_id].evidence]
+            evidence = [item for item in items if item is not None]
+            called = SHOWN_BY.get(evidence[0].kind, "evidence") if evidence else "finding"
+            links.setdefault(called, f"{self.page_url}#{quote(finding_id, safe='')}")
+            cited += evidence
         linked = next((item for item in cited if safe_url(item.link)), None)
         if linked is not None:
-            links[one_line(linked.source, 40)] = linked.link or ""
+            links[single_line(linked.source, 40)] = linked.link or ""
         safe = ((title, safe_url(url)) for title, url in links.items())
         return tuple((title, url) for title, url in safe if url)
 

@@ -32,16 +32,16 @@ from faultline.bot.conversation.explain import explain
 from faultline.bot.conversation.help_text import HELP
 from faultline.bot.conversation.measured import named_series, telling_series
 from faultline.bot.intake.questions.follow_up_scope import (
-    AskedSpan,
-    asked_span,
+    QuestionSpan,
     asks_to_include,
     days_ago,
+    span_in,
     window_of,
 )
 from faultline.bot.intake.questions.other_languages import in_english
 from faultline.bot.intake.questions.request_kind import (
-    AskedRequest,
     RequestKind,
+    UnderstoodRequest,
     examples,
     understand,
 )
@@ -102,10 +102,10 @@ NOW = listed("now currently")
 
 
 @dataclass(frozen=True)
-class FollowUpWanted:
+class FollowUpRequest:
     """What a further investigation shall look at."""
 
-    span: AskedSpan | None
+    span: QuestionSpan | None
     services: tuple[str, ...]
 
 
@@ -116,7 +116,7 @@ class Reply:
     text: AnswerText
     useful: bool
     kind: RequestKind
-    follow_up: FollowUpWanted | None = None
+    follow_up: FollowUpRequest | None = None
     look: Look | None = None
     """Asks sources for the answer; `text` is empty then."""
     correction: Correction | None = None
@@ -131,28 +131,28 @@ def answer_from_case(
     """The answer. `catalogue` names services beyond the case's own; `for_us`: it was addressed to
     us. A question in another language gets the answer to the English one, where its key words
     tell which that is."""
-    reply = _answer(_Asked(answered, question, catalogue, for_us=for_us))
+    reply = _answer(_CaseQuestion(answered, question, catalogue, for_us=for_us))
     english = None if reply.useful or not for_us else in_english(question)
     if english is None:
         return reply
-    service = _Asked(answered, question, catalogue, for_us=for_us).services[:1]
+    service = _CaseQuestion(answered, question, catalogue, for_us=for_us).services[:1]
     named = " ".join([english.rstrip("?"), *service])
-    for said in (f"{named}?", english):
-        answer = _answer(_Asked(answered, said, catalogue, for_us=for_us))
+    for translation in (f"{named}?", english):
+        answer = _answer(_CaseQuestion(answered, translation, catalogue, for_us=for_us))
         if answer.useful:
-            more = (f"I took this for: {said}", *answer.text.more)
+            more = (f"I took this for: {translation}", *answer.text.more)
             return replace(answer, text=answer.text.model_copy(update={"more": more}))
     return reply
 
 
-def _answer(asked: _Asked) -> Reply:
-    reply = asked.reply()
-    strange = asked.strange()
+def _answer(case_question: _CaseQuestion) -> Reply:
+    reply = case_question.reply()
+    strange = case_question.strange()
     reply = replace(reply, exact=reply.kind in FREE_WORDS or _is_exact(reply, strange))
     if len(strange) < MANY_STRANGE or reply.kind in FREE_WORDS or not reply.useful:
         return reply
-    answered = asked.answered
-    if 2 * len(strange) > asked.request.telling():
+    answered = case_question.answered
+    if 2 * len(strange) > case_question.request.telling():
         return _reply(answered, not_understood(answered), RequestKind.UNKNOWN, useful=False)
     taken = f"I took this for: {examples().get(reply.kind, reply.kind.value)}"
     more = (taken, *reply.text.more)
@@ -165,8 +165,8 @@ def _is_exact(reply: Reply, strange: Sequence[str]) -> bool:
 
 def not_understood(answered: AnsweredCase) -> AnswerText:
     """Said when a question is not understood: what it is about, and three that can be answered."""
-    told = telling_series(answered)
-    graph = f"graph {told[0].name}" if told else "what did you check?"
+    case_series = telling_series(answered)
+    graph = f"graph {case_series[0].name}" if case_series else "what did you check?"
     offers = ("what happened?", "is it still happening?", graph)
     if answered.first is None:
         offers = ("what did you check?", "is it still happening?", graph)
@@ -178,17 +178,17 @@ def not_understood(answered: AnsweredCase) -> AnswerText:
     )
 
 
-class _Asked:
+class _CaseQuestion:
     """One question of one case."""
 
     def __init__(
         self, answered: AnsweredCase, question: str, catalogue: tuple[str, ...], *, for_us: bool
     ) -> None:
         self.answered, self.question, self.for_us = answered, question, for_us
-        self.request: AskedRequest = understand(question)
+        self.request: UnderstoodRequest = understand(question)
         changes = tuple(answered.case.changes["id"].drop_nulls().to_list())
-        known = (*answered.services, *changes)
-        self.names = (*known, *(s for s in catalogue if s not in known))
+        case_names = (*answered.services, *changes)
+        self.names = (*case_names, *(s for s in catalogue if s not in case_names))
         self.subject = subject_of(question, self.names) or subject_of(question, answered.signals)
         named = self.subject.names if self.subject is not None else ()
         services = {*answered.services, *catalogue}
@@ -207,25 +207,31 @@ class _Asked:
         words = self.request.words
         match self.request.kind:
             case RequestKind.EXPLAIN:
-                return self._told(explain(self.answered, self.request.findings))
+                return self._case_reply(explain(self.answered, self.request.findings))
             case RequestKind.FEEDBACK:
-                given, text = correction.weighed(
+                judgement, text = correction.weighed(
                     self.answered, correction.correction_in(self.question)
                 )
-                return replace(self._told(text), correction=given)
+                return replace(self._case_reply(text), correction=judgement)
             case RequestKind.HYPOTHETICAL:
-                return self._told(about_acting.hypothetical(self.answered, words, self.subject))
+                return self._case_reply(
+                    about_acting.hypothetical(self.answered, words, self.subject)
+                )
             case RequestKind.ACTION:
-                return self._told(about_acting.action(self.answered, words, self.subject))
+                return self._case_reply(about_acting.action(self.answered, words, self.subject))
             case RequestKind.STILL:
-                return self._looked(asking_again.still(self.answered, words, self.services))
+                return self._look_reply(asking_again.still(self.answered, words, self.services))
             case RequestKind.COMPARE:
                 days = days_ago(self.question, self.answered.case.alert.started_at)
                 if days == 0:
-                    return self._told(about_metric.metric(self.answered, words, self.services))
-                return self._looked(asking_again.compare(self.answered, words, self.services, days))
+                    return self._case_reply(
+                        about_metric.metric(self.answered, words, self.services)
+                    )
+                return self._look_reply(
+                    asking_again.compare(self.answered, words, self.services, days)
+                )
             case RequestKind.OWNERSHIP:
-                return self._looked(about_people.ownership(self.answered, words, self.services))
+                return self._look_reply(about_people.ownership(self.answered, words, self.services))
             case _:
                 return self._from_the_case()
 
@@ -233,23 +239,23 @@ class _Asked:
         answered, kind, words = self.answered, self.request.kind, self.request.words
         if kind is RequestKind.PICTURE:
             strange = self.strange()
-            return self._told(about_metric.picture(answered, words, self.services, strange))
+            return self._case_reply(about_metric.picture(answered, words, self.services, strange))
         if kind is RequestKind.STATUS_UPDATE:
-            return self._told(about_documents.update(answered, words))
+            return self._case_reply(about_documents.update(answered, words))
         if kind is RequestKind.CALLS:
-            return self._told(about_scope.calls(answered, self.services))
+            return self._case_reply(about_scope.calls(answered, self.services))
         if kind is RequestKind.HELP:
-            return self._told(HELP)
+            return self._case_reply(HELP)
         if kind is RequestKind.DEPLOYED:
-            return self._told(about_people.deployed(answered, self.services))
+            return self._case_reply(about_people.deployed(answered, self.services))
         if kind is RequestKind.LOGS:
             text = about_rows.logs(answered, self.subject, self.question)
-            return self._told(text, useful=bool(text.lines or text.code))
+            return self._case_reply(text, useful=bool(text.lines or text.code))
         if kind is RequestKind.UNKNOWN and self._is_about_a_metric():
             if words[-1] in NOW:
-                return self._looked(asking_again.still(answered, words, self.services))
+                return self._look_reply(asking_again.still(answered, words, self.services))
             text = about_metric.metric(answered, words, self.services)
-            return replace(self._told(text), kind=RequestKind.METRIC)
+            return replace(self._case_reply(text), kind=RequestKind.METRIC)
         subject = self.subject
         if subject is not None and self._is_about(subject):
             useful = about_subject.knows(answered, subject)
@@ -261,9 +267,9 @@ class _Asked:
             )
         if kind is RequestKind.SLOW:
             text = about_rows.slow(answered, self.subject)
-            return self._told(text, useful=bool(text.lines))
+            return self._case_reply(text, useful=bool(text.lines))
         if kind in SECTIONS:
-            return self._told(SECTIONS[kind](answered))
+            return self._case_reply(SECTIONS[kind](answered))
         return _reply(answered, not_understood(answered), RequestKind.UNKNOWN, useful=False)
 
     def _is_about_a_metric(self) -> bool:
@@ -280,31 +286,31 @@ class _Asked:
         if kind not in OF_A_SUBJECT or _is_the_cause(self.answered, subject, kind):
             return False
         if kind is RequestKind.WHY:
-            return subject.known or "why not" in " ".join(self.request.words)
+            return subject.is_identified or "why not" in " ".join(self.request.words)
         if kind in (RequestKind.UNKNOWN, RequestKind.CHECKED):
-            return subject.known or asks_about(self.question)
+            return subject.is_identified or asks_about(self.question)
         if kind is RequestKind.CAUSE:
             return bool(subject.names) and self.answered.case.alert.service not in subject.names
         return bool(subject.names) and self.request.words[0] in WHETHER
 
-    def _follow_up(self) -> FollowUpWanted | None:
+    def _follow_up(self) -> FollowUpRequest | None:
         """A longer time, or more services than the case has: by "check ... too", of services that
         somebody knows."""
         subject, include = self.subject, asks_to_include(self.question)
-        span = asked_span(self.question) if self.request.kind in BEYOND else None
-        if span is not None and self._is_held(span):
+        span = span_in(self.question) if self.request.kind in BEYOND else None
+        if span is not None and self._is_covered(span):
             span = None
         names = subject.names if subject else ()
         if not names and include and self.for_us and subject is not None and subject.is_service:
-            names = (subject.said,)
+            names = (subject.label,)
         if span is None and not include:
             return None
         unseen = tuple(n for n in names if include and not self._knows(n))
         if span is None and not unseen:
             return None
-        return FollowUpWanted(span, tuple(plain(n, 200) for n in (unseen or names))[:MAX_SERVICES])
+        return FollowUpRequest(span, tuple(plain(n, 200) for n in (unseen or names))[:MAX_SERVICES])
 
-    def _is_held(self, span: AskedSpan) -> bool:
+    def _is_covered(self, span: QuestionSpan) -> bool:
         """Logs "from 14:20" are those of the case, where that lies in its time."""
         scope = self.answered.case.scope
         if span.since is None or self.request.kind is RequestKind.UNKNOWN:
@@ -314,11 +320,11 @@ class _Asked:
     def _knows(self, name: str) -> bool:
         return about_subject.knows(self.answered, Subject(name, (name,)))
 
-    def _told(self, text: AnswerText, *, useful: bool = True) -> Reply:
+    def _case_reply(self, text: AnswerText, *, useful: bool = True) -> Reply:
         return _reply(self.answered, text, self.request.kind, useful=useful)
 
-    def _looked(self, look: Look) -> Reply:
-        return replace(self._told(AnswerText(lead="")), look=look)
+    def _look_reply(self, look: Look) -> Reply:
+        return replace(self._case_reply(AnswerText(lead="")), look=look)
 
 
 def finished(answered: AnsweredCase, text: AnswerText) -> AnswerText:
@@ -339,5 +345,7 @@ def _is_the_cause(answered: AnsweredCase, subject: Subject, kind: RequestKind) -
     """ "Why checkout?" of the blamed service asks for the cause's evidence, not about the
     service."""
     first = answered.first
-    own = {first.subject, answered.case.alert.service} if first else {answered.case.alert.service}
-    return kind is RequestKind.WHY and bool(own & set(subject.names))
+    cause_subjects = (
+        {first.subject, answered.case.alert.service} if first else {answered.case.alert.service}
+    )
+    return kind is RequestKind.WHY and bool(cause_subjects & set(subject.names))

@@ -35,18 +35,18 @@ from faultline.bot.conversation.measured import (
     telling_series,
 )
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
-from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_from
 
 
 @dataclass(frozen=True)
-class Looked:
+class LookAnswer:
     """What a look at the sources gave. Not `useful` where they, and the case, tell nothing."""
 
     text: AnswerText
     useful: bool = True
 
 
-Look = Callable[[Sequence[Connector]], Awaitable[Looked]]
+Look = Callable[[Sequence[Connector]], Awaitable[LookAnswer]]
 """Asks sources, and words the answer."""
 
 RECENT = timedelta(minutes=15)
@@ -65,36 +65,36 @@ class FreshReading:
     refused: tuple[str, ...]
 
 
-def still(answered: AnsweredCase, said: Sequence[str], services: Sequence[str]) -> Look:
+def still(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]) -> Look:
     """Is it still happening? Asked now, of the sources that brought the metrics."""
-    wanted = _wanted(answered, said, services)
+    selected_series = _selected_series(answered, tokens, services)
 
-    async def look(connectors: Sequence[Connector]) -> Looked:
+    async def look(connectors: Sequence[Connector]) -> LookAnswer:
         now = answered.now
         recent = Window(start=now - RECENT, end=now)
-        reading = await read_again(connectors, answered, recent, wanted)
-        values = _last_values(reading, wanted)
+        reading = await read_again(connectors, answered, recent, selected_series)
+        values = _last_values(reading, selected_series)
         if not values:
-            return Looked(_could_not_ask(answered, reading))
-        return Looked(_state_now(answered, reading, values))
+            return LookAnswer(_could_not_ask(answered, reading))
+        return LookAnswer(_state_now(answered, reading, values))
 
     return look
 
 
 def compare(
-    answered: AnsweredCase, said: Sequence[str], services: Sequence[str], days: int
+    answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str], days: int
 ) -> Look:
     """The incident beside the same time that many days earlier."""
-    wanted = _wanted(answered, said, services)
+    selected_series = _selected_series(answered, tokens, services)
     shift = timedelta(days=days)
     incident = answered.case.scope.incident
     then = Window(start=incident.start - shift, end=incident.end - shift)
 
-    async def look(connectors: Sequence[Connector]) -> Looked:
-        reading = _held(answered, then, wanted)
+    async def look(connectors: Sequence[Connector]) -> LookAnswer:
+        reading = _stored_reading(answered, then, selected_series)
         if reading is None:
-            reading = await read_again(connectors, answered, then, wanted)
-        return _beside(answered, reading, then, days, wanted)
+            reading = await read_again(connectors, answered, then, selected_series)
+        return _beside(answered, reading, then, days, selected_series)
 
     return look
 
@@ -103,7 +103,7 @@ async def read_again(
     connectors: Sequence[Connector],
     answered: AnsweredCase,
     window: Window,
-    wanted: Sequence[CaseSeries],
+    selected_series: Sequence[CaseSeries],
 ) -> FreshReading:
     """Ask every source of metrics for a window, of the services of the wanted series alone. What
     fails is said, never raised."""
@@ -114,14 +114,14 @@ async def read_again(
             "baseline": (),
             "baseline_logs": None,
             "baseline_spans": None,
-            "services": _services(answered, wanted),
+            "services": _services(answered, selected_series),
         }
     )
     with tempfile.TemporaryDirectory(prefix="faultline-again-") as scratch:
         request = Request(answered.case.alert, scope, Path(scratch))
-        found = await asyncio.gather(*(_collected(connector, request) for connector in able))
+        responses = await asyncio.gather(*(_collected(connector, request) for connector in able))
     tables, sources, refused = [], [], []
-    for connector, collected in zip(able, found, strict=True):
+    for connector, collected in zip(able, responses, strict=True):
         try:
             table = _points(collected, window)
         except EvidenceError as error:
@@ -137,12 +137,12 @@ async def read_again(
     return FreshReading(rows, tuple(sources), tuple(refused))
 
 
-def _services(answered: AnsweredCase, wanted: Sequence[CaseSeries]) -> tuple[str, ...]:
+def _services(answered: AnsweredCase, selected_series: Sequence[CaseSeries]) -> tuple[str, ...]:
     """Whom to ask about, as the scope names them: all where it does not name each of them, as a
     source may call a service by another name than the scope."""
     alert, services = answered.case.alert, answered.case.scope.services
-    named = {case_series.service for case_series in wanted} - {alert.service}
-    if not wanted or not named.issubset(services):
+    named = {case_series.service for case_series in selected_series} - {alert.service}
+    if not selected_series or not named.issubset(services):
         return services
     return tuple(name for name in services if name in named or name == alert.service)
 
@@ -159,24 +159,26 @@ def _points(collected: Collected, window: Window) -> pl.DataFrame:
 async def _collected(connector: Connector, request: Request) -> Collected:
     try:
         async with asyncio.timeout(WITHIN_S):
-            return await collect_one(connector, request)
+            return await collect_from(connector, request)
     except TimeoutError:
         return Collected()
 
 
-def _wanted(
-    answered: AnsweredCase, said: Sequence[str], services: Sequence[str]
+def _selected_series(
+    answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]
 ) -> list[CaseSeries]:
     """The series that are named, of a service that is named, or that the answer is about."""
-    series = named_series(answered, said, services)
+    series = named_series(answered, tokens, services)
     if not series and services:
         series = series_of(answered, services)
     return (series or telling_series(answered))[:MOST]
 
 
-def _last_values(reading: FreshReading, wanted: Sequence[CaseSeries]) -> dict[CaseSeries, float]:
+def _last_values(
+    reading: FreshReading, selected_series: Sequence[CaseSeries]
+) -> dict[CaseSeries, float]:
     values = {}
-    for series in wanted:
+    for series in selected_series:
         points = points_of(reading.metrics, series)
         newest = points["time"].max()
         if isinstance(newest, datetime):
@@ -189,9 +191,9 @@ def _last_values(reading: FreshReading, wanted: Sequence[CaseSeries]) -> dict[Ca
 def _state_now(
     answered: AnsweredCase, reading: FreshReading, values: dict[CaseSeries, float]
 ) -> AnswerText:
-    levels = {one: levels_of(answered, one) for one in values}
-    moved = [one for one in values if levels[one].finding is not None]
-    out = [one for one in moved if _is_out(levels[one], values[one])]
+    levels = {series: levels_of(answered, series) for series in values}
+    moved = [series for series in values if levels[series].finding is not None]
+    out = [series for series in moved if _is_out(levels[series], values[series])]
     if out:
         state = f"Still going on: {_now(levels[out[0]], values[out[0]])}"
     elif moved:
@@ -201,30 +203,30 @@ def _state_now(
         state = f"It did not move in the incident: {_now(levels[first], values[first])}"
     shown = (out or moved or list(values))[0]
     lines = tuple(
-        AnswerLine(text=f"{capitalised(_now(levels[one], value))}.")
-        for one, value in values.items()
-        if one != shown
+        AnswerLine(text=f"{capitalised(_now(levels[series], value))}.")
+        for series, value in values.items()
+        if series != shown
     )
     source = " and ".join(plain(name, 40) for name in reading.sources)
     sentence = f"I asked {source} at {at(answered.now)}."
     return AnswerText(lead=f"{state}. {sentence}", lines=lines, more=_resolved(answered))
 
 
-def _now(told: SeriesLevels, value: float) -> str:
-    usual = told.said(told.before)
-    if told.finding is None:
-        return f"{told.series.name} is {told.said(value)} now (usual: {usual})"
+def _now(levels: SeriesLevels, value: float) -> str:
+    usual = levels.with_unit(levels.before)
+    if levels.finding is None:
+        return f"{levels.series.name} is {levels.with_unit(value)} now (usual: {usual})"
     return (
-        f"{told.series.name} is {told.said(value)} now "
-        f"(usual: {usual}, in the incident: {told.said(told.after)})"
+        f"{levels.series.name} is {levels.with_unit(value)} now "
+        f"(usual: {usual}, in the incident: {levels.with_unit(levels.after)})"
     )
 
 
-def _is_out(told: SeriesLevels, value: float) -> bool:
-    if told.before is None or told.after is None:
+def _is_out(levels: SeriesLevels, value: float) -> bool:
+    if levels.before is None or levels.after is None:
         return False
-    move = told.after - told.before
-    return bool(move) and (value - told.before) / move > HALF_WAY
+    move = levels.after - levels.before
+    return bool(move) and (value - levels.before) / move > HALF_WAY
 
 
 def _could_not_ask(answered: AnsweredCase, reading: FreshReading) -> AnswerText:
@@ -240,12 +242,12 @@ def _resolved(answered: AnsweredCase) -> tuple[str, ...]:
     return (f"The alert itself was resolved at {at(resolved)}",) if resolved else ()
 
 
-def _held(
-    answered: AnsweredCase, then: Window, wanted: Sequence[CaseSeries]
+def _stored_reading(
+    answered: AnsweredCase, then: Window, selected_series: Sequence[CaseSeries]
 ) -> FreshReading | None:
     """What the case itself holds of that time: the same hours of earlier days are often there."""
     metrics = answered.case.metrics.filter(pl.col("time").is_between(then.start, then.end))
-    if any(points_of(metrics, case_series).height for case_series in wanted):
+    if any(points_of(metrics, case_series).height for case_series in selected_series):
         return FreshReading(metrics, (), ())
     return None
 
@@ -255,23 +257,28 @@ def _beside(
     reading: FreshReading,
     then: Window,
     days: int,
-    wanted: Sequence[CaseSeries],
-) -> Looked:
+    selected_series: Sequence[CaseSeries],
+) -> LookAnswer:
     when = "yesterday" if days == 1 else "last week" if days == 7 else f"{days} days earlier"
     lines = []
-    for series in wanted:
+    for series in selected_series:
         value, levels = median(points_of(reading.metrics, series)), levels_of(answered, series)
         if value is not None:
-            text = f"{levels.said(value)} {when}, {levels.said(levels.after)} in the incident"
+            text = (
+                f"{levels.with_unit(value)} {when}, {levels.with_unit(levels.after)} in the "
+                "incident"
+            )
             lines.append(AnswerLine(text=text, bold=plain(series.name, 100)))
     if lines:
         span = f"{then.start:%H:%M} to {then.end:%H:%M} UTC, {then.start:%a} {then.start.day}"
         phrase = f"The same time {when} ({span} {then.start:%b}) beside the incident:"
-        return Looked(AnswerText(lead=phrase, lines=tuple(lines)))
+        return LookAnswer(AnswerText(lead=phrase, lines=tuple(lines)))
     why = "; ".join(reading.refused[:2]) or "no source of metrics is connected"
-    usual = [levels_of(answered, case_series) for case_series in wanted]
-    shown = tuple(AnswerLine(text=f"{capitalised(one.sentence)}.") for one in usual)
+    usual = [levels_of(answered, case_series) for case_series in selected_series]
+    shown = tuple(
+        AnswerLine(text=f"{capitalised(series_levels.sentence)}.") for series_levels in usual
+    )
     length = span_of(sum((w.end - w.start for w in answered.case.scope.baseline), timedelta(0)))
     more = (f"“Before” is the {length} before the incident",) if shown else ()
     phrase = f"I couldn't ask for the same time {when} ({plain(why, 200)}). What I have:"
-    return Looked(AnswerText(lead=phrase, lines=shown, more=more), useful=False)
+    return LookAnswer(AnswerText(lead=phrase, lines=shown, more=more), useful=False)

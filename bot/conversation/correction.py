@@ -66,22 +66,26 @@ def correction_in(text: str) -> Correction:
     return Correction(right=agrees, cause=cause, explicit=wrong or right or named)
 
 
-def weighed(answered: AnsweredCase, given: Correction) -> tuple[Correction | None, AnswerText]:
+def weighed(answered: AnsweredCase, correction: Correction) -> tuple[Correction | None, AnswerText]:
     """The judgement as it is recorded, and what was measured for and against its cause. None where
     a text may judge nothing: then it is asked."""
-    if not given.explicit and not _names_a_cause(answered, given.cause):
+    if not correction.explicit and not _names_a_cause(answered, correction.cause):
         sentence = "I recorded nothing: I'm not sure that you mean the cause."
-        phrase = f"To record it as the cause, write: the cause was {given.cause or 'a full disk'}"
+        phrase = (
+            f"To record it as the cause, write: the cause was {correction.cause or 'a full disk'}"
+        )
         return None, AnswerText(lead=sentence, more=(phrase,))
-    if given.right:
-        return given, AnswerText(lead="Recorded: the answer is right. It's shown under the answer.")
-    if not given.cause:
+    if correction.right:
+        return correction, AnswerText(
+            lead="Recorded: the answer is right. It's shown under the answer."
+        )
+    if not correction.cause:
         sentence = "Recorded: the answer is wrong. It's shown under the answer."
         phrase = "To tell me the cause, write: it was the payments deploy"
-        return given, AnswerText(lead=sentence, more=(phrase,))
-    weighing = _Weighing(answered, given.cause)
-    recorded = Correction(right=weighing.agrees, cause=given.cause)
-    return recorded, AnswerText(lead=weighing.lead(), lines=weighing.lines())
+        return correction, AnswerText(lead=sentence, more=(phrase,))
+    weighing = _Weighing(answered, correction.cause)
+    recorded = Correction(right=weighing.agrees, cause=correction.cause)
+    return recorded, AnswerText(lead=weighing.opening(), lines=weighing.lines())
 
 
 class _Weighing:
@@ -95,7 +99,7 @@ class _Weighing:
         self._thing = subject_of(cause, ())
         self.agrees = self._agrees()
 
-    def lead(self) -> str:
+    def opening(self) -> str:
         """What is recorded, and what is blamed."""
         recorded = f"Recorded as the cause: {self._cause}."
         first = self._answered.first
@@ -122,17 +126,17 @@ class _Weighing:
         if first is not None and not self.agrees:
             headline = self._answered.view.headline.rstrip(".")
             text = f"{headline}, which it would have to explain"
-            against.append(self._answered.said(text, first.findings[:3], "Against"))
+            against.append(self._answered.statement(text, first.findings[:3], "Against"))
         return (*answer_lines[:MOST], *against[:MOST])
 
     def _unseen(self, *, nothing: bool) -> str:
         """What of it was not collected; empty where it was."""
         thing, subject = self._thing, self._subject
         if thing is not None and thing.thing and not about_subject.knows(self._answered, thing):
-            return f"I collected nothing about {thing.said}"
+            return f"I collected nothing about {thing.label}"
         if not nothing:
             return ""
-        named = plain(subject.said, 60) if subject is not None else "that"
+        named = plain(subject.label, 60) if subject is not None else "that"
         return f"I collected nothing that speaks for or against {named}"
 
     def _about(self) -> list[Finding]:
@@ -172,7 +176,7 @@ def _names_a_cause(answered: AnsweredCase, cause: str) -> bool:
     if _CHANGE.search(cause):
         return True
     subject = subject_of(cause, _names(answered))
-    return subject is not None and subject.known
+    return subject is not None and subject.is_identified
 
 
 def _subject(answered: AnsweredCase, cause: str) -> Subject | None:

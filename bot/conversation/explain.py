@@ -16,25 +16,25 @@ EVIDENCE = 3
 
 def explain(answered: AnsweredCase, ids: tuple[str, ...]) -> AnswerText:
     """The first finding that is named; of several, the others by their sentences."""
-    known = answered.some(ids)
+    findings = answered.some(ids)
     unknown = [i for i in ids if i not in answered.findings]
-    if not known:
+    if not findings:
         have = ", ".join(list(answered.findings)[:12])
         more = (f"There are {have}{', …' if len(answered.findings) > 12 else ''}",) if have else ()
         return AnswerText(
             lead=f"There is no finding {', '.join(unknown[:3])} in this investigation.", more=more
         )
-    finding = known[0]
+    finding = findings[0]
     lines = [answered.line(finding), AnswerLine(text=how(finding), bold="How")]
     lines += _numbers(finding)
     lines += [AnswerLine(text=_counts_for(answered, finding), bold="Counts for")]
     items = {e.id: e for e in answered.case.evidence}
     lines += [
-        _asked(answered, finding, items[e]) for e in finding.evidence[:EVIDENCE] if e in items
+        _query_line(answered, finding, items[e]) for e in finding.evidence[:EVIDENCE] if e in items
     ]
     if finding.details.fix:
         lines.append(AnswerLine(text=plain(finding.details.fix, 400), bold="What to do"))
-    lines += [answered.line(f, f.id) for f in known[1:4]]
+    lines += [answered.line(f, f.id) for f in findings[1:4]]
     more = (f"There is no finding {', '.join(unknown[:3])}",) if unknown else ()
     phrase = f"{finding.id}: {finding.kind.replace('_', ' ')} of {plain(finding.subject, 80)}"
     return AnswerText(
@@ -45,19 +45,19 @@ def explain(answered: AnsweredCase, ids: tuple[str, ...]) -> AnswerText:
 def how(finding: Finding) -> str:
     """How a finding of its kind is computed; of a training job's, where the thresholds come
     from."""
-    said = finding_kind(finding.kind).how
+    method = finding_kind(finding.kind).how
     source = finding.details.source
     if source and is_training(finding):
-        return f"{said}; thresholds: {plain(source, 240)}"
-    return said
+        return f"{method}; thresholds: {plain(source, 240)}"
+    return method
 
 
 def _numbers(finding: Finding) -> list[AnswerLine]:
-    told = [
+    figures = [
         f"{k.replace('_', ' ')} {number(v)}" for k, v in list(finding.numbers.items())[:NUMBERS]
     ]
     strength = f"stands out from its own noise by {number(finding.strength, 2)} of 1"
-    lines = [AnswerLine(text=" · ".join([*told, strength]), bold="Numbers")]
+    lines = [AnswerLine(text=" · ".join([*figures, strength]), bold="Numbers")]
     if finding.onset is not None:
         unsure = finding.onset_uncertainty_s
         lines.append(
@@ -70,22 +70,22 @@ def _numbers(finding: Finding) -> list[AnswerLine]:
 
 
 def _counts_for(answered: AnsweredCase, finding: Finding) -> str:
-    said = [
+    roles = [
         f"cause {c.rank}, {plain(c.subject, 60)}"
         for c in answered.causes
         if finding.id in c.findings
     ]
-    said += [
+    roles += [
         f"against cause {c.rank}, {plain(c.subject, 60)}"
         for c in answered.causes
         if finding.id in c.contradicting
     ]
-    said += ["the impact"] if finding.id in answered.diagnosis.impact.findings else []
-    return "; ".join(said[:5]) or "nothing: no cause rests on it"
+    roles += ["the impact"] if finding.id in answered.diagnosis.impact.findings else []
+    return "; ".join(roles[:5]) or "nothing: no cause rests on it"
 
 
-def _asked(answered: AnsweredCase, finding: Finding, item: Evidence) -> AnswerLine:
+def _query_line(answered: AnsweredCase, finding: Finding, item: Evidence) -> AnswerLine:
     window = f", {at(item.window.start)} to {item.window.end:%H:%M:%S}" if item.window else ""
     rows = f", {counted(item.rows, 'row')}" if item.rows is not None else ""
-    line = answered.said(f"{plain(item.query, 240)}{window}{rows}", (finding.id,))
+    line = answered.statement(f"{plain(item.query, 240)}{window}{rows}", (finding.id,))
     return line.model_copy(update={"bold": plain(f"{item.source} {item.kind}", 60)})

@@ -45,7 +45,7 @@ LONGEST = timedelta(days=90)
 FILLING = frozenset(
     {"for", "from", "the", "last", "next", "since", "of", "team", "shift", "please"}
 )
-OF_ONE_TEAM = {OPEN: 4, RECURRING: 3, NOISE: 3, RESOLVED: 2, MUTED: 1, MACHINES: 1}
+OF_SINGLE_TEAM = {OPEN: 4, RECURRING: 3, NOISE: 3, RESOLVED: 2, MUTED: 1, MACHINES: 1}
 """Lines of each label: a message holds fourteen, one of them the machines'."""
 OF_SEVERAL = {OPEN: 3, RECURRING: 2, NOISE: 2, RESOLVED: 1, MUTED: 1, MACHINES: 1}
 MOST_TEAMS = 4
@@ -56,12 +56,12 @@ async def handover(
 ) -> AnswerText:
     """The answer: of one team where one is named, otherwise of all that the asker may hear of."""
     try:
-        length, team = _asked(question.text)
+        length, team = _length_and_team(question.text)
     except SettingsError:
         length, team = timedelta(0), ""
     if not timedelta(0) < length <= LONGEST:
         return AnswerText(lead="Say how far back, 90 days at most: handover 24h")
-    now = question.asked_at.astimezone(UTC)
+    now = question.requested_at.astimezone(UTC)
     since = now - length
     incidents, machines, mutes = await _read(question, context, visibility, since, now)
     digests = team_digests(incidents, mutes, since)
@@ -77,7 +77,7 @@ async def handover(
     return _text(digests, machines, context.settings, length, now)
 
 
-def _asked(text: str) -> tuple[timedelta, str]:
+def _length_and_team(text: str) -> tuple[timedelta, str]:
     """How far back, and the team or ""; `24h payments`. Raises SettingsError."""
     command = command_in(text)
     parts = command.argument.split() if command else []
@@ -98,7 +98,7 @@ async def _read(
     now: datetime,
 ) -> tuple[list[HandoverIncident], tuple[HostRecord, ...], list[Mute]]:
     """As far as the asker may hear of it."""
-    engine, observed_visibility = context.store.engine, visibility.seen(question)
+    engine, observed_visibility = context.store.engine, visibility.visibility_of(question)
     fleet = FleetMemory(engine, observed_visibility)
     fleet_time = {"since": now - timedelta(days=MACHINE_DAYS), "before": now}
     incidents = await in_store(
@@ -109,10 +109,12 @@ async def _read(
     )
     of_machines = await in_store(partial(fleet.investigations, **fleet_time))
     ids = {*(incident.id for incident in incidents), *of_machines}
-    told = await visibility.told(question, await in_store(places, engine, ids))
-    machines = await in_store(partial(fleet.suspicious, without=of_machines - told, **fleet_time))
+    visible_ids = await visibility.visible_ids(question, await in_store(places, engine, ids))
+    machines = await in_store(
+        partial(fleet.suspicious, without=of_machines - visible_ids, **fleet_time)
+    )
     mutes = await in_store(Mutes(engine).active, datetime.now(UTC), observed_visibility)
-    return [incident for incident in incidents if incident.id in told], machines, mutes
+    return [incident for incident in incidents if incident.id in visible_ids], machines, mutes
 
 
 def _text(
@@ -124,8 +126,8 @@ def _text(
 ) -> AnswerText:
     several = len(digests) > 1
     every = [*_lines(digests, now), *machine_lines(machines)]
-    kept, left = shortened(every, OF_SEVERAL if several else OF_ONE_TEAM)
-    lines = [_answer_line(line, settings) for line in kept]
+    shown_lines, left = shortened(every, OF_SEVERAL if several else OF_SINGLE_TEAM)
+    lines = [_answer_line(line, settings) for line in shown_lines]
     more = [f"Left out: {', '.join(f'{n} {label.lower()}' for label, n in left.items())}"]
     if several:
         teams = [
@@ -147,9 +149,11 @@ def _lines(digests: Sequence[TeamDigest], now: datetime) -> Iterator[HandoverLin
     if len(digests) == 1:
         yield from team_lines(digests[0], now)
         return
-    each = [[of_team(line, digest.team) for line in team_lines(digest, now)] for digest in digests]
+    lines_by_team = [
+        [of_team(line, digest.team) for line in team_lines(digest, now)] for digest in digests
+    ]
     for label in OF_SEVERAL:
-        lines = [[line for line in lines if line.label == label] for lines in each]
+        lines = [[line for line in lines if line.label == label] for lines in lines_by_team]
         for n in range(max(map(len, lines))):
             yield from (lines[n] for lines in lines if n < len(lines))
 

@@ -56,8 +56,8 @@ class SeriesLevels:
         """`p99 latency of payments: 78 ms before, 2.4 s since 14:20:00 UTC`."""
         name = self.series.name
         if self.before is None or self.after is None:
-            known = self.after if self.after is not None else self.before
-            return f"{name}: {self.said(known)}, and nothing to compare that with"
+            level = self.after if self.after is not None else self.before
+            return f"{name}: {self.with_unit(level)}, and nothing to compare that with"
         before, after = levels(self.before, self.after, self.unit)
         if self.finding is None or self.onset is None:
             same = abs(self.after - self.before) <= ALIKE * abs(self.before)
@@ -65,7 +65,7 @@ class SeriesLevels:
             return f"{name}: {before} before, {after} in the incident{stays}"
         return f"{name}: {before} before, {after} since {self.onset:%H:%M:%S} UTC"
 
-    def said(self, value: float | None) -> str:
+    def with_unit(self, value: float | None) -> str:
         """A value of this series with its unit."""
         return "unknown" if value is None else amount(value, self.unit)
 
@@ -78,20 +78,22 @@ def all_series(answered: AnsweredCase) -> list[CaseSeries]:
 
 
 def named_series(
-    answered: AnsweredCase, said: Sequence[str], services: Sequence[str]
+    answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]
 ) -> list[CaseSeries]:
     """The series that the words name, those of the alert and of the cause first; of the services
     alone, where some are named."""
     every = all_series(answered)
-    own = [one for one in every if _is_spelled_out(one.signal, said)]
-    classes = metric_classes(said)
-    found = own or [one for one in every if classify(one.signal) in classes]
-    if not found and SignalClass.ERRORS in classes:
+    spelled_series = [series for series in every if _is_spelled_out(series.signal, tokens)]
+    classes = metric_classes(tokens)
+    matches = spelled_series or [series for series in every if classify(series.signal) in classes]
+    if not matches and SignalClass.ERRORS in classes:
         # Some vendors tell the share of requests that succeed instead.
-        found = [one for one in every if classify(one.signal) is SignalClass.AVAILABILITY]
-    quantile = quantile_in(said)
-    exact = [one for one in found if quantile and quantile in signal_name(one.signal)]
-    return in_order(answered, [series for series in exact or found if _is_of(series, services)])
+        matches = [
+            series for series in every if classify(series.signal) is SignalClass.AVAILABILITY
+        ]
+    quantile = quantile_in(tokens)
+    exact = [series for series in matches if quantile and quantile in signal_name(series.signal)]
+    return in_order(answered, [series for series in exact or matches if _is_of(series, services)])
 
 
 def series_of(answered: AnsweredCase, services: Sequence[str]) -> list[CaseSeries]:
@@ -106,11 +108,15 @@ def telling_series(answered: AnsweredCase) -> list[CaseSeries]:
     alert, first = answered.case.alert, answered.first
     cited = [*answered.diagnosis.impact.findings, *(first.findings if first else ())]
     series = all_series(answered)
-    found = dict.fromkeys(
+    cited_series = dict.fromkeys(
         CaseSeries(f.subject, f.signal) for f in answered.some(cited) if f.signal is not None
     )
     alerting = CaseSeries(alert.service or "", alert.signal or "")
-    return [one for one in (alerting, *(f for f in found if f != alerting)) if one in series]
+    return [
+        case_series
+        for case_series in (alerting, *(f for f in cited_series if f != alerting))
+        if case_series in series
+    ]
 
 
 def in_order(answered: AnsweredCase, some: Iterable[CaseSeries]) -> list[CaseSeries]:
@@ -118,12 +124,12 @@ def in_order(answered: AnsweredCase, some: Iterable[CaseSeries]) -> list[CaseSer
     telling = telling_series(answered)
     alert = answered.case.alert
 
-    def place(one: CaseSeries) -> tuple[bool, int, float, str]:
-        finding = finding_on(answered, one)
+    def place(series: CaseSeries) -> tuple[bool, int, float, str]:
+        finding = finding_on(answered, series)
         strength = finding.strength if finding else 0.0
-        first = telling.index(one) if one in telling else len(telling)
-        own = one.service == alert.service and one.signal == alert.signal
-        return not own, first, -strength, one.service
+        first = telling.index(series) if series in telling else len(telling)
+        is_alerting = series.service == alert.service and series.signal == alert.signal
+        return not is_alerting, first, -strength, series.service
 
     return sorted(some, key=place)
 
@@ -137,7 +143,7 @@ def levels_of(answered: AnsweredCase, series: CaseSeries) -> SeriesLevels:
     incident = rows.filter(windows.in_search("time"))
     after = incident.filter(pl.col("time") >= began)
     values = rows["value"].to_list()
-    unit = unit_of(series.signal, unit_said(rows), values)
+    unit = unit_of(series.signal, vendor_unit(rows), values)
     before = median(rows.filter(windows.in_baseline("time")))
     return SeriesLevels(series, unit, before, median(after), onset, finding)
 
@@ -162,11 +168,11 @@ def finding_on(answered: AnsweredCase, series: CaseSeries) -> Finding | None:
 
 def median(rows: pl.DataFrame) -> float | None:
     """Of the values; None without any."""
-    found = rows["value"].median()
-    return found if isinstance(found, float) else None
+    value = rows["value"].median()
+    return value if isinstance(value, float) else None
 
 
-def unit_said(rows: pl.DataFrame) -> str | None:
+def vendor_unit(rows: pl.DataFrame) -> str | None:
     """The unit that the vendor gives."""
     units = rows["unit"].drop_nulls()
     return str(units[0]) if len(units) else None
@@ -174,15 +180,15 @@ def unit_said(rows: pl.DataFrame) -> str | None:
 
 def offered(some: Iterable[CaseSeries], most: int = 6) -> str:
     """The series by name, for an answer that has not the one asked for."""
-    return ", ".join(plain(one.name, 80) for one in list(some)[:most])
+    return ", ".join(plain(series.name, 80) for series in list(some)[:most])
 
 
-def _is_spelled_out(signal: str, said: Sequence[str]) -> bool:
+def _is_spelled_out(signal: str, tokens: Sequence[str]) -> bool:
     """Whether the words hold the signal's own name, or all of it but the unit."""
-    if signal.casefold() in said:
+    if signal.casefold() in tokens:
         return True
     pieces = {p for p in re.split(r"[^a-z0-9]+", signal.casefold()) if p} - _UNIT_WORDS
-    return sum(len(piece) for piece in pieces) >= LEAST_NAME and pieces <= set(said)
+    return sum(len(piece) for piece in pieces) >= LEAST_NAME and pieces <= set(tokens)
 
 
 def _is_of(series: CaseSeries, services: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.foreign_text import escape_mrkdwn, safe_url, single_line
 from faultline.bot.answer.targets.slack.blocks import (
     Block,
     bold,
@@ -27,7 +27,7 @@ from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 
 MAX_LINES = 14
 LINE = 420
-LEAD = 600
+OPENING = 600
 CODE = 2_400
 LIMITS = ((MAX_LINES, LINE, CODE), (8, 300, 1_200), (5, 220, 600), (3, 160, 0), (1, 120, 0))
 """Lines, characters of one, and characters of log lines. They are tried in this order until the
@@ -46,14 +46,17 @@ def message_of(
         blocks = _blocks(answer, page_url, most, longest, code, chart)
         if size(blocks) <= MAX_BLOCKS_JSON:
             break
-    said = [one_line(answer.lead, LEAD), *(_plain(line) for line in answer.lines[:MAX_LINES])]
-    return SlackMessage(_cut(escape_mrkdwn("\n".join(said))) or "-", tuple(blocks))
+    fallback_lines = [
+        single_line(answer.lead, OPENING),
+        *(_plain(line) for line in answer.lines[:MAX_LINES]),
+    ]
+    return SlackMessage(_cut(escape_mrkdwn("\n".join(fallback_lines))) or "-", tuple(blocks))
 
 
 def _blocks(
     answer: AnswerText, page_url: str | None, most: int, longest: int, code: int, chart: str | None
 ) -> list[Block]:
-    parts: list[Block] = [section(text(one_line(answer.lead, LEAD)))]
+    parts: list[Block] = [section(text(single_line(answer.lead, OPENING)))]
     shown = answer.lines[:most]
     if shown:
         parts.append(bullets([_line(line, longest) for line in shown]))
@@ -62,7 +65,7 @@ def _blocks(
         parts.append(preformatted(box))
     blocks = [rich(*parts)]
     if chart is not None:
-        alt = one_line(answer.lead, IMAGE_ALT) or "Chart"
+        alt = single_line(answer.lead, IMAGE_ALT) or "Chart"
         blocks.append({"type": "image", "slack_file": {"id": chart}, "alt_text": alt})
     left = len(answer.lines) - len(shown)
     more = [*([f"{left} more lines on the page"] if left else []), *answer.more]
@@ -72,11 +75,11 @@ def _blocks(
 
 
 def _line(line: AnswerLine, longest: int) -> Block:
-    elements = [bold(one_line(line.bold, 120)), text("  ")] if line.bold else []
-    elements.append(text(one_line(line.text, longest)))
+    elements = [bold(single_line(line.bold, 120)), text("  ")] if line.bold else []
+    elements.append(text(single_line(line.text, longest)))
     for title, address in line.links[:4]:
         url = safe_url(address)
-        elements += [text("  "), link(url, one_line(title, 40))] if url else []
+        elements += [text("  "), link(url, single_line(title, 40))] if url else []
     return section(*elements)
 
 
@@ -84,7 +87,7 @@ def code_box(lines: tuple[str, ...], limit: int) -> str:
     """Log lines of at most `limit` characters."""
     showns, room = [], limit
     for line in lines:
-        shown = one_line(line, 300)
+        shown = single_line(line, 300)
         if len(shown) + 1 > room:
             break
         showns.append(shown)
@@ -93,8 +96,8 @@ def code_box(lines: tuple[str, ...], limit: int) -> str:
 
 
 def _plain(line: AnswerLine) -> str:
-    said = one_line(line.text, LINE)
-    return f"{one_line(line.bold, 120)}: {said}" if line.bold else said
+    line_text = single_line(line.text, LINE)
+    return f"{single_line(line.bold, 120)}: {line_text}" if line.bold else line_text
 
 
 def _cut(escaped: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faultline.analysis.vocabulary import Claim, Section
 from faultline.analysis.wording.phrases import counted
-from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.foreign_text import safe_url, single_line
 from faultline.bot.answer.lines import INFERRED
 from faultline.bot.conversation.answered_case import page_url
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
@@ -29,7 +29,7 @@ class AnsweredByModel:
     text: AnswerText
     stands: bool
     """Whether anything of it may be said; else the text tells why not."""
-    asked: bool = True
+    was_called: bool = True
     """Whether it was asked at all."""
     follow_up: tuple[str, ...] = ()
     """Services that it would investigate next."""
@@ -43,7 +43,9 @@ async def answer_by_model(
     context: WorkerContext,
 ) -> AnsweredByModel:
     """The model's answer, or why there is none. Raises EvidenceError."""
-    history = [Exchange(q.text, _said(q)) for q in reversed(earlier[:REMEMBERED]) if q.answer]
+    history = [
+        Exchange(q.text, _answer_text(q)) for q in reversed(earlier[:REMEMBERED]) if q.answer
+    ]
     name = "".join(c if c.isalnum() else "-" for c in question.id)[:80]
 
     day = day_budget(context.settings.model, context.store.engine, question.channel)
@@ -77,8 +79,8 @@ def _answer(answered: GuardedAnswer, url: str) -> AnswerText:
     fresh = set(answered.new_findings)
     lines = [_line(claim, fresh, url) for claim in answered.claims[:MOST]]
     new = [f for f in answered.diagnosis.findings if f.id in fresh]
-    lines += [AnswerLine(text=one_line(f.sentence, 400), bold=f"New {f.id}") for f in new[:MOST]]
-    more = [f"Chosen by {one_line(answered.use.name, 60)}; checked and worded by code"]
+    lines += [AnswerLine(text=single_line(f.sentence, 400), bold=f"New {f.id}") for f in new[:MOST]]
+    more = [f"Chosen by {single_line(answered.use.name, 60)}; checked and worded by code"]
     if answered.dropped:
         refused = counted(len(answered.dropped), "claim")
         more.append(f"{refused} refused: not borne out by findings")
@@ -91,24 +93,24 @@ def _line(claim: Claim, fresh: set[str], url: str) -> AnswerLine:
     findings = [finding for finding in claim.findings if finding not in fresh]
     links = tuple((finding, u) for finding in findings[:3] if (u := safe_url(f"{url}#{finding}")))
     label = INFERRED if claim.section is Section.INFERRED else ""
-    text = one_line(claim.text, 600)
+    text = single_line(claim.text, 600)
     return AnswerLine(text=text, bold=label, findings=claim.findings, links=links)
 
 
 def _nothing(answered: GuardedAnswer) -> AnswerText:
     """Said, and not passed over: the model failed, or nothing of its answer holds."""
-    name = one_line(answered.use.name, 60)
+    name = single_line(answered.use.name, 60)
     if not answered.dropped:
-        why = one_line(answered.use.ended, 200)
+        why = single_line(answered.use.ended, 200)
         sentence = f"{name} gave no answer ({why})."
     else:
         sentence = f"{name} answered, but the findings bear out none of it."
-    reasons = tuple(AnswerLine(text=one_line(why, 200)) for why in answered.dropped[:REASONS])
+    reasons = tuple(AnswerLine(text=single_line(why, 200)) for why in answered.dropped[:REASONS])
     more = ("Ask about a service, a metric, a time or a change by name",)
     return AnswerText(lead=sentence, lines=reasons, more=more)
 
 
-async def not_asked(question: Question, context: WorkerContext) -> AnsweredByModel | None:
+async def budget_refusal(question: Question, context: WorkerContext) -> AnsweredByModel | None:
     """Which of the day's budgets is used up, as the answer tells it; None while there is something
     left."""
     day = day_budget(context.settings.model, context.store.engine, question.channel)
@@ -117,9 +119,11 @@ async def not_asked(question: Question, context: WorkerContext) -> AnsweredByMod
     await day.look()
     if not day.reached:
         return None
-    return AnsweredByModel(AnswerText(lead=f"Not asked: {day.reached}"), stands=False, asked=False)
+    return AnsweredByModel(
+        AnswerText(lead=f"Not asked: {day.reached}"), stands=False, was_called=False
+    )
 
 
-def _said(question: Question) -> str:
+def _answer_text(question: Question) -> str:
     answer = AnswerText.model_validate(question.answer)
     return "\n".join([answer.lead, *(line.text for line in answer.lines)])[:2_000]

@@ -59,7 +59,7 @@ class PageAnswers:
         if reply.kind is RequestKind.OWNERSHIP and reply.look is not None:
             # Without sources it tells who was on call when the alert fired.
             return (await reply.look(())).text
-        return _told(answered, reply)
+        return _page_answer(answered, reply)
 
     def _read(
         self, investigation: StoredInvestigation, folder: Path, question: str
@@ -70,7 +70,7 @@ class PageAnswers:
         return answered, answer_from_case(answered, question, catalogue)
 
 
-def _told(answered: AnsweredCase, reply: Reply) -> AnswerText:
+def _page_answer(answered: AnsweredCase, reply: Reply) -> AnswerText:
     """The reply as far as a page can give it."""
     if reply.kind is RequestKind.HELP:
         return HELP

@@ -35,7 +35,7 @@ def finding_of_series(case: Case, diagnosis: Diagnosis, service: str, signal: st
         and (finding.series.get("service"), finding.series.get("signal")) == (service, signal)
     ]
     if about:
-        return max(about, key=lambda found: found.strength)
+        return max(about, key=lambda finding: finding.strength)
     series = {"table": "metrics", "service": service, "signal": signal}
     return Finding(
         id=OF_A_SERIES,

@@ -21,7 +21,7 @@ from faultline.bot.answer.targets.slack.target import TARGET
 from faultline.bot.conversation.about_trace import about_trace
 from faultline.bot.conversation.answered_case import AnsweredCase, load_case
 from faultline.bot.conversation.answering import (
-    FollowUpWanted,
+    FollowUpRequest,
     Reply,
     answer_from_case,
     finished,
@@ -31,7 +31,7 @@ from faultline.bot.conversation.correction import Correction
 from faultline.bot.conversation.handover import handover
 from faultline.bot.conversation.help_text import HELP
 from faultline.bot.conversation.pictures import drawn
-from faultline.bot.conversation.starting import asked_investigation
+from faultline.bot.conversation.starting import start_investigation
 from faultline.bot.conversation.status import Health, status_text
 from faultline.bot.conversation.visibility import ConversationVisibility
 from faultline.bot.intake.questions.commands import command_in
@@ -56,7 +56,7 @@ R = TypeVar("R")
 
 _ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
 """`faultline.bot.store.store.new_investigation_id`."""
-LOOKED_AT = 50
+SEARCH_DEPTH = 50
 PEOPLE = "people"
 """Stage of the progress lines that say who did what."""
 log = logging.getLogger("faultline.conversation")
@@ -136,11 +136,11 @@ class Replies:
         if dm:
             some = await self._latest(question)
         else:
-            ids = await in_store(self._conversations.in_channel, question.channel, LOOKED_AT)
+            ids = await in_store(self._conversations.in_channel, question.channel, SEARCH_DEPTH)
             some = await in_store(store.some, ids)
-        here = await self._visibility.visible(question, some, LOOKED_AT)
-        seen = self._visibility.seen(question)
-        counts = {s: await in_store(store.count, s, seen) for s in ("running", "accepted")}
+        here = await self._visibility.visible(question, some, SEARCH_DEPTH)
+        visibility = self._visibility.visibility_of(question)
+        counts = {s: await in_store(store.count, s, visibility) for s in ("running", "accepted")}
         waiting = await in_store(self._conversations.waiting)
         checks = await self._health.checks()
         where = "of public channels and those started here" if dm else "of this channel"
@@ -157,7 +157,7 @@ class Replies:
         if (too_many := await self._too_many(question)) is not None:
             return too_many
         started = await in_store(
-            asked_investigation,
+            start_investigation,
             question,
             text,
             self._context.settings,
@@ -203,16 +203,18 @@ class Replies:
         if mentioned and not reply.exact:
             by_model = await self._by_model(question, about)
             if by_model is not None and by_model.follow_up:
-                wanted = FollowUpWanted(None, by_model.follow_up)
-                return await self._start_follow_up(question, answered, wanted)
-            if by_model is not None and (by_model.stands or (by_model.asked and not reply.useful)):
+                follow_up = FollowUpRequest(None, by_model.follow_up)
+                return await self._start_follow_up(question, answered, follow_up)
+            if by_model is not None and (
+                by_model.stands or (by_model.was_called and not reply.useful)
+            ):
                 return by_model.text
         if reply.follow_up is not None:
             return await self._start_follow_up(question, answered, reply.follow_up)
         if reply.look is not None:
-            looked = await reply.look(self._context.connectors)
-            text = finished(answered, looked.text)
-            reply = replace(reply, text=text, useful=looked.useful)
+            look_answer = await reply.look(self._context.connectors)
+            text = finished(answered, look_answer.text)
+            reply = replace(reply, text=text, useful=look_answer.useful)
         if reply.correction is not None:
             await self._record(question, answered, reply.correction)
         if not reply.useful and not mentioned:
@@ -237,17 +239,19 @@ class Replies:
             return await self._start(question, question.text)
         return await self._which(question)
 
-    async def _record(self, question: Question, answered: AnsweredCase, given: Correction) -> None:
+    async def _record(
+        self, question: Question, answered: AnsweredCase, correction: Correction
+    ) -> None:
         """Keep what somebody said of the answer, and show it under the answer's message. Said
         again, by a second worker or a second time, it is kept once."""
         store, about = self._context.store, answered.investigation
         labels, who = Labels(store.engine), self._posts.name_of(question)
         await in_store(
-            partial(labels.write, right=given.right, cause=given.cause, who=who), about.id
+            partial(labels.write, right=correction.right, cause=correction.cause, who=who), about.id
         )
-        said = "right" if given.right else "wrong"
-        phrase = f": the cause was {given.cause}" if given.cause else ""
-        what = f"{capitalised(person(who))} said that the answer is {said}{phrase}"
+        judgement = "right" if correction.right else "wrong"
+        phrase = f": the cause was {correction.cause}" if correction.cause else ""
+        what = f"{capitalised(person(who))} said that the answer is {judgement}{phrase}"
         await in_store(
             partial(store.add_progress, key=f"{PEOPLE}:{question.id}"), about.id, PEOPLE, what
         )
@@ -262,9 +266,9 @@ class Replies:
         if self._context.settings.model.name is None:
             return None
         # Late: loading the client takes a second.
-        from faultline.bot.conversation.model_answers import answer_by_model, not_asked
+        from faultline.bot.conversation.model_answers import answer_by_model, budget_refusal
 
-        used_up = await not_asked(question, self._context)
+        used_up = await budget_refusal(question, self._context)
         if used_up is not None:
             return used_up
         earlier = await in_store(self._conversations.earlier, question)
@@ -272,7 +276,7 @@ class Replies:
             return await answer_by_model(question, earlier, folder, about.id, self._context)
 
     async def _start_follow_up(
-        self, question: Question, answered: AnsweredCase, wanted: FollowUpWanted
+        self, question: Question, answered: AnsweredCase, follow_up: FollowUpRequest
     ) -> AnswerText:
         """Start a further investigation in the same thread, once, whoever asks again."""
         limit, since = self._posts.further_per_hour, datetime.now(UTC) - HOUR
@@ -286,8 +290,10 @@ class Replies:
         if (too_many := await self._too_many(question)) is not None:
             return too_many
         incident = answered.case.scope.incident
-        window = window_of(wanted.span, incident, question.asked_at) if wanted.span else None
-        scope = FollowUpScope(window, wanted.services)
+        window = (
+            window_of(follow_up.span, incident, question.requested_at) if follow_up.span else None
+        )
+        scope = FollowUpScope(window, follow_up.services)
         started, _ = await in_store(
             self._furthers.start,
             answered.investigation,
@@ -297,15 +303,15 @@ class Replies:
             who=self._posts.name_of(question),
             reply_to=self._posts.reply_to(question),
         )
-        said = []
+        scope_parts = []
         if window is not None:
-            said.append(
+            scope_parts.append(
                 f"{at(window.start)} to {at(window.end)}, {span_of(window.end - window.start)}"
             )
-        if wanted.services:
-            said.append(", ".join(plain(s, 60) for s in wanted.services[:5]))
+        if follow_up.services:
+            scope_parts.append(", ".join(plain(s, 60) for s in follow_up.services[:5]))
         return AnswerText(
-            lead=f"I hadn't collected that. Starting a follow-up on {'; '.join(said)}.",
+            lead=f"I hadn't collected that. Starting a follow-up on {'; '.join(scope_parts)}.",
             more=(f"A follow-up of {answered.investigation.id}; I'll answer in this thread",),
             investigation_id=started,
         )
@@ -324,21 +330,25 @@ class Replies:
         named = _ID.search(question.text)
         store = self._context.store
         if named is not None:
-            found = await in_store(store.get, named[0])
+            named_investigation = await in_store(store.get, named[0])
             return (
-                found if found and await self._visibility.may_tell(question, found) else None
+                named_investigation
+                if named_investigation
+                and await self._visibility.may_tell(question, named_investigation)
+                else None
             ), False
         ids = list(await in_store(self._posts.investigations_in, question))
-        some = await in_store(store.some, ids, self._visibility.seen(question))
+        some = await in_store(store.some, ids, self._visibility.visibility_of(question))
         if not some and question.surface in ("dm", "pane"):
             spoken = [
                 q.investigation_id for q in await in_store(self._conversations.earlier, question)
             ]
-            known = await in_store(store.some, [i for i in spoken if i][:1])
-            some = await self._visibility.visible(question, known, 1)
-        done = [one for one in some if one.status == "done"]
+            investigations = await in_store(store.some, [i for i in spoken if i][:1])
+            some = await self._visibility.visible(question, investigations, 1)
+        done = [investigation for investigation in some if investigation.status == "done"]
         answered = next(
-            (one for one in done if one.verdict != NO_ANSWER), done[0] if done else None
+            (investigation for investigation in done if investigation.verdict != NO_ANSWER),
+            done[0] if done else None,
         )
         if answered is not None:
             return answered, some[0].id != answered.id and some[0].status in ("accepted", "running")
@@ -350,7 +360,10 @@ class Replies:
         visible = await self._visibility.visible(
             question, [i for i in some if i.status == "done"], 5
         )
-        code = tuple(f"{one.id}  {plain(one.alert.title, 120)}" for one in visible)
+        code = tuple(
+            f"{investigation.id}  {plain(investigation.alert.title, 120)}"
+            for investigation in visible
+        )
         if not code:
             return AnswerText(
                 lead="Which investigation? Ask in its thread.", more=("help tells what I can do",)
@@ -363,14 +376,14 @@ class Replies:
     async def _latest(self, question: Question) -> list[StoredInvestigation]:
         """The newest investigations; with several workspaces, those posted to the question's, so
         that the others' do not push them out."""
-        settings, seen = self._context.settings, self._visibility.seen(question)
+        settings, visibility = self._context.settings, self._visibility.visibility_of(question)
         workspace = settings.instance_of("slack")
         if len(settings.instances("slack")) < 2:
-            return await in_store(self._context.store.latest, LOOKED_AT, seen)
-        target = TARGET.seen_in(settings).own_name
-        told = self._conversations.in_workspace
-        ids = await in_store(told, workspace, target, LOOKED_AT)
-        return await in_store(self._context.store.some, ids, seen)
+            return await in_store(self._context.store.latest, SEARCH_DEPTH, visibility)
+        target = TARGET.scoped_to(settings).target_name
+        in_workspace = self._conversations.in_workspace
+        ids = await in_store(in_workspace, workspace, target, SEARCH_DEPTH)
+        return await in_store(self._context.store.some, ids, visibility)
 
     async def _in_folder(self, investigation_id: str, read: Callable[[Path], R]) -> R:
         def work() -> R:

@@ -19,8 +19,8 @@ from faultline.bot.answer.targets.slack.posts import (
     SlackPlace,
     bears,
     find_since,
-    said,
     send_with_key,
+    slack_answer,
     slack_client,
 )
 from faultline.bot.answer.targets.slack.replies import SlackReplies
@@ -124,7 +124,7 @@ class ConversationPosts:
     ) -> None:
         """Edit the answer so that it shows a chart. The file is shared nowhere else."""
         upload = self._client.files_upload_v2(filename="chart.png", file=png, title="Chart")
-        uploaded = await said("files.completeUploadExternal", upload, ref.channel)
+        uploaded = await slack_answer("files.completeUploadExternal", upload, ref.channel)
         chart = str(uploaded["file"]["id"])
         await self._replies.edit(ref, message_of(answer, page_url, chart=chart))
 
@@ -142,7 +142,7 @@ class ConversationPosts:
                 channel=place_of(question).channel,
                 thread_ts=question.thread,
             )
-            uploaded = await said(
+            uploaded = await slack_answer(
                 "files.completeUploadExternal", upload, place_of(question).channel
             )
             return str(uploaded["file"]["id"])
@@ -151,17 +151,19 @@ class ConversationPosts:
 
     async def channel(self, channel: str) -> Mapping[str, Any]:
         """What Slack tells of a channel of this workspace. Raises ConnectorError."""
-        own_id = bare_id(channel)
-        answer = await said(
-            "conversations.info", self._client.conversations_info(channel=own_id), own_id
+        channel_id = bare_id(channel)
+        answer = await slack_answer(
+            "conversations.info", self._client.conversations_info(channel=channel_id), channel_id
         )
-        found = answer.get("channel")
-        return found if isinstance(found, dict) else {}
+        details = answer.get("channel")
+        return details if isinstance(details, dict) else {}
 
     async def _find(self, question: Question, is_it: IsIt) -> str | None:
         """The message of the thread, not older than the question, that is the one looked for."""
-        found = await find_since(self._client, place_of(question), question.asked_at, is_it)
-        return str(found) if found else None
+        message_ref = await find_since(
+            self._client, place_of(question), question.requested_at, is_it
+        )
+        return str(message_ref) if message_ref else None
 
 
 def place_of(question: Question) -> SlackPlace:

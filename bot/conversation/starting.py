@@ -4,7 +4,7 @@ Started once."""
 from __future__ import annotations
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.intake.payload_fields import one_line, plain
+from faultline.bot.intake.payload_fields import plain, single_line
 from faultline.bot.intake.service_names import mentioned
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Question
@@ -14,7 +14,7 @@ SOURCE = "slack"
 MAX_QUESTION = 2_000
 
 
-def asked_investigation(
+def start_investigation(
     question: Question, text: str, settings: Settings, store: Store, source: str, reply_to: ReplyTo
 ) -> str | None:
     """Accept it under the question's own id; the same question again starts nothing. Gives the
@@ -22,8 +22,8 @@ def asked_investigation(
     alert = Alert(
         source=source,
         id=question.ts,
-        title=one_line(text),
-        started_at=question.asked_at,
+        title=single_line(text),
+        started_at=question.requested_at,
         service=mentioned(settings, text),
         labels={"fingerprint": f"asked:{question.channel}:{question.ts}"},
     )

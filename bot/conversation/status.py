@@ -27,7 +27,7 @@ class Health:
 
     def __init__(self, connectors: Sequence[Connector]) -> None:
         self._connectors = connectors
-        self._known: list[Check] = []
+        self._checks: list[Check] = []
         self._at = float("-inf")
         self._asking = asyncio.Lock()
 
@@ -35,10 +35,10 @@ class Health:
         """One per connector, side by side."""
         async with self._asking:
             if time.monotonic() - self._at > CHECKED_FOR_S:
-                asked = [bounded(c.name, c.check, CHECK_WITHIN_S) for c in self._connectors]
-                self._known = list(await asyncio.gather(*asked))
+                probes = [bounded(c.name, c.check, CHECK_WITHIN_S) for c in self._connectors]
+                self._checks = list(await asyncio.gather(*probes))
                 self._at = time.monotonic()
-            return self._known
+            return self._checks
 
 
 def status_text(
@@ -62,7 +62,7 @@ def status_text(
     answered = [
         investigation for investigation in here if investigation.status in ("done", "failed")
     ][:LAST]
-    lines += [_answered(one) for one in answered]
+    lines += [_answered(investigation) for investigation in answered]
     bad = [check for check in checks if not check.ok]
     good = ", ".join(check.name for check in checks if check.ok)
     lines += [
@@ -78,18 +78,27 @@ def status_text(
     return AnswerText(lead=phrase, lines=tuple(lines), more=more)
 
 
-def _running(one: StoredInvestigation) -> AnswerLine:
-    word = "Running" if one.status == "running" else "Waiting"
+def _running(investigation: StoredInvestigation) -> AnswerLine:
+    word = "Running" if investigation.status == "running" else "Waiting"
     return AnswerLine(
-        text=f"{plain(one.alert.title, 160)}, since {at(one.accepted_at)}", bold=f"{word} {one.id}"
+        text=f"{plain(investigation.alert.title, 160)}, since {at(investigation.accepted_at)}",
+        bold=f"{word} {investigation.id}",
     )
 
 
-def _answered(one: StoredInvestigation) -> AnswerLine:
+def _answered(investigation: StoredInvestigation) -> AnswerLine:
     verdict = next(
-        (label for known, label in VERDICT_LABELS.items() if known.value == one.verdict), "Failed"
+        (
+            label
+            for verdict_kind, label in VERDICT_LABELS.items()
+            if verdict_kind.value == investigation.verdict
+        ),
+        "Failed",
     )
-    title, headline = plain(one.alert.title, 120), plain(one.headline or "", 200)
+    title, headline = (
+        plain(investigation.alert.title, 120),
+        plain(investigation.headline or "", 200),
+    )
     return AnswerLine(
-        text=f"{title} - {headline}" if headline else title, bold=f"{verdict} {one.id}"
+        text=f"{title} - {headline}" if headline else title, bold=f"{verdict} {investigation.id}"
     )

@@ -76,13 +76,13 @@ class ConversationSteps:
         self._context = context
         self._conversations = Conversations(context.store.engine)
         self._talks: dict[str, Talk] = {}
-        for settings in context.settings.each("slack"):
+        for settings in context.settings.per_instance("slack"):
             if settings.slack.bot_token is not None:
                 self._talks[settings.instance_of("slack")] = self._in_slack(settings, owner)
-        for settings in context.settings.each("msteams"):
-            target = MSTEAMS.seen_in(settings)
+        for settings in context.settings.per_instance("msteams"):
+            target = MSTEAMS.scoped_to(settings)
             if target.configured(settings):
-                self._talks[target.own_name] = self._in_teams(settings, owner)
+                self._talks[target.target_name] = self._in_teams(settings, owner)
 
     def _in_slack(self, settings: Settings, owner: str) -> Talk:
         # Late: each client takes a while to load, and few bots talk in both.
@@ -131,7 +131,7 @@ class ConversationSteps:
         question = await self._question(question_id)
         if question is None or question.status != "asked" or question.answer is not None:
             return "nothing to say"
-        place = _place_asked(question)
+        place = _trace_place(question)
         if refusal(place, self._context.settings.traces) is not None:
             return "refused"
         sentence = f"I'm reading the traces at {shown_place(place)}. This takes minutes."
@@ -164,9 +164,9 @@ class ConversationSteps:
         )
         try:
             talk = self._talk(question)
-            ref = await self._brought(talk, question, answer, url)
+            ref = await self._post_answer(talk, question, answer, url)
         except ConnectorError as error:
-            again = error.retryable and datetime.now(UTC) - question.asked_at < TOO_OLD
+            again = error.retryable and datetime.now(UTC) - question.requested_at < TOO_OLD
             return {"again": again, "why": str(error)}
         if talk.files is not None and ref is not None:
             if answer.chart is not None or answer.picture is not None:
@@ -175,7 +175,7 @@ class ConversationSteps:
                 await self._attach_export(talk, talk.files, question, answer)
         return {"again": False, "why": "posted"}
 
-    async def _brought(
+    async def _post_answer(
         self, talk: Talk, question: Question, answer: AnswerText, url: str | None
     ) -> MessageRef | None:
         """The message, where files can be put beside it. Raises ConnectorError."""
@@ -196,7 +196,7 @@ class ConversationSteps:
         return status
 
     async def _trace_answer(self, question: Question) -> AnswerText:
-        place, settings = _place_asked(question), self._context.settings.traces
+        place, settings = _trace_place(question), self._context.settings.traces
         refused = refusal(place, settings)
         if refused is not None:
             return refused
@@ -257,9 +257,9 @@ class ConversationSteps:
             log.warning("chart of %s: %s", question.id, error)
 
     async def _keep(self, question: Question, answer: AnswerText) -> None:
-        kept = answer.model_dump(mode="json")
+        answer_json = answer.model_dump(mode="json")
         about = answer.investigation_id or question.investigation_id
-        await in_store(self._conversations.keep_answer, question.id, kept, about)
+        await in_store(self._conversations.keep_answer, question.id, answer_json, about)
 
     async def _question(self, question_id: str) -> Question | None:
         """None, too, for a question from a workspace that is not in the settings any more: nobody
@@ -278,7 +278,7 @@ def _chat_of(question: Question) -> str:
     return target_in(question.channel) or instance_in(question.channel)
 
 
-def _place_asked(question: Question) -> str:
+def _trace_place(question: Question) -> str:
     command = command_in(question.text)
     return command.argument if command else ""
 

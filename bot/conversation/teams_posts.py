@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from faultline.bot.answer.exports.formats import FORMATS
-from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.foreign_text import safe_url, single_line
 from faultline.bot.answer.outcome import Outcome
 from faultline.bot.answer.targets.chats.target import MSTEAMS
 from faultline.bot.answer.targets.chats.teams_card import CardExtras, Part, block, run, whole_card
-from faultline.bot.answer.targets.one_message import SEARCH_BACK
-from faultline.bot.conversation.messages import IMAGE_ALT, LEAD, LINE, MAX_LINES, code_box
+from faultline.bot.answer.targets.message_target import SEARCH_BACK
+from faultline.bot.conversation.messages import IMAGE_ALT, LINE, MAX_LINES, OPENING, code_box
 from faultline.bot.conversation.visibility import ConversationVisibility
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 from faultline.bot.intake.questions.teams_thread import channel_in, conversation_of, id_in, name_in
@@ -27,7 +27,7 @@ from faultline.bot.store.follow_ups import FollowUps
 from faultline.bot.store.handover import Place
 from faultline.bot.store.posted import investigations_in
 from faultline.bot.store.store import Store
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 
 if TYPE_CHECKING:
     from faultline.bot.answer.targets.chats.msteams import TeamsCards
@@ -45,10 +45,10 @@ class TeamsPosts:
     def __init__(
         self, settings: Settings, store: Store, conversations: Conversations, *, owner: str
     ) -> None:
-        declared = MSTEAMS.seen_in(settings)
+        declared = MSTEAMS.scoped_to(settings)
         self.questions_per_hour = settings.msteams.questions_per_hour
         self.further_per_hour = settings.msteams.further_per_hour
-        self.target = declared.own_name
+        self.target = declared.target_name
         self._store, self._conversations = store, conversations
         self._cards: TeamsCards = declared.build(settings, store, owner=owner)  # type: ignore[assignment]
 
@@ -61,12 +61,12 @@ class TeamsPosts:
             _conversation(question),
             key,
             card_of_answer(answer, key, page_url),
-            question.asked_at - SEARCH_BACK,
+            question.requested_at - SEARCH_BACK,
         )
 
     async def refresh(self, outcome: Outcome) -> None:
         """A worker edits the card, as after a click."""
-        tickets = AskedTickets(self._store.engine)
+        tickets = TicketRequests(self._store.engine)
         await in_store(tickets.made, outcome.investigation.id)
 
     def investigations_in(self, question: Question) -> Sequence[str]:
@@ -100,31 +100,31 @@ class TeamsVisibility(ConversationVisibility):
         self._here = posts.investigations_in
 
     async def _may_tell(self, question: Question, place: Place) -> bool:
-        if self._teams is not None and place.team not in ("", *self._heard_by(question)):
+        if self._teams is not None and place.team not in ("", *self._teams_of(question)):
             return False
         return place.id in await in_store(self._here, question)
 
-    def _asked_in(self, question: Question) -> tuple[str, ...]:
+    def _question_channels(self, question: Question) -> tuple[str, ...]:
         return (channel_in(question.channel),)
 
 
 def card_of_answer(answer: AnswerText, key: str, page_url: str | None) -> Part:
     """The card that bears `key` as the id of its first line."""
-    lead = one_line(answer.lead, LEAD)
+    opening = single_line(answer.lead, OPENING)
     shown = answer.lines[:MAX_LINES]
     left = len(answer.lines) - len(shown)
     more = [*([f"{left} more lines on the page"] if left else []), *answer.more]
-    body = [block(run(lead or "-"), id=key), *(_line(line) for line in shown)]
+    body = [block(run(opening or "-"), id=key), *(_line(line) for line in shown)]
     for line in code_box(answer.code, CODE).splitlines():
         body.append(block(run(line, fontType="Monospace", size="Small"), spacing="Small"))
     body += _elsewhere(answer, page_url)
-    fine = [one_line(line, IMAGE_ALT) for line in more]
-    return whole_card(lead or "-", body, page_url, CardExtras(fine))
+    fine = [single_line(line, IMAGE_ALT) for line in more]
+    return whole_card(opening or "-", body, page_url, CardExtras(fine))
 
 
 def _line(line: AnswerLine) -> Part:
-    label = [run(f"{one_line(line.bold, LABEL)} ", weight="Bolder")] if line.bold else []
-    text = run(one_line(line.text, LINE))
+    label = [run(f"{single_line(line.bold, LABEL)} ", weight="Bolder")] if line.bold else []
+    text = run(single_line(line.text, LINE))
     links = [link for title, url in line.links[:LINKS] for link in _link(title, url)]
     return block(run("•  "), *label, text, *links, spacing="Small")
 
@@ -133,7 +133,9 @@ def _link(title: str, address: str | None) -> Iterator[Part]:
     url = safe_url(address)
     if url:
         yield run(" ")
-        yield run(one_line(title, LINK_TITLE), selectAction={"type": "Action.OpenUrl", "url": url})
+        yield run(
+            single_line(title, LINK_TITLE), selectAction={"type": "Action.OpenUrl", "url": url}
+        )
 
 
 def _elsewhere(answer: AnswerText, page_url: str | None) -> Iterator[Part]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from faultline.analysis.errors import FaultlineError
-from faultline.trace_report.analysis_run import JobResult, Wanted, run_job
+from faultline.trace_report.analysis_run import JobResult, RankRequest, run_job
 from faultline.trace_report.job_report import JobReport, answer, report_of
 from faultline.trace_report.page import render
 from faultline.trace_report.page_view import page_of
@@ -33,19 +33,19 @@ def main(place: str, folder: Path) -> int:
     try:
         # The page reads windows of the traces, so that it is made while they are open.
         with opened([place]) as sources:
-            wanted = Wanted(chosen(None), charts=True)
-            result = run_job(sources, wanted, jobs=JOBS, say=lambda *_: None)
+            request = RankRequest(chosen(None), charts=True)
+            result = run_job(sources, request, jobs=JOBS, say=lambda *_: None)
             report = report_of(result)
             if not (report.lines or report.diagnoses or result.timelines):
                 sys.stderr.write(f"{_why_nothing(result)}\n")
                 return 1
             page = render(page_of(report, windows_of(report, JOBS)))
-            kept = _kept(report)
+            digest = _digest(report)
             (folder / "report.html").write_bytes(page.encode("utf-8", "replace"))
     except FaultlineError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    (folder / "answer.json").write_text(json.dumps(kept, default=str))
+    (folder / "answer.json").write_text(json.dumps(digest, default=str))
     return 0
 
 
@@ -55,18 +55,18 @@ def _why_nothing(result: JobResult) -> str:
     return "no trace, and no log that tells"
 
 
-def _kept(report: JobReport) -> dict[str, Any]:
+def _digest(report: JobReport) -> dict[str, Any]:
     """The part of the answer that a message in Slack has room for."""
-    told = answer(report)
+    answer_fields = answer(report)
     diagnoses = []
-    for diagnosis in told["diagnoses"][:MOST]:
+    for diagnosis in answer_fields["diagnoses"][:MOST]:
         diagnoses.append({name: diagnosis.get(name) for name in SHOWN})
-    unread = told["dropped"]["files"]
+    unread = answer_fields["dropped"]["files"]
     return {
-        "summary": told["summary"],
+        "summary": answer_fields["summary"],
         "facts": report.facts,
         "diagnoses": diagnoses,
-        "diagnoses_in_all": len(told["diagnoses"]),
+        "diagnoses_in_all": len(answer_fields["diagnoses"]),
         "unread": unread[:MOST],
         "unread_in_all": len(unread),
     }

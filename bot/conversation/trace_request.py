@@ -28,17 +28,17 @@ MAX_BYTES = 20_000_000_000
 """All files of one request together: what a small machine's disk and a quarter of an hour take."""
 MAX_PAGE_BYTES = 50_000_000
 """A larger page is not attached."""
-SAID = 6
+MAX_DIAGNOSES = 6
 DOTS = {"critical": "Critical", "warning": "Warning", "info": "Note"}
 
 
-def refusal(asked: str, settings: TracesSettings) -> AnswerText | None:
+def refusal(address: str, settings: TracesSettings) -> AnswerText | None:
     """Why the place is not read, or None when it may be."""
     if not settings.locations:
         return AnswerText(lead="I may read no traces: traces.locations is not set.")
-    if allowed_place(asked, settings.locations) is not None:
+    if allowed_place(address, settings.locations) is not None:
         return None
-    if not asked:
+    if not address:
         return AnswerText(
             lead="Say where: trace, and the address of a bucket and prefix below traces.locations."
         )
@@ -47,10 +47,10 @@ def refusal(asked: str, settings: TracesSettings) -> AnswerText | None:
     )
 
 
-async def run_trace_doctor(asked: str, settings: TracesSettings, folder: Path) -> AnswerText:
+async def run_trace_doctor(address: str, settings: TracesSettings, folder: Path) -> AnswerText:
     """Analyse what lies there; the page is left in the folder. Raises EvidenceError,
     BudgetExceeded."""
-    place = allowed_place(asked, settings.locations)
+    place = allowed_place(address, settings.locations)
     if place is None:
         raise EvidenceError("trace", "the place is not among traces.locations")
     return worded(await diagnosed(place, settings, folder), place)
@@ -64,18 +64,18 @@ async def diagnosed(place: str, settings: TracesSettings, folder: Path) -> Mappi
     return await _in_a_process(place, settings, folder)
 
 
-def worded(said: Mapping[str, Any], place: str) -> AnswerText:
+def worded(report: Mapping[str, Any], place: str) -> AnswerText:
     """The doctor's own sentences, the worst first."""
     summary, diagnoses = (
-        said.get("summary") or {},
-        [d for d in said.get("diagnoses") or [] if isinstance(d, dict)],
+        report.get("summary") or {},
+        [d for d in report.get("diagnoses") or [] if isinstance(d, dict)],
     )
     lines = [
         AnswerLine(
             text=plain(str(d.get("statement") or ""), 600),
             bold=DOTS.get(str(d.get("severity")), "Note"),
         )
-        for d in diagnoses[:SAID]
+        for d in diagnoses[:MAX_DIAGNOSES]
     ]
     first = next(
         (d for d in diagnoses if d.get("severity") in ("critical", "warning") and d.get("fix")),
@@ -83,11 +83,11 @@ def worded(said: Mapping[str, Any], place: str) -> AnswerText:
     )
     if first is not None:
         lines.append(AnswerLine(text=plain(str(first["fix"]), 400), bold="Do"))
-    facts = " · ".join(plain(str(f), 60) for f in said.get("facts") or [])
+    facts = " · ".join(plain(str(f), 60) for f in report.get("facts") or [])
     more = [facts] if facts else []
-    left = int(said.get("diagnoses_in_all") or 0) - min(len(diagnoses), SAID)
+    left = int(report.get("diagnoses_in_all") or 0) - min(len(diagnoses), MAX_DIAGNOSES)
     more += [f"{left} more in the report"] if left > 0 else []
-    unread = int(said.get("unread_in_all") or 0)
+    unread = int(report.get("unread_in_all") or 0)
     more += [f"{counted(unread, 'file')} could not be read"] if unread else []
     nothing = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
     wrong = summary.get("verdict") == "something_wrong"
@@ -138,8 +138,8 @@ async def _in_a_process(place: str, settings: TracesSettings, folder: Path) -> M
             "it ended without a word"
         ]
         raise EvidenceError(plain(place, 200), plain(last[0], 300))
-    said = json.loads(answer.read_bytes())
-    return said if isinstance(said, dict) else {}
+    report = json.loads(answer.read_bytes())
+    return report if isinstance(report, dict) else {}
 
 
 def _check_size(place: str, settings: TracesSettings) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PUBLIC_FOR_S = 600.0
 """How long a channel is remembered to be public."""
-MAX_KNOWN = 10_000
+MAX_CHANNELS = 10_000
 
 
 class ConversationVisibility:
@@ -52,12 +52,12 @@ class ConversationVisibility:
         place = Place(investigation.id, investigation.team, channel, tuple(posts.values()))
         return await self._may_tell(question, place)
 
-    async def told(self, question: Question, some: Iterable[Place]) -> frozenset[str]:
+    async def visible_ids(self, question: Question, some: Iterable[Place]) -> frozenset[str]:
         """The ids of those of which an answer to this question may speak."""
         return frozenset([place.id for place in some if await self._may_tell(question, place)])
 
     async def _may_tell(self, question: Question, place: Place) -> bool:
-        if self._teams is not None and place.team not in ("", *self._heard_by(question)):
+        if self._teams is not None and place.team not in ("", *self._teams_of(question)):
             return False
         workspace = instance_in(question.channel)
         # A channel of another workspace is public to other people.
@@ -70,21 +70,21 @@ class ConversationVisibility:
             return True
         return any([await self.is_public(channel) for channel in sorted(channels)])
 
-    def seen(self, question: Question) -> Visibility:
+    def visibility_of(self, question: Question) -> Visibility:
         """Whose investigations may be counted where the question was asked."""
-        return ALL if self._teams is None else visible_to_teams(self._heard_by(question))
+        return ALL if self._teams is None else visible_to_teams(self._teams_of(question))
 
-    def _heard_by(self, question: Question) -> tuple[str, ...]:
+    def _teams_of(self, question: Question) -> tuple[str, ...]:
         """The teams of the channel, and of the one that the person is looking at. Slack tells no
         one's teams."""
         assert self._teams is not None
         return tuple(
             self._teams.channels[c.casefold()]
-            for c in self._asked_in(question)
+            for c in self._question_channels(question)
             if c.casefold() in self._teams.channels
         )
 
-    def _asked_in(self, question: Question) -> tuple[str, ...]:
+    def _question_channels(self, question: Question) -> tuple[str, ...]:
         return (question.channel, question.about_channel or "")
 
     async def visible(
@@ -101,20 +101,20 @@ class ConversationVisibility:
 
     async def is_public(self, channel: str) -> bool:
         """Whether everybody in the workspace, and nobody else, may read the channel."""
-        known = self._public.get(channel)
-        if known is not None and time.monotonic() - known[0] < PUBLIC_FOR_S:
-            return known[1]
+        cache_entry = self._public.get(channel)
+        if cache_entry is not None and time.monotonic() - cache_entry[0] < PUBLIC_FOR_S:
+            return cache_entry[1]
         assert self._posts is not None, "only Slack tells of channels"
         try:
-            told = await self._posts.channel(channel)
+            channel_info = await self._posts.channel(channel)
         except ConnectorError:
             return False
         shared = any(
-            told.get(name)
+            channel_info.get(name)
             for name in ("is_ext_shared", "is_pending_ext_shared", "is_im", "is_mpim")
         )
-        public = told.get("is_private") is False and not shared
-        if len(self._public) >= MAX_KNOWN:
+        public = channel_info.get("is_private") is False and not shared
+        if len(self._public) >= MAX_CHANNELS:
             self._public.clear()
         self._public[channel] = (time.monotonic(), public)
         return public

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ANSWER, ANSWER_TRACE = "answer", "answer_trace"
-QUESTIONS, ASKED_TRACES = "questions", "asked-traces"
-QUEUES = {QUESTIONS: 16, ASKED_TRACES: 1}
+QUESTIONS, TRACE_REQUESTS = "questions", "asked-traces"
+QUEUES = {QUESTIONS: 16, TRACE_REQUESTS: 1}
 """Queue to how many at once in one worker: words take moments, a trace takes two cores for
 minutes."""
 POST_TRIES = 60
@@ -56,7 +56,7 @@ def enqueue_questions(conversations: Conversations, engine: WorkerEngine) -> Cal
     def enqueue(question_id: str) -> None:
         question = conversations.get(question_id)
         is_trace = question is not None and question.kind == "trace"
-        queue, workflow = (ASKED_TRACES, ANSWER_TRACE) if is_trace else (QUESTIONS, ANSWER)
+        queue, workflow = (TRACE_REQUESTS, ANSWER_TRACE) if is_trace else (QUESTIONS, ANSWER)
         engine.enqueue_on(queue, workflow, f"question:{question_id}", question_id)
 
     return enqueue

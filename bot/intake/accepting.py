@@ -158,7 +158,7 @@ class StoreWriter:
                 batch = [self._waiting.popleft() for _ in range(most)]
                 # A sender that got its answer meanwhile needs this no more. Storing that alert
                 # twice would only lengthen the queue.
-                awaited = [one for one in batch if not one[1].done()]
+                awaited = [waiter for waiter in batch if not waiter[1].done()]
                 if awaited:
                     await self._store_together(awaited)
                     self._began = None
@@ -172,7 +172,7 @@ class StoreWriter:
             accepted = await in_store(self._store.accept_all, [arrival for arrival, _ in batch])
         except IncidentBusy as busy:
             _settle([batch[place] for place in busy.blocked], NotAccepted(str(busy)))
-            free = [one for place, one in enumerate(batch) if place not in busy.blocked]
+            free = [waiter for place, waiter in enumerate(batch) if place not in busy.blocked]
             if free and busy.blocked:
                 await self._store_together(free)
         except Exception as error:  # noqa: BLE001  the edge of the store: every sender needs a response
@@ -182,8 +182,8 @@ class StoreWriter:
                 _settle(batch, NotAccepted(phrase))
             elif len(batch) > 1:
                 # One alert of them cannot be stored: the others can.
-                for one in batch:
-                    await self._store_together([one])
+                for waiter in batch:
+                    await self._store_together([waiter])
             else:
                 log.error("an alert cannot be stored: %s", type(error).__name__)
                 _settle(batch, NotStorable(phrase))

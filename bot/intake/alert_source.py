@@ -36,10 +36,10 @@ from faultline.bot.intake.request_body import read_body
 from faultline.bot.intake.responses import (
     Handler,
     Keep,
-    heard_response,
+    changes_response,
     ignored_response,
-    kept_response,
     taken_response,
+    watchdog_response,
 )
 from faultline.bot.intake.signatures import BadSignature, verify_token
 from faultline.bot.intake.watchdog import Watchdog
@@ -60,13 +60,13 @@ LARGE_BODY_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
-class FoundChanges:
+class ChangeBatch:
     """Changes instead of alerts: kept as evidence for later."""
 
     changes: Sequence[ReportedChange]
 
 
-Found = Sequence[Arrival] | Arrival | FoundChanges | Ignored
+RequestContent = Sequence[Arrival] | Arrival | ChangeBatch | Ignored
 """What a request holds: one alert or several, changes, or why it starts nothing."""
 
 
@@ -81,7 +81,7 @@ class WebhookRequest:
     """The parameter `token` of the address."""
 
 
-Receive = Callable[[WebhookRequest], Awaitable[Found]]
+Receive = Callable[[WebhookRequest], Awaitable[RequestContent]]
 """Proves who sent a request, then reads it. Raises BadSignature, Refused, NotAccepted."""
 VerifySignature = Callable[[bytes, str | None, Sequence[SecretStr]], None]
 """Compares a body and the header that signs it with our secrets. Raises BadSignature."""
@@ -90,7 +90,7 @@ VerifySignature = Callable[[bytes, str | None, Sequence[SecretStr]], None]
 class ReadAlerts(Protocol):
     """Reads a body whose sender is known. Never fails for what it holds: that is Ignored."""
 
-    def __call__(self, body: bytes, settings: Settings, *, now: datetime) -> Found: ...
+    def __call__(self, body: bytes, settings: Settings, *, now: datetime) -> RequestContent: ...
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ class Sender:
     secrets: Sequence[SecretStr]
     covers: Covers = Covers()  # noqa: RUF009  it is frozen
 
-    def placed(self, found: Found) -> Found:
+    def placed(self, content: RequestContent) -> RequestContent:
         """The alerts with the places that this sender covers, where they name none: then only
         what covers the same is asked about them."""
-        if isinstance(found, Ignored):
-            return found
-        if isinstance(found, FoundChanges):
-            return FoundChanges([self._with_place(change) for change in found.changes])
-        if isinstance(found, Arrival):
-            return placed_arrival(found, self.covers)
-        return [placed_arrival(one, self.covers) for one in found]
+        if isinstance(content, Ignored):
+            return content
+        if isinstance(content, ChangeBatch):
+            return ChangeBatch([self._with_place(change) for change in content.changes])
+        if isinstance(content, Arrival):
+            return placed_arrival(content, self.covers)
+        return [placed_arrival(arrival, self.covers) for arrival in content]
 
     def _with_place(self, change: ReportedChange) -> ReportedChange:
         return replace(change, place=self.covers.added_to(change.place))
@@ -136,7 +136,7 @@ class Sender:
 
 def proven(senders: Sequence[Sender], verify: Callable[[Sequence[SecretStr]], None]) -> Sender:
     """The sender whose secrets fit. Raises BadSignature where none do."""
-    found: Sender | None = None
+    matching_sender: Sender | None = None
     refusal: BadSignature | None = None
     for sender in senders:
         # No early return: the time taken must not tell whose secret it was.
@@ -145,9 +145,9 @@ def proven(senders: Sequence[Sender], verify: Callable[[Sequence[SecretStr]], No
         except BadSignature as error:
             refusal = error
         else:
-            found = found or sender
-    if found is not None:
-        return found
+            matching_sender = matching_sender or sender
+    if matching_sender is not None:
+        return matching_sender
     assert refusal is not None
     raise refusal
 
@@ -187,17 +187,19 @@ class AlertSource(DeclaredAlertSource, ABC):
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
         """A handler for each path. They are made only where nothing is `missing`."""
 
-    def own_section(self, settings: Settings) -> Section:
+    def section_of(self, settings: Settings) -> Section:
         """Its section of the settings, with the defaults where there is none."""
-        given = getattr(settings, self.section, None)
-        return given if isinstance(given, self.settings) else self.settings()
+        section = getattr(settings, self.section, None)
+        return section if isinstance(section, self.settings) else self.settings()
 
     def missing(self, settings: Settings) -> str | None:
         """The environment variable (also what a 404 names) that must be set first, if any."""
         instances = settings.instances(self.section)
-        if any(all(getattr(instance.own, key) for key in self.required) for instance in instances):
+        if any(
+            all(getattr(instance.section, key) for key in self.required) for instance in instances
+        ):
             return None
-        section = self.own_section(settings)
+        section = self.section_of(settings)
         for key in self.required:
             if not getattr(section, key):
                 instance = instances[0].name if instances else None
@@ -237,12 +239,14 @@ class WebhookSource(AlertSource):
         """Who may send, each with what proves it: one for each instance of the section."""
         instances = settings.instances(self.section)
         if not instances:
-            return (Sender(settings, self._secrets(self.own_section(settings))),)
+            return (Sender(settings, self._secrets(self.section_of(settings))),)
         senders: list[Sender] = []
         for instance in instances:
             # An alert may be about any service: the whole catalogue names it.
-            seen = settings.for_instance(self.section, instance)
-            senders.append(Sender(seen, self._secrets(instance.own), instance.covers))
+            instance_settings = settings.for_instance(self.section, instance)
+            senders.append(
+                Sender(instance_settings, self._secrets(instance.section), instance.covers)
+            )
         return senders
 
     def _secrets(self, section: Section) -> Sequence[SecretStr]:
@@ -266,18 +270,18 @@ class WebhookSource(AlertSource):
                 return await read_body(request, limits)
 
             token = request.query_params.get("token", "")
-            found = await receive(WebhookRequest(request.headers, read, token))
-            if isinstance(found, Ignored):
-                return ignored_response(label, found)
-            if isinstance(found, FoundChanges):
+            content = await receive(WebhookRequest(request.headers, read, token))
+            if isinstance(content, Ignored):
+                return ignored_response(label, content)
+            if isinstance(content, ChangeBatch):
                 if intake.keep is None:
                     raise NotAccepted("changes are not kept here")
-                return await kept_response(found.changes, intake.keep)
-            arrivals = [found] if isinstance(found, Arrival) else found
+                return await changes_response(content.changes, intake.keep)
+            arrivals = [content] if isinstance(content, Arrival) else content
             if intake.watchdog is not None:
                 arrivals = intake.watchdog.without(arrivals, datetime.now(UTC))
             if not arrivals:
-                return heard_response()
+                return watchdog_response()
             prioritised = [self._with_priority_words(arrival) for arrival in arrivals]
             return taken_response(await _take_all(prioritised, intake.accept, limits, began))
 
@@ -304,7 +308,7 @@ def signed_body(
     def made(source: WebhookSource, settings: Settings) -> Receive:
         senders = source.senders(settings)
 
-        async def receive(request: WebhookRequest) -> Found:
+        async def receive(request: WebhookRequest) -> RequestContent:
             body = await request.read()
             signature = request.headers.get(header)
             sender = proven(senders, partial(verify, body, signature))
@@ -341,9 +345,9 @@ def _with_token(
     settings: Settings,
 ) -> Receive:
     senders = source.senders(settings)
-    one_large = asyncio.Lock()
+    large_body_lock = asyncio.Lock()
 
-    async def receive(request: WebhookRequest) -> Found:
+    async def receive(request: WebhookRequest) -> RequestContent:
         # The token needs no body, so what a stranger sends is not even read.
         sender = proven(senders, partial(verify_token, source.name, authorization(request)))
         body = await request.read()
@@ -351,7 +355,7 @@ def _with_token(
         if len(body) <= LARGE_BODY_BYTES:
             return sender.placed(read(body, sender.settings, now=now))
         # Read beside other requests, and one at a time, as it takes many times its size in memory.
-        async with one_large:
+        async with large_body_lock:
             return sender.placed(await in_thread(read, body, sender.settings, now=now))
 
     return receive

@@ -48,13 +48,13 @@ def _loaded(plugin: Plugin) -> AlertSource:
     return declared
 
 
-def _refuse_clash(plugin: Plugin, source: AlertSource, others: Iterable[AlertSource]) -> None:
+def _refuse_clash(plugin: Plugin, source: AlertSource, peers: Iterable[AlertSource]) -> None:
     """Raise SettingsError where the source would take over what is somebody else's."""
     ours = Settings.model_fields.get(source.section)
     if ours is not None and ours.annotation is not source.settings:
         problem = f"{plugin.package}: Faultline already has a section [{source.section}]"
         raise SettingsError(plugin.name, problem)
-    for other in others:
+    for other in peers:
         if other.name == source.name:
             problem = f"{plugin.package}: an alert source with that name already exists"
             raise SettingsError(plugin.name, problem)

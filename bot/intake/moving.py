@@ -94,17 +94,17 @@ class SpoolMover(BackgroundLoop):
         times = {WRITES + self.process: now}
         if hanging() + left_behind():
             times[HANGING + self.process] = now
-        heard = self._watchdog.unsaved() if self._watchdog is not None else None
-        if heard is not None:
-            times[WATCHDOG + self.process] = heard
+        watchdog_at = self._watchdog.unsaved() if self._watchdog is not None else None
+        if watchdog_at is not None:
+            times[WATCHDOG + self.process] = watchdog_at
         note_times(store.engine, times)
         if self._watchdog is None:
             return
-        if heard is not None:
-            self._watchdog.saved(heard)
+        if watchdog_at is not None:
+            self._watchdog.saved(watchdog_at)
         latest = last_time(store.engine, WATCHDOG)
         if latest is not None:
-            self._watchdog.heard(latest)
+            self._watchdog.note_firing(latest)
 
     def ended(self) -> None:
         """What is left is moved at the next start."""

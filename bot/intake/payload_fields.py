@@ -47,7 +47,7 @@ def plain(value: Any, limit: int = LONG) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def one_line(value: Any, limit: int = SHORT) -> str:
+def single_line(value: Any, limit: int = SHORT) -> str:
     """As `plain`, on one line."""
     return plain(" ".join(plain(value, limit).split()), limit)
 
@@ -92,8 +92,8 @@ def as_labels(value: Any, limit: int = SHORT) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
     labels: dict[str, str] = {}
-    for given_name, given in list(value.items())[:MAX_LABELS]:
-        name, text = one_line(given_name, 128), plain(given, limit)
+    for raw_name, raw_text in list(value.items())[:MAX_LABELS]:
+        name, text = single_line(raw_name, 128), plain(raw_text, limit)
         if name and text:
             labels[name] = text
     return labels
@@ -153,7 +153,7 @@ def _text(clean: Callable[[Any], str]) -> Any:
     return BeforeValidator(clean)
 
 
-Line = Annotated[str, _text(one_line)]
+Line = Annotated[str, _text(single_line)]
 Text = Annotated[str, _text(partial(plain, limit=LONG))]
 Address = Annotated[str, _text(as_url)]
 When = Annotated[datetime | None, BeforeValidator(as_time)]

@@ -28,12 +28,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from faultline.bot.intake.accepting import IntakeLimits, NotAccepted
-from faultline.bot.intake.payload_fields import as_url, one_line, plain
+from faultline.bot.intake.payload_fields import as_url, plain, single_line
 from faultline.bot.intake.request_body import Refused, read_body
 from faultline.bot.intake.responses import (
     FailedSenders,
     Keep,
-    kept_response,
+    changes_response,
     not_configured,
     with_errors_answered,
 )
@@ -56,7 +56,7 @@ AHEAD = timedelta(minutes=10)
 """How far a reporter's clock may be ahead."""
 
 ChangeKind = Literal["deploy", "config", "migration", "flag", "scale", "merge"]
-Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 
 
@@ -66,7 +66,7 @@ class ChangeReport(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     service: Name
-    title: Said
+    title: Title
     kind: ChangeKind = "deploy"
     id: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST_ID)] = ""
     time: AwareDatetime | None = None
@@ -86,7 +86,7 @@ def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits)
         body = await read_body(request, limits)
         reports = read_reports(body)
         now = datetime.now(UTC)
-        return await kept_response([_change(report, settings, now) for report in reports], keep)
+        return await changes_response([_change(report, settings, now) for report in reports], keep)
 
     handler = handle if tokens else not_configured(secret_variable(SECTION, "tokens"))
     endpoint = with_errors_answered(handler, FailedSenders(settings))
@@ -112,21 +112,21 @@ def read_reports(body: bytes) -> list[ChangeReport]:
     """The changes of a body: an object, or a list of them. Raises Refused with 400, naming the
     field."""
     try:
-        given = json.loads(body.decode("utf-8"))
+        payload = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise Refused(400, "the body is not JSON") from None
-    entries = given if isinstance(given, list) else [given]
+    entries = payload if isinstance(payload, list) else [payload]
     if not 1 <= len(entries) <= MOST_AT_ONCE:
         raise Refused(400, f"1 to {MOST_AT_ONCE} changes at once")
     return [_report(entry, number, len(entries)) for number, entry in enumerate(entries, start=1)]
 
 
-def _report(given: Any, number: int, count: int) -> ChangeReport:
+def _report(entry: Any, number: int, count: int) -> ChangeReport:
     try:
-        return ChangeReport.model_validate(given)
+        return ChangeReport.model_validate(entry)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(one_line(part, 60) for part in first["loc"]) or "the body"
+        where = ".".join(single_line(part, 60) for part in first["loc"]) or "the body"
         which = f"change {number}: " if count > 1 else ""
         raise Refused(400, f"{which}{where}: {first['msg']}") from None
 
@@ -135,20 +135,20 @@ def _change(report: ChangeReport, settings: Settings, now: datetime) -> Reported
     at = (report.time or now).astimezone(UTC)
     if at > now + AHEAD:
         raise Refused(400, "time: is in the future")
-    service = one_line(report.service)
-    files = "\n".join(filter(None, (one_line(path) for path in report.files)))
-    title = one_line(report.title, 2_000)
+    service = single_line(report.service)
+    files = "\n".join(filter(None, (single_line(path) for path in report.files)))
+    title = single_line(report.title, 2_000)
     return ReportedChange(
-        id=one_line(report.id) or _derived_id(service, report.kind, title, at),
+        id=single_line(report.id) or _derived_id(service, report.kind, title, at),
         at=at,
         service=catalogued(settings, service) or service,
         kind=report.kind,
         title=title,
-        author=one_line(report.author),
+        author=single_line(report.author),
         link=as_url(report.link),
         files=files[:LONGEST_FILES],
         diff=plain(report.diff, LONGEST_DIFF),
-        place={one_line(name): one_line(value) for name, value in report.place.items()},
+        place={single_line(name): single_line(value) for name, value in report.place.items()},
     )
 
 

@@ -28,14 +28,16 @@ def taken_response(taken: Sequence[Accepted]) -> Response:
     """202 with the outcome of each alert, and the first investigation among them."""
     alerts = []
     first_id: str | None = None
-    for one in taken:
-        alerts.append({"outcome": one.outcome, "investigation_id": one.investigation_id})
-        first_id = first_id or one.investigation_id
+    for acceptance in taken:
+        alerts.append(
+            {"outcome": acceptance.outcome, "investigation_id": acceptance.investigation_id}
+        )
+        first_id = first_id or acceptance.investigation_id
     content = {"outcome": taken[0].outcome, "investigation_id": first_id, "alerts": alerts}
     return JSONResponse(content, status_code=202)
 
 
-async def kept_response(changes: Sequence[ReportedChange], keep: Keep) -> Response:
+async def changes_response(changes: Sequence[ReportedChange], keep: Keep) -> Response:
     """202 with the ids of the changes, once they are kept. May raise NotAccepted."""
     await keep(changes)
     ids = [change.id for change in changes]
@@ -48,7 +50,7 @@ def ignored_response(source: str, ignored: Ignored, status: int = 202) -> Respon
     return JSONResponse({"outcome": "ignored", "reason": ignored.reason}, status_code=status)
 
 
-def heard_response() -> Response:
+def watchdog_response() -> Response:
     """For the alert that always fires."""
     return JSONResponse({"outcome": "heard", "investigation_id": None}, status_code=202)
 

@@ -36,7 +36,7 @@ async def sender_claims(source: str, keys: PublishedKeys, token: str, type: type
     """What a token says that is signed and valid now; issuer and audience are the caller's to
     check. Raises BadSignature, NotAccepted."""
     try:
-        said = await keys.claims(token)
+        raw_claims = await keys.claims(token)
     except ConnectorError as error:
         if error.call == "token":
             raise BadSignature(source, str(error)) from None
@@ -44,7 +44,7 @@ async def sender_claims(source: str, keys: PublishedKeys, token: str, type: type
     except FaultlineError as error:
         raise NotAccepted(str(error)) from error
     try:
-        claims = msgspec.convert(dict(said), type)
+        claims = msgspec.convert(dict(raw_claims), type)
     except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
         problem = "the token lacks a claim, or holds one of another type"
         raise BadSignature(source, problem) from None

@@ -13,18 +13,18 @@ _NAMED = re.compile(
 _SUFFIXED = re.compile(
     r"(?<![\w./:-])[a-z][a-z0-9]*(?:[-_][a-z0-9]+){0,6}[-_](?:service|svc|api|worker|job|server)\b"
 )
-_ONE_WORD = re.compile(r"[A-Za-z][\w.-]{1,62}")
+_SINGLE_WORD = re.compile(r"[A-Za-z][\w.-]{1,62}")
 
 
 def catalogued(settings: Settings, *names: str) -> str | None:
     """The first of a vendor's names that the catalogue knows, by its name there; else the first
     that is not empty."""
-    given = [name for name in names if name]
-    for name in given:
-        found = catalogue_name(name, settings)
-        if found in settings.services:
-            return found
-    return given[0] if given else None
+    candidates = [name for name in names if name]
+    for name in candidates:
+        service = catalogue_name(name, settings)
+        if service in settings.services:
+            return service
+    return candidates[0] if candidates else None
 
 
 def mentioned(settings: Settings, text: str) -> str | None:
@@ -33,20 +33,20 @@ def mentioned(settings: Settings, text: str) -> str | None:
     A catalogue name or alias counts first (the earliest in the text, the longest of those), then
     `service: name`, then a word such as `checkout-api`, then a text that is one single word.
     """
-    found = _from_catalogue(settings, text)
-    if found:
-        return found
+    service = _from_catalogue(settings, text)
+    if service:
+        return service
     named = _NAMED.search(text)
     if named:
         return named[1].rstrip(".-_")
     suffixed = _SUFFIXED.search(text)
     if suffixed:
         return suffixed[0]
-    return text if _ONE_WORD.fullmatch(text) else None
+    return text if _SINGLE_WORD.fullmatch(text) else None
 
 
 def _from_catalogue(settings: Settings, text: str) -> str | None:
-    found: list[tuple[int, int, str]] = []
+    matches: list[tuple[int, int, str]] = []
     folded = text.casefold()
     for name, entry in settings.services.items():
         for word in (name, *entry.aliases):
@@ -54,8 +54,8 @@ def _from_catalogue(settings: Settings, text: str) -> str | None:
                 continue
             match = re.search(rf"(?<![\w-]){re.escape(word.casefold())}(?![\w-])", folded)
             if match:
-                found.append((match.start(), -len(word), name))
-    if not found:
+                matches.append((match.start(), -len(word), name))
+    if not matches:
         return None
-    _, _, earliest = min(found)
+    _, _, earliest = min(matches)
     return earliest

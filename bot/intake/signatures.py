@@ -81,13 +81,13 @@ def usable(secrets: Sequence[SecretStr]) -> list[str]:
     return [value for value in values if value]
 
 
-def any_equal(given: Sequence[str], expected: Iterable[str]) -> bool:
+def any_equal(texts: Sequence[str], expected: Iterable[str]) -> bool:
     """Whether one of the given texts is one of the expected ones, in constant time."""
     equal = False
-    for wanted in expected:
-        for text in given:
+    for expected_text in expected:
+        for text in texts:
             # No early return: the time taken must not tell which of them was equal.
-            equal |= hmac.compare_digest(_bytes(text), _bytes(wanted))
+            equal |= hmac.compare_digest(_bytes(text), _bytes(expected_text))
     return equal
 
 

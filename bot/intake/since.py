@@ -18,19 +18,19 @@ def since_of(
 ) -> datetime:
     """`now`, `30m`, `2h`, `1d`, a time of day in the zone (unset: this machine's), or an ISO time.
     Raises SettingsError about `name`."""
-    given = text.strip()
-    if given == NOW:
+    word = text.strip()
+    if word == NOW:
         return now
-    length = _LENGTH.fullmatch(given)
+    length = _LENGTH.fullmatch(word)
     if length is not None:
         return now - timedelta(**{_UNITS[length["unit"]]: int(length["count"])})
     here = now.astimezone(zone)
     try:
-        if _TIME_OF_DAY.fullmatch(given):
-            hour, minute = map(int, given.split(":"))
+        if _TIME_OF_DAY.fullmatch(word):
+            hour, minute = map(int, word.split(":"))
             at = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
             return at if at <= here else at - timedelta(days=1)
-        at = datetime.fromisoformat(given)
+        at = datetime.fromisoformat(word)
         at = at if at.tzinfo is not None else at.replace(tzinfo=here.tzinfo)
         return at.astimezone(here.tzinfo)
     except (ValueError, OverflowError):

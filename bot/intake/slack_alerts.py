@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from faultline.analysis.alert_signal.rule_texts import query_of_url
 from faultline.analysis.kinds.watched_signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
-from faultline.bot.intake.payload_fields import filled, one_line, plain
+from faultline.bot.intake.payload_fields import filled, plain, single_line
 from faultline.bot.intake.service_names import mentioned
 from faultline.bot.intake.slack_payload import Message
 from faultline.bot.intake.slack_text import slack_plain, slack_time, slack_urls
@@ -101,13 +101,13 @@ def _has_ended(message: Message, state: str) -> bool:
 def _alert_links(message: Message) -> list[AlertLink]:
     links: list[AlertLink] = []
     for url in _urls(message):
-        link = known_link(url)
+        link = alert_link(url)
         if link is not None:
             links.append(link)
     return links
 
 
-def known_link(url: str) -> AlertLink | None:
+def alert_link(url: str) -> AlertLink | None:
     """What a link identifies, if it is one of an alerting tool."""
     try:
         parts = urlsplit(url)
@@ -117,7 +117,7 @@ def known_link(url: str) -> AlertLink | None:
     for vendor, read in _VENDORS.items():
         key = read(host, parts)
         if key is not None:
-            return AlertLink(vendor, one_line(key), url)
+            return AlertLink(vendor, single_line(key), url)
     return None
 
 
@@ -261,7 +261,7 @@ def _title(message: Message, texts: list[str]) -> tuple[str, str]:
 
 
 def _tidy(title: str) -> str:
-    return one_line(_ORNAMENT.sub("", title)).rstrip("*_ ")
+    return single_line(_ORNAMENT.sub("", title)).rstrip("*_ ")
 
 
 def _hue(color: str) -> Literal["red", "green", ""]:

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.bot.answer.targets.slack.errors import error_code
 from faultline.bot.answer.targets.slack.web_client import SlackWebClient
-from faultline.bot.intake.slack_people import UNREACHABLE, SlackPeople, said
+from faultline.bot.intake.slack_people import UNREACHABLE, SlackPeople, failure_text
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.slack_channels import ChannelReaders, SlackChannelFacts, may_be_public
@@ -46,11 +46,17 @@ class SlackChannels:
         self._facts = SlackChannelFacts(engine)
         self._clients: dict[str, SlackWebClient] = {}
         self._people: dict[str, SlackPeople] = {}
-        for one in settings.each("slack"):
-            if one.slack.bot_token is not None:
-                name, token = one.instance_of("slack"), one.slack.bot_token.get_secret_value()
-                client = SlackWebClient(one.slack.api_url, token=token, timeout=5)
-                self._clients[name], self._people[name] = client, SlackPeople(one, client)
+        for workspace_settings in settings.per_instance("slack"):
+            if workspace_settings.slack.bot_token is not None:
+                name, token = (
+                    workspace_settings.instance_of("slack"),
+                    workspace_settings.slack.bot_token.get_secret_value(),
+                )
+                client = SlackWebClient(workspace_settings.slack.api_url, token=token, timeout=5)
+                self._clients[name], self._people[name] = (
+                    client,
+                    SlackPeople(workspace_settings, client),
+                )
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._again_at: dict[str, float] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -66,19 +72,19 @@ class SlackChannels:
         """The user id, as it is written here, of the person with this e-mail address, in the first
         workspace that knows them; "" for nobody."""
         for name, people in self._people.items():
-            if found := await people.id_of(email):
-                return named_id(name, found)
+            if user_id := await people.id_of(email):
+                return named_id(name, user_id)
         return ""
 
     async def read_by(self, accounts: Mapping[str, str]) -> frozenset[str]:
         """The channels that somebody reads, who has these user ids in these workspaces."""
-        known = await in_store(self._facts.read)
-        if await self._refresh(known):
-            known = await in_store(self._facts.read)
+        readers_by_channel = await in_store(self._facts.read)
+        if await self._refresh(readers_by_channel):
+            readers_by_channel = await in_store(self._facts.read)
         now = datetime.now(UTC)
         return frozenset(
             channel
-            for channel, readers in known.items()
+            for channel, readers in readers_by_channel.items()
             if self._reads(channel, readers, accounts.get(instance_in(channel), ""), now)
         )
 
@@ -96,17 +102,17 @@ class SlackChannels:
             return True
         return bool(user) and user in readers.members and now - readers.at < STALE
 
-    async def _refresh(self, known: Mapping[str, ChannelReaders | None]) -> bool:
+    async def _refresh(self, readers_by_channel: Mapping[str, ChannelReaders | None]) -> bool:
         """Ask about the channels of which too little is known; whether anything may be new."""
-        tasks = [self._ask(channel) for channel in self._outdated(known)]
+        tasks = [self._ask(channel) for channel in self._outdated(readers_by_channel)]
         if not tasks:
             return False
         await asyncio.wait(tasks, timeout=WITHIN_S)
         return True
 
-    def _outdated(self, known: Mapping[str, ChannelReaders | None]) -> Iterable[str]:
+    def _outdated(self, readers_by_channel: Mapping[str, ChannelReaders | None]) -> Iterable[str]:
         now = datetime.now(UTC)
-        for channel, readers in known.items():
+        for channel, readers in readers_by_channel.items():
             is_fresh = readers is not None and now - readers.at < FRESH
             waits = time.monotonic() < self._again_at.get(channel, 0.0)
             if instance_in(channel) in self._clients and not is_fresh and not waits:
@@ -115,18 +121,20 @@ class SlackChannels:
     def _ask(self, channel: str) -> asyncio.Task[None]:
         task = self._asking.get(channel)
         if task is None:
-            task = self._asking[channel] = asyncio.create_task(self._asked(channel))
+            task = self._asking[channel] = asyncio.create_task(self._refresh_channel(channel))
             task.add_done_callback(lambda _: self._asking.pop(channel, None))
         return task
 
-    async def _asked(self, channel: str) -> None:
+    async def _refresh_channel(self, channel: str) -> None:
         self._again_at[channel] = time.monotonic() + ASK_AGAIN_AFTER_S
         client = self._clients[instance_in(channel)]
         async with self._slots:
             try:
                 members = await _members(client, bare_id(channel))
             except UNREACHABLE as error:
-                log.warning("slack: nothing is known of the readers of a channel (%s)", said(error))
+                log.warning(
+                    "slack: nothing is known of the readers of a channel (%s)", failure_text(error)
+                )
                 if error_code(error) not in LOST:
                     return
                 members = frozenset()
@@ -138,10 +146,10 @@ class SlackChannels:
 
 async def _members(client: SlackWebClient, channel: str) -> frozenset[str] | None:
     """Who reads a channel; None for everybody in the workspace."""
-    told: Any = (await client.conversations_info(channel=channel))["channel"]
-    if told.get("is_im"):
-        return frozenset({str(told.get("user") or "")} - {""})
-    if told.get("is_private") is False and not told.get("is_mpim"):
+    channel_info: Any = (await client.conversations_info(channel=channel))["channel"]
+    if channel_info.get("is_im"):
+        return frozenset({str(channel_info.get("user") or "")} - {""})
+    if channel_info.get("is_private") is False and not channel_info.get("is_mpim"):
         return None
     members: set[str] = set()
     cursor = ""

@@ -25,8 +25,8 @@ from faultline.bot.intake.payload_fields import as_rows
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.intake.slack_channels import SlackChannels
-from faultline.bot.intake.slack_heard import Heard, is_direct, may_be_for_us, of_person
-from faultline.bot.intake.slack_mentions import HELP, asked, question_in
+from faultline.bot.intake.slack_listener import SlackListener, is_direct, may_be_for_us, of_person
+from faultline.bot.intake.slack_mentions import HELP, mention_arrival, question_in
 from faultline.bot.intake.slack_messages import watched
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.intake.slack_people import (
@@ -34,7 +34,7 @@ from faultline.bot.intake.slack_people import (
     UNREACHABLE,
     Claimed,
     SlackPeople,
-    said,
+    failure_text,
 )
 from faultline.bot.intake.slack_text import slack_plain
 from faultline.bot.policy.person_limits import too_many_investigations
@@ -83,7 +83,7 @@ class SlackWorkspace:
         try:
             answer = await asyncio.wait_for(call, LOOK_UP_WITHIN_S)
         except UNREACHABLE as error:
-            log.warning("slack conversations.replies failed (%s)", said(error))
+            log.warning("slack conversations.replies failed (%s)", failure_text(error))
             return None
         rows = as_rows(answer.get("messages"))
         return Message.model_validate(rows[0]) if rows else None
@@ -101,11 +101,13 @@ class SlackEvents:
         message_router: MessageRouter | None = None,
     ) -> None:
         self.settings = settings
-        self._heard: Heard | None = None
+        self._listener: SlackListener | None = None
         self._channels: SlackChannels | None = None
         if message_router is not None:
             self._channels = SlackChannels(settings, message_router.engine)
-            self._heard = Heard(message_router.seen_in(settings), settings.instance_of("slack"))
+            self._listener = SlackListener(
+                message_router.scoped_to(settings), settings.instance_of("slack")
+            )
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
         self._accept = accept
@@ -116,14 +118,14 @@ class SlackEvents:
         """A message was posted, edited or deleted: an alert, a question, or neither. Raises
         NotAccepted."""
         watched_channel = envelope.event.channel in self.settings.slack.alert_channels
-        heard = self._heard is not None and may_be_for_us(envelope)
-        if not (watched_channel or heard):
+        concerns_us = self._listener is not None and may_be_for_us(envelope)
+        if not (watched_channel or concerns_us):
             return
         ourselves = await self.workspace.ourselves(envelope)
         if not await self._is_ours(envelope):
             return
-        if self._heard is not None and heard and not ourselves.wrote(of_person(envelope)):
-            await self._said_to_us(envelope, ourselves, self._heard)
+        if self._listener is not None and concerns_us and not ourselves.wrote(of_person(envelope)):
+            await self._take_message(envelope, ourselves, self._listener)
         if not watched_channel:
             return
         arrival = watched(envelope, ourselves, self.settings, now=datetime.now(UTC))
@@ -132,7 +134,9 @@ class SlackEvents:
             return
         await self._take(arrival)
 
-    async def _said_to_us(self, envelope: Envelope, ourselves: Ourselves, heard_by: Heard) -> None:
+    async def _take_message(
+        self, envelope: Envelope, ourselves: Ourselves, listener: SlackListener
+    ) -> None:
         """What may be a question, an edit or a deletion of one. Raises NotAccepted."""
         deleted = envelope.event.subtype == "message_deleted"
         # Whose message was deleted Slack does not say, and a question that is gone needs no role.
@@ -140,7 +144,7 @@ class SlackEvents:
             return
         if await self._investigate_in_dm(envelope):
             return
-        await heard_by.message(envelope, ourselves, within_s=self._limits.accept_within_s)
+        await listener.message(envelope, ourselves, within_s=self._limits.accept_within_s)
 
     async def mention(self, envelope: Envelope, *, repeated: bool) -> None:
         """Someone mentioned us. Raises NotAccepted."""
@@ -151,15 +155,15 @@ class SlackEvents:
         if not await self._may(envelope, aloud=not repeated):
             return
         question = question_in(message)
-        if question is None and self._heard is not None:
+        if question is None and self._listener is not None:
             within = self._limits.accept_within_s
-            question = await self._heard.begins(envelope, within_s=within)
+            question = await self._listener.begins(envelope, within_s=within)
         if question is not None and await self._begun(envelope, question, ourselves):
             return
         if message.bot_id:
             return
-        if self._heard is not None:
-            await self._heard.mention(envelope, within_s=self._limits.accept_within_s)
+        if self._listener is not None:
+            await self._listener.mention(envelope, within_s=self._limits.accept_within_s)
         elif not repeated:
             self._answer_later(message)
 
@@ -168,14 +172,14 @@ class SlackEvents:
         NotAccepted."""
         message, about = envelope.event, None
         parent = await self.workspace.parent(message)
-        if message.is_reply and self._heard is not None:
-            about = await self._heard.alert_of(message, within_s=self._limits.accept_within_s)
+        if message.is_reply and self._listener is not None:
+            about = await self._listener.alert_of(message, within_s=self._limits.accept_within_s)
         # What we wrote ourselves is an answer, and no alert to investigate.
         if parent is not None and ourselves.wrote(parent):
             parent = None
         now = datetime.now(UTC)
-        found = asked(envelope, question, parent, self.settings, now=now, about=about)
-        return found is not None and await self._begin(envelope, found)
+        arrival = mention_arrival(envelope, question, parent, self.settings, now=now, about=about)
+        return arrival is not None and await self._begin(envelope, arrival)
 
     async def _investigate_in_dm(self, envelope: Envelope) -> bool:
         """`investigate ...` in a direct message, as in a mention; whether it was that. Raises
@@ -186,14 +190,14 @@ class SlackEvents:
         question = question_in(message)
         if not question:
             return False
-        found = asked(envelope, question, None, self.settings, now=datetime.now(UTC))
-        return found is not None and await self._begin(envelope, found)
+        arrival = mention_arrival(envelope, question, None, self.settings, now=datetime.now(UTC))
+        return arrival is not None and await self._begin(envelope, arrival)
 
-    async def _begin(self, envelope: Envelope, found: Arrival) -> bool:
+    async def _begin(self, envelope: Envelope, arrival: Arrival) -> bool:
         """Begin what a person asked for, unless they asked for too much in an hour. Then they are
         notified. Raises NotAccepted."""
         user = envelope.event.user
-        if self._heard is not None and not await self._heard.may_investigate(
+        if self._listener is not None and not await self._listener.may_investigate(
             envelope, within_s=self._limits.accept_within_s
         ):
             self._tell(
@@ -202,7 +206,7 @@ class SlackEvents:
                 too_many_investigations(self.settings.people.investigations_per_hour),
             )
             return True
-        await self._take(found)
+        await self._take(arrival)
         return True
 
     async def _is_ours(self, envelope: Envelope) -> bool:
@@ -260,7 +264,7 @@ class SlackEvents:
             try:
                 await call
             except UNREACHABLE as error:
-                log.warning("slack %s failed (%s)", name, said(error))
+                log.warning("slack %s failed (%s)", name, failure_text(error))
 
         task = asyncio.create_task(posted())
         self._answers.add(task)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.intake.asked_incident import since_in
-from faultline.bot.intake.payload_fields import one_line, plain
+from faultline.bot.intake.incident_request import since_in
+from faultline.bot.intake.payload_fields import plain, single_line
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.service_names import mentioned
 from faultline.bot.intake.slack_alerts import SOURCE, alert_in, in_thread
@@ -34,7 +34,7 @@ def question_in(message: Message) -> str | None:
     return plain(command.argument, MAX_QUESTION)
 
 
-def asked(
+def mention_arrival(
     envelope: Envelope,
     question: str,
     parent: Message | None,
@@ -55,21 +55,21 @@ def asked(
     else:
         context = about.summary or ""
     subject = about.title if about else context
-    title = one_line(question) or one_line(subject)
+    title = single_line(question) or single_line(subject)
     if not title:
         return None
     service = mentioned(settings, "\n".join(text for text in (question, subject) if text))
     workspace = settings.instance_of(SOURCE)
     channel = named_id(workspace, message.channel)
     fingerprint = f"asked:{channel}:{message.ts}"
-    asked_at = slack_time(message.ts) or now
-    since = since_in(question, asked_at)
+    requested_at = slack_time(message.ts) or now
+    since = since_in(question, requested_at)
     if about is None:
         alert = Alert(
             source=SOURCE,
             id=message.ts,
             title=title,
-            started_at=since or asked_at,
+            started_at=since or requested_at,
             service=service,
             summary=context or None,
             labels={"fingerprint": fingerprint},

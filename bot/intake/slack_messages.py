@@ -61,7 +61,7 @@ def _noted_incident(alert: Alert, settings: Settings) -> str | None:
 def _account_of(alert: Alert, settings: Settings) -> Settings | None:
     """The settings for the account that the link to the incident leads to; None where that is not
     known."""
-    accounts = settings.each("pagerduty")
+    accounts = settings.per_instance("pagerduty")
     if len(accounts) == 1:
         return accounts[0]
     # The first link is the one whose incident the alert is.

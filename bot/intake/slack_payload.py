@@ -120,13 +120,13 @@ class Envelope(Payload):
     @property
     def installed_in(self) -> frozenset[str]:
         """The workspaces, or the organisation, whose installation of the app hears of it."""
-        found = {self.context_team_id}
+        ids = {self.context_team_id}
         for authorization in self.authorizations:
-            found |= {
+            ids |= {
                 authorization.team_id,
                 authorization.enterprise_id if authorization.is_enterprise_install is True else "",
             }
-        return frozenset(found - {""}) or frozenset({self.team_id} - {""})
+        return frozenset(ids - {""}) or frozenset({self.team_id} - {""})
 
 
 @dataclass(frozen=True)

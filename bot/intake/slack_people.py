@@ -32,7 +32,7 @@ FRESH_S = 600.0
 STALE_S = 86_400.0
 """While Slack does not answer, what it said before counts for so long."""
 ASK_AGAIN_AFTER_S = 30.0
-MAX_KEPT = 5_000
+MAX_ENTRIES = 5_000
 UNKNOWN_TO_US = frozenset({"user_not_found", "user_not_visible"})
 """Codes of `users.info` for an account that our workspace does not know
 (https://docs.slack.dev/reference/methods/users.info)."""
@@ -50,7 +50,7 @@ log = logging.getLogger("faultline.intake")
 
 
 @dataclass(frozen=True)
-class OwnAccount:
+class BotAccount:
     """Who the bot token belongs to, by `auth.test`."""
 
     user_id: str
@@ -89,12 +89,12 @@ class SlackPeople:
         self._client = client
         self._login, self._people = settings.login, settings.people
         self._groups = slack_groups(settings.login)
-        self._account = _Kept[OwnAccount](lasting_s=float("inf"))
-        self._users = _Kept[SlackPerson]()
-        self._members = _Kept[frozenset[str]]()
-        self._ids = _Kept[str]()
+        self._account = _TimedCache[BotAccount](lasting_s=float("inf"))
+        self._users = _TimedCache[SlackPerson]()
+        self._members = _TimedCache[frozenset[str]]()
+        self._ids = _TimedCache[str]()
 
-    async def account(self) -> OwnAccount | None:
+    async def account(self) -> BotAccount | None:
         """The bot's own account; None while Slack has not said."""
         return await self._account.get("", self._auth_test)
 
@@ -131,21 +131,21 @@ class SlackPeople:
 
     async def id_of(self, email: str) -> str:
         """The id of the full member with that address; "" for nobody, or where Slack cannot say."""
-        found = await self._ids.get(email, lambda: self._by_email(email)) if email else None
-        return found or ""
+        user_id = await self._ids.get(email, lambda: self._by_email(email)) if email else None
+        return user_id or ""
 
-    def _home(self, account: OwnAccount | None) -> frozenset[str]:
+    def _home(self, account: BotAccount | None) -> frozenset[str]:
         if account is None:
             return frozenset()
-        own = {account.team_id, account.enterprise_id if account.is_org_wide else ""}
-        return frozenset({*own, *self._people.workspaces} - {""})
+        account_ids = {account.team_id, account.enterprise_id if account.is_org_wide else ""}
+        return frozenset({*account_ids, *self._people.workspaces} - {""})
 
-    async def _auth_test(self) -> OwnAccount | None:
+    async def _auth_test(self) -> BotAccount | None:
         answer = await self._answer("auth.test", self._client.auth_test())
         if answer is None:
             return None
         text = _texts(answer)
-        return OwnAccount(
+        return BotAccount(
             text("user_id"),
             text("bot_id"),
             text("team_id"),
@@ -161,8 +161,8 @@ class SlackPeople:
                 return SlackPerson(user, "stranger")
             _warn("users.info", error)
             return None
-        told = answer.get("user")
-        return person_of(user, told, home) if isinstance(told, dict) else None
+        user_info = answer.get("user")
+        return person_of(user, user_info, home) if isinstance(user_info, dict) else None
 
     async def _groups_of(self, user: str) -> frozenset[str]:
         groups = sorted(self._groups)
@@ -204,45 +204,45 @@ class SlackPeople:
         return answer
 
 
-def person_of(user: str, told: Mapping[str, Any], home: Collection[str]) -> SlackPerson:
+def person_of(user: str, user_info: Mapping[str, Any], home: Collection[str]) -> SlackPerson:
     """Somebody as `users.info` describes them (https://docs.slack.dev/reference/objects/user-object).
 
     `home` are the ids of the workspaces, or the organisation, whose members are ours.
     """
-    in_org, profile = told.get("enterprise_user"), told.get("profile")
-    teams = {told.get("team_id")}
+    in_org, profile = user_info.get("enterprise_user"), user_info.get("profile")
+    teams = {user_info.get("team_id")}
     if isinstance(in_org, dict):
         listed = in_org.get("teams")
         teams |= {in_org.get("enterprise_id"), *(listed if isinstance(listed, list) else ())}
     teams -= {None, ""}
     kind: Kind = "member"
-    if told.get("deleted"):
+    if user_info.get("deleted"):
         kind = "gone"
-    elif told.get("is_stranger") or (teams and home and teams.isdisjoint(home)):
+    elif user_info.get("is_stranger") or (teams and home and teams.isdisjoint(home)):
         kind = "stranger"
-    elif told.get("is_bot") or told.get("is_workflow_bot") or user == "USLACKBOT":
+    elif user_info.get("is_bot") or user_info.get("is_workflow_bot") or user == "USLACKBOT":
         kind = "bot"
-    elif told.get("is_restricted") or told.get("is_ultra_restricted"):
+    elif user_info.get("is_restricted") or user_info.get("is_ultra_restricted"):
         kind = "guest"
     if kind != "member":
         return SlackPerson(user, kind)
     email = profile.get("email") if isinstance(profile, dict) else ""
-    runs = any(told.get(name) for name in ("is_admin", "is_owner", "is_primary_owner"))
+    runs = any(user_info.get(name) for name in ("is_admin", "is_owner", "is_primary_owner"))
     return SlackPerson(user, kind, runs_workspace=runs, email=str(email or ""))
 
 
-class _Kept(Generic[T]):
+class _TimedCache(Generic[T]):
     """Answers by key, each asked for again after a while; the oldest go when there are too many."""
 
     def __init__(self, lasting_s: float = FRESH_S) -> None:
         self._lasting_s = lasting_s
-        self._kept: OrderedDict[str, tuple[T | None, float, float]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[T | None, float, float]] = OrderedDict()
         self._asking: dict[str, asyncio.Future[T | None]] = {}
 
     async def get(self, key: str, ask: Any) -> T | None:
         """The answer; None where there is none. Several who want it at once ask once."""
-        value, asked_at, again_at = self._kept.get(key, (None, 0.0, 0.0))
-        if key in self._kept and time.monotonic() < again_at:
+        value, requested_at, again_at = self._entries.get(key, (None, 0.0, 0.0))
+        if key in self._entries and time.monotonic() < again_at:
             return value
         if (asking := self._asking.get(key)) is None:
             asking = self._asking[key] = asyncio.ensure_future(ask())
@@ -250,18 +250,18 @@ class _Kept(Generic[T]):
         fresh = await asyncio.shield(asking)
         now = time.monotonic()
         if fresh is not None:
-            value, asked_at, again_at = fresh, now, now + self._lasting_s
+            value, requested_at, again_at = fresh, now, now + self._lasting_s
         else:
-            value = value if now - asked_at < STALE_S else None
+            value = value if now - requested_at < STALE_S else None
             again_at = now + ASK_AGAIN_AFTER_S
-        self._kept[key] = (value, asked_at, again_at)
-        self._kept.move_to_end(key)
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
+        self._entries[key] = (value, requested_at, again_at)
+        self._entries.move_to_end(key)
+        while len(self._entries) > MAX_ENTRIES:
+            self._entries.popitem(last=False)
         return value
 
 
-def said(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """What Slack said, without the token that a client's error may quote."""
     return error_code(error) or type(error).__name__
 
@@ -271,4 +271,4 @@ def _texts(answer: Mapping[str, Any]) -> Any:
 
 
 def _warn(call: str, error: Exception) -> None:
-    log.warning("slack %s failed (%s)", call, said(error))
+    log.warning("slack %s failed (%s)", call, failure_text(error))

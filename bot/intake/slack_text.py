@@ -47,10 +47,10 @@ def block_strings(blocks: Any) -> list[str]:
 def _strings(root: Any) -> Iterator[str]:
     # A stack of our own: a sender decides how deep blocks are nested.
     waiting = [root]
-    seen = 0
-    while waiting and seen < MAX_BLOCK_NODES:
+    node_count = 0
+    while waiting and node_count < MAX_BLOCK_NODES:
         node = waiting.pop()
-        seen += 1
+        node_count += 1
         if isinstance(node, dict):
             for key in ("url", "text"):
                 if isinstance(node.get(key), str):

@@ -117,12 +117,12 @@ class Spool:
     _latest: datetime = NEVER
     _problem: str = ""
     _refused: int | None = None
-    _known: threading.Lock = field(default_factory=threading.Lock)
+    _state_lock: threading.Lock = field(default_factory=threading.Lock)
     _disk: threading.Lock = field(default_factory=threading.Lock)
 
     def figures(self) -> SpoolFigures:
         """Never waits for the disk."""
-        with self._known:
+        with self._state_lock:
             oldest = min((entry.taken_at for entry in self._entries.values()), default=None)
             size = sum(segment.size for segment in self._segments)
             problem, refused = self._problem, self._refused or 0
@@ -166,20 +166,20 @@ class Spool:
         self._note_problem(problem or ("it is full" if is_full and not lines else ""))
         return outcomes
 
-    def _keep(self, kept: Sequence[_Line]) -> str:
+    def _keep(self, lines: Sequence[_Line]) -> str:
         """Write, in the order of taking; why that failed, or ""."""
-        if not kept:
+        if not lines:
             return ""
         try:
             segment = self._writable()
             offset = segment.size
-            _write_all(segment.descriptor, b"".join(line.text for line in kept))
+            _write_all(segment.descriptor, b"".join(line.text for line in lines))
             os.fsync(segment.descriptor)
         except OSError as error:
             self._give_up_on_active()
             return f"it cannot be written ({error.strerror or error})"
-        with self._known:
-            for line in kept:
+        with self._state_lock:
+            for line in lines:
                 # A clock that is set back must not turn the order round.
                 self._latest = max(line.taken_at, self._latest)
                 self._enter(segment, offset, line, self._latest)
@@ -193,7 +193,7 @@ class Spool:
         if self._active is None:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._active = _new_segment(self.directory)
-            with self._known:
+            with self._state_lock:
                 self._segments.append(self._active)
         return self._active
 
@@ -222,11 +222,11 @@ class Spool:
         An alert that waits behind a more urgent one of its own fingerprint, or before it, is as
         urgent.
         """
-        with self._known:
+        with self._state_lock:
             urgent: dict[str, int] = {}
             for entry in self._entries.values():
-                known = urgent.get(entry.fingerprint, entry.priority)
-                urgent[entry.fingerprint] = min(known, entry.priority)
+                priority = urgent.get(entry.fingerprint, entry.priority)
+                urgent[entry.fingerprint] = min(priority, entry.priority)
             chosen = heapq.nsmallest(
                 most,
                 self._entries.values(),
@@ -269,7 +269,7 @@ class Spool:
 
     def _forget(self, entries: Iterable[_Entry]) -> None:
         empty: dict[int, _Segment] = {}
-        with self._known:
+        with self._state_lock:
             for entry in entries:
                 if self._entries.pop(entry.number, None) is not None:
                     entry.segment.left -= 1
@@ -290,7 +290,7 @@ class Spool:
             self._active = None
         if segment.left:
             return
-        with self._known:
+        with self._state_lock:
             if segment in self._segments:
                 self._segments.remove(segment)
         try:
@@ -330,7 +330,7 @@ class Spool:
             taken = decode(line)
             if taken is not None:
                 latest = max(latest, taken.taken_at)
-                with self._known:
+                with self._state_lock:
                     self._enter(segment, segment.size, _Line.of(taken, line), latest)
             elif number == len(lines) - 1:
                 log.warning("%s ends in a torn alert that was not acknowledged", path.name)
@@ -338,7 +338,7 @@ class Spool:
                 log.error("an alert in %s is damaged and cannot be read", path.name)
                 segment.damaged = True
             segment.size += len(line)
-        with self._known:
+        with self._state_lock:
             self._segments.append(segment)
         if segment.left == 0:
             with self._disk:
@@ -347,7 +347,7 @@ class Spool:
 
     def close(self) -> None:
         """Give the files up, with what is in them, so that another process takes them over."""
-        with self._known:
+        with self._state_lock:
             segments, self._segments, self._active = self._segments, [], None
             self._entries.clear()
         for segment in segments:

@@ -94,12 +94,12 @@ class _Appender:
             with contextlib.suppress(queue.Empty):
                 while len(batch) < MAX_TOGETHER:
                     batch.append(self._waiting.get_nowait())
-            awaited = [one for one in batch if not one[2].done()]
+            awaited = [waiter for waiter in batch if not waiter[2].done()]
             outcomes = self._append([taken for taken, _, _ in awaited])
-            for (_, loop, kept), outcome in zip(awaited, outcomes, strict=True):
+            for (_, loop, future), outcome in zip(awaited, outcomes, strict=True):
                 # The server may have stopped meanwhile.
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(_settle, kept, outcome)
+                    loop.call_soon_threadsafe(_settle, future, outcome)
 
     def _append(self, batch: Sequence[TakenAlert]) -> Sequence[SpoolError | None]:
         try:
@@ -111,13 +111,13 @@ class _Appender:
             return [SpoolError(f"the spool failed ({type(error).__name__})")] * len(batch)
 
 
-def _settle(kept: asyncio.Future[None], outcome: SpoolError | None) -> None:
-    if kept.done():
+def _settle(future: asyncio.Future[None], outcome: SpoolError | None) -> None:
+    if future.done():
         return
     if outcome is None:
-        kept.set_result(None)
+        future.set_result(None)
     else:
-        kept.set_exception(outcome)
+        future.set_exception(outcome)
 
 
 def _identified(arrival: Arrival) -> Arrival:

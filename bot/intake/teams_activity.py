@@ -109,7 +109,7 @@ class Activity(msgspec.Struct, rename="camel"):
         return False
 
     @property
-    def said(self) -> str:
+    def plain_text(self) -> str:
         """The text without mentions and markup."""
         text = _TAG.sub(" ", _MENTION.sub(" ", (self.text or "")[: 4 * MAX_TEXT]))
         return plain(" ".join(html.unescape(text).split()), MAX_TEXT)
@@ -128,12 +128,12 @@ class Activity(msgspec.Struct, rename="camel"):
 def read_activity(body: bytes) -> Activity | None:
     """The activity; None for what is none of Teams', or has ids of another form."""
     try:
-        found = msgspec.json.decode(body, type=Activity)
+        activity = msgspec.json.decode(body, type=Activity)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    ids = (found.conversation.id, found.sender.id, found.id or "0")
-    is_whole = bool(found.service_url) and all(_ID.fullmatch(one) for one in ids)
-    return found if is_whole else None
+    ids = (activity.conversation.id, activity.sender.id, activity.id or "0")
+    is_whole = bool(activity.service_url) and all(_ID.fullmatch(identifier) for identifier in ids)
+    return activity if is_whole else None
 
 
 class Unknown(FaultlineError):

@@ -46,10 +46,10 @@ class TeamsClicks:
 
     async def clicked(self, activity: Activity, click: CardAction) -> str:
         """One line. Raises NotAccepted."""
-        known = self._does.get(click.verb)
-        if known is None:
+        handler = self._does.get(click.verb)
+        if handler is None:
             return "This button is of another version. Use a newer message."
-        act, does = known
+        act, does = handler
         try:
             person = await self._people.sender(activity)
         except Unknown as error:
@@ -57,40 +57,68 @@ class TeamsClicks:
         if not may(person.role, act):
             return person.refusal(act)
         name = click.data.get("investigation")
-        found = await self._store.posted_here(name) if isinstance(name, str) else None
-        if found is None:
+        investigation = await self._store.posted_here(name) if isinstance(name, str) else None
+        if investigation is None:
             return GONE
-        return await does(found, person, click, activity)
+        return await does(investigation, person, click, activity)
 
     async def _right(
-        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+        self,
+        investigation: StoredInvestigation,
+        person: TeamsPerson,
+        click: CardAction,
+        activity: Activity,
     ) -> str:
-        return await self._store.judge(found, person, right=True, cause="", key=activity.id)
+        return await self._store.judge(investigation, person, right=True, cause="", key=activity.id)
 
     async def _wrong(
-        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+        self,
+        investigation: StoredInvestigation,
+        person: TeamsPerson,
+        click: CardAction,
+        activity: Activity,
     ) -> str:
-        given = click.data.get(CAUSE)
-        cause = given[:MAX_INPUT] if isinstance(given, str) else ""
-        return await self._store.judge(found, person, right=False, cause=cause, key=activity.id)
+        cause_text = click.data.get(CAUSE)
+        cause = cause_text[:MAX_INPUT] if isinstance(cause_text, str) else ""
+        return await self._store.judge(
+            investigation, person, right=False, cause=cause, key=activity.id
+        )
 
     async def _again(
-        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+        self,
+        investigation: StoredInvestigation,
+        person: TeamsPerson,
+        click: CardAction,
+        activity: Activity,
     ) -> str:
-        return await self._store.again(found, person, activity.conversation.id)
+        return await self._store.again(investigation, person, activity.conversation.id)
 
     async def _mute(
-        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+        self,
+        investigation: StoredInvestigation,
+        person: TeamsPerson,
+        click: CardAction,
+        activity: Activity,
     ) -> str:
-        return await self._store.mute(found, person, timedelta(hours=MUTE_HOURS), activity.id)
+        return await self._store.mute(
+            investigation, person, timedelta(hours=MUTE_HOURS), activity.id
+        )
 
     async def _unmute(
-        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+        self,
+        investigation: StoredInvestigation,
+        person: TeamsPerson,
+        click: CardAction,
+        activity: Activity,
     ) -> str:
-        return await self._store.unmute(found, person, activity.id)
+        return await self._store.unmute(investigation, person, activity.id)
 
     async def _ticket(
-        self, found: StoredInvestigation, person: TeamsPerson, click: CardAction, activity: Activity
+        self,
+        investigation: StoredInvestigation,
+        person: TeamsPerson,
+        click: CardAction,
+        activity: Activity,
     ) -> str:
         target = click.data.get("target")
-        return await self._store.ticket(found, person, target, activity.id)
+        return await self._store.ticket(investigation, person, target, activity.id)

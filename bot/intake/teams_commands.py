@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from faultline.analysis.errors import SettingsError
-from faultline.analysis.vocabulary import ASKED, Alert
+from faultline.analysis.vocabulary import QUESTION_PREFIX, Alert
 from faultline.bot.answer.handover import TeamDigest, team_digests
 from faultline.bot.answer.handover_lines import of_team, shortened, summary, team_lines, team_name
 from faultline.bot.answer.targets.chats.teams_buttons import MUTE_HOURS
 from faultline.bot.intake.accepting import take
 from faultline.bot.intake.alert_source import Intake
-from faultline.bot.intake.asked_incident import since_in
-from faultline.bot.intake.payload_fields import one_line
+from faultline.bot.intake.incident_request import since_in
+from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.questions.commands import Command, command_in
 from faultline.bot.intake.questions.message_router import MessageRouter
-from faultline.bot.intake.questions.teams_thread import asked_in_teams
+from faultline.bot.intake.questions.teams_thread import question_in_teams
 from faultline.bot.intake.service_names import mentioned
 from faultline.bot.intake.since import length_of
 from faultline.bot.intake.teams_activity import Activity
@@ -42,7 +42,7 @@ HELP = (
 ON_ITS_PAGE = "Questions about this answer are answered on its page."
 NOT_OURS = "Say that in the thread of an answer of mine, or click its button."
 USUAL, LONGEST = timedelta(days=7), timedelta(days=90)
-EACH = 4
+LINES_PER_LABEL = 4
 """Lines of each label of the hand-over."""
 
 
@@ -60,11 +60,11 @@ class TeamsCommands:
             questions_per_hour=settings.msteams.questions_per_hour,
         )
 
-    async def said(self, activity: Activity) -> str:
+    async def reply(self, activity: Activity) -> str:
         """The answer, "" where the investigation's own message is one. Raises Unknown,
         NotAccepted."""
         person = await self._people.sender(activity)
-        words = activity.said
+        words = activity.plain_text
         command = _mute_in(words) or command_in(words) or Command("question")
         act = _act(command)
         if not may(person.role, act):
@@ -84,23 +84,23 @@ class TeamsCommands:
         about = await self._store.newest_in(activity)
         if about is None:
             return HELP
-        asked = asked_in_teams(
+        question = question_in_teams(
             words,
             self._store.target,
             activity.conversation.id,
             activity.id,
             who=person.who,
-            own_id=person.id,
+            person_id=person.id,
             about=about,
         )
-        if asked is None:
+        if question is None:
             return ON_ITS_PAGE
-        await self._questions.take(asked, within_s=self._within_s)
+        await self._questions.take(question, within_s=self._within_s)
         return ""
 
     async def _investigate(self, activity: Activity, person: TeamsPerson, question: str) -> str:
         about = await self._store.answered_in(activity)
-        title = one_line(question) or (one_line(about.alert.title) if about else "")
+        title = single_line(question) or (single_line(about.alert.title) if about else "")
         if not title:
             return HELP
         name = f"{activity.channel}:{activity.id}"
@@ -115,7 +115,7 @@ class TeamsCommands:
             started_at=since or (about.alert.started_at if about else now),
             service=mentioned(self._settings, question) or (about.alert.service if about else None),
             summary=about.alert.title if about else None,
-            labels={**_labels(about), "fingerprint": f"{ASKED}{SOURCE}:{name}"},
+            labels={**_labels(about), "fingerprint": f"{QUESTION_PREFIX}{SOURCE}:{name}"},
         )
         reply_to = ReplyTo(others={self._store.target: activity.conversation.id})
         delivery = Delivery(SOURCE, name)
@@ -186,7 +186,7 @@ def _handover_lines(
     for digest in digests:
         if several:
             yield f"- {team_name(digest.team)}: {summary(digest, length)}"
-        kept, _ = shortened(team_lines(digest, now), EACH)
-        for line in kept:
-            told = of_team(line, digest.team) if several else line
-            yield f"- {told.label}: {told.text}"
+        lines, _ = shortened(team_lines(digest, now), LINES_PER_LABEL)
+        for line in lines:
+            handover_line = of_team(line, digest.team) if several else line
+            yield f"- {handover_line.label}: {handover_line.text}"

@@ -33,9 +33,9 @@ class TeamsDoor:
     """For the bot of one table."""
 
     def __init__(self, settings: Settings, intake: Intake) -> None:
-        self._own = settings.msteams
-        self._tokens = TeamsTokens(self._own)
-        self._connector = BotConnector(self._own)
+        self._settings = settings.msteams
+        self._tokens = TeamsTokens(self._settings)
+        self._connector = BotConnector(self._settings)
         people = TeamsPeople(settings, self._connector)
         self._commands = TeamsCommands(settings, intake, people)
         self._clicks = TeamsClicks(settings, intake, people)
@@ -45,7 +45,7 @@ class TeamsDoor:
         BadSignature, NotAccepted."""
         return ProvenDoor(self, await self._tokens.verify(header))
 
-    async def heard(self, body: bytes, claims: BotClaims) -> dict[str, Any] | Ignored:
+    async def receive(self, body: bytes, claims: BotClaims) -> dict[str, Any] | Ignored:
         """The answer to a request. Raises BadSignature, NotAccepted."""
         activity = read_activity(body)
         if activity is None:
@@ -54,7 +54,7 @@ class TeamsDoor:
             return Ignored("it is of another channel than Teams")
         if activity.service_url != claims.serviceurl:
             raise BadSignature(SOURCE, "the token was given for another service (serviceurl)")
-        if activity.tenant != self._own.tenant_id:
+        if activity.tenant != self._settings.tenant_id:
             return Ignored("it was sent in another tenant")
         if activity.click is not None:
             value = await self._clicks.clicked(activity, activity.click)
@@ -63,14 +63,14 @@ class TeamsDoor:
             return Ignored(f"nothing is done for {activity.type[:40]!r}")
         if not activity.is_for_bot:
             return Ignored("it is for somebody else")
-        text = await self._said(activity)
+        text = await self._reply(activity)
         if text:
             await self._answer(activity, text)
         return {}
 
-    async def _said(self, activity: Activity) -> str:
+    async def _reply(self, activity: Activity) -> str:
         try:
-            return await self._commands.said(activity)
+            return await self._commands.reply(activity)
         except Unknown as error:
             return f"{error}."
 
@@ -89,6 +89,6 @@ class ProvenDoor:
     def __init__(self, door: TeamsDoor, claims: BotClaims) -> None:
         self._door, self._claims = door, claims
 
-    async def heard(self, body: bytes) -> dict[str, Any] | Ignored:
+    async def receive(self, body: bytes) -> dict[str, Any] | Ignored:
         """As the door has it."""
-        return await self._door.heard(body, self._claims)
+        return await self._door.receive(body, self._claims)

@@ -14,14 +14,14 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.targets.chats.teams_connector import BotConnector
 from faultline.bot.intake.teams_activity import Activity, Unknown
 from faultline.bot.policy.roles import TAKES, Act, Role, SlackPerson, slack_role
 from faultline.bot.settings import Settings
 
-KNOWN_FOR_S = 600.0
-MAX_KNOWN = 10_000
+REMEMBER_S = 600.0
+MAX_PEOPLE = 10_000
 MAX_NAME = 80
 GUEST_MARK = "#EXT#"
 """In the name of an account that another tenant looks after."""
@@ -67,29 +67,29 @@ class TeamsPeople:
     def __init__(self, settings: Settings, connector: BotConnector) -> None:
         self._settings = settings
         self._connector = connector
-        self._known: dict[tuple[str, str], tuple[float, TeamsPerson]] = {}
+        self._cache: dict[tuple[str, str], tuple[float, TeamsPerson]] = {}
 
     async def sender(self, activity: Activity) -> TeamsPerson:
         """Who sent it. Raises Unknown where Teams does not tell."""
         key = (activity.channel, activity.sender.id)
-        known = self._known.get(key)
-        if known is not None and time.monotonic() - known[0] < KNOWN_FOR_S:
-            return known[1]
-        conversation, name = (quote(one, safe="") for one in key)
+        cache_entry = self._cache.get(key)
+        if cache_entry is not None and time.monotonic() - cache_entry[0] < REMEMBER_S:
+            return cache_entry[1]
+        conversation, name = (quote(part, safe="") for part in key)
         path = f"/v3/conversations/{conversation}/members/{name}"
         try:
             request = await self._connector.request("GET", path)
             person = self._person(msgspec.json.decode(request.content, type=Member), activity)
         except UNREACHABLE as error:
             raise Unknown("Teams did not tell who you are. Please try again") from error
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        self._known[key] = (time.monotonic(), person)
+        if len(self._cache) >= MAX_PEOPLE:
+            self._cache.clear()
+        self._cache[key] = (time.monotonic(), person)
         return person
 
     def _person(self, member: Member, activity: Activity) -> TeamsPerson:
         kind = self._kind(member, activity)
-        who = one_line(member.name or "", MAX_NAME) or "somebody"
+        who = single_line(member.name or "", MAX_NAME) or "somebody"
         aad_object_id = member.aad_object_id or ""
         role: Role | None = None
         if kind == "member" and aad_object_id:

@@ -40,7 +40,7 @@ from faultline.bot.store.mutes import Mute, Mutes
 from faultline.bot.store.person_acts import PersonActs
 from faultline.bot.store.posted import investigation_posted_as, investigations_in
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 from faultline.bot.store.visibility import Visibility
 
 P = ParamSpec("P")
@@ -64,7 +64,7 @@ class TeamsStore:
         engine, people = self._store.engine, settings.people
         self._labels, self._follow_ups = Labels(engine), FollowUps(engine)
         self._mutes = Mutes(engine, timedelta(hours=people.mute_hours))
-        self._acts, self._tickets = PersonActs(engine), AskedTickets(engine)
+        self._acts, self._tickets = PersonActs(engine), TicketRequests(engine)
         name = settings.instance_of("msteams")
         self.target = f"msteams {name}".rstrip()
         """The reply target's name."""
@@ -80,16 +80,16 @@ class TeamsStore:
     async def newest_in(self, activity: Activity) -> str | None:
         """The newest investigation that is answered in this thread."""
         engine, address = self._store.engine, activity.conversation.id
-        found = await self._stored(investigations_in, engine, self.target, address, activity.root)
-        return next(iter(found), None)
+        ids = await self._stored(investigations_in, engine, self.target, address, activity.root)
+        return next(iter(ids), None)
 
     async def posted_here(self, investigation_id: str) -> StoredInvestigation | None:
         """An investigation that a card of this bot names."""
-        found = await self._stored(self._store.get, investigation_id[:100])
-        if found is None:
+        investigation = await self._stored(self._store.get, investigation_id[:100])
+        if investigation is None:
             return None
-        posts = await self._stored(self._store.posts, found.id)
-        return found if f"{found.id}:{self.target}" in posts else None
+        posts = await self._stored(self._store.posts, investigation.id)
+        return investigation if f"{investigation.id}:{self.target}" in posts else None
 
     async def lately(
         self, since: datetime, now: datetime
@@ -115,7 +115,7 @@ class TeamsStore:
 
     async def judge(
         self,
-        found: StoredInvestigation,
+        investigation: StoredInvestigation,
         person: TeamsPerson,
         *,
         right: bool,
@@ -125,27 +125,27 @@ class TeamsStore:
         """Keep what they say of the answer."""
 
         def write() -> None:
-            self._labels.write(found.id, right=right, cause=cause, who=person.who)
+            self._labels.write(investigation.id, right=right, cause=cause, who=person.who)
 
         await self._stored(write)
         what = f"{person.who} said that the answer is {'right' if right else 'wrong'}"
         if cause:
             what += f": the cause was {without_mentions(cause)}"
-        await self._did(found, what, key)
+        await self._did(investigation, what, key)
         return "Thanks. That is kept with your name."
 
     async def again(
-        self, found: StoredInvestigation, person: TeamsPerson, conversation: str
+        self, investigation: StoredInvestigation, person: TeamsPerson, conversation: str
     ) -> str:
         """The same once more, with the scope that it had, answered in the same thread."""
-        key = f"again:{found.id}:{int(time.time()) // DOUBLE_CLICK_S}"
+        key = f"again:{investigation.id}:{int(time.time()) // DOUBLE_CLICK_S}"
         if not await self.may_investigate(person, key):
             return too_many_investigations(self._settings.people.investigations_per_hour)
 
         def start() -> tuple[str, bool]:
-            scope = self._follow_ups.scope(found.id) or FollowUpScope()
+            scope = self._follow_ups.scope(investigation.id) or FollowUpScope()
             return self._follow_ups.start(
-                found,
+                investigation,
                 scope,
                 key=key,
                 question=f"{person.who} asked for the same once more",
@@ -156,16 +156,16 @@ class TeamsStore:
         fresh, is_new = await self._stored(start)
         if not is_new:
             return ALREADY
-        await self._did(found, f"{person.who} asked for the same once more: {fresh}", key)
+        await self._did(investigation, f"{person.who} asked for the same once more: {fresh}", key)
         return "I'm looking again and will answer here."
 
     async def mute(
-        self, found: StoredInvestigation, person: TeamsPerson, length: timedelta, key: str
+        self, investigation: StoredInvestigation, person: TeamsPerson, length: timedelta, key: str
     ) -> str:
         """Mute its alert."""
-        if not may_mute(found):
+        if not may_mute(investigation):
             return "Somebody asked for this one: there is no alert to mute."
-        urgent = found.priority == URGENT or priority_of(found.alert) == URGENT
+        urgent = investigation.priority == URGENT or priority_of(investigation.alert) == URGENT
         act: Act = "mute critical" if urgent else "mute"
         if not may(person.role, act):
             return person.refusal(act)
@@ -175,10 +175,10 @@ class TeamsStore:
 
         def write() -> Mute | None:
             return self._mutes.mute(
-                found.alert.fingerprint,
+                investigation.alert.fingerprint,
                 now + length,
                 person.who,
-                title=found.alert.title,
+                title=investigation.alert.title,
                 covers_critical=may(person.role, "mute critical"),
                 now=now,
             )
@@ -187,37 +187,39 @@ class TeamsStore:
         if mute is None:
             return "That time is over already."
         what = f"{person.who} muted this alert until {at(mute.until)}"
-        await self._did(found, what, key)
+        await self._did(investigation, what, key)
         return f"{what}."
 
-    async def unmute(self, found: StoredInvestigation, person: TeamsPerson, key: str) -> str:
+    async def unmute(
+        self, investigation: StoredInvestigation, person: TeamsPerson, key: str
+    ) -> str:
         """End its mute."""
-        if not await self._stored(self._mutes.unmute, found.alert.fingerprint):
+        if not await self._stored(self._mutes.unmute, investigation.alert.fingerprint):
             return "This alert is not muted any more."
         what = f"{person.who} ended the mute of this alert"
-        await self._did(found, what, key)
+        await self._did(investigation, what, key)
         return f"{what}."
 
     async def ticket(
-        self, found: StoredInvestigation, person: TeamsPerson, target: Any, key: str
+        self, investigation: StoredInvestigation, person: TeamsPerson, target: Any, key: str
     ) -> str:
         """Ask for a ticket, which a worker makes."""
-        offers = await self._stored(issue_offers, found, self._store, self._settings)
+        offers = await self._stored(issue_offers, investigation, self._store, self._settings)
         requested_offers = [offer for offer in offers if offer.target == target]
         if not requested_offers:
             return "That tracker is not set up any more."
         offer = requested_offers[0]
-        if not await self._stored(self._tickets.ask, found.id, offer.target, offer.about):
+        if not await self._stored(self._tickets.ask, investigation.id, offer.target, offer.about):
             return NOT_YET
-        await self._did(found, f"{person.who} asked for a {offer.what}", key)
-        return f"The {offer.one} with this answer is on its way."
+        await self._did(investigation, f"{person.who} asked for a {offer.what}", key)
+        return f"The {offer.noun} with this answer is on its way."
 
-    async def _did(self, found: StoredInvestigation, what: str, key: str) -> None:
+    async def _did(self, investigation: StoredInvestigation, what: str, key: str) -> None:
         """Note who did what, and have the messages brought up to date."""
 
         def note() -> None:
-            self._store.add_progress(found.id, PEOPLE, what, key=f"{PEOPLE}:msteams:{key}")
-            self._tickets.made(found.id)
+            self._store.add_progress(investigation.id, PEOPLE, what, key=f"{PEOPLE}:msteams:{key}")
+            self._tickets.made(investigation.id)
 
         await self._stored(note)
 

@@ -39,13 +39,13 @@ class BotClaims(SenderClaims):
 class TeamsTokens:
     """Tokens for one bot."""
 
-    def __init__(self, own: MsTeamsSettings) -> None:
-        parts = urlsplit(own.openid_url)
+    def __init__(self, teams_settings: MsTeamsSettings) -> None:
+        parts = urlsplit(teams_settings.openid_url)
         self._origin, self._path = f"{parts.scheme}://{parts.netloc}", parts.path
         self._http = ReadOnlyHttp(VENDOR, self._origin, limits=LIMITS)
         self._keys = PublishedKeys(VENDOR, self._published)
         # The issuer of what is sent to bots is the audience of what they send, in each cloud.
-        self._issuer, self._audience = own.audience, own.client_id
+        self._issuer, self._audience = teams_settings.audience, teams_settings.client_id
 
     async def verify(self, header: str | None) -> BotClaims:
         """What the token of a header says. Raises BadSignature, and NotAccepted where the keys
@@ -74,5 +74,5 @@ class TeamsTokens:
                 raise ConnectorError(VENDOR, "metadata", "names keys on another host")
             path = metadata.jwks_uri.removeprefix(self._origin)
             keys = (await session.get(path, type=KeySet)).keys
-        endorsed = [one for one in keys if CHANNEL in (one.get("endorsements") or ())]
+        endorsed = [key for key in keys if CHANNEL in (key.get("endorsements") or ())]
         return KeySet(endorsed)

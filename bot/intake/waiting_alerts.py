@@ -51,7 +51,7 @@ class WaitingAlerts:
     def _forget_the_answered(self) -> None:
         """Their senders have been asked to send again."""
         for queue in self._of_priority.values():
-            unanswered = [(since, one) for since, one in queue if not one[1].done()]
+            unanswered = [(since, waiter) for since, waiter in queue if not waiter[1].done()]
             queue.clear()
             queue.extend(unanswered)
 

@@ -16,12 +16,12 @@ SOURCE = "alertmanager"
 
 
 class Watchdog:
-    """Of one web process; `heard` is called for what others heard, too."""
+    """Of one web process; `note_firing` is called for what others heard, too."""
 
     def __init__(self, settings: Settings) -> None:
         self._name = settings.heartbeat.watchdog_alert
         self._missing_after = timedelta(minutes=settings.heartbeat.watchdog_minutes)
-        self._heard_at: datetime | None = None
+        self._fired_at: datetime | None = None
         self._saved_at: datetime | None = None
 
     def without(self, arrivals: Sequence[Arrival], now: datetime) -> list[Arrival]:
@@ -31,7 +31,7 @@ class Watchdog:
             if not self._is(arrival):
                 other_arrivals.append(arrival)
             elif arrival.alert.status != "resolved":
-                self.heard(now)
+                self.note_firing(now)
         return other_arrivals
 
     def _is(self, arrival: Arrival) -> bool:
@@ -39,13 +39,13 @@ class Watchdog:
         name = alert.labels.get("alertname")
         return bool(self._name) and alert.source == SOURCE and name == self._name
 
-    def heard(self, at: datetime) -> None:
+    def note_firing(self, at: datetime) -> None:
         """It was heard, here or by another process."""
-        self._heard_at = max(at, self._heard_at or at)
+        self._fired_at = max(at, self._fired_at or at)
 
     def unsaved(self) -> datetime | None:
         """When it was heard last, where `saved` was not told that yet."""
-        return self._heard_at if self._heard_at != self._saved_at else None
+        return self._fired_at if self._fired_at != self._saved_at else None
 
     def saved(self, at: datetime) -> None:
         """What was heard until then is in the database."""
@@ -53,9 +53,9 @@ class Watchdog:
 
     def silent_s(self, now: datetime | None = None) -> float | None:
         """Seconds since it was heard; None where it never was."""
-        if self._heard_at is None:
+        if self._fired_at is None:
             return None
-        return max(0.0, ((now or datetime.now(UTC)) - self._heard_at).total_seconds())
+        return max(0.0, ((now or datetime.now(UTC)) - self._fired_at).total_seconds())
 
     def missing(self, now: datetime | None = None) -> str | None:
         """That it is missing, in words."""

@@ -32,11 +32,11 @@ def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
     from faultline.analysis.case.calls import MOST_WRITTEN, CallList
     from faultline.analysis.case.folder import read_case
     from faultline.analysis.diagnosis import diagnose
-    from faultline.analysis.requests.known_calls import known_calls
+    from faultline.analysis.requests.case_calls import case_calls
 
     case = read_case(folder)
     diagnosis = diagnose(case)
-    calls = known_calls(case)[:MOST_WRITTEN]
+    calls = case_calls(case)[:MOST_WRITTEN]
     return diagnosis, CallList(place=place_of(case.alert), calls=calls)
 
 

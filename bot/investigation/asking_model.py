@@ -66,10 +66,10 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
     """Let the model investigate, and store what is to be replaced in the case."""
     count = 0
 
-    async def progress(said: str) -> None:
+    async def progress(line: str) -> None:
         nonlocal count
         count += 1
-        await say(f"model: {count}", said)
+        await say(f"model: {count}", line)
 
     keep = partial(context.cases.put, case_id)
     about = await in_store(context.store.get, case_id)

@@ -32,7 +32,7 @@ CAPTURE = "capture"
 """Name of its part of the case, beside those of the connectors."""
 ENOUGH = ("profile", "flight_recorder", "nsight", "memory_snapshot")
 """Kinds of files that make a capture unnecessary."""
-ASKED_BY = "investigation "
+REQUESTER_PREFIX = "investigation "
 """In the record of captures, followed by the investigation's id."""
 SHARED_FOR = timedelta(minutes=10)
 """An older capture may show the job as it was before."""
@@ -83,10 +83,10 @@ async def _ask(
 ) -> Collected:
     try:
         plan = _plan(settings, job)
-        result = await run_capture(plan, log, files, asked_by=f"{ASKED_BY}{case_id}")
+        result = await run_capture(plan, log, files, requested_by=f"{REQUESTER_PREFIX}{case_id}")
         if result.refusal is not None:
-            own = await in_store(_interrupted, plan.job, log, case_id)
-            shared = own or await _shared(plan, log, cases, files)
+            interrupted_capture = await in_store(_interrupted, plan.job, log, case_id)
+            shared = interrupted_capture or await _shared(plan, log, cases, files)
             return shared or _collected(result)
     except FaultlineError as error:
         return Collected(missing=(Missing("traces", f"capture of {job.name}", str(error)),))
@@ -97,7 +97,11 @@ def _interrupted(job: str, log: CaptureLog, case_id: str) -> Collected | None:
     """The worker that asked for this investigation ended before the answer: the capture's row is
     closed."""
     last = _last(job, log)
-    if last is None or last.asked_by != f"{ASKED_BY}{case_id}" or last.finished_at is not None:
+    if (
+        last is None
+        or last.requested_by != f"{REQUESTER_PREFIX}{case_id}"
+        or last.finished_at is not None
+    ):
         return None
     log.finish(
         last.id, "failed", result="its worker ended before the files were there", counts=True
@@ -120,14 +124,14 @@ async def _shared(
         last = await in_store(_last, plan.job, log)
         if (
             last is None
-            or not last.asked_by.startswith(ASKED_BY)
+            or not last.requested_by.startswith(REQUESTER_PREFIX)
             or last.status in ("failed", "refused")
         ):
             return None
         if await in_thread(_stored, last, cases) or time.monotonic() > ends:
             break
         await asyncio.sleep(POLL_S)
-    if datetime.now(UTC) - last.asked_at > SHARED_FOR:
+    if datetime.now(UTC) - last.requested_at > SHARED_FOR:
         return None
     return await in_thread(_copied, last, cases, files) or None
 
@@ -135,7 +139,7 @@ async def _shared(
 def _stored(capture: CaptureRecord, cases: CaseStore) -> bool:
     """Whether all its files are in the other's case: a part's note comes after its files, and goes
     once they moved."""
-    other = capture.asked_by.removeprefix(ASKED_BY)
+    other = capture.requested_by.removeprefix(REQUESTER_PREFIX)
     if capture.finished_at is None:
         return False
     noted = cases.get(other, f"{PARTS}/{CAPTURE}/part.json") is not None
@@ -144,7 +148,7 @@ def _stored(capture: CaptureRecord, cases: CaseStore) -> bool:
 
 def _copied(capture: CaptureRecord, cases: CaseStore, files: Path) -> Collected | None:
     """The files are in the other's case, or still in its part."""
-    other, folder = capture.asked_by.removeprefix(ASKED_BY), files / capture.id
+    other, folder = capture.requested_by.removeprefix(REQUESTER_PREFIX), files / capture.id
     items = []
     for below in (f"{PARTS}/{CAPTURE}/files/{capture.id}", f"traces/{capture.id}"):
         for name in cases.names(other, below):

@@ -26,7 +26,7 @@ from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import worth_asking
 
 LOGS_BEFORE = timedelta(hours=2)
-ASKED_FOR: frozenset[EvidenceKind] = frozenset({"metrics", "logs"})
+REQUESTED_KINDS: frozenset[EvidenceKind] = frozenset({"metrics", "logs"})
 """A source of anything else is not asked."""
 
 
@@ -65,11 +65,13 @@ async def collect_case(
 ) -> Path:
     """The case folder of one look, below `directory`."""
     alert, scope = case_for(deploy, look)
-    telling = [connector for connector in connectors if ASKED_FOR.intersection(connector.kinds)]
-    asked = worth_asking(telling, alert, scope)
+    telling = [
+        connector for connector in connectors if REQUESTED_KINDS.intersection(connector.kinds)
+    ]
+    sources = worth_asking(telling, alert, scope)
     cases, name = CaseStore(directory), uuid.uuid4().hex
-    await asyncio.gather(*(collect_part(one, alert, scope, cases, name) for one in asked))
-    names = [one.name for one in asked]
+    await asyncio.gather(*(collect_part(source, alert, scope, cases, name) for source in sources))
+    names = [source.name for source in sources]
     await in_thread(assemble, alert, scope, names, cases, name)
     return directory / name
 

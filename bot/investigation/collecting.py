@@ -41,13 +41,13 @@ from faultline.connectors.shared.contract.base import (
     Item,
     Missing,
     Request,
-    collect_one,
+    collect_from,
 )
 from faultline.connectors.shared.contract.instances import vendor_in
 from faultline.connectors.shared.rows.container_lines import (
     logged_elsewhere,
-    told_apart,
-    without_known_services,
+    marked_items,
+    without_services,
 )
 from faultline.connectors.vendors.kubernetes import CONNECTOR as KUBERNETES
 
@@ -82,7 +82,7 @@ async def collect_part(
         folder = Path(scratch)
         files = folder / "files"
         files.mkdir()
-        collected = await collect_one(connector, Request(alert, scope, files))
+        collected = await collect_from(connector, Request(alert, scope, files))
         collected = await in_thread(with_exports, collected, files)
         return await in_thread(store_part, connector.name, collected, folder, cases, case_id)
 
@@ -133,7 +133,7 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
         gaps=gaps,
         tables=tables,
         files=posixes,
-        unknown=[(one.kind, one.query) for one in collected.missing if one.unknown],
+        unknown=[(missing.kind, missing.query) for missing in collected.missing if missing.unknown],
     )
 
 
@@ -164,7 +164,7 @@ def assemble(
         for table in SCHEMAS:
             matching_parts = [part for part in parts if table in part.tables]
             logged |= _join(table, matching_parts, ids, cases, case_id, folder)
-        whole = [_with_told_apart(_without_found(p, parts, folder), logged) for p in parts]
+        whole = [_with_shared_logs(_without_covered_gaps(p, parts, folder), logged) for p in parts]
         write_evidence(folder, *_number(whole))
         # Which series the alert means can only be said once they are there.
         named = with_alerting_series(alert, read_table(folder, METRICS.name))
@@ -185,7 +185,7 @@ def read_part(cases: CaseStore, case_id: str, connector: str) -> CollectionPart:
     return CollectionPart.model_validate_json(stored)
 
 
-def _without_found(
+def _without_covered_gaps(
     part: CollectionPart, parts: Sequence[CollectionPart], folder: Path
 ) -> CollectionPart:
     """The part without gaps for services that another server of its vendor knows: of a server for
@@ -201,11 +201,11 @@ def _without_found(
     return part.model_copy(update={"gaps": gaps})
 
 
-def _with_told_apart(part: CollectionPart, logged: frozenset[str]) -> CollectionPart:
+def _with_shared_logs(part: CollectionPart, logged: frozenset[str]) -> CollectionPart:
     """The part; of a cluster's container logs those say so that others brought too."""
     if vendor_in(part.connector) != KUBERNETES.name:
         return part
-    return part.model_copy(update={"items": told_apart(part.items, logged)})
+    return part.model_copy(update={"items": marked_items(part.items, logged)})
 
 
 def _knows(folder: Path, table: str, service: str) -> bool:
@@ -240,7 +240,7 @@ def with_item_ids(rows: pl.DataFrame, ids: Sequence[str]) -> pl.DataFrame:
     return rows.with_columns(origin)
 
 
-def each_once(rows: pl.DataFrame) -> pl.DataFrame:
+def distinct_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows without those that came twice; the first says which item it came with."""
     columns = [column for column in rows.columns if column != ORIGIN]
     return rows.unique(columns, keep="first", maintain_order=True)
@@ -277,22 +277,22 @@ def _join(
         logged = logged_elsewhere(pl.concat(clusters), frames)
     if clusters or frames:
         joined = _joined(table, clusters, frames, logged)
-        write_table(folder, table, each_once(joined))
+        write_table(folder, table, distinct_rows(joined))
     return logged
 
 
 def _joined(
     table: str,
     clusters: Sequence[pl.DataFrame],
-    others: Sequence[pl.DataFrame],
+    other_frames: Sequence[pl.DataFrame],
     logged: Iterable[str],
 ) -> pl.DataFrame:
     """All rows of a table, but those that a cluster reports a second time."""
     if not clusters:
-        return pl.concat(others)
+        return pl.concat(other_frames)
     cluster = pl.concat(clusters)
     if table == CHANGES.name:
-        return with_joined_rollouts(cluster, others)
+        return with_joined_rollouts(cluster, other_frames)
     if table == LOGS.name:
-        cluster = without_known_services(cluster, logged)
-    return pl.concat([*others, cluster])
+        cluster = without_services(cluster, logged)
+    return pl.concat([*other_frames, cluster])

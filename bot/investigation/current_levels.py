@@ -48,7 +48,7 @@ class CurrentLevel:
         return abs(now - incident) < abs(now - before)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """In words."""
         unit, summary = self.summary.shown_unit, self.summary
         minutes = f"{LATEST.total_seconds() / 60:g}"
@@ -76,15 +76,15 @@ def current_levels(case: Case, lately: Case) -> Callable[[Finding], CurrentLevel
     def level_of(finding: Finding) -> CurrentLevel | None:
         where = finding.series
         key = (where.get("service", ""), where.get("signal", ""), where.get("labels", ""))
-        one = then.get(key)
-        if one is None:
+        series_summary = then.get(key)
+        if series_summary is None:
             return None
-        own = recent.filter(
-            pl.col("service") == one.service,
-            pl.col("signal") == one.signal,
-            pl.col("labels") == one.labels,
+        series_rows = recent.filter(
+            pl.col("service") == series_summary.service,
+            pl.col("signal") == series_summary.signal,
+            pl.col("labels") == series_summary.labels,
         )
-        median = own["value"].median()
-        return CurrentLevel(one, median) if isinstance(median, float) else None
+        median = series_rows["value"].median()
+        return CurrentLevel(series_summary, median) if isinstance(median, float) else None
 
     return level_of

@@ -32,7 +32,9 @@ class GivingWay:
         """An urgent one is under way."""
         now = time.monotonic()
         # One that has no place to answer in does not say that it has ended.
-        self._urgent = {one: until for one, until in self._urgent.items() if until > now}
+        self._urgent = {
+            urgent_id: until for urgent_id, until in self._urgent.items() if until > now
+        }
         self._urgent[investigation_id] = now + self._urgent_for_s
 
     def end(self, investigation_id: str) -> None:

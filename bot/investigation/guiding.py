@@ -17,7 +17,7 @@ from faultline.bot.settings import Settings
 
 log = logging.getLogger("faultline.runbooks")
 
-LONGEST_SAID = 400
+LONGEST_TEXT = 400
 
 
 def guided_scope(
@@ -29,12 +29,12 @@ def guided_scope(
     if not settings.runbooks.directories:
         return scope, None
     try:
-        found = guided(
+        guidance = guided(
             read_library(settings.runbooks.directories), alert, scope, linkable_hosts(settings)
         )
         return scope_for(
-            alert, settings, now=now, recorded=recorded, hints=found.hints
-        ), found.applied
+            alert, settings, now=now, recorded=recorded, hints=guidance.hints
+        ), guidance.applied
     # The edge of runbooks: an incident is answered without them, too.
     except Exception as error:  # noqa: BLE001
         log.warning("cannot use runbooks: %s", type(error).__name__)
@@ -43,7 +43,7 @@ def guided_scope(
         )
 
 
-def runbooks_said(applied: AppliedRunbooks) -> str:
+def runbooks_line(applied: AppliedRunbooks) -> str:
     """One line for the progress log."""
     names = (
         ", ".join(f"{runbook.name} ({runbook.why})" for runbook in applied.runbooks)
@@ -53,4 +53,4 @@ def runbooks_said(applied: AppliedRunbooks) -> str:
     phrase = (
         f"; {broken} problem{'s' if broken != 1 else ''}: {applied.troubles[0]}" if broken else ""
     )
-    return plain(names, LONGEST_SAID) + plain(phrase, LONGEST_SAID)
+    return plain(names, LONGEST_TEXT) + plain(phrase, LONGEST_TEXT)

@@ -61,24 +61,24 @@ class EarlierCalls:
         """Whom the service calls, those seen last first; none where memory fails."""
         if not service:
             return []
-        calls = self._known(service)
+        calls = self._stored_calls(service)
         names = dict.fromkeys(call.callee for call in calls if call.caller == service)
         return list(names)
 
     def store_part(self, cases: CaseStore, case_id: str) -> str | None:
         """Store all of it as a part of the case; says how much, None where there is nothing."""
-        calls = self._known()
+        calls = self._stored_calls()
         if not calls:
             return None
         with tempfile.TemporaryDirectory(prefix="faultline-learned-") as scratch:
             store_part(LEARNED, learned_evidence(calls), Path(scratch), cases, case_id)
         return f"{len(calls)} calls known from earlier investigations"
 
-    def _known(self, service: str | None = None) -> Sequence[LearnedCall]:
+    def _stored_calls(self, service: str | None = None) -> Sequence[LearnedCall]:
         if self._days <= 0:
             return []
         try:
-            return self._calls.known(self._place, since=self._since, service=service)
+            return self._calls.of_place(self._place, since=self._since, service=service)
         # The edge of memory: an incident is answered without it, too.
         except Exception as error:  # noqa: BLE001
             log.warning("cannot read learned calls: %s", type(error).__name__)
@@ -113,14 +113,14 @@ async def callees_now(
         for connector in connectors
         if isinstance(connector, KnowsCalls)
     ]
-    found: dict[str, None] = {}
+    callee_names: dict[str, None] = {}
     try:
         async with asyncio.timeout(deadline_s):
             for answer in await asyncio.gather(*callees):
-                found |= dict.fromkeys(answer)
+                callee_names |= dict.fromkeys(answer)
     except TimeoutError:
         log.warning("no list of what %s calls within %g s", plain(alert.service), deadline_s)
-    return list(found)
+    return list(callee_names)
 
 
 async def _callees_of(connector: KnowsCalls, alert: Alert, scope: Scope) -> tuple[str, ...]:
@@ -140,34 +140,34 @@ def learn_calls(
     try:
         written = cases.get(investigation.id, CALLS_FILE)
         if written is not None:
-            known = CallList.model_validate_json(written)
-            LearnedCalls(engine).learn(_to_learn(known, investigation))
+            call_list = CallList.model_validate_json(written)
+            LearnedCalls(engine).learn(_to_learn(call_list, investigation))
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
         log.warning("cannot remember calls of %s: %s", investigation.id, type(error).__name__)
 
 
-def _to_learn(known: CallList, investigation: StoredInvestigation) -> Iterator[LearnedCall]:
+def _to_learn(call_list: CallList, investigation: StoredInvestigation) -> Iterator[LearnedCall]:
     now = investigation.accepted_at
-    for call in known.calls:
+    for call in call_list.calls:
         if call.learned_in is not None:
             continue
         for source in call.sources:
             if source not in NEVER_LEARNED:
                 # A clock that runs ahead would keep its calls forever.
-                seen = _bounded(call.last_seen, now)
+                called_at = _bounded(call.last_seen, now)
                 yield LearnedCall(
                     call.caller,
                     call.callee,
                     source,
-                    seen,
+                    called_at,
                     investigation.id,
-                    known.place,
+                    call_list.place,
                     investigation.team,
                 )
 
 
-def _bounded(seen: datetime | None, now: datetime) -> datetime:
-    return now if seen is None else min(seen, now)
+def _bounded(called_at: datetime | None, now: datetime) -> datetime:
+    return now if called_at is None else min(called_at, now)
 
 
 def learned_evidence(calls: Sequence[LearnedCall]) -> Collected:

@@ -18,7 +18,7 @@ from faultline.connectors.shared.contract.base import Connector
 
 log = logging.getLogger("faultline.steps")
 
-LOOKED_BACK = timedelta(hours=1)
+LOOKBACK = timedelta(hours=1)
 """A service that wrote nothing for so long before the incident is none that fails now."""
 
 
@@ -30,14 +30,14 @@ async def with_named_service(
     out."""
     if not question or (alert.service and alert.service.casefold() not in question.casefold()):
         return alert
-    around = Window(start=alert.started_at - LOOKED_BACK, end=alert.started_at)
+    around = Window(start=alert.started_at - LOOKBACK, end=alert.started_at)
     services = [
         _services_of(connector, around, deadline_s)
         for connector in connectors
         if isinstance(connector, KnowsServices)
     ]
-    known = chain.from_iterable(await asyncio.gather(*services))
-    service = service_in(question, known)
+    service_names = chain.from_iterable(await asyncio.gather(*services))
+    service = service_in(question, service_names)
     return alert if service is None else alert.model_copy(update={"service": service})
 
 

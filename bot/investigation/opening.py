@@ -13,7 +13,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.analysis.kinds.watched_signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Scope
 from faultline.bot.investigation.capturing import may_capture
-from faultline.bot.investigation.guiding import guided_scope, runbooks_said
+from faultline.bot.investigation.guiding import guided_scope, runbooks_line
 from faultline.bot.investigation.learning_calls import (
     EarlierCalls,
     callees_now,
@@ -21,11 +21,11 @@ from faultline.bot.investigation.learning_calls import (
     with_callees,
 )
 from faultline.bot.investigation.naming_service import with_named_service
-from faultline.bot.investigation.replying import wanted
+from faultline.bot.investigation.replying import reply_target_names
 from faultline.bot.investigation.scoping import with_objective, with_related
 from faultline.bot.investigation.step_results import Opened
 from faultline.bot.investigation.worker_context import WorkerContext
-from faultline.bot.investigation.young_systems import with_known_history
+from faultline.bot.investigation.young_systems import fitted_to_history
 from faultline.bot.policy.service_catalogue import catalogue_name
 from faultline.bot.policy.values import masked_alert
 from faultline.bot.runtime.threads import in_store, in_thread
@@ -47,25 +47,27 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
     guiding = partial(guided_scope, alert, settings, now=now, recorded=recorded)
     scope, runbooks = await in_thread(guiding)
     if recorded is None and investigation.related:
-        scope = with_related(scope, [one.alert for one in investigation.related], settings)
+        scope = with_related(
+            scope, [grouped_alert.alert for grouped_alert in investigation.related], settings
+        )
     if recorded is None:
         scope = await _with_callees(context, investigation, alert, scope)
     follow_ups = FollowUps(context.store.engine)
     scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation.id))
     connectors = worth_asking(context.connectors, alert, scope)
     if recorded is None:
-        scope = await with_known_history(alert, scope, connectors, deadline_s=ENRICH_DEADLINE_S)
+        scope = await fitted_to_history(alert, scope, connectors, deadline_s=ENRICH_DEADLINE_S)
     kinds = {kind for connector in connectors for kind in connector.kinds}
     scope = scope.model_copy(update={"obtainable": tuple(sorted(kinds))})
     names = [connector.name for connector in connectors]
-    asked = ", ".join(names) or "no connector is configured"
+    sources_text = ", ".join(names) or "no connector is configured"
     left_out = [c.name for c in context.connectors if c.name not in names]
     if left_out:
-        asked += f"; not asked, for other places or services: {', '.join(left_out)}"
-    await context.say(investigation.id, "scope", f"{_windows(scope)}; asking {asked}")
+        sources_text += f"; not asked, for other places or services: {', '.join(left_out)}"
+    await context.say(investigation.id, "scope", f"{_windows(scope)}; asking {sources_text}")
     if runbooks is not None:
         await context.put(investigation.id, RUNBOOKS_FILE, json_bytes(runbooks))
-        await context.say(investigation.id, "runbooks", runbooks_said(runbooks))
+        await context.say(investigation.id, "runbooks", runbooks_line(runbooks))
     return {
         "alert": alert.model_dump(mode="json"),
         "scope": scope.model_dump(mode="json"),
@@ -73,7 +75,7 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
         "kinds": {connector.name: list(connector.kinds) for connector in connectors},
         "may_capture": recorded is None and may_capture(alert, scope, settings),
         "asks_model": settings.model.name is not None,
-        "places": wanted(context, investigation),
+        "places": reply_target_names(context, investigation),
     }
 
 
@@ -129,8 +131,8 @@ async def _with_callees(
     """The scope with the services that the alerting one is seen to call, now or earlier."""
     if says_callees(scope):
         return scope
-    asked = worth_asking(context.connectors, alert, scope)
-    now = await callees_now(asked, alert, scope, ENRICH_DEADLINE_S)
+    connectors = worth_asking(context.connectors, alert, scope)
+    now = await callees_now(connectors, alert, scope, ENRICH_DEADLINE_S)
     earlier = EarlierCalls(context.store.engine, investigation, alert, context.settings)
     before = await in_store(earlier.callees, alert.service)
     return with_callees(scope, [*now, *before])

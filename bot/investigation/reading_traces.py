@@ -123,7 +123,7 @@ class TraceReading:
                 await self._wait(run, attempt, _Progress(traces, len(unread), say), ends)
             ready = await self._ready(case_id, traces, run)
             if time.monotonic() > ends:
-                ready |= await self._given_up(
+                ready |= await self._late_records(
                     case_id, {n: s for n, s in traces.items() if n not in ready}, run
                 )
         return [f"{TRACES}/{name}" for name, record in ready.items() if record.is_trace]
@@ -144,9 +144,9 @@ class TraceReading:
         """The valid records. A failure that was none of the file's stands for the run that it
         happened in."""
         there = await in_thread(self._cases.names, case_id, SUMMARIES)
-        kept, readers = set(there), asyncio.Semaphore(STORE_READERS)
+        stored_names, readers = set(there), asyncio.Semaphore(STORE_READERS)
 
-        async def one(name: str) -> StoredRecord | None:
+        async def stored_record(name: str) -> StoredRecord | None:
             async with readers:
                 text = await in_thread(self._cases.get, case_id, record_name(name))
             record = record_of(text, name) if text is not None else None
@@ -154,11 +154,11 @@ class TraceReading:
                 return None
             return None if record.passing and record.run != run else record
 
-        names = [name for name in traces if record_name(name) in kept]
-        found = zip(names, await asyncio.gather(*map(one, names)), strict=True)
-        return {name: record for name, record in found if record is not None}
+        names = [name for name in traces if record_name(name) in stored_names]
+        records = zip(names, await asyncio.gather(*map(stored_record, names)), strict=True)
+        return {name: record for name, record in records if record is not None}
 
-    async def _given_up(
+    async def _late_records(
         self, case_id: str, traces: Mapping[str, Stored], run: str
     ) -> dict[str, StoredRecord]:
         """The analysis has no time to read them either."""
@@ -170,7 +170,7 @@ class TraceReading:
 
     async def read(self, case_id: str, trace: str, run: str) -> str:
         """Read one trace into its record."""
-        if not await trace_queue.wanted(run):
+        if not await trace_queue.is_awaited(run):
             return "not wanted any more"
         with tempfile.TemporaryDirectory(prefix="faultline-trace-") as scratch:
             try:
@@ -185,11 +185,11 @@ class TraceReading:
     async def _record(self, case_id: str, trace: str, run: str, scratch: Path) -> bytes | None:
         name = f"{TRACES}/{trace}"
         path, stored = await in_thread(self._cases.fetch_head, case_id, name, scratch)
-        looked = await in_thread(_looked, path)
-        if looked is None:
+        job_file = await in_thread(_job_file, path)
+        if job_file is None:
             return None
-        if not is_trace(looked):
-            return record_bytes(_no_trace(trace, stored, run, looked.kind))
+        if not is_trace(job_file):
+            return record_bytes(_no_trace(trace, stored, run, job_file.kind))
         path, stored = await in_thread(self._cases.fetch, case_id, name, scratch)
         try:
             return await self._pool.run(read_into_record, RankTask(path, trace, stored, run))
@@ -198,7 +198,7 @@ class TraceReading:
                 KILLED if error.what == "memory" else f"was not read within {self._deadline_s:g} s"
             )
             log.warning("%s of %s: %s", readable(trace, MAX_NAME), case_id, why)
-            return record_bytes(_unread(trace, stored, run, looked.kind, why))
+            return record_bytes(_unread(trace, stored, run, job_file.kind, why))
 
     async def _put(self, case_id: str, trace: str, record: bytes) -> None:
         await in_thread(self._cases.put, case_id, record_name(trace), record)
@@ -210,20 +210,20 @@ class _Progress:
     def __init__(self, traces: Mapping[str, Stored], unread: int, say: Say) -> None:
         self._count, self._read, self._say = len(traces), len(traces) - unread, say
         self._bytes = sum(stored.size for stored in traces.values())
-        self._unread, self._told = unread, -1
+        self._unread, self._last_tenth = unread, -1
 
     async def tell(self, left: int) -> None:
         """Report progress: `left` of the unread ones have not ended."""
         done = self._count - min(left, self._unread)
-        if self._told < 0:
+        if self._last_tenth < 0:
             size = f"{self._bytes / 1e9:.1f} GB"
             await self._say(
                 "traces: begun", f"{counted(self._count, 'trace')} of {size}, read by every worker"
             )
         tenth = done * LINES // self._count
-        if tenth > max(self._told, 0):
+        if tenth > max(self._last_tenth, 0):
             await self._say(f"traces: {tenth}", f"{done} of {self._count} ranks read")
-        self._told = tenth
+        self._last_tenth = tenth
 
 
 @contextmanager
@@ -244,7 +244,7 @@ def read_into_record(task: RankTask) -> bytes:
     from faultline.analysis.traces.across_ranks.rank_summary import to_json
     from faultline.analysis.traces.job.rank_reading import read_ranks
 
-    file = _looked(task.path)
+    file = _job_file(task.path)
     if file is None:
         raise FileNotFoundError(task.trace)
     if not is_trace(file):
@@ -273,7 +273,7 @@ def _unread(trace: str, stored: Stored, run: str, kind: FileKind, problem: str) 
     )
 
 
-def _looked(path: Path) -> JobFile | None:
+def _job_file(path: Path) -> JobFile | None:
     return next(iter(sort_job_files([path]).files), None)
 
 

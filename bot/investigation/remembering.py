@@ -15,13 +15,13 @@ from sqlalchemy import Engine
 
 from faultline.analysis.case.earlier import (
     EARLIER_FILE,
+    AlertCount,
     Earlier,
     EarlierCause,
     EarlierInvestigation,
     HostRecord,
     Judged,
     Recalled,
-    Seen,
     Why,
 )
 from faultline.analysis.case.folder import json_bytes
@@ -50,8 +50,12 @@ MAX_CHARACTERS = 500
 
 def askable_workspaces(settings: Settings) -> frozenset[str]:
     """The Slack workspaces that can be asked who reads their channels."""
-    each = settings.each("slack")
-    return frozenset(one.instance_of("slack") for one in each if one.slack.bot_token is not None)
+    workspaces = settings.per_instance("slack")
+    return frozenset(
+        workspace.instance_of("slack")
+        for workspace in workspaces
+        if workspace.slack.bot_token is not None
+    )
 
 
 def recall(
@@ -74,12 +78,14 @@ def recall(
     if days <= 0:
         return Earlier(asked_at=before)
     since = before - timedelta(days=days)
-    channels = SlackChannelFacts(engine).told_in(investigation.reply_to.slack_channel, askable)
+    channels = SlackChannelFacts(engine).mentionable_in(
+        investigation.reply_to.slack_channel, askable
+    )
     teams = frozenset({investigation.team} - {""}) if apart else None
     visibility = Visibility(teams, channels)
     memory, labels = Memory(engine, visibility), Labels(engine, visibility)
     first = memory.get(FollowUps(engine).first(investigation.id))
-    own = {investigation.id, first.id} if first else {investigation.id}
+    incident_ids = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []
     same = memory.same_alert(alert, since=since, before=before, limit=SAME_ALERT + 1)
     beside = memory.of_services(
@@ -88,25 +94,28 @@ def recall(
     like = memory.of_like_words(
         alert.title, since=since, before=before, limit=LIKE_WORDS + SAME_ALERT
     )
-    found: dict[str, tuple[Why, EarlierInvestigation]] = {}
+    matches: dict[str, tuple[Why, EarlierInvestigation]] = {}
     groups: tuple[tuple[Why, list[EarlierInvestigation], int], ...] = (
         ("same_alert", same, SAME_ALERT),
         ("same_service", beside, SAME_SERVICE),
         ("similar_words", like, LIKE_WORDS),
     )
     for why, group, most in groups:
-        fresh = [e for e in group if e.id not in own and e.id not in found]
-        found |= {e.id: (why, e) for e in fresh[:most]}
-    judged = labels.of(found)
+        fresh = [e for e in group if e.id not in incident_ids and e.id not in matches]
+        matches |= {e.id: (why, e) for e in fresh[:most]}
+    judged = labels.of(matches)
     fleet: tuple[HostRecord, ...] = ()
     if of_job:
-        fleet = FleetMemory(engine, visibility).records(since=since, before=before, without=own)
+        fleet = FleetMemory(engine, visibility).records(
+            since=since, before=before, without=incident_ids
+        )
     shorter = [d for d in (SHORT_DAYS,) if d < days]
     return Earlier(
         asked_at=before,
         seen=tuple(
-            Seen(
-                days=d, times=_times_seen(memory, alert, first, before - timedelta(days=d), before)
+            AlertCount(
+                days=d,
+                times=_occurrence_count(memory, alert, first, before - timedelta(days=d), before),
             )
             for d in [*shorter, max(1, round(days))]
         ),
@@ -117,14 +126,14 @@ def recall(
                     update={"case": None, "judged": _judged(judged.get(e.id))}
                 ),
             )
-            for why, e in found.values()
+            for why, e in matches.values()
         ),
         record=labels.record(but=investigation.id),
         fleet=fleet,
     )
 
 
-def _times_seen(
+def _occurrence_count(
     memory: Memory,
     alert: Alert,
     first: EarlierInvestigation | None,
@@ -132,8 +141,8 @@ def _times_seen(
     before: datetime,
 ) -> int:
     """How often the alert was answered then, but for this very incident."""
-    own = first is not None and since <= first.at < before
-    return memory.times_seen(alert, since=since, before=before) - own
+    includes_first = first is not None and since <= first.at < before
+    return memory.count_answers(alert, since=since, before=before) - includes_first
 
 
 def recall_into_case(
@@ -181,15 +190,15 @@ def keep_in_memory(
             cases.get(investigation.id, name) for name in ("findings.json", "scope.json")
         )
         if findings is not None and scope is not None:
-            diagnosis, known = (
+            diagnosis, case_scope = (
                 Diagnosis.model_validate_json(findings),
                 Scope.model_validate_json(scope),
             )
             case = f"{cases.location}/{investigation.id}"
-            remember = to_remember(investigation, known, diagnosis, headline, case)
+            remember = to_remember(investigation, case_scope, diagnosis, headline, case)
             Memory(engine).remember(remember, investigation.alert)
-            if known.job is not None:
-                _keep_fleet(engine, cases, investigation, known, diagnosis)
+            if case_scope.job is not None:
+                _keep_fleet(engine, cases, investigation, case_scope, diagnosis)
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
         log.warning("cannot remember %s: %s", investigation.id, type(error).__name__)
 
@@ -228,12 +237,12 @@ def to_remember(
         id=investigation.id,
         at=investigation.accepted_at,
         fingerprint=alert.fingerprint,
-        title=_kept(alert.title),
-        services=tuple(dict.fromkeys(_kept(s) for s in services if s))[:MAX_SERVICES],
-        system=_kept(alert.system) if alert.system else None,
+        title=_bounded_text(alert.title),
+        services=tuple(dict.fromkeys(_bounded_text(s) for s in services if s))[:MAX_SERVICES],
+        system=_bounded_text(alert.system) if alert.system else None,
         verdict=diagnosis.verdict.value,
-        headline=_kept(headline),
-        causes=tuple(_kept_cause(c) for c in causes),
+        headline=_bounded_text(headline),
+        causes=tuple(_bounded_cause(c) for c in causes),
         case=case,
     )
 
@@ -242,12 +251,12 @@ def _judged(label: AnswerLabel | None) -> Judged | None:
     return Judged(right=label.right, cause=label.cause) if label else None
 
 
-def _kept(text: str) -> str:
+def _bounded_text(text: str) -> str:
     return storable(text, MAX_CHARACTERS)
 
 
-def _kept_cause(cause: EarlierCause) -> EarlierCause:
-    texts = {"subject": _kept(cause.subject), "summary": _kept(cause.summary)}
+def _bounded_cause(cause: EarlierCause) -> EarlierCause:
+    texts = {"subject": _bounded_text(cause.subject), "summary": _bounded_text(cause.summary)}
     return cause.model_copy(
-        update={**texts, "change": _kept(cause.change) if cause.change else None}
+        update={**texts, "change": _bounded_text(cause.change) if cause.change else None}
     )

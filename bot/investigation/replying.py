@@ -16,9 +16,9 @@ from faultline.bot.store.message_updates import ENDED
 from faultline.bot.store.store import StoredInvestigation
 
 
-def wanted(context: WorkerContext, investigation: StoredInvestigation) -> list[str]:
+def reply_target_names(context: WorkerContext, investigation: StoredInvestigation) -> list[str]:
     """Names of the reply targets at which it is to be answered."""
-    return [target.name for target in context.reply_targets if target.wanted(investigation)]
+    return [target.name for target in context.reply_targets if target.expects_answer(investigation)]
 
 
 async def announce(context: WorkerContext, investigation_id: str, target: str) -> str:

@@ -36,15 +36,15 @@ class ReportedChangesConnector:
         if not await in_store(self._changes.any):
             return Collected()
         scope = request.scope
-        start = min(one.start for one in (scope.incident, *scope.baseline))
+        start = min(period.start for period in (scope.incident, *scope.baseline))
         window = Window(start=start, end=scope.incident.end)
-        found = await in_store(self._changes.between, window.start, window.end)
+        changes = await in_store(self._changes.between, window.start, window.end)
         place = place_of(request.alert)
-        kept = [change for change in found if _may_concern(change, place)]
+        relevant_changes = [change for change in changes if _may_concern(change, place)]
         builder = CollectionBuilder()
-        rows = [_row(change) for change in kept]
+        rows = [_row(change) for change in relevant_changes]
         count = builder.add("changes", rows)
-        cut = f"the latest {MOST_READ:,}" if len(found) >= MOST_READ else None
+        cut = f"the latest {MOST_READ:,}" if len(changes) >= MOST_READ else None
         item = Item("changes", "reported changes", window, rows=count, cut=cut)
         builder.items.append(item.holding(rows))
         return builder.collected()

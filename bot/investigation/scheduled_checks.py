@@ -46,7 +46,7 @@ class DeployCheckLoop(BackgroundLoop):
         claim = self._checks.claim(datetime.now(UTC))
         if claim is None:
             return False
-        deploy = DeployToCheck.model_validate(claim.asked)
+        deploy = DeployToCheck.model_validate(claim.request)
         looks = deploy.looks(datetime.now(UTC), claim.looks_done)
         look, later = looks[0], looks[1:]
         verdict = _verdict(deploy, look, self._connectors)
@@ -55,14 +55,16 @@ class DeployCheckLoop(BackgroundLoop):
 
     def _keep(
         self,
-        found: StoredCheck,
+        stored_check: StoredCheck,
         look: Look,
         later: Sequence[Look],
         verdict: DeployVerdict | None,
     ) -> None:
         is_over = not later or (verdict is not None and verdict.final)
-        said = found.verdict if verdict is None else verdict.model_dump(mode="json")
-        self._checks.looked(found.id, look.number, said, None if is_over else due_at(later[0]))
+        verdict_json = stored_check.verdict if verdict is None else verdict.model_dump(mode="json")
+        self._checks.record_look(
+            stored_check.id, look.number, verdict_json, None if is_over else due_at(later[0])
+        )
 
 
 class WatchLoop(BackgroundLoop):
@@ -92,7 +94,7 @@ class WatchLoop(BackgroundLoop):
         return True
 
     def _look(self, state: WatchState, watch: WatchSettings, now: datetime) -> None:
-        deploy, look = asked_of(watch, state.name, now)
+        deploy, look = deploy_and_look(watch, state.name, now)
         verdict = _verdict(deploy, look, self._connectors)
         is_worse = verdict is not None and verdict.decision is Decision.ROLL_BACK
         in_a_row = state.worse_in_a_row + 1 if is_worse else 0
@@ -104,7 +106,7 @@ class WatchLoop(BackgroundLoop):
         elif verdict is not None and not is_worse and alerted and not verdict.missing:
             self._store.accept_all([arrival_of(state, watch, verdict, "resolved")])
             alerted = False
-        self._states.looked(
+        self._states.record_look(
             state,
             # What could not be asked says nothing of the service.
             worse_in_a_row=state.worse_in_a_row if verdict is None else in_a_row,
@@ -115,7 +117,7 @@ class WatchLoop(BackgroundLoop):
         )
 
 
-def asked_of(watch: WatchSettings, name: str, now: datetime) -> tuple[DeployToCheck, Look]:
+def deploy_and_look(watch: WatchSettings, name: str, now: datetime) -> tuple[DeployToCheck, Look]:
     """The last minutes as if something had been deployed before them. All looks of a day share
     what one deploy may spend."""
     length = timedelta(minutes=watch.window_minutes)
@@ -156,8 +158,8 @@ def arrival_of(
 
 def _title(verdict: DeployVerdict) -> str:
     worse = _worse(verdict)
-    said = [*([worse.sentence] if worse is not None else []), *verdict.rollout]
-    return f"{verdict.service}: {said[0]}" if said else verdict.headline
+    sentences = [*([worse.sentence] if worse is not None else []), *verdict.rollout]
+    return f"{verdict.service}: {sentences[0]}" if sentences else verdict.headline
 
 
 def _worse(verdict: DeployVerdict) -> SignalCheck | None:

@@ -32,7 +32,7 @@ class Analyzed(TypedDict):
     seconds: float
 
 
-class ModelAsked(TypedDict):
+class ModelStepResult(TypedDict):
     """What stands after the model was asked."""
 
     analyzed: Analyzed

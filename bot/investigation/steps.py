@@ -26,7 +26,7 @@ from faultline.bot.investigation.opening import open_investigation
 from faultline.bot.investigation.remembering import askable_workspaces, recall_into_case
 from faultline.bot.investigation.step_results import (
     Analyzed,
-    ModelAsked,
+    ModelStepResult,
     Opened,
     Posted,
     alert_and_scope,
@@ -180,7 +180,7 @@ class InvestigationSteps:
 
     async def ask_model(
         self, investigation_id: str, analyzed: Analyzed, headline: str
-    ) -> ModelAsked:
+    ) -> ModelStepResult:
         """The model investigates and words the report. What it asked for is in the case, and was
         analysed, then."""
         await self._resume(investigation_id)
@@ -207,12 +207,12 @@ class InvestigationSteps:
                 investigation_id, "model: failed", f"the model could not be asked: {phrase}"
             )
             return {"analyzed": analyzed, "headline": headline}
-        seen: Analyzed = {
+        updated_analysis: Analyzed = {
             "verdict": diagnosis.verdict.value,
             "confidence": diagnosis.confidence,
             "seconds": analyzed["seconds"],
         }
-        return {"analyzed": seen, "headline": report.headline}
+        return {"analyzed": updated_analysis, "headline": report.headline}
 
     async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
@@ -235,7 +235,7 @@ class InvestigationSteps:
         )
         await self.context.say(investigation_id, "failed", headline)
         self._resumed.discard(investigation_id)
-        return replying.wanted(self.context, investigation)
+        return replying.reply_target_names(self.context, investigation)
 
     async def reply(self, investigation_id: str, target: str) -> Posted:
         """Post the answer at one reply target."""

@@ -61,7 +61,7 @@ def this_run(case_id: str) -> str:
     return DBOS.workflow_id or case_id
 
 
-async def wanted(run: str) -> bool:
+async def is_awaited(run: str) -> bool:
     """Whether the investigation still waits for its traces: one that was cancelled, or has ended,
     does not."""
     status = await _outside(lambda: DBOS.get_workflow_status(run))
@@ -92,7 +92,7 @@ async def put(case_id: str, traces: Sequence[str], run: str, attempt: int) -> No
 
 async def left(run: str, attempt: int) -> list[str]:
     """Ids of the workflows that have not ended."""
-    found = await _outside(
+    statuses = await _outside(
         lambda: DBOS.list_workflows(
             workflow_id_prefix=_prefix(run, attempt),
             status=WAITING,
@@ -100,7 +100,7 @@ async def left(run: str, attempt: int) -> list[str]:
             load_output=False,
         )
     )
-    return [status.workflow_id for status in found]
+    return [status.workflow_id for status in statuses]
 
 
 async def take_back(workflow_ids: Sequence[str]) -> None:

@@ -24,14 +24,24 @@ from faultline.analysis.case.windows import log_windows, metric_windows, span_wi
 from faultline.analysis.kinds.finding_details import LineDetails, SignatureDetails, change_named
 from faultline.analysis.vocabulary import Diagnosis, Evidence, Finding, Gap, Scope, Window
 from faultline.bot.investigation.analyzing import analyze_case
-from faultline.bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
+from faultline.bot.investigation.collecting import (
+    CollectionPart,
+    distinct_rows,
+    part_of,
+    with_item_ids,
+)
 from faultline.bot.investigation.current_levels import CurrentLevel, current_levels
-from faultline.bot.investigation.model.bench import Run, in_a_thread, without_traces, working_copy
+from faultline.bot.investigation.model.model_session import (
+    Run,
+    in_a_thread,
+    without_traces,
+    working_copy,
+)
 from faultline.bot.investigation.model.tools.metric_rows import SLIGHT
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import build_connectors
-from faultline.connectors.shared.contract.base import Connector, Request, collect_one
+from faultline.connectors.shared.contract.base import Connector, Request, collect_from
 
 LATELY = timedelta(minutes=10)
 """The time that counts as now: long enough for logs and spans of a quiet service, and short enough
@@ -85,14 +95,14 @@ class Verification:
 
     at: datetime
     findings: Mapping[str, VerifiedFinding]
-    asked: tuple[str, ...]
-    not_asked: tuple[str, ...]
+    queried_sources: tuple[str, ...]
+    unqueried_sources: tuple[str, ...]
     same_time: Diagnosis | None
     lately: Diagnosis | None
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Reanalysis:
     """A case with what its sources gave now, analysed."""
 
     case: Case
@@ -122,8 +132,8 @@ async def verify(
     names = tuple(sorted(requested_connector.name for requested_connector in requested_connectors))
     missing = tuple(sorted(sources - set(names)))
     if not requested_connectors:
-        told = {f.id: _not_asked(f, _why_unasked(missing)) for f in findings}
-        return Verification(now, told, (), missing, None, None)
+        verified_findings = {f.id: _unqueried_finding(f, _why_unasked(missing)) for f in findings}
+        return Verification(now, verified_findings, (), missing, None, None)
     lately = Window(start=now - LATELY, end=now)
     recent = {"incident": lately, "baseline": (), "baseline_logs": None, "baseline_spans": None}
     again = await _ask(case, case.scope, requested_connectors, scratch / "again")
@@ -135,9 +145,9 @@ async def verify(
     level_of = await in_thread(current_levels, case, just_now.case)
     verified = {}
     for finding in findings:
-        own = [items[e] for e in finding.evidence if e in items]
-        then, why, numbers = _then(finding, own, same_time, names)
-        state, says = _now(finding, own, just_now, level_of, names)
+        evidence = [items[e] for e in finding.evidence if e in items]
+        then, why, numbers = _then(finding, evidence, same_time, names)
+        state, says = _now(finding, evidence, just_now, level_of, names)
         verified[finding.id] = VerifiedFinding(finding, then, why, numbers, state, says)
     return Verification(now, verified, names, missing, same_time.diagnosis, just_now.diagnosis)
 
@@ -146,7 +156,7 @@ def verify_now(folder: Path, *, settings: Settings, findings: Sequence[Finding])
     """The same for a case folder, with the sources of these settings: for a separate process,
     because vendors' libraries stay in memory once they are loaded."""
     with tempfile.TemporaryDirectory(prefix="faultline-verify-") as scratch:
-        asked = verify(
+        verification = verify(
             read_case(folder),
             findings,
             build_connectors(settings),
@@ -154,19 +164,23 @@ def verify_now(folder: Path, *, settings: Settings, findings: Sequence[Finding])
             run=in_a_thread,
             scratch=Path(scratch),
         )
-        return asyncio.run(asked)
+        return asyncio.run(verification)
 
 
 def same_finding(finding: Finding, among: Iterable[Finding]) -> Finding | None:
     """The finding of the same kind about the same thing, of several the one that began nearest to
     it."""
-    alike = [one for one in among if _about(one) == _about(finding) and _same_line(one, finding)]
+    alike = [
+        candidate
+        for candidate in among
+        if _about(candidate) == _about(finding) and _same_line(candidate, finding)
+    ]
 
-    def away(one: Finding) -> tuple[bool, float]:
+    def away(candidate: Finding) -> tuple[bool, float]:
         apart = 0.0
-        if one.onset is not None and finding.onset is not None:
-            apart = abs((one.onset - finding.onset).total_seconds())
-        return one.sentence != finding.sentence, apart
+        if candidate.onset is not None and finding.onset is not None:
+            apart = abs((candidate.onset - finding.onset).total_seconds())
+        return candidate.sentence != finding.sentence, apart
 
     return min(alike, key=away, default=None)
 
@@ -179,11 +193,11 @@ def compared(finding: Finding, again: Finding) -> tuple[ComparedNumber, ...]:
     )
 
 
-def _same_line(one: Finding, other: Finding) -> bool:
+def _same_line(finding: Finding, other: Finding) -> bool:
     """Whether two findings about log lines mean the same kind of line; others are about no line.
     Other rows may give a template another gap, so that alike is enough."""
-    ours, theirs = LineDetails.of(one), LineDetails.of(other)
-    signatures = SignatureDetails.of(one), SignatureDetails.of(other)
+    ours, theirs = LineDetails.of(finding), LineDetails.of(other)
+    signatures = SignatureDetails.of(finding), SignatureDetails.of(other)
     if signatures[0] is not None and signatures[1] is not None:
         return signatures[0].signature == signatures[1].signature
     if ours is None or theirs is None:
@@ -208,30 +222,30 @@ async def _ask(
 ) -> list[tuple[CollectionPart, Path]]:
     """What each connector gives for this scope, stored below the folder."""
 
-    async def one(connector: Connector) -> tuple[CollectionPart, Path]:
+    async def ask_connector(connector: Connector) -> tuple[CollectionPart, Path]:
         place = folder / connector.name
         (place / "files").mkdir(parents=True)
         request = Request(case.alert, scope, place / "files")
-        collected = without_traces(await collect_one(connector, request))
+        collected = without_traces(await collect_from(connector, request))
         return await in_thread(part_of, connector.name, collected, place / "files", place), place
 
-    return list(await asyncio.gather(*(one(connector) for connector in connectors)))
+    return list(await asyncio.gather(*(ask_connector(connector) for connector in connectors)))
 
 
 async def _analysed(
     case: Case,
     parts: Sequence[tuple[CollectionPart, Path]],
-    asked: Collection[str],
+    queried_sources: Collection[str],
     run: Run,
     work: Path,
-) -> _Asked:
+) -> _Reanalysis:
     """The case with the rows of these sources replaced by what they gave now."""
 
-    def others(name: str) -> pl.DataFrame:
-        return _of_others(case, name, asked)
+    def unqueried_rows(name: str) -> pl.DataFrame:
+        return _unqueried_rows(case, name, queried_sources)
 
-    evidence = [item for item in case.evidence if item.source not in asked]
-    await in_thread(_write, case, work, case.scope, parts, others, evidence)
+    evidence = [item for item in case.evidence if item.source not in queried_sources]
+    await in_thread(_write, case, work, case.scope, parts, unqueried_rows, evidence)
     return await _result(parts, run, work)
 
 
@@ -241,7 +255,7 @@ async def _analysed_now(
     lately: Window,
     run: Run,
     work: Path,
-) -> _Asked:
+) -> _Reanalysis:
     """The last minutes in the place of the incident, beside the baseline as it was stored."""
 
     windows = {
@@ -255,8 +269,8 @@ async def _analysed_now(
         if name not in windows:
             return rows
         # What was during the incident is neither baseline nor now.
-        own, time = windows[name]
-        return rows.filter(own.in_baseline(time) & ~own.in_search(time))
+        table_windows, time = windows[name]
+        return rows.filter(table_windows.in_baseline(time) & ~table_windows.in_search(time))
 
     baselines = {
         "baseline": windows["metrics"][0].baseline,
@@ -269,11 +283,13 @@ async def _analysed_now(
     return await _result(parts, run, work)
 
 
-async def _result(parts: Sequence[tuple[CollectionPart, Path]], run: Run, work: Path) -> _Asked:
+async def _result(
+    parts: Sequence[tuple[CollectionPart, Path]], run: Run, work: Path
+) -> _Reanalysis:
     diagnosis = await run(analyze_case, work)
     queries = {(item.source, item.query) for part, _ in parts for item in part.items}
     gaps = tuple(gap for part, _ in parts for gap in part.gaps)
-    return _Asked(await in_thread(read_case, work), diagnosis, frozenset(queries), gaps)
+    return _Reanalysis(await in_thread(read_case, work), diagnosis, frozenset(queries), gaps)
 
 
 def _write(
@@ -282,12 +298,12 @@ def _write(
     scope: Scope,
     parts: Sequence[tuple[CollectionPart, Path]],
     stored: Callable[[str], pl.DataFrame],
-    kept: Sequence[Evidence],
+    unqueried_evidence: Sequence[Evidence],
 ) -> None:
     """A case folder in `work` with stored rows, and those of the parts."""
     working_copy(case.path, work)
     write_json(work / "scope.json", scope)
-    evidence: list[Evidence] = list(kept)
+    evidence: list[Evidence] = list(unqueried_evidence)
     first = max((int(e.id[1:]) for e in case.evidence if e.id[1:].isdecimal()), default=0) + 1
     rows = {name: [stored(name)] for name in SCHEMAS}
     gaps: list[Gap] = []
@@ -295,70 +311,79 @@ def _write(
         ids = [f"E{first + n}" for n in range(len(part.items))]
         first += len(ids)
         named = zip(part.items, ids, strict=True)
-        evidence += [item.model_copy(update={"id": given}) for item, given in named]
+        evidence += [item.model_copy(update={"id": new_id}) for item, new_id in named]
         gaps += part.gaps
         for name in part.tables:
             rows[name].append(with_item_ids(read_table(place, name), ids))
     for name, frames in rows.items():
         for old in work.glob(f"{name}.*"):
             old.unlink()
-        write_table(work, name, each_once(pl.concat(frames, how="diagonal_relaxed")))
+        write_table(work, name, distinct_rows(pl.concat(frames, how="diagonal_relaxed")))
     numbered = [gap.model_copy(update={"id": f"G{n}"}) for n, gap in enumerate(gaps, start=1)]
     write_evidence(work, tuple(evidence), tuple(numbered))
 
 
-def _of_others(case: Case, name: str, asked: Collection[str]) -> pl.DataFrame:
+def _unqueried_rows(case: Case, name: str, queried_sources: Collection[str]) -> pl.DataFrame:
     """The stored rows that came from sources that were not asked again."""
     rows: pl.DataFrame = getattr(case, name)
     items = [item for item in case.evidence if item.kind == name]
-    if all(item.source in asked for item in items):
+    if all(item.source in queried_sources for item in items):
         return rows.clear()
-    own = [item for item in items if item.source in asked]
-    if not own or not rows.height:
+    queried_evidence = [item for item in items if item.source in queried_sources]
+    if not queried_evidence or not rows.height:
         return rows
     if ORIGIN in rows.columns:
-        return rows.filter(~pl.col(ORIGIN).is_in([item.id for item in own]).fill_null(value=False))
-    keys = [one for one in ("service", "signal", "id") if one in rows.columns]
+        return rows.filter(
+            ~pl.col(ORIGIN).is_in([item.id for item in queried_evidence]).fill_null(value=False)
+        )
+    keys = [column for column in ("service", "signal", "id") if column in rows.columns]
     distinct = rows.select(keys).unique()
     mine = []
     for row in distinct.iter_rows(named=True):
         change = row.get("id") if name == "changes" else None
-        mine.append(any(i.may_show(row.get("service"), row.get("signal"), change) for i in own))
+        mine.append(
+            any(i.may_show(row.get("service"), row.get("signal"), change) for i in queried_evidence)
+        )
     other_distinct = distinct.filter(~pl.Series(mine, dtype=pl.Boolean))
     return rows.join(other_distinct, on=keys, how="semi", nulls_equal=True)
 
 
 def _then(
-    finding: Finding, own: Sequence[Evidence], again: _Asked, asked: Collection[str]
+    finding: Finding,
+    evidence: Sequence[Evidence],
+    again: _Reanalysis,
+    queried_sources: Collection[str],
 ) -> tuple[Then, str, tuple[ComparedNumber, ...]]:
-    found = same_finding(finding, again.diagnosis.findings)
-    if problem := _unasked(own, again, asked):
+    fresh_finding = same_finding(finding, again.diagnosis.findings)
+    if problem := _unasked(evidence, again, queried_sources):
         # What others brought is still there and says nothing of the sources.
         return "not_asked", problem, ()
-    if found is None:
+    if fresh_finding is None:
         return "not_found", "the same queries over the same time do not show it any more", ()
-    numbers = compared(finding, found)
+    numbers = compared(finding, fresh_finding)
     moved = [number.name for number in numbers if not number.same]
     if moved:
         return "changed", f"other numbers now: {', '.join(moved)}", numbers
     return "confirmed", "", numbers
 
 
-def _unasked(own: Sequence[Evidence], again: _Asked, asked: Collection[str]) -> str:
+def _unasked(
+    evidence: Sequence[Evidence], again: _Reanalysis, queried_sources: Collection[str]
+) -> str:
     """Why none of a finding's own queries was asked again; empty where one was."""
-    if not own:
+    if not evidence:
         return "it rests on no query"
-    if any((item.source, item.query) in again.queries for item in own):
+    if any((item.source, item.query) in again.queries for item in evidence):
         return ""
-    absent = sorted({item.source for item in own if item.source not in asked})
+    absent = sorted({item.source for item in evidence if item.source not in queried_sources})
     if absent:
         return _why_unasked(absent)
-    queries = {(item.source, item.query) for item in own}
+    queries = {(item.source, item.query) for item in evidence}
     for gap in again.gaps:
         if (gap.source, gap.query) in queries or gap.query == gap.source:
             return f"{gap.source} gave nothing: {gap.reason}"
-    sources = ", ".join(sorted({item.source for item in own}))
-    if any(item.rows for item in own):
+    sources = ", ".join(sorted({item.source for item in evidence}))
+    if any(item.rows for item in evidence):
         return f"{sources} brought nothing for its queries"
     return f"{sources} was not asked its queries again"
 
@@ -369,28 +394,28 @@ def _why_unasked(missing: Sequence[str]) -> str:
     return f"no connection to {', '.join(missing)} here"
 
 
-def _not_asked(finding: Finding, why: str) -> VerifiedFinding:
+def _unqueried_finding(finding: Finding, why: str) -> VerifiedFinding:
     return VerifiedFinding(finding, "not_asked", why, (), "unknown", why)
 
 
 def _now(
     finding: Finding,
-    own: Sequence[Evidence],
-    lately: _Asked,
+    evidence: Sequence[Evidence],
+    lately: _Reanalysis,
     level_of: Callable[[Finding], CurrentLevel | None],
-    asked: Collection[str],
+    queried_sources: Collection[str],
 ) -> tuple[Now, str]:
     table = finding.series.get("table", "")
     if change_named(finding) is not None or table == "changes":
         return "event", "it happened; there is nothing to measure now"
-    absent = sorted({item.source for item in own if item.source not in asked})
-    if not own or len(absent) == len({item.source for item in own}):
+    absent = sorted({item.source for item in evidence if item.source not in queried_sources})
+    if not evidence or len(absent) == len({item.source for item in evidence}):
         return "unknown", _why_unasked(absent)
     if table == "metrics":
         level = level_of(finding)
         if level is None:
             return "unknown", "no points in the last minutes"
-        return ("still" if level.goes_on else "over"), level.said
+        return ("still" if level.goes_on else "over"), level.text
     goes_on = same_finding(finding, lately.diagnosis.findings)
     if goes_on is not None:
         return "still", goes_on.sentence

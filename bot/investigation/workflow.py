@@ -96,11 +96,11 @@ async def _answer(steps: InvestigationSteps, investigation_id: str) -> list[str]
     places = opened["places"]
     for place in places:
         _beside(f"announce {place}", steps.announce, investigation_id, place)
-    asked_now = [
+    collect_steps = [
         _reserved(f"collect {c}", steps.collect, investigation_id, c, opened)
         for c in opened["connectors"]
     ]
-    await asyncio.gather(*asked_now)
+    await asyncio.gather(*collect_steps)
     if opened.get("may_capture"):
         await _step("capture", steps.capture, investigation_id, opened)
     await _step("assemble", steps.assemble, investigation_id, opened)

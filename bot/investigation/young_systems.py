@@ -26,7 +26,7 @@ A_LIMIT = 0.5
 answer."""
 
 
-async def with_known_history(
+async def fitted_to_history(
     alert: Alert, scope: Scope, connectors: Sequence[Connector], *, deadline_s: float
 ) -> Scope:
     """The scope with windows that the data reaches. Where metrics are collected theirs count, as
@@ -35,9 +35,9 @@ async def with_known_history(
         return scope
     window = Window(start=scope.baseline[0].start, end=scope.incident.end)
     able = [connector for connector in connectors if isinstance(connector, KnowsHistory)]
-    of_metrics = [one for one in able if "metrics" in one.kinds]
-    known = [_begin_of(connector, window, deadline_s) for connector in of_metrics or able]
-    begins = [begin for begin in await asyncio.gather(*known) if begin is not None]
+    of_metrics = [connector for connector in able if "metrics" in connector.kinds]
+    lookups = [_begin_of(connector, window, deadline_s) for connector in of_metrics or able]
+    begins = [begin for begin in await asyncio.gather(*lookups) if begin is not None]
     return fitted(scope, alert.started_at, min(begins)) if begins else scope
 
 
@@ -47,8 +47,8 @@ def fitted(scope: Scope, began: datetime, data_since: datetime) -> Scope:
     The baseline keeps at least half of what lies before, or ten minutes. Where hardly anything
     does, nothing can be compared and the windows stay: the answer says so.
     """
-    wanted, incident = scope.baseline[0], scope.incident
-    if data_since <= wanted.start:
+    full_baseline, incident = scope.baseline[0], scope.incident
+    if data_since <= full_baseline.start:
         return scope
     history = began - data_since
     if history < 2 * LEAST or incident.start > began:
@@ -61,7 +61,7 @@ def fitted(scope: Scope, began: datetime, data_since: datetime) -> Scope:
         windows: tuple[Window, ...] | None = getattr(scope, name)
         if windows is not None:
             changed[name] = (baseline, *windows[1:])
-    if baseline.seconds < A_LIMIT * wanted.seconds:
+    if baseline.seconds < A_LIMIT * full_baseline.seconds:
         changed["data_since"] = data_since
     return scope.model_copy(update=changed)
 

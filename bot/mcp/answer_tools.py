@@ -8,7 +8,7 @@ from pydantic import Field
 
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Finding
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.replay import json_of
 from faultline.bot.investigation.verifying import compared, same_finding
 from faultline.bot.mcp.evidence_values import values_of
@@ -47,20 +47,20 @@ class EvidenceArguments(OfInvestigation):
     )
 
 
-async def answer(run: ToolRun, asked: OfInvestigation) -> Result:
+async def answer(run: ToolRun, arguments: OfInvestigation) -> Result:
     """The answer, each sentence with its proof."""
-    case = await run.case(asked)
+    case = await run.case(arguments)
     return await case.outgoing(await in_thread(_answer, case))
 
 
 def _answer(case: OpenCase) -> dict[str, Any]:
     view = case.answered.view
     sentences = sentences_of(view)
-    shown = view.known(tuple(dict.fromkeys([*cited(sentences), *sorted(view.rests_on)])))
+    shown = view.findings_of(tuple(dict.fromkeys([*cited(sentences), *sorted(view.rests_on)])))
     json = json_of(view)
-    json["findings"] = [proof_json(one, items_of(one, view)) for one in shown]
+    json["findings"] = [proof_json(finding, items_of(finding, view)) for finding in shown]
     return {
-        "investigation": Exact(case.found.investigation.id),
+        "investigation": Exact(case.handle.investigation.id),
         "verdict": json.pop("verdict"),
         "confidence": json.pop("confidence"),
         "how_sure": view.how_sure,
@@ -72,53 +72,57 @@ def _answer(case: OpenCase) -> dict[str, Any]:
     }
 
 
-async def findings(run: ToolRun, asked: FindingsArguments) -> Result:
+async def findings(run: ToolRun, arguments: FindingsArguments) -> Result:
     """All findings, the strongest first."""
-    case = await run.case(asked)
-    words = (asked.about or "").casefold()
-    known = sorted(case.bench.findings, key=lambda finding: -finding.strength)
-    matching = [finding for finding in known if words in _told(finding)]
-    shown = matching[asked.skip : asked.skip + PAGE]
+    case = await run.case(arguments)
+    words = (arguments.about or "").casefold()
+    ranked_findings = sorted(case.model_session.findings, key=lambda finding: -finding.strength)
+    matching = [finding for finding in ranked_findings if words in _search_text(finding)]
+    shown = matching[arguments.skip : arguments.skip + PAGE]
     value: dict[str, Any] = {
-        "findings": [{**finding_json(one), "numbers": dict(one.numbers)} for one in shown],
+        "findings": [
+            {**finding_json(finding), "numbers": dict(finding.numbers)} for finding in shown
+        ],
         "of": len(matching),
     }
-    if asked.skip + len(shown) < len(matching):
-        value["next"] = f"skip={asked.skip + len(shown)}"
+    if arguments.skip + len(shown) < len(matching):
+        value["next"] = f"skip={arguments.skip + len(shown)}"
     return await case.outgoing(value)
 
 
-def _told(finding: Finding) -> str:
+def _search_text(finding: Finding) -> str:
     parts = (finding.subject, finding.signal or "", finding.kind, finding.sentence)
     return " ".join(parts).casefold()
 
 
-async def evidence(run: ToolRun, asked: EvidenceArguments) -> Result:
+async def evidence(run: ToolRun, arguments: EvidenceArguments) -> Result:
     """One finding: queries, windows, values, and its numbers computed again from the rows."""
-    case = await run.case(asked)
-    finding = _finding(case, asked.finding)
-    items = {item.id: item for item in case.bench.case.evidence}
-    own = [items[one] for one in finding.evidence if one in items]
-    value = proof_json(finding, own)
-    value["values"] = await in_thread(values_of, case.bench.case, finding)
+    case = await run.case(arguments)
+    finding = _finding(case, arguments.finding)
+    items = {item.id: item for item in case.model_session.case.evidence}
+    finding_evidence = [
+        items[evidence_id] for evidence_id in finding.evidence if evidence_id in items
+    ]
+    value = proof_json(finding, finding_evidence)
+    value["values"] = await in_thread(values_of, case.model_session.case, finding)
     value["recomputed"] = await _recomputed(case, finding)
     return await case.outgoing(value)
 
 
-def _finding(case: OpenCase, given: str) -> Finding:
-    findings_by_id = {finding.id: finding for finding in case.bench.findings}
-    found = findings_by_id.get(given.strip())
-    if found is None:
+def _finding(case: OpenCase, finding_id: str) -> Finding:
+    findings_by_id = {finding.id: finding for finding in case.model_session.findings}
+    named_finding = findings_by_id.get(finding_id.strip())
+    if named_finding is None:
         some = ", ".join(list(findings_by_id)[:MOST_NAMES])
         more = ", ..." if len(findings_by_id) > MOST_NAMES else ""
         raise FaultlineError(
-            f"there is no finding {one_line(given, 40)!r} here; there are {some}{more}"
+            f"there is no finding {single_line(finding_id, 40)!r} here; there are {some}{more}"
         )
-    return found
+    return named_finding
 
 
 async def _recomputed(case: OpenCase, finding: Finding) -> dict[str, Any]:
-    if all(one.id != finding.id for one in case.answered.diagnosis.findings):
+    if all(case_finding.id != finding.id for case_finding in case.answered.diagnosis.findings):
         return {"same": True, "how": "computed from the case's rows when it was looked up"}
     again = same_finding(finding, (await case.recomputed()).findings)
     if again is None:

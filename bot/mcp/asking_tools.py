@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.mcp.investigations import Found, shown
+from faultline.bot.mcp.investigations import InvestigationHandle, shown
 from faultline.bot.mcp.outgoing import Exact, outgoing, when
 from faultline.bot.mcp.tool import McpTool, OfInvestigation, Result, ToolArguments, ToolRun
 from faultline.bot.runtime.threads import in_thread
@@ -51,42 +51,44 @@ class RecentArguments(ToolArguments):
     most: int = Field(default=10, ge=1, le=MOST_RECENT, description="How many.")
 
 
-async def investigate(run: ToolRun, asked: InvestigateArguments) -> Result:
+async def investigate(run: ToolRun, arguments: InvestigateArguments) -> Result:
     """Begin, and wait as long as asked."""
     begun = await run.investigations.begin(
-        run.caller, asked.question, asked.service, asked.since or None
+        run.caller, arguments.question, arguments.service, arguments.since or None
     )
-    found = await run.investigations.wait(run.caller, begun, asked.wait_s, run.said)
-    return await _state(run, found)
+    handle = await run.investigations.wait(run.caller, begun, arguments.wait_s, run.report_progress)
+    return await _state(run, handle)
 
 
-async def wait(run: ToolRun, asked: WaitArguments) -> Result:
+async def wait(run: ToolRun, arguments: WaitArguments) -> Result:
     """Wait for the answer."""
-    investigation = asked.investigation
-    found = await run.investigations.wait(run.caller, investigation, asked.wait_s, run.said)
-    return await _state(run, found)
+    investigation = arguments.investigation
+    handle = await run.investigations.wait(
+        run.caller, investigation, arguments.wait_s, run.report_progress
+    )
+    return await _state(run, handle)
 
 
-async def recent(run: ToolRun, asked: RecentArguments) -> Result:
+async def recent(run: ToolRun, arguments: RecentArguments) -> Result:
     """The newest investigations."""
-    latest = await run.investigations.latest(run.caller, asked.most)
-    value = {"investigations": [_summary(one) for one in latest]}
+    latest = await run.investigations.latest(run.caller, arguments.most)
+    value = {"investigations": [_summary(handle) for handle in latest]}
     return await in_thread(outgoing, value, Redactor())
 
 
-async def _state(run: ToolRun, found: Found) -> Result:
-    value = _summary(found)
-    if found.investigation.status == "done":
+async def _state(run: ToolRun, handle: InvestigationHandle) -> Result:
+    value = _summary(handle)
+    if handle.investigation.status == "done":
         value["next"] = Exact("`answer` gives the cause and its proof; `verify` checks it again.")
-    elif not found.has_ended:
-        lines = await run.investigations.progress(found)
+    elif not handle.has_ended:
+        lines = await run.investigations.progress(handle)
         value["progress"] = [shown(line) for line in lines[-MOST_LINES:]]
         value["next"] = Exact("`wait` with this id.")
     return await in_thread(outgoing, value, Redactor())
 
 
-def _summary(found: Found) -> dict[str, Any]:
-    investigation = found.investigation
+def _summary(handle: InvestigationHandle) -> dict[str, Any]:
+    investigation = handle.investigation
     return {
         "investigation": Exact(investigation.id),
         "status": Exact(investigation.status),

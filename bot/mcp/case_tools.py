@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.investigation.model.toolbox import READ, ReadArguments
-from faultline.bot.investigation.model.tools.found import Tool
+from faultline.bot.investigation.model.tools.contract import Tool
 from faultline.bot.mcp.outgoing import NOTICE
 from faultline.bot.mcp.tool import (
     ID,
@@ -23,7 +23,7 @@ from faultline.bot.mcp.tool import (
     McpTool,
     OfInvestigation,
     Result,
-    Told,
+    TextResult,
     ToolRun,
 )
 
@@ -47,30 +47,30 @@ ASKS = ("collect", "query")
 
 def case_tool_list(tools: Sequence[Tool]) -> tuple[McpTool, ...]:
     """The tools as MCP has them."""
-    found = [_tool(tool.name, tool.description, tool.arguments) for tool in tools]
-    return (*found, _tool(READ.name, READ.description, ReadArguments))
+    mcp_tools = [_tool(tool.name, tool.description, tool.arguments) for tool in tools]
+    return (*mcp_tools, _tool(READ.name, READ.description, ReadArguments))
 
 
-class _Given(OfInvestigation):
+class _CaseToolArguments(OfInvestigation):
     """The id is checked here, everything else by the tool itself."""
 
     model_config = ConfigDict(frozen=True, extra="allow", str_max_length=LONGEST_ARGUMENT)
 
 
 def _tool(name: str, description: str, arguments: type[BaseModel]) -> McpTool:
-    async def call(run: ToolRun, asked: _Given) -> Result:
-        case = await run.case(asked)
-        given = asked.model_dump(mode="json", exclude={INVESTIGATION})
-        outcome = await case.run(name, json.dumps(given))
+    async def call(run: ToolRun, call_arguments: _CaseToolArguments) -> Result:
+        case = await run.case(call_arguments)
+        tool_arguments = call_arguments.model_dump(mode="json", exclude={INVESTIGATION})
+        outcome = await case.run(name, json.dumps(tool_arguments))
         if outcome.error:
             raise FaultlineError(outcome.text.removeprefix(ERROR).removesuffix(END))
-        return Told(f"{NOTICE}\n{outcome.text}")
+        return TextResult(f"{NOTICE}\n{outcome.text}")
 
     return McpTool(
         name,
         TITLES[name],
         description,
-        _Given,
+        _CaseToolArguments,
         call,
         act="investigate" if name in ASKS else "read",
         schema=_schema(arguments),
@@ -80,7 +80,7 @@ def _tool(name: str, description: str, arguments: type[BaseModel]) -> McpTool:
 def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
     """The tool's own schema with the id in front."""
     schema = arguments.model_json_schema()
-    own = {INVESTIGATION: {"type": "string", "description": ID}}
-    schema["properties"] = {**own, **schema.get("properties", {})}
+    id_property = {INVESTIGATION: {"type": "string", "description": ID}}
+    schema["properties"] = {**id_property, **schema.get("properties", {})}
     schema["required"] = [INVESTIGATION, *schema.get("required", [])]
     return schema

@@ -52,40 +52,40 @@ def values_of(case: Case, finding: Finding) -> dict[str, Any]:
 
 
 def _series(case: Case, where: Mapping[str, str]) -> dict[str, Any]:
-    own = _matching(case.metrics, where)
+    metrics = _matching(case.metrics, where)
     windows = metric_windows(case)
-    rows = metric_rows(own, windows)
-    found = summaries(case, own)
-    before = max(windows.baseline, key=lambda one: one.end, default=None)
+    rows = metric_rows(metrics, windows)
+    series_summaries = summaries(case, metrics)
+    before = max(windows.baseline, key=lambda window: window.end, default=None)
     shown = []
-    for one in found[:MOST_SERIES]:
+    for summary in series_summaries[:MOST_SERIES]:
         points = rows.filter(
-            pl.col("signal") == one.signal,
-            pl.col("labels") == one.labels,
-            pl.col("service") == one.service,
+            pl.col("signal") == summary.signal,
+            pl.col("labels") == summary.labels,
+            pl.col("service") == summary.service,
         )
         shown.append(
             {
-                **_summed(one),
+                **_summed(summary),
                 "incident_points": _points(points, windows.search),
                 "baseline_points": _points(points, before) if before else [],
             }
         )
     value: dict[str, Any] = {"series": shown}
-    if len(found) > MOST_SERIES:
-        value["more_series"] = len(found) - MOST_SERIES
+    if len(series_summaries) > MOST_SERIES:
+        value["more_series"] = len(series_summaries) - MOST_SERIES
     return value
 
 
-def _summed(one: SeriesSummary) -> dict[str, Any]:
+def _summed(summary: SeriesSummary) -> dict[str, Any]:
     return {
-        "service": one.service,
-        "signal": one.signal,
-        "unit": one.unit,
-        "labels": one.labels,
-        "medians": {"baseline": one.before, "incident": one.now, "ratio": one.ratio},
-        "usual_range": [one.usual_low, one.usual_high],
-        "departed": one.departed,
+        "service": summary.service,
+        "signal": summary.signal,
+        "unit": summary.unit,
+        "labels": summary.labels,
+        "medians": {"baseline": summary.before, "incident": summary.now, "ratio": summary.ratio},
+        "usual_range": [summary.usual_low, summary.usual_high],
+        "departed": summary.departed,
     }
 
 
@@ -99,39 +99,41 @@ def _points(rows: pl.DataFrame, window: Window) -> list[list[Any]]:
     assert isinstance(last, datetime)
     step = max(LEAST_STEP_S, -(-int((last - first).total_seconds() + 1) // MOST_POINTS))
     # Half-open, and the last point belongs to it.
-    own = Window(start=first, end=last + timedelta(seconds=1))
-    return [[when(at), value] for at, value in means(rows, own, step)]
+    closed_window = Window(start=first, end=last + timedelta(seconds=1))
+    return [[when(at), value] for at, value in means(rows, closed_window, step)]
 
 
 def _rows(case: Case, table: str, where: Mapping[str, str], finding: Finding) -> dict[str, Any]:
-    own = _matching(getattr(case, table), where)
+    table_rows = _matching(getattr(case, table), where)
     value: dict[str, Any] = {"table": Exact(table)}
     if table in ("logs", "spans"):
         time = "time" if table == "logs" else "start"
         windows = log_windows(case) if table == "logs" else span_windows(case)
-        value["baseline_rows"] = own.filter(windows.in_baseline(time)).height
-        own = own.filter(windows.in_search(time))
-        value["incident_rows"] = own.height
-    if table == "spans" and own.height:
-        own = own.sort("duration_us", descending=True, nulls_last=True)
+        value["baseline_rows"] = table_rows.filter(windows.in_baseline(time)).height
+        table_rows = table_rows.filter(windows.in_search(time))
+        value["incident_rows"] = table_rows.height
+    if table == "spans" and table_rows.height:
+        table_rows = table_rows.sort("duration_us", descending=True, nulls_last=True)
         value["p50_ms"], value["p95_ms"] = (
-            _ms(own["duration_us"].quantile(share)) for share in (0.5, 0.95)
+            _ms(table_rows["duration_us"].quantile(share)) for share in (0.5, 0.95)
         )
     lines = LineDetails.of(finding)
     if table == "logs" and lines is not None and lines.example:
         value["example"] = lines.example
         value["template"] = lines.template
-    columns = [name for name in SHOWN[table] if name in own.columns]
-    value["rows"] = [_row(row) for row in own.select(columns).head(MOST_ROWS).iter_rows(named=True)]
-    if own.height > MOST_ROWS:
-        value["more_rows"] = own.height - MOST_ROWS
+    columns = [name for name in SHOWN[table] if name in table_rows.columns]
+    value["rows"] = [
+        _row(row) for row in table_rows.select(columns).head(MOST_ROWS).iter_rows(named=True)
+    ]
+    if table_rows.height > MOST_ROWS:
+        value["more_rows"] = table_rows.height - MOST_ROWS
     return value
 
 
 def _matching(table: pl.DataFrame, where: Mapping[str, str]) -> pl.DataFrame:
-    for column, wanted in where.items():
-        if column in table.columns and wanted:
-            table = table.filter(pl.col(column) == wanted)
+    for column, expected_value in where.items():
+        if column in table.columns and expected_value:
+            table = table.filter(pl.col(column) == expected_value)
     return table
 
 

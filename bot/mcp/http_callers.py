@@ -63,15 +63,15 @@ class HttpCallers:
             if error.call == "token":
                 return None
             raise
-        role_given = role_of(person.email, person.groups, self._settings.login)
-        if role_given is None:
+        assigned_role = role_of(person.email, person.groups, self._settings.login)
+        if assigned_role is None:
             return None
         teams = teams_of(person.email, person.groups, self._settings.teams)
         return await self._caller(
             Visitor(
                 person.name,
                 person.who,
-                role_given,
+                assigned_role,
                 False,
                 named=True,
                 teams=teams,

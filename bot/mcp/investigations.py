@@ -11,16 +11,16 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 from faultline.analysis.errors import FaultlineError, SettingsError
-from faultline.bot.answer.foreign_text import one_line
-from faultline.bot.intake.asked_incident import AskedIncident
-from faultline.bot.intake.asked_requests import AskedRequests, Requester, own_key
+from faultline.bot.answer.foreign_text import single_line
+from faultline.bot.intake.incident_request import IncidentRequest
+from faultline.bot.intake.incident_requests import IncidentRequests, Requester, requester_key
 from faultline.bot.intake.since import since_of
 from faultline.bot.mcp.callers import Caller
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Progress, Store, StoredInvestigation
 
-Said = Callable[[str], Awaitable[None]]
+ProgressReporter = Callable[[str], Awaitable[None]]
 LOOK_EVERY_S = 0.5
 ENDED = ("done", "failed")
 LINE = 300
@@ -33,9 +33,9 @@ WAITS = (
 class NoSuchInvestigation(FaultlineError):
     """The id names nothing that the caller may see."""
 
-    def __init__(self, given: str) -> None:
+    def __init__(self, id_: str) -> None:
         super().__init__(
-            f"there is no investigation {one_line(given, 60)!r}; `recent` lists those you may see"
+            f"there is no investigation {single_line(id_, 60)!r}; `recent` lists those you may see"
         )
 
 
@@ -48,7 +48,7 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class Found:
+class InvestigationHandle:
     """An investigation and where it lies."""
 
     investigation: StoredInvestigation
@@ -66,7 +66,7 @@ class Investigations:
 
     settings: Settings
     shelves: Sequence[Shelf]
-    requests: AskedRequests | None
+    requests: IncidentRequests | None
     """Takes what is asked for; None where nothing can be investigated."""
     why_none_begins: str = ""
     zone: tzinfo = UTC
@@ -81,9 +81,9 @@ class Investigations:
         most = caller.investigations_per_hour or self.settings.people.investigations_per_hour
         requester = Requester(caller.who, most)
         now = datetime.now(UTC)
-        incident = AskedIncident(
+        incident = IncidentRequest(
             text=question,
-            key=own_key(requester, uuid.uuid4().hex),
+            key=requester_key(requester, uuid.uuid4().hex),
             door="mcp",
             service=service,
             since=since_of(since, now, self.zone, "since") if since else None,
@@ -94,55 +94,63 @@ class Investigations:
             raise FaultlineError(WAITS)
         return accepted.investigation_id
 
-    async def find(self, caller: Caller, given: str) -> Found:
+    async def find(self, caller: Caller, investigation_id: str) -> InvestigationHandle:
         """The investigation of this id. Raises NoSuchInvestigation, also where the caller may not
         see it."""
         for shelf in self.shelves:
-            found = await in_store(shelf.store.get, given, caller.visibility)
-            if found is not None:
-                return Found(found, shelf)
-        raise NoSuchInvestigation(given)
+            investigation = await in_store(shelf.store.get, investigation_id, caller.visibility)
+            if investigation is not None:
+                return InvestigationHandle(investigation, shelf)
+        raise NoSuchInvestigation(investigation_id)
 
-    async def latest(self, caller: Caller, most: int) -> list[Found]:
+    async def latest(self, caller: Caller, most: int) -> list[InvestigationHandle]:
         """The newest first."""
-        found: list[Found] = []
+        handles: list[InvestigationHandle] = []
         for shelf in self.shelves:
             latest = await in_store(shelf.store.latest, most, caller.visibility)
-            found += [Found(one, shelf) for one in latest]
-        found.sort(key=lambda one: one.investigation.accepted_at, reverse=True)
-        return found[:most]
+            handles += [InvestigationHandle(investigation, shelf) for investigation in latest]
+        handles.sort(key=lambda handle: handle.investigation.accepted_at, reverse=True)
+        return handles[:most]
 
-    async def wait(self, caller: Caller, given: str, within_s: float, said: Said) -> Found:
+    async def wait(
+        self,
+        caller: Caller,
+        investigation_id: str,
+        within_s: float,
+        report_progress: ProgressReporter,
+    ) -> InvestigationHandle:
         """The investigation once it has ended, or as it is when the time is over. Tells each line
         of progress that is written meanwhile."""
         deadline, after = time.monotonic() + within_s, 0
         while True:
-            found = await self.find(caller, given)
-            for line in await in_store(found.shelf.store.progress, given, after):
-                await said(shown(line))
+            handle = await self.find(caller, investigation_id)
+            for line in await in_store(handle.shelf.store.progress, investigation_id, after):
+                await report_progress(shown(line))
                 after = line.seq
-            if found.has_ended or time.monotonic() >= deadline:
-                return found
+            if handle.has_ended or time.monotonic() >= deadline:
+                return handle
             await asyncio.sleep(min(LOOK_EVERY_S, max(0.0, deadline - time.monotonic())))
 
-    async def progress(self, found: Found) -> list[Progress]:
+    async def progress(self, handle: InvestigationHandle) -> list[Progress]:
         """What was done so far."""
-        return await in_store(found.shelf.store.progress, found.investigation.id)
+        return await in_store(handle.shelf.store.progress, handle.investigation.id)
 
-    async def folder(self, caller: Caller, given: str) -> tuple[Found, Path]:
+    async def folder(
+        self, caller: Caller, investigation_id: str
+    ) -> tuple[InvestigationHandle, Path]:
         """The case of an investigation that has ended. Raises FaultlineError where there is no
         answer yet, or none at all."""
-        found = await self.find(caller, given)
-        if not found.has_ended:
+        handle = await self.find(caller, investigation_id)
+        if not handle.has_ended:
             raise FaultlineError("there is no answer yet; call `wait` with this id")
-        if found.investigation.status == "failed":
-            raise FaultlineError(one_line(found.investigation.headline or "it failed", LINE))
-        folder = await found.shelf.case_path(found.investigation.id)
+        if handle.investigation.status == "failed":
+            raise FaultlineError(single_line(handle.investigation.headline or "it failed", LINE))
+        folder = await handle.shelf.case_path(handle.investigation.id)
         if folder is None:
             raise FaultlineError("the case of this investigation was deleted")
-        return found, folder
+        return handle, folder
 
 
 def shown(line: Progress) -> str:
     """A line of progress, which may quote a source."""
-    return one_line(line.text, LINE)
+    return single_line(line.text, LINE)

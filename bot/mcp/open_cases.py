@@ -19,11 +19,11 @@ from faultline.analysis.vocabulary import Diagnosis
 from faultline.bot.answer.exports.answered import ExportedAnswer, read_answered
 from faultline.bot.answer.writer.redaction import Redactor
 from faultline.bot.investigation.analyzing import analyze_case
-from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.model_session import ModelSession
 from faultline.bot.investigation.model.toolbox import TOOL_S, Toolbox, ToolOutcome
 from faultline.bot.investigation.model.tools.bounded_query import query_tool
 from faultline.bot.investigation.model.tools.changes import CHANGES
-from faultline.bot.investigation.model.tools.found import Tool, askable
+from faultline.bot.investigation.model.tools.contract import Tool, askable
 from faultline.bot.investigation.model.tools.logs import LOGS
 from faultline.bot.investigation.model.tools.queries import collect_tool
 from faultline.bot.investigation.model.tools.series import SERIES
@@ -31,7 +31,7 @@ from faultline.bot.investigation.model.tools.spans import REQUEST, TRACES
 from faultline.bot.investigation.model.tools.topology import TOPOLOGY
 from faultline.bot.investigation.model.turns import ToolCall
 from faultline.bot.mcp.callers import Caller
-from faultline.bot.mcp.investigations import Found, Investigations
+from faultline.bot.mcp.investigations import InvestigationHandle, Investigations
 from faultline.bot.mcp.outgoing import outgoing
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.web.heavy_work import HeavyWork
@@ -60,10 +60,10 @@ def case_tools(connectors: Sequence[Connector]) -> tuple[Tool, ...]:
 class OpenCase:
     """One answered investigation as one caller works on it."""
 
-    found: Found
+    handle: InvestigationHandle
     folder: Path
     answered: ExportedAnswer
-    bench: Bench
+    model_session: ModelSession
     toolbox: Toolbox
     redactor: Redactor = field(repr=False)
     work: HeavyWork
@@ -114,15 +114,15 @@ class OpenCases:
         """End the process that analyses."""
         self.work.close()
 
-    async def open(self, caller: Caller, given: str) -> OpenCase:
+    async def open(self, caller: Caller, investigation_id: str) -> OpenCase:
         """The case of an answered investigation. Raises FaultlineError."""
-        found, folder = await self._investigations.folder(caller, given)
-        investigation = found.investigation
+        handle, folder = await self._investigations.folder(caller, investigation_id)
+        investigation = handle.investigation
         # Two callers share nothing, and an investigation that ran again is another case.
         key = (caller.who, investigation.id, investigation.runs, investigation.finished_at)
         async with self._opening:
             if key not in self._open:
-                self._open[key] = await in_thread(self._read, found, folder)
+                self._open[key] = await in_thread(self._read, handle, folder)
             case = self._open[key]
             case.used_at = time.monotonic()
             self._open.move_to_end(key)
@@ -140,13 +140,13 @@ class OpenCases:
     async def _close(self, key: tuple[object, ...]) -> None:
         case = self._open.pop(key, None)
         if case is not None:
-            await in_thread(shutil.rmtree, case.bench.work.parent, True)
+            await in_thread(shutil.rmtree, case.model_session.work.parent, True)
 
-    def _read(self, found: Found, folder: Path) -> OpenCase:
+    def _read(self, handle: InvestigationHandle, folder: Path) -> OpenCase:
         work = Path(tempfile.mkdtemp(dir=self._scratch))
         answered = read_answered(folder)
         settings = self._investigations.settings
-        bench = Bench(
+        model_session = ModelSession(
             folder=folder,
             work=work / "case",
             diagnosis=answered.diagnosis,
@@ -157,8 +157,8 @@ class OpenCases:
             more_services=tuple(settings.services),
         )
         redactor = Redactor()
-        toolbox = Toolbox(bench, redactor, self._tools)
-        return OpenCase(found, folder, answered, bench, toolbox, redactor, self.work)
+        toolbox = Toolbox(model_session, redactor, self._tools)
+        return OpenCase(handle, folder, answered, model_session, toolbox, redactor, self.work)
 
 
 def _keep_nothing(_name: str, _content: bytes) -> None:

@@ -36,8 +36,8 @@ class Exact(str):
 
 def link(url: str | None) -> Exact | None:
     """An address that can break out of nothing; None for any other."""
-    found = safe_url(url)
-    return Exact(found) if found is not None else None
+    safe_address = safe_url(url)
+    return Exact(safe_address) if safe_address is not None else None
 
 
 def when(time: datetime | None) -> Exact | None:
@@ -63,9 +63,9 @@ def _clean(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return neutral(redactor.redact(value), LONGEST_TEXT)
     if isinstance(value, Mapping):
-        return {_key(key, redactor): _clean(one, redactor) for key, one in value.items()}
+        return {_key(key, redactor): _clean(member, redactor) for key, member in value.items()}
     if isinstance(value, Sequence):
-        return [_clean(one, redactor) for one in value]
+        return [_clean(member, redactor) for member in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -81,12 +81,14 @@ def shortened(value: dict[str, Any], most: int) -> dict[str, Any]:
     that took from each."""
     left_out: dict[str, int] = {}
     while len(as_text(value)) > most:
-        path, longest = max(_lists(value), key=lambda one: _size(one[1]), default=("", []))
+        path, longest = max(
+            _lists(value), key=lambda located_list: _size(located_list[1]), default=("", [])
+        )
         if not longest:
             break
-        kept = len(longest) // 2
-        left_out[path] = left_out.get(path, 0) + len(longest) - kept
-        del longest[kept:]
+        remaining_count = len(longest) // 2
+        left_out[path] = left_out.get(path, 0) + len(longest) - remaining_count
+        del longest[remaining_count:]
         value[_SHORTENED] = left_out
     return value
 
@@ -99,9 +101,9 @@ def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
             yield path, value
         return
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, member in value.items():
             if key != _SHORTENED:
-                yield from _lists(one, f"{path}.{key}" if path else key)
+                yield from _lists(member, f"{path}.{key}" if path else key)
 
 
 def _size(value: Any) -> int:

@@ -140,8 +140,11 @@ class McpOverHttp:
     def _foreign(self, request: Request) -> Response | None:
         """The protocol: servers must check Origin, against pages that make a browser call them."""
         origin = request.headers.get("origin")
-        own = urlsplit(self._resource.public_url)
-        if origin is None or origin.lower() == f"{own.scheme}://{own.netloc}".lower():
+        public_address = urlsplit(self._resource.public_url)
+        if (
+            origin is None
+            or origin.lower() == f"{public_address.scheme}://{public_address.netloc}".lower()
+        ):
             return None
         return PlainTextResponse("This request was sent by another site.\n", 403)
 
@@ -166,15 +169,15 @@ class McpOverHttp:
             return PlainTextResponse(phrase, 429, {"retry-after": str(wait)})
         return self._challenge("The token is wrong, has expired or was revoked.", "invalid_token")
 
-    def _challenge(self, said: str, error: str = "") -> Response:
+    def _challenge(self, description: str, error: str = "") -> Response:
         """RFC 6750, section 3; RFC 9728, section 5.1."""
         parts = [f'resource_metadata="{self._resource.metadata_address}"']
         if self._resource.scopes:
             parts.append(f'scope="{" ".join(self._resource.scopes)}"')
         if error:
-            parts += [f'error="{error}"', f'error_description="{said}"']
+            parts += [f'error="{error}"', f'error_description="{description}"']
         headers = {"www-authenticate": f"Bearer {', '.join(parts)}"}
-        body = {"error": error or "unauthorized", "error_description": said}
+        body = {"error": error or "unauthorized", "error_description": description}
         return JSONResponse(body, 401, headers)
 
 
@@ -190,5 +193,5 @@ class _Endpoint:
 
 def bearer(headers: Headers) -> str | None:
     """The token of a request; None without one. Never from the address, which is logged."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    return given.strip() or None if scheme.lower() == "bearer" else None
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None

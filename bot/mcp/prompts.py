@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.prompts import load_prompt
 
 LONGEST = 500
-NOT_GIVEN = "(not given)"
+MISSING_ARGUMENT = "(not given)"
 _NAME = re.compile(r"\{(\w+)\}")
 
 
@@ -36,19 +36,21 @@ class McpPrompt:
     file: str
     arguments: tuple[PromptArgument, ...]
 
-    def text(self, given: Mapping[str, str]) -> str:
+    def text(self, arguments: Mapping[str, str]) -> str:
         """The text with the arguments. Raises FaultlineError naming one that is missing or
         unknown."""
         names = {argument.name for argument in self.arguments}
-        for name in given:
+        for name in arguments:
             if name not in names:
                 raise FaultlineError(f"the prompt {self.name} takes {', '.join(sorted(names))}")
-        values = {"id": quote(given.get("investigation", ""), safe="")}
+        values = {"id": quote(arguments.get("investigation", ""), safe="")}
         for argument in self.arguments:
-            value = one_line(given.get(argument.name, ""), LONGEST)
+            value = single_line(arguments.get(argument.name, ""), LONGEST)
             if argument.required and not value:
                 raise FaultlineError(f"the prompt {self.name} needs {argument.name}")
-            values[argument.name] = json.dumps(value, ensure_ascii=False) if value else NOT_GIVEN
+            values[argument.name] = (
+                json.dumps(value, ensure_ascii=False) if value else MISSING_ARGUMENT
+            )
         # In one pass: what somebody typed may look like a name.
         return _NAME.sub(lambda m: values.get(m[1], m[0]), load_prompt(self.file).text)
 

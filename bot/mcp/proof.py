@@ -33,7 +33,9 @@ class Sentence:
 def sentences_of(view: AnswerView) -> tuple[Sentence, ...]:
     """Every sentence of the answer, in order."""
     headline = Sentence("headline", view.headline, _first(view))
-    sentences = [_sentence(claim.section.value, claim) for claim in (*view.said, *view.beside)]
+    sentences = [
+        _sentence(claim.section.value, claim) for claim in (*view.ordered_claims, *view.beside)
+    ]
     steps = [_sentence("next_step", claim) for claim in view.next_steps]
     return (headline, *sentences, *steps)
 
@@ -108,4 +110,8 @@ def evidence_json(item: Evidence) -> dict[str, Any]:
 
 def items_of(finding: Finding, view: AnswerView) -> list[Evidence]:
     """The evidence of a finding, as far as the case has it."""
-    return [view.evidence[one] for one in finding.evidence if one in view.evidence]
+    return [
+        view.evidence[evidence_id]
+        for evidence_id in finding.evidence
+        if evidence_id in view.evidence
+    ]

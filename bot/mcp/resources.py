@@ -14,7 +14,7 @@ from typing import Any
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.answer.exports.answered import ExportedAnswer
 from faultline.bot.answer.exports.formats import FORMATS
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.replay import json_of
 from faultline.bot.mcp.callers import Caller
 from faultline.bot.mcp.investigations import Investigations
@@ -49,8 +49,8 @@ def _answer(answered: ExportedAnswer) -> str:
 
 
 FILES: Mapping[str, CaseFile] = {
-    one.name: one
-    for one in (
+    case_file.name: case_file
+    for case_file in (
         CaseFile("report.md", MARKDOWN, "Report", stored="report.md"),
         CaseFile("answer.json", JSON, "Answer", write=_answer),
         CaseFile("alert.json", JSON, "What was asked", stored="alert.json"),
@@ -84,25 +84,27 @@ async def listed(
             raise FaultlineError("the cursor is none that a list gave")
         skip = int(cursor)
     latest = await investigations.latest(caller, MOST_LISTED)
-    done = [one.investigation for one in latest if one.investigation.status == "done"]
+    done = [handle.investigation for handle in latest if handle.investigation.status == "done"]
     files = []
-    for one in done[skip : skip + PAGE]:
-        about = one_line(one.headline or one.alert.title, 200)
-        files += [ListedFile(f"{SCHEME}{one.id}/{f.name}", f, about) for f in FILES.values()]
+    for investigation in done[skip : skip + PAGE]:
+        about = single_line(investigation.headline or investigation.alert.title, 200)
+        files += [
+            ListedFile(f"{SCHEME}{investigation.id}/{f.name}", f, about) for f in FILES.values()
+        ]
     more = skip + PAGE < len(done)
     return files, str(skip + PAGE) if more else None
 
 
 async def read(cases: OpenCases, caller: Caller, uri: str) -> tuple[CaseFile, str | bytes]:
     """The content of one file. Raises FaultlineError."""
-    given, _, name = uri.removeprefix(SCHEME).partition("/")
+    investigation_id, _, name = uri.removeprefix(SCHEME).partition("/")
     file = FILES.get(name)
     if not uri.startswith(SCHEME) or file is None:
         raise FaultlineError(
-            f"there is no resource {one_line(uri, 200)!r}: they are called {TEMPLATE}, and the "
+            f"there is no resource {single_line(uri, 200)!r}: they are called {TEMPLATE}, and the "
             f"files are {', '.join(FILES)}"
         )
-    case = await cases.open(caller, given)
+    case = await cases.open(caller, investigation_id)
     content = await in_thread(_content, case, file)
     if len(content) > MOST_BYTES:
         raise FaultlineError(f"{name} is larger than {MOST_BYTES:,} bytes; use the tools")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.secrets.redaction import masked
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.writer.plain_text import neutral
 from faultline.bot.investigation.model.toolbox import what_is_wrong
 from faultline.bot.mcp import resources
@@ -35,7 +35,7 @@ from faultline.bot.mcp.investigations import Investigations
 from faultline.bot.mcp.open_cases import OpenCases, case_tools
 from faultline.bot.mcp.outgoing import as_text
 from faultline.bot.mcp.prompts import PROMPTS, McpPrompt
-from faultline.bot.mcp.tool import McpTool, Result, Told, ToolRun
+from faultline.bot.mcp.tool import McpTool, Result, TextResult, ToolRun
 from faultline.bot.mcp.trace_tool import TRACE_DOCTOR
 from faultline.bot.mcp.verify_tool import Verifier, verify_tool
 from faultline.bot.policy.roles import TAKES
@@ -120,7 +120,7 @@ class McpServer:
         """The tools that the caller's role is enough for."""
         caller = self.caller_of(ctx)
         may = [tool for tool in self.tools.values() if caller.may(tool.act)]
-        return types.ListToolsResult(tools=[_tool(one) for one in may])
+        return types.ListToolsResult(tools=[_tool(mcp_tool) for mcp_tool in may])
 
     async def call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -139,30 +139,30 @@ class McpServer:
             why = NO_STORE
         # The edge of a tool: the agent gets the error, the session goes on.
         except Exception as error:
-            log.exception("tool %s failed", one_line(params.name, 60))
+            log.exception("tool %s failed", single_line(params.name, 60))
             why = f"failed ({type(error).__name__})"
-        id_ = one_line(about, 100) if isinstance(about, str) else None
-        await self.record(ctx, caller, one_line(params.name, 60), id_, why)
+        id_ = single_line(about, 100) if isinstance(about, str) else None
+        await self.record(ctx, caller, single_line(params.name, 60), id_, why)
         return _failed(why) if why else _succeeded(result)
 
     async def _called(
-        self, ctx: Context, caller: Caller, name: str, given: dict[str, Any]
+        self, ctx: Context, caller: Caller, name: str, raw_arguments: dict[str, Any]
     ) -> Result:
         tool = self.tools.get(name)
         if tool is None:
-            raise FaultlineError(f"there is no tool {one_line(name, 60)!r}")
+            raise FaultlineError(f"there is no tool {single_line(name, 60)!r}")
         if not caller.may(tool.act):
             raise FaultlineError(f"this takes the role {TAKES[tool.act]}; yours is {caller.role}")
-        arguments = tool.arguments.model_validate(given)
+        arguments = tool.arguments.model_validate(raw_arguments)
         with self.limits.call(caller):
             lines = 0
 
-            async def said(line: str) -> None:
+            async def report_progress(line: str) -> None:
                 nonlocal lines
                 lines += 1
                 await ctx.session.report_progress(lines, None, line)
 
-            run = ToolRun(caller, self.investigations, self.cases, said)
+            run = ToolRun(caller, self.investigations, self.cases, report_progress)
             return await tool.call(run, arguments)
 
     async def list_resources(
@@ -173,7 +173,7 @@ class McpServer:
         with self._protocol_errors(caller):
             cursor = params.cursor if params is not None else None
             files, more = await resources.listed(self.investigations, caller, cursor)
-        found = [
+        listed_resources = [
             types.Resource(
                 uri=file.uri,
                 name=file.uri.removeprefix(resources.SCHEME),
@@ -183,7 +183,7 @@ class McpServer:
             )
             for file in files
         ]
-        return types.ListResourcesResult(resources=found, next_cursor=more)
+        return types.ListResourcesResult(resources=listed_resources, next_cursor=more)
 
     async def list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
@@ -230,8 +230,8 @@ class McpServer:
         with self._protocol_errors(self.caller_of(ctx)):
             prompt = self.prompts.get(params.name)
             if prompt is None:
-                known = ", ".join(self.prompts)
-                raise FaultlineError(f"there is no such prompt; there are {known}")
+                prompt_names = ", ".join(self.prompts)
+                raise FaultlineError(f"there is no such prompt; there are {prompt_names}")
             text = prompt.text(params.arguments or {})
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=prompt.description, messages=[message])
@@ -253,7 +253,7 @@ def _refused(why: str) -> MCPError:
 
 
 def _succeeded(result: Result) -> types.CallToolResult:
-    if isinstance(result, Told):
+    if isinstance(result, TextResult):
         return types.CallToolResult(content=[types.TextContent(text=result.text)])
     # The text as well: clients of earlier versions of the protocol read nothing else.
     return types.CallToolResult(
@@ -266,28 +266,31 @@ def _failed(why: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-def _tool(one: McpTool) -> types.Tool:
+def _tool(mcp_tool: McpTool) -> types.Tool:
     return types.Tool(
-        name=one.name,
-        title=one.title,
-        description=one.description,
-        input_schema=one.input_schema,
+        name=mcp_tool.name,
+        title=mcp_tool.title,
+        description=mcp_tool.description,
+        input_schema=mcp_tool.input_schema,
         annotations=types.ToolAnnotations(
-            title=one.title,
+            title=mcp_tool.title,
             # Nothing is changed at any source; `investigate` adds an investigation of our own.
-            read_only_hint=not one.begins,
+            read_only_hint=not mcp_tool.begins,
             destructive_hint=False,
-            idempotent_hint=not one.begins,
-            open_world_hint=one.act == "investigate",
+            idempotent_hint=not mcp_tool.begins,
+            open_world_hint=mcp_tool.act == "investigate",
         ),
     )
 
 
-def _prompt(one: McpPrompt) -> types.Prompt:
+def _prompt(mcp_prompt: McpPrompt) -> types.Prompt:
     arguments = [
         types.PromptArgument(name=a.name, description=a.description, required=a.required)
-        for a in one.arguments
+        for a in mcp_prompt.arguments
     ]
     return types.Prompt(
-        name=one.name, title=one.title, description=one.description, arguments=arguments
+        name=mcp_prompt.name,
+        title=mcp_prompt.title,
+        description=mcp_prompt.description,
+        arguments=arguments,
     )

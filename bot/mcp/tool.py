@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from faultline.bot.mcp.callers import Caller
-from faultline.bot.mcp.investigations import Investigations, Said
+from faultline.bot.mcp.investigations import Investigations, ProgressReporter
 from faultline.bot.mcp.open_cases import OpenCase, OpenCases
 from faultline.bot.policy.roles import Act
 
@@ -37,22 +37,22 @@ class ToolRun:
     caller: Caller
     investigations: Investigations
     cases: OpenCases
-    said: Said
+    report_progress: ProgressReporter
     """Tells the client one line of progress."""
 
-    async def case(self, asked: OfInvestigation) -> OpenCase:
+    async def case(self, arguments: OfInvestigation) -> OpenCase:
         """The case that the call is about. Raises FaultlineError."""
-        return await self.cases.open(self.caller, asked.investigation)
+        return await self.cases.open(self.caller, arguments.investigation)
 
 
 @dataclass(frozen=True)
-class Told:
+class TextResult:
     """A result that is lines of data already, not JSON."""
 
     text: str
 
 
-Result = Mapping[str, Any] | Told
+Result = Mapping[str, Any] | TextResult
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,11 @@ class McpTool:
         # The class's own docstring is written for us.
         schema.pop("description", None)
         schema.pop("title", None)
-        properties = {name: dict(one) for name, one in schema.get("properties", {}).items()}
-        for one in properties.values():
+        properties = {
+            name: dict(property_schema)
+            for name, property_schema in schema.get("properties", {}).items()
+        }
+        for property_schema in properties.values():
             # A name again, which each conversation would carry.
-            one.pop("title", None)
+            property_schema.pop("title", None)
         return {**schema, "properties": properties}

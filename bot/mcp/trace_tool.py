@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from faultline.analysis.errors import EvidenceError, FaultlineError
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.writer.redaction import Redactor
 from faultline.bot.conversation.allowed_traces import allowed_place
 from faultline.bot.conversation.trace_request import diagnosed
@@ -32,47 +32,49 @@ class TraceArguments(ToolArguments):
     )
 
 
-async def trace_doctor(run: ToolRun, asked: TraceArguments) -> Result:
+async def trace_doctor(run: ToolRun, arguments: TraceArguments) -> Result:
     """The diagnoses, the worst first."""
-    if (asked.path is None) == (asked.investigation is None):
+    if (arguments.path is None) == (arguments.investigation is None):
         raise FaultlineError("give either `path` or `investigation`")
-    if asked.investigation is not None:
-        _, folder = await run.investigations.folder(run.caller, asked.investigation)
+    if arguments.investigation is not None:
+        _, folder = await run.investigations.folder(run.caller, arguments.investigation)
         place = str(folder / TRACES)
         if not await in_thread((folder / TRACES).is_dir):
-            raise EvidenceError(asked.investigation, "its case holds no traces")
+            raise EvidenceError(arguments.investigation, "its case holds no traces")
     else:
-        place = await in_thread(_place, run, asked.path or "")
-    await run.said("reading traces")
+        place = await in_thread(_place, run, arguments.path or "")
+    await run.report_progress("reading traces")
     with tempfile.TemporaryDirectory(prefix="faultline-mcp-traces-") as scratch:
-        told = await diagnosed(place, run.investigations.settings.traces, Path(scratch))
-    return await in_thread(outgoing, _value(told), Redactor())
+        report = await diagnosed(place, run.investigations.settings.traces, Path(scratch))
+    return await in_thread(outgoing, _value(report), Redactor())
 
 
-def _place(run: ToolRun, asked: str) -> str:
+def _place(run: ToolRun, location: str) -> str:
     """Where the traces are. Others than the person at this machine read below `traces.locations`
     alone."""
     settings = run.investigations.settings.traces
     if run.caller.is_local:
-        if asked.startswith("s3://"):
-            return asked
-        path = Path(asked).expanduser()
+        if location.startswith("s3://"):
+            return location
+        path = Path(location).expanduser()
         if not path.exists():
-            raise EvidenceError(one_line(asked, 200), "there is no such file or folder")
+            raise EvidenceError(single_line(location, 200), "there is no such file or folder")
         return str(path.resolve())
-    place = allowed_place(asked, settings.locations)
+    place = allowed_place(location, settings.locations)
     if place is None:
-        raise EvidenceError(one_line(asked, 200), "lies in none of the configured traces.locations")
+        raise EvidenceError(
+            single_line(location, 200), "lies in none of the configured traces.locations"
+        )
     return place
 
 
-def _value(told: Any) -> dict[str, Any]:
+def _value(report: Any) -> dict[str, Any]:
     diagnoses = [
-        diagnosis for diagnosis in told.get("diagnoses") or [] if isinstance(diagnosis, dict)
+        diagnosis for diagnosis in report.get("diagnoses") or [] if isinstance(diagnosis, dict)
     ]
     return {
-        "summary": told.get("summary"),
-        "facts": told.get("facts"),
+        "summary": report.get("summary"),
+        "facts": report.get("facts"),
         "diagnoses": [
             {
                 **diagnosis,
@@ -81,9 +83,9 @@ def _value(told: Any) -> dict[str, Any]:
             }
             for diagnosis in diagnoses
         ],
-        "diagnoses_in_all": told.get("diagnoses_in_all"),
-        "unread": (told.get("unread") or [])[:MOST_UNREAD],
-        "unread_in_all": told.get("unread_in_all"),
+        "diagnoses_in_all": report.get("diagnoses_in_all"),
+        "unread": (report.get("unread") or [])[:MOST_UNREAD],
+        "unread_in_all": report.get("unread_in_all"),
     }
 
 

@@ -58,8 +58,8 @@ class Verifier:
 
     async def __call__(self, folder: Path, findings: Sequence[Finding]) -> Verification:
         """Ask again. Raises FaultlineError."""
-        asked = partial(verify_now, settings=self._settings, findings=tuple(findings))
-        return await self._work.run(asked, folder)
+        verify_task = partial(verify_now, settings=self._settings, findings=tuple(findings))
+        return await self._work.run(verify_task, folder)
 
     def close(self) -> None:
         """End the process."""
@@ -69,15 +69,15 @@ class Verifier:
 def verify_tool(verifier: Verifier | None) -> McpTool:
     """The tool; without a verifier it says why nothing can be asked."""
 
-    async def call(run: ToolRun, asked: OfInvestigation) -> Result:
-        case = await run.case(asked)
+    async def call(run: ToolRun, arguments: OfInvestigation) -> Result:
+        case = await run.case(arguments)
         if verifier is None:
             raise FaultlineError(NO_SOURCE)
-        await run.said("asking the sources again, twice")
+        await run.report_progress("asking the sources again, twice")
         sentences = sentences_of(case.answered.view)
-        findings = case.answered.view.known(cited(sentences))
+        findings = case.answered.view.findings_of(cited(sentences))
         verified = await verifier(case.folder, findings)
-        return await case.outgoing(_told(case, sentences, verified))
+        return await case.outgoing(_verification_json(case, sentences, verified))
 
     return McpTool(
         "verify",
@@ -92,16 +92,18 @@ def verify_tool(verifier: Verifier | None) -> McpTool:
     )
 
 
-def _told(case: OpenCase, sentences: Sequence[Sentence], verified: Verification) -> dict[str, Any]:
+def _verification_json(
+    case: OpenCase, sentences: Sequence[Sentence], verified: Verification
+) -> dict[str, Any]:
     view = case.answered.view
     impact = _impact(case.answered.diagnosis, verified.same_time)
     return {
-        "investigation": Exact(case.found.investigation.id),
+        "investigation": Exact(case.handle.investigation.id),
         "verified_at": when(verified.at),
-        "sources_asked": list(verified.asked),
-        "sources_not_asked": list(verified.not_asked),
+        "sources_asked": list(verified.queried_sources),
+        "sources_not_asked": list(verified.unqueried_sources),
         "sentences": [_sentence(sentence, verified, impact) for sentence in sentences],
-        "impact": {one.name: {"then": one.then, "again": one.again} for one in impact},
+        "impact": {number.name: {"then": number.then, "again": number.again} for number in impact},
         "findings": [
             {
                 **proof_json(finding.finding, items_of(finding.finding, view)),
@@ -155,16 +157,16 @@ def _sentence(
     }
 
 
-def _then(own: Sequence[VerifiedFinding]) -> Then:
+def _then(findings: Sequence[VerifiedFinding]) -> Then:
     for state in THENS:
-        if any(finding.then == state for finding in own):
+        if any(finding.then == state for finding in findings):
             return state
     return "not_asked"
 
 
-def _now(own: Sequence[VerifiedFinding]) -> Now:
-    states = {finding.now for finding in own} - {"event"}
-    if not own:
+def _now(findings: Sequence[VerifiedFinding]) -> Now:
+    states = {finding.now for finding in findings} - {"event"}
+    if not findings:
         return "unknown"
     if not states:
         return "event"

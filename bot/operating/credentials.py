@@ -93,6 +93,6 @@ def problem_of(check: Check) -> str | None:
     line = " ".join(check.line.split())
     if not check.ok:
         return line
-    _, found, warning = line.partition(WARNING)
-    problems = [*check.unread, warning] if found else [*check.unread]
+    _, separator, warning = line.partition(WARNING)
+    problems = [*check.unread, warning] if separator else [*check.unread]
     return "; ".join(problems) or None

@@ -19,9 +19,9 @@ from faultline.bot.store.connect import connect
 from faultline.bot.store.opening import engine_url, first_line, store_url
 from faultline.bot.store.versions import (
     NOTHING,
+    all_versions,
     current_version,
     downgrade,
-    known_versions,
     upgrade,
 )
 from faultline.bot.store.waits import PATIENT
@@ -34,8 +34,10 @@ def print_versions(settings: Settings) -> None:
         engine.execution_options(reads_only=True).connect() as connection,
     ):
         current = current_version(connection)
-    versions = known_versions()
-    lines = [f"{'->' if v.number == current else '  '} {v.number}  {v.brought}" for v in versions]
+    versions = all_versions()
+    lines = [
+        f"{'->' if v.number == current else '  '} {v.number}  {v.description}" for v in versions
+    ]
     if current is None:
         lines.insert(0, f"-> {NOTHING}  no tables")
     elif current not in [v.number for v in versions]:
@@ -62,11 +64,11 @@ def take_back(settings: Settings, to: str, *, sure: bool) -> None:
                 f"{living} of the bot's workers are alive: stop every `faultline serve` and "
                 f"`worker` first"
             )
-        versions = known_versions()
+        versions = all_versions()
         numbers = [v.number for v in versions]
         above = [v for v in versions if to == NOTHING or (to in numbers and v.number > to)]
         if not sure and above:
-            lost = "; ".join(f"{v.number}: {v.brought}" for v in above)
+            lost = "; ".join(f"{v.number}: {v.description}" for v in above)
             raise FaultlineError(
                 f"this drops what these versions brought ({lost}). Back up first, then use --yes"
             )

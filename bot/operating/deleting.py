@@ -36,14 +36,14 @@ def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
             row = session.get(InvestigationRow, name)
             work = engine_work(inspection.rows, session, name)
             posts = posts_of(session, name)
-            said = _has(session, name, row is not None, work)
+            contents = _has(session, name, row is not None, work)
         folder = open_cases(settings)
         if row is None and not work and name not in folder.ids():
             raise FaultlineError(f"no investigation {name!r}")
         _refuse_running(inspection, name, work)
         if not sure:
             sys.stdout.write(
-                f"would delete {name}: {said}\n{_stays(posts)}Say --yes to delete it.\n"
+                f"would delete {name}: {contents}\n{_stays(posts)}Say --yes to delete it.\n"
             )
             return
         inspection.rows.delete([w.id for w in work])
@@ -54,7 +54,7 @@ def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
                 f"the case folder could not be deleted: {str(error).splitlines()[0][:200]}"
             ) from error
         _delete_rows(inspection, name)
-    sys.stdout.write(f"deleted {name}: {said}\n{_stays(posts)}")
+    sys.stdout.write(f"deleted {name}: {contents}\n{_stays(posts)}")
 
 
 def _delete_rows(inspection: Inspection, name: str) -> None:
@@ -63,9 +63,9 @@ def _delete_rows(inspection: Inspection, name: str) -> None:
             delete_rows(session, [name])
         who = _operator()
         entry = AuditEntry(who, who, "admin", DELETED, name, "command line", 200)
-        AuditLog(inspection.store, kept=timedelta(days=inspection.settings.login.audit_days)).write(
-            entry, datetime.now(UTC)
-        )
+        AuditLog(
+            inspection.store, retention=timedelta(days=inspection.settings.login.audit_days)
+        ).write(entry, datetime.now(UTC))
     except SQLAlchemyError as error:
         raise FaultlineError(
             f"its rows could not be deleted ({first_line(error)}); run the command again"
@@ -85,7 +85,7 @@ def _refuse_running(inspection: Inspection, name: str, work: list[Workflow]) -> 
             )
 
 
-def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
+def _has(session: Session, name: str, has_row: bool, work: list[Workflow]) -> str:
     """What there is of it, in words."""
     lines = len(
         session.scalars(select(ProgressRow.id).where(ProgressRow.investigation_id == name)).all()
@@ -100,16 +100,16 @@ def _has(session: Session, name: str, known: bool, work: list[Workflow]) -> str:
     further = session.scalars(
         select(FollowUpRow.investigation_id).where(FollowUpRow.parent_id == name)
     ).all()
-    said = [
+    parts = [
         "its case folder",
-        "its row" if known else "no row",
+        "its row" if has_row else "no row",
         counted(lines, "line") + " of progress",
         counted(row_count, "question"),
         counted(len(work), "workflow") + " of the engine",
         *(["what is remembered of it"] if remembered else []),
     ]
     phrase = f"; {', '.join(further)}, started from it, stays" if further else ""
-    return ", ".join(said) + phrase
+    return ", ".join(parts) + phrase
 
 
 def _stays(posts: list[str]) -> str:

@@ -33,19 +33,19 @@ def run_doctor(settings: Settings, name: str | None, *, json_: bool) -> int:
     """Look, print, and say with the exit code what was found."""
     try:
         with inspected(settings) as inspection:
-            found = story(inspection, name) if name else whole(inspection)
+            results = story(inspection, name) if name else whole(inspection)
     except (FaultlineError, OSError) as error:
         sys.stderr.write(f"faultline: {error}\n")
         # Alerts may wait on this host all the same.
-        found = list(spool_checks(settings, datetime.now(UTC))) if name is None else []
-        if not json_ and any(one.state == "wrong" for one in found):
-            print_findings(found)
+        results = list(spool_checks(settings, datetime.now(UTC))) if name is None else []
+        if not json_ and any(result.state == "wrong" for result in results):
+            print_findings(results)
         return CANNOT_LOOK
     if json_:
-        sys.stdout.write(as_json(found) + "\n")
+        sys.stdout.write(as_json(results) + "\n")
     else:
-        print_findings(found)
-    return WRONG if any(one.state == "wrong" for one in found) else HEALTHY
+        print_findings(results)
+    return WRONG if any(result.state == "wrong" for result in results) else HEALTHY
 
 
 def whole(inspection: Inspection) -> Sequence[CheckResult]:
@@ -54,12 +54,12 @@ def whole(inspection: Inspection) -> Sequence[CheckResult]:
         ("database", place_checks),
         ("sizes", size_checks),
         ("database", hanging_checks),
-        ("spool", lambda one: spool_checks(one.settings, one.now)),
+        ("spool", lambda context: spool_checks(context.settings, context.now)),
         ("watchdog", watchdog_checks),
         ("workers", work_checks),
         ("replies", reply_checks),
         ("questions", question_checks),
-        ("settings", lambda one: settings_checks(one.settings)),
+        ("settings", lambda context: settings_checks(context.settings)),
     )
     check_results: list[CheckResult] = []
     for about, checks in parts:

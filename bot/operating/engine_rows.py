@@ -130,10 +130,10 @@ class EngineRows:
             .where(s.status.in_(ACTIVE))
             .group_by(s.queue_name, s.status)
         )
-        found: dict[str, dict[str, tuple[int, int]]] = {}
+        counts_by_queue: dict[str, dict[str, tuple[int, int]]] = {}
         with self._engine.connect() as connection:
             for queue, status, count, oldest in connection.execute(query):
-                found.setdefault(queue or "", {})[status] = (count, oldest)
+                counts_by_queue.setdefault(queue or "", {})[status] = (count, oldest)
         none = (0, 0)
         return [
             QueueBacklog(
@@ -142,18 +142,18 @@ class EngineRows:
                 of.get("PENDING", none)[0],
                 _time(of["ENQUEUED"][1]) if "ENQUEUED" in of else None,
             )
-            for queue, of in sorted(found.items())
+            for queue, of in sorted(counts_by_queue.items())
         ]
 
-    def known(self, names: Iterable[str]) -> set[str]:
+    def existing_ids(self, names: Iterable[str]) -> set[str]:
         """Which of these workflow ids there are."""
-        s, found, left = self._status.c, set[str](), iter(names)
+        s, ids, left = self._status.c, set[str](), iter(names)
         with self._engine.connect() as connection:
             while batch := list(islice(left, AT_ONCE)):
-                found |= set(
+                ids |= set(
                     connection.scalars(select(s.workflow_uuid).where(s.workflow_uuid.in_(batch)))
                 )
-        return found
+        return ids
 
     def steps(self, workflow_id: str) -> list[Step]:
         """The steps that are done, in their order."""

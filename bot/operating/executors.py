@@ -19,7 +19,7 @@ from sqlalchemy import Connection, inspect, text
 from faultline.bot.operating.check_results import lasting
 from faultline.bot.queue.advisory_locks import LOCK_SPACE, LOST_AFTER_S
 
-HELD = (
+EXECUTOR_LOCKS = (
     "SELECT l.objid::bigint AS lock, host(a.client_addr) AS host FROM pg_locks l"
     " JOIN pg_stat_activity a ON a.pid = l.pid"
     " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = :space"
@@ -49,7 +49,7 @@ class LostWorker:
         return f"worker {self.host}/{self.name}"
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What is wrong with it, in words."""
         return f"{self.who} has not answered for {lasting(self.silent)}"
 
@@ -78,21 +78,21 @@ class Executors:
     def why_dead(self, name: str) -> str:
         """In words, of one that does not live."""
         lost = self.lost.get(name)
-        return lost.said if lost else f"worker {name} died"
+        return lost.summary if lost else f"worker {name} died"
 
 
 def living_by_files(directory: Path) -> Executors:
     """Of workers that share a directory of lock files."""
     files = sorted(directory.glob("*.lock")) if directory.is_dir() else []
-    return Executors(names=frozenset(file.stem for file in files if _is_held(file)))
+    return Executors(names=frozenset(file.stem for file in files if _is_locked(file)))
 
 
 def living_by_database(connection: Connection) -> Executors:
     """Of workers on one PostgreSQL."""
     lost = _lost(connection)
     not_theirs = {lock_number(name) for name in lost}
-    found = connection.execute(text(HELD), {"space": LOCK_SPACE}).all()
-    rows = [row for row in found if int(row.lock) not in not_theirs]
+    lock_rows = connection.execute(text(EXECUTOR_LOCKS), {"space": LOCK_SPACE}).all()
+    rows = [row for row in lock_rows if int(row.lock) not in not_theirs]
     return Executors(
         locks=frozenset(int(row.lock) for row in rows),
         hosts=frozenset(row.host for row in rows if row.host),
@@ -115,7 +115,7 @@ def lock_number(executor: str) -> int:
     return (zlib.crc32(executor.encode()) - 2**31) & 0xFFFFFFFF
 
 
-def _is_held(file: Path) -> bool:
+def _is_locked(file: Path) -> bool:
     try:
         with file.open("rb") as opened:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from typing import cast
 
 from sqlalchemy import Engine
 
-KEPT_SHARE = 0.1
+FREE_SHARE = 0.1
 """This share of all pages stays free for what comes next."""
 PAGES_AT_ONCE = 500
 """2 MiB in each transaction, while which alerts wait."""
@@ -28,9 +28,9 @@ def give_back(engine: Engine, stop: Callable[[], bool] = lambda: False) -> int:
         before = free = _pragma(connection, "freelist_count")
         if _pragma(connection, "auto_vacuum") != INCREMENTAL:
             return 0
-        kept = int(KEPT_SHARE * _pragma(connection, "page_count"))
-        while free > kept and not stop():
-            pages = min(PAGES_AT_ONCE, free - kept)
+        reserve = int(FREE_SHARE * _pragma(connection, "page_count"))
+        while free > reserve and not stop():
+            pages = min(PAGES_AT_ONCE, free - reserve)
             # `execute` would end after the first page: it steps once where no columns come.
             connection.executescript(f"PRAGMA incremental_vacuum({pages})")
             left = _pragma(connection, "freelist_count")

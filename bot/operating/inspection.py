@@ -22,7 +22,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.store.connect import connect
 from faultline.bot.store.opening import engine_url, first_line, store_url
 from faultline.bot.store.sessions import reading
-from faultline.bot.store.versions import current_version, known_versions, refuse_newer
+from faultline.bot.store.versions import all_versions, current_version, refuse_newer
 
 EXECUTORS = "executors"
 """The folder of `store.directory` with the workers' lock files."""
@@ -79,7 +79,7 @@ def inspected(settings: Settings, now: datetime | None = None) -> Iterator[Inspe
 
 def _version(store: Engine) -> str:
     """The version of the tables. Raises FaultlineError for one that this program cannot read."""
-    newest = known_versions()[-1].number
+    newest = all_versions()[-1].number
     with store.execution_options(reads_only=True).connect() as connection:
         refuse_newer(connection)
         version = current_version(connection)

@@ -14,7 +14,7 @@ from faultline.bot.operating.check_results import CheckResult, lasting, when
 from faultline.bot.operating.engine_rows import Workflow
 from faultline.bot.operating.executors import Executors
 from faultline.bot.operating.inspection import Inspection
-from faultline.bot.operating.stands import last_said, next_try
+from faultline.bot.operating.stands import last_progress, next_try
 from faultline.bot.operating.work_checks import taken_over
 from faultline.bot.policy.reply_targets import configured_targets
 from faultline.bot.queue.names import WORKFLOW_REPLY
@@ -54,16 +54,16 @@ def _targets(inspection: Inspection, replies: list[Workflow]) -> Iterator[CheckR
         else:
             by_target[target].append(reply)
     for (target, name), count in sorted(by_lost.items()):
-        yield _held_by_lost(living, name, target, count)
+        yield _with_lost_worker(living, name, target, count)
     for target, waiting in sorted(by_target.items()):
         yield from _waiting_for(inspection, target, waiting, anybody=living.count > 0)
 
 
-def _held_by_lost(living: Executors, name: str, target: str, count: int) -> CheckResult:
+def _with_lost_worker(living: Executors, name: str, target: str, count: int) -> CheckResult:
     """The target may be well: nobody has asked it since."""
     worker = living.lost[name]
-    held = "is" if count == 1 else "are"
-    phrase = f"{counted(count, 'answer')} for {target} {held} held by {worker.who}, which has not "
+    verb = "is" if count == 1 else "are"
+    phrase = f"{counted(count, 'answer')} for {target} {verb} held by {worker.who}, which has not "
     phrase += f"answered for {lasting(worker.silent)}"
     return CheckResult("wrong", "replies", phrase, taken_over(worker, living))
 
@@ -81,7 +81,7 @@ def _waiting_for(
     id_ = first.id.split(":")[0]
     phrase = f"{counted(len(waiting), 'answer')} waiting for {target}, the oldest ({id_}) "
     phrase += f"for {lasting(waited)}, tried {tries} times"
-    why = last_said(inspection, id_, f"reply {target}")
+    why = last_progress(inspection, id_, f"reply {target}")
     if why:
         phrase += f": {why}"
     todo = f"is {target} down, or its token refused? `faultline check` asks it; "
@@ -128,7 +128,9 @@ def _digests(inspection: Inspection) -> Iterator[CheckResult]:
         for configured_target in configured_targets(inspection.settings)
         if configured_target.has_channels
     ]
-    labels = " or ".join(target.own_label for target in targets) or "no reply target with channels"
+    labels = (
+        " or ".join(target.target_label for target in targets) or "no reply target with channels"
+    )
     for channel, count, until in rows:
         untold = counted(count, "investigation")
         ended = f"which ended at {when(until)}" if until else "which are over"

@@ -42,11 +42,11 @@ class Requeued:
     """Investigations that start again, answers to post again, and questions to answer again."""
 
     begun: tuple[str, ...]
-    told: tuple[str, ...]
-    asked: tuple[str, ...]
+    reposts: tuple[str, ...]
+    questions: tuple[str, ...]
 
 
-def requeue_one(inspection: Inspection, name: str) -> Requeued:
+def requeue_by_name(inspection: Inspection, name: str) -> Requeued:
     """One investigation. Raises FaultlineError while a worker that is alive has it."""
     if inspection.rows is None:
         raise FaultlineError(f"the engine's tables cannot be read: {inspection.no_rows}")
@@ -91,7 +91,7 @@ def _requeue(
     *,
     questions: bool = False,
 ) -> Requeued:
-    begun, told, ids = [], [], []
+    begun, reposts, ids = [], [], []
     targets = configured_targets(settings)
     for name in names:
         with Session(store) as session, session.begin():
@@ -105,7 +105,7 @@ def _requeue(
                 begun.append(name)
             elif _lacks_a_post(session, row, targets):
                 row.revision += 1
-                told.append(name)
+                reposts.append(name)
     if questions:
         with Session(store) as session, session.begin():
             for question in session.scalars(
@@ -114,7 +114,7 @@ def _requeue(
                 rows.delete([w.id for w in rows.of(f"question:{question.id}")])
                 _ask_again(session, question, now)
                 ids.append(question.id)
-    return Requeued(tuple(begun), tuple(told), tuple(ids))
+    return Requeued(tuple(begun), tuple(reposts), tuple(ids))
 
 
 def _mark_forgotten(session: Session, row: InvestigationRow, now: datetime) -> None:

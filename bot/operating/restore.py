@@ -28,7 +28,7 @@ from faultline.bot.queue.engine_database import migrate_engine, system_engine
 from faultline.bot.settings import Settings
 from faultline.bot.store.connect import connect
 from faultline.bot.store.opening import engine_url, first_line, store_url
-from faultline.bot.store.versions import known_versions, upgrade
+from faultline.bot.store.versions import all_versions, upgrade
 
 MAX_MANIFEST_BYTES = 1_000_000
 
@@ -78,14 +78,14 @@ def begin_again(settings: Settings) -> str:
     finally:
         store.dispose()
         rows_engine.dispose()
-    return _said(requeued)
+    return _summary(requeued)
 
 
-def _said(done: Requeued) -> str:
+def _summary(done: Requeued) -> str:
     parts = [
         f"{counted(len(done.begun), 'investigation')} to begin again",
-        f"{counted(len(done.told), 'answer')} to post where it was not",
-        f"{counted(len(done.asked), 'question')} to answer",
+        f"{counted(len(done.reposts), 'answer')} to post where it was not",
+        f"{counted(len(done.questions), 'question')} to answer",
     ]
     return ", ".join(parts) + "; start the bot"
 
@@ -167,7 +167,7 @@ def _check(scratch: Path, about: dict[str, Any]) -> None:
     )
     if total != about.get("case_files"):
         raise EvidenceError(CASES, f"{total} files instead of {about.get('case_files')}")
-    if about.get("tables") not in [v.number for v in known_versions()]:
+    if about.get("tables") not in [v.number for v in all_versions()]:
         phrase = (
             f"its tables are version {about.get('tables')}, which this release does not know: "
             f"use a newer one"

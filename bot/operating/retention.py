@@ -61,7 +61,7 @@ class Retention(BackgroundLoop):
 
     def sweep(self) -> dict[str, int]:
         """One sweep, unless another worker is at it; how much of what was deleted."""
-        with only_one(self._settings, self._store) as mine:
+        with sweep_lock(self._settings, self._store) as mine:
             if not mine:
                 return {}
             engine = system_engine(engine_url(self._settings), PATIENT)
@@ -70,8 +70,8 @@ class Retention(BackgroundLoop):
                 rows, now = EngineRows(engine), datetime.now(UTC)
                 sweep = Sweep(self._settings, store, self._cases, rows, now, self.stopping.is_set)
                 deleted = dict(sweep.run())
-                for one in (store.engine, engine):
-                    give_back(one, self.stopping.is_set)
+                for database in (store.engine, engine):
+                    give_back(database, self.stopping.is_set)
                 return deleted
             finally:
                 store.engine.dispose()
@@ -79,7 +79,7 @@ class Retention(BackgroundLoop):
 
 
 @contextmanager
-def only_one(settings: Settings, store: Store) -> Iterator[bool]:
+def sweep_lock(settings: Settings, store: Store) -> Iterator[bool]:
     """Yields whether this is the one that sweeps; the lock dies with its holder."""
     if store.engine.dialect.name == "sqlite":
         with (settings.store.directory / LOCK_FILE).open("a") as file:

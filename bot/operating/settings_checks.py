@@ -18,19 +18,19 @@ WIDEST_IPV6 = 64
 
 def settings_checks(settings: Settings) -> Iterator[CheckResult]:
     """What is wrong, or worth knowing; one "ok" when there is nothing."""
-    doors = [*_in_and_out(settings), *_doors(settings), *_proxies(settings), *_kept(settings)]
+    doors = [*_in_and_out(settings), *_doors(settings), *_proxies(settings), *_retention(settings)]
     yield from doors or [CheckResult("ok", "settings", "nothing that contradicts itself")]
 
 
 def _in_and_out(settings: Settings) -> Iterator[CheckResult]:
     configured = configured_targets(settings)
-    if all(one.on_click for one in configured):
+    if all(declaration.on_click for declaration in configured):
         declared = [
             declared_target
             for declared_target in declared_targets(settings)
             if not declared_target.on_click
         ]
-        variables = " or ".join(one.switched_on_by for one in declared)
+        variables = " or ".join(declaration.switched_on_by for declaration in declared)
         phrase = "answers are posted nowhere: no reply target is configured"
         yield CheckResult("note", "settings", phrase, f"set {variables}")
     for target in declared_targets(settings):
@@ -82,7 +82,7 @@ def _proxies(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult("note", "settings", phrase, todo)
 
 
-def _kept(settings: Settings) -> Iterator[CheckResult]:
+def _retention(settings: Settings) -> Iterator[CheckResult]:
     retention, investigation = settings.retention, settings.investigation
     if 0 < retention.investigations_days < investigation.memory_days:
         phrase = (

@@ -181,11 +181,11 @@ def _named(tables: list[TableSize]) -> str:
     largest = sorted(tables, key=lambda table: (table.bytes or 0, table.rows), reverse=True)[
         :LARGEST
     ]
-    said = [
-        f"{one.name} {one.rows:,} rows" + (f" ({_mb(one.bytes)})" if one.bytes else "")
-        for one in largest
+    parts = [
+        f"{table.name} {table.rows:,} rows" + (f" ({_mb(table.bytes)})" if table.bytes else "")
+        for table in largest
     ]
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def _mb(size: float) -> str:

@@ -20,7 +20,7 @@ from faultline.bot.store.models import ProgressRow
 ORDER = ("open", "collect", "capture", "assemble", "analyze", "write", "model", "finish")
 """The steps of `faultline.bot.investigation.workflow` that it waits for, in their order; connectors
 are asked side by side."""
-TOLD = {
+STEP_PHRASES = {
     "open": "fixing what is looked at",
     "collect": "asking the connectors",
     "capture": "asking the training job for a trace",
@@ -44,7 +44,7 @@ MAX_TEXT = 300
 class Stands:
     """In words: where it stands, and what to do; `todo` is empty where nothing is to be done."""
 
-    said: str
+    text: str
     todo: str = ""
 
 
@@ -77,7 +77,7 @@ def _running(
     step, missing = step_now(steps, progress)
     last = max((s.completed_at for s in steps if s.completed_at), default=workflow.started_at)
     since = f" for {lasting(inspection.now - last)}" if last else ""
-    phrase = f"step {step} ({TOLD.get(step, 'in between')}){since}"
+    phrase = f"step {step} ({STEP_PHRASES.get(step, 'in between')}){since}"
     if step == "collect" and missing:
         return Stands(
             f"{phrase}, waiting for {', '.join(missing)}",
@@ -91,8 +91,8 @@ def step_now(steps: Sequence[Step], progress: Sequence[ProgressRow]) -> tuple[st
     yet."""
     done = [s.name for s in steps]
     words = {name.split(" ")[0] for name in done}
-    asked = _asked(progress)
-    silent = [c for c in asked if f"collect {c}" not in done]
+    connectors = _connectors(progress)
+    silent = [c for c in connectors if f"collect {c}" not in done]
     if "open" not in words:
         return "open", []
     later = [word for word in ORDER[ORDER.index("capture") :] if word in words]
@@ -117,7 +117,7 @@ def next_try(steps: Sequence[Step]) -> tuple[int, datetime | None]:
     return len(tries), tries[-1].completed_at + timedelta(seconds=wait)
 
 
-def last_said(inspection: Inspection, name: str, stage: str) -> str:
+def last_progress(inspection: Inspection, name: str, stage: str) -> str:
     """The newest line of progress of a stage, on one line."""
     query = select(ProgressRow.text).where(
         ProgressRow.investigation_id == name, ProgressRow.stage == stage
@@ -136,7 +136,7 @@ def _progress(session: Session, name: str) -> list[ProgressRow]:
     return list(session.scalars(query))
 
 
-def _asked(progress: Sequence[ProgressRow]) -> list[str]:
+def _connectors(progress: Sequence[ProgressRow]) -> list[str]:
     """The connectors that the step `open` named in its line: "...; asking a, b"."""
     for row in progress:
         if row.stage == "scope":

@@ -94,7 +94,7 @@ def _of_investigation(
     for workflow in workflows:
         yield from _workflow(inspection, workflow)
     yield from _lines(session, row.id)
-    yield from _told(session, row)
+    yield from _post_checks(session, row)
     yield from _end(inspection, row, active)
 
 
@@ -193,7 +193,7 @@ def _lines(session: Session, name: str) -> Iterator[CheckResult]:
         yield CheckResult("ok", "said", f"{when(line.at)} {line.stage}: {line.text}")
 
 
-def _told(session: Session, row: InvestigationRow) -> Iterator[CheckResult]:
+def _post_checks(session: Session, row: InvestigationRow) -> Iterator[CheckResult]:
     for post in session.scalars(
         select(PostRow).where(PostRow.investigation_id == row.id).order_by(PostRow.attempted_at)
     ):
@@ -255,14 +255,14 @@ def _stands(
     runs, usually = inspection.now - begun, usual_length(inspection)
     well = (at_work or waits) and runs <= usually
     usual = f" It has run for {lasting(runs)}; {lasting(usually)} is usual."
-    return CheckResult("ok" if well else "wrong", "now", stands.said + "." + usual, stands.todo)
+    return CheckResult("ok" if well else "wrong", "now", stands.text + "." + usual, stands.todo)
 
 
 def _next_reply(inspection: Inspection, reply: Workflow) -> CheckResult:
     target = (reply.queue or "").removeprefix("replies-")
     lost = inspection.executors().lost.get(reply.executor or "")
     if lost and reply.status == "PENDING":
-        phrase = f"its reply to {target or 'a reply target'} waits: {lost.said}"
+        phrase = f"its reply to {target or 'a reply target'} waits: {lost.summary}"
         return CheckResult("wrong", "next", phrase, "another worker takes it over within seconds")
     tries, again = next_try(inspection.rows.steps(reply.id)) if inspection.rows else (0, None)
     if not tries:
@@ -322,12 +322,15 @@ def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
     ):
         phrase = f"{when(member.at)}: it joined {member.investigation_id}: {plain(member.why, 200)}"
         yield CheckResult("ok", "grouped", phrase, f"`faultline doctor {member.investigation_id}`")
-    for held in session.scalars(
+    for suppression in session.scalars(
         select(SuppressedAlertRow).where(SuppressedAlertRow.fingerprint == name).limit(5)
     ):
-        came = f"{held.count} times from {when(held.first_at)} to {when(held.last_at)}"
-        phrase = f"not investigated, {came}: {held.kind}, {plain(held.why, 200)}"
-        yield CheckResult("ok", held.kind, phrase)
+        came = (
+            f"{suppression.count} times from {when(suppression.first_at)} to "
+            f"{when(suppression.last_at)}"
+        )
+        phrase = f"not investigated, {came}: {suppression.kind}, {plain(suppression.why, 200)}"
+        yield CheckResult("ok", suppression.kind, phrase)
     for mute in session.scalars(
         select(MuteRow).where(MuteRow.fingerprint == name).order_by(MuteRow.id.desc()).limit(3)
     ):

@@ -17,31 +17,31 @@ from sqlalchemy.orm import Session
 from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.operating.removing import delete_case, delete_rows, engine_work
 from faultline.bot.settings import Settings
-from faultline.bot.store.api_tables import ApiTokenRow, AskedRequestRow
+from faultline.bot.store.api_tables import ApiTokenRow, RequestKeyRow
 from faultline.bot.store.call_tables import LearnedCallRow
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.change_tables import ReportedChangeRow
 from faultline.bot.store.conversation_rows import QuestionRow, QuietThreadRow
 from faultline.bot.store.deploy_tables import DeployCheckRow
 from faultline.bot.store.executor_tables import ExecutorRow
-from faultline.bot.store.last_times import KEPT as TIMES_KEPT
+from faultline.bot.store.last_times import RETENTION as TIMES_KEPT
 from faultline.bot.store.last_times import LastTimeRow
 from faultline.bot.store.message_updates import ENDED
-from faultline.bot.store.model_spending import KEPT as SPENDING_KEPT
+from faultline.bot.store.model_spending import RETENTION as SPENDING_KEPT
 from faultline.bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
 from faultline.bot.store.people_tables import PersonActRow, SlackChannelRow
-from faultline.bot.store.person_acts import KEPT as ACTS_KEPT
+from faultline.bot.store.person_acts import RETENTION as ACTS_KEPT
 from faultline.bot.store.sessions import reading
 from faultline.bot.store.spending_tables import ModelSpendingRow
 from faultline.bot.store.store import Store
 from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
-from faultline.bot.store.suppressed_alerts import KEPT
+from faultline.bot.store.suppressed_alerts import RETENTION
 from faultline.bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
 
 BATCH = 200
 LINES_AT_ONCE = 1_000
 SHORTEST_DAYS = 1.0
-SILENT_WORKERS_KEPT = timedelta(days=7)
+SILENT_WORKER_RETENTION = timedelta(days=7)
 """`faultline.bot.queue.advisory_locks.FORGET_BEATS`."""
 INVESTIGATIONS_AT_ONCE = 20
 NAMED_BY_TIME = re.compile(r"(\d{8})-(\d{6})-[0-9a-f]{6}")
@@ -126,12 +126,12 @@ class Sweep:
             some = due[first : first + BATCH]
             with reading(self.store.engine) as session:
                 row = InvestigationRow
-                known = set(session.scalars(select(row.id).where(row.id.in_(some))))
+                stored_ids = set(session.scalars(select(row.id).where(row.id.in_(some))))
                 over = set(
                     session.scalars(select(row.id).where(row.id.in_(some), self._ended(before)))
                 )
             count += sum(
-                self._delete_case(name) for name in some if name in over or name not in known
+                self._delete_case(name) for name in some if name in over or name not in stored_ids
             )
         return count
 
@@ -181,7 +181,7 @@ class Sweep:
     def deliveries(self, before: datetime) -> int:
         """Ids of deliveries that no vendor will send again, keys under which programs asked, and
         what they asked of deploys."""
-        row, request_row, check = DeliveryRow, AskedRequestRow, DeployCheckRow
+        row, request_row, check = DeliveryRow, RequestKeyRow, DeployCheckRow
         with Session(self.store.engine) as session, session.begin():
             session.execute(delete(request_row).where(request_row.at < before))
             session.execute(delete(check).where(check.asked_at < before))
@@ -229,14 +229,14 @@ class Sweep:
         """What is kept for days, where nobody writes any more who would delete it."""
         now = self.now
         with Session(self.store.engine) as session, session.begin():
-            silent = ExecutorRow.beat_at < now - SILENT_WORKERS_KEPT
+            silent = ExecutorRow.beat_at < now - SILENT_WORKER_RETENTION
             session.execute(delete(ExecutorRow).where(silent))
             session.execute(delete(LastTimeRow).where(LastTimeRow.at < now - TIMES_KEPT))
             session.execute(delete(PersonActRow).where(PersonActRow.at < now - ACTS_KEPT))
             day = f"{now - SPENDING_KEPT:%Y-%m-%d}"
             session.execute(delete(ModelSpendingRow).where(ModelSpendingRow.day < day))
         row = SuppressedAlertRow
-        over = select(row.key).where(row.last_at < now - KEPT).limit(BATCH)
+        over = select(row.key).where(row.last_at < now - RETENTION).limit(BATCH)
         self._in_batches(
             lambda s: s.scalars(over).all(), lambda keys: delete(row).where(row.key.in_(keys))
         )
@@ -292,11 +292,11 @@ class Sweep:
         count = 0
         while not self.stop():
             with Session(self.store.engine) as session, session.begin():
-                found = find(session)
-                if found:
-                    session.execute(remove(found))  # type: ignore[call-overload]
-            count += len(found)
-            if len(found) < BATCH:
+                batch = find(session)
+                if batch:
+                    session.execute(remove(batch))  # type: ignore[call-overload]
+            count += len(batch)
+            if len(batch) < BATCH:
                 break
         return count
 

@@ -29,7 +29,7 @@ nobody."""
 USUAL_OF = 200
 """The usual duration comes from this many answers."""
 LEAST_USUAL = timedelta(minutes=10)
-TOLD_FOR = timedelta(hours=1)
+NOTE_LOST_FOR = timedelta(hours=1)
 """So long a worker that was lost is worth a note after its work was taken over."""
 NAMED = 5
 
@@ -135,11 +135,11 @@ def _of_the_lost(active: list[Workflow], living: Executors) -> Iterator[CheckRes
             workflows[workflow.executor].append(workflow)
     for name, worker in sorted(living.lost.items()):
         if name in workflows:
-            names = f"{worker.said}; it has {counted(len(workflows[name]), 'workflow')}: "
+            names = f"{worker.summary}; it has {counted(len(workflows[name]), 'workflow')}: "
             names += _names(workflows[name])
             yield CheckResult("wrong", "takeover", names, taken_over(worker, living))
-        elif worker.declared and worker.silent < TOLD_FOR:
-            names = f"{worker.said}; its work was taken over"
+        elif worker.declared and worker.silent < NOTE_LOST_FOR:
+            names = f"{worker.summary}; its work was taken over"
             yield CheckResult("note", "workers", names, f"check {worker.host}")
 
 
@@ -189,10 +189,10 @@ def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[Ch
     )
     with inspection.read() as session:
         open_ = list(session.scalars(query))
-        known = set(open_)
-        named = {investigation_of(w.id) for w in active} - {""} - known
+        present_ids = set(open_)
+        named = {investigation_of(w.id) for w in active} - {""} - present_ids
         if named:
-            known |= _present(inspection, named)
+            present_ids |= _present(inspection, named)
     at_work = {investigation_of(w.id) for w in active}
     lost = [name for name in open_ if name not in at_work]
     if lost:
@@ -207,7 +207,7 @@ def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[Ch
             phrase,
             f"`faultline requeue {lost[0]}` restarts it; no message is posted twice",
         )
-    ghosts = sorted(named - known)
+    ghosts = sorted(named - present_ids)
     if ghosts:
         some = ", ".join(ghosts[:NAMED])
         phrase = (
@@ -258,18 +258,18 @@ def _long(inspection: Inspection, active: list[Workflow]) -> Iterator[CheckResul
         row.status == "running", row.started_at < inspection.now - usual
     )
     with inspection.read() as session:
-        found = [
+        slow_rows = [
             (id_, at)
             for id_, at in session.execute(query.order_by(row.started_at).limit(NAMED))
             if at
         ]
-    for id_, started in found:
+    for id_, started in slow_rows:
         stands = where_it_stands(
             inspection, id_, [w for w in active if investigation_of(w.id) == id_]
         )
         phrase = (
             f"{id_} runs for {lasting(inspection.now - started)}, and {lasting(usual)} is usual: "
-            f"{stands.said}"
+            f"{stands.text}"
         )
         yield CheckResult(
             "wrong", "slow", phrase, stands.todo or f"`faultline doctor {id_}` tells its story"

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.policy.alert_rules import held_back_by, plain_severity
+from faultline.bot.policy.alert_rules import blocking_rule_of, plain_severity
 from faultline.bot.policy.quiet_hours import quiet_until
-from faultline.bot.policy.reply_targets import reply_channel, told_in
+from faultline.bot.policy.reply_targets import reply_channel, targets_of
 from faultline.bot.policy.teams import Teams
 from faultline.bot.policy.topology import ServiceTopology
 from faultline.bot.policy.traits import Traits, service_of, traits_of
@@ -59,19 +59,19 @@ class Policy:
         """Whether alerts are posted to more than one Slack workspace."""
         return len(self.settings.instances("slack")) > 1
 
-    def told_in(self, alert: Alert, reply_to: ReplyTo) -> frozenset[str]:
+    def workspaces_of(self, alert: Alert, reply_to: ReplyTo) -> frozenset[str]:
         """Which of several Slack workspaces an alert is posted to. Alerts of different workspaces
         never share an incident: each would show the other's."""
         service = self.topology.name(alert.service)
-        return told_in(alert, service, reply_to, self.settings)
+        return targets_of(alert, service, reply_to, self.settings)
 
     def team(self, alert: Alert, channel: str) -> str:
         """Whose the alert is; "" where it belongs to no team."""
         return self.teams.team(self.topology.name(alert.service), channel)
 
-    def held_back(self, alert: Alert, channel: str) -> str | None:
+    def blocking_rule(self, alert: Alert, channel: str) -> str | None:
         """The rule by which the alert is not investigated, or None."""
-        return held_back_by(alert, channel, self.settings.alerts.rules, self.topology)
+        return blocking_rule_of(alert, channel, self.settings.alerts.rules, self.topology)
 
     def per_hour(self, channel: str) -> int | None:
         """Automatic investigations that the channel takes in an hour; None: any number."""

@@ -13,7 +13,7 @@ MAX_TEXT = 500
 """Characters of a title or a label that are compared."""
 
 
-def held_back_by(
+def blocking_rule_of(
     alert: Alert, channel: str, rules: Sequence[AlertRule], topology: ServiceTopology
 ) -> str | None:
     """The rule that says not to investigate this alert, in the operator's words; None when it is

@@ -25,22 +25,24 @@ _MOST_NAME = 256
 def identify_job(alert: Alert, settings: Settings, services_job: str | None) -> JobIdentity | None:
     """The job the alert is about, or None. `services_job` is the catalogue's, for alerts that name
     a service."""
-    said = _said(alert.labels, settings)
-    name = _name(alert, said, settings, services_job)
+    job_labels = _job_labels(alert.labels, settings)
+    name = _name(alert, job_labels, settings, services_job)
     if name is None:
         return None
     table = settings.jobs.get(name, JobSettings())
-    slurm = said.get("slurm_job_id") or (str(table.slurm_job_id) if table.slurm_job_id else None)
+    slurm = job_labels.get("slurm_job_id") or (
+        str(table.slurm_job_id) if table.slurm_job_id else None
+    )
     hosts = tuple(plain_host(host) for host in table.hosts)
     everybody = len(hosts) * table.ranks_per_host if hosts and table.ranks_per_host else None
     job = JobIdentity(
         name=name,
-        run=said.get("run"),
+        run=job_labels.get("run"),
         slurm_job_id=slurm,
-        pod=said.get("pod"),
-        node=said.get("node"),
-        gpu=_number(said.get("gpu")),
-        rank=_number(said.get("rank")),
+        pod=job_labels.get("pod"),
+        node=job_labels.get("node"),
+        gpu=_number(job_labels.get("gpu")),
+        rank=_number(job_labels.get("rank")),
         hosts=hosts,
         ranks_per_host=table.ranks_per_host,
         ranks=table.ranks or everybody,
@@ -55,13 +57,13 @@ def plain_host(host: str) -> str:
     return host.partition(":")[0] if host.count(":") == 1 else host
 
 
-def _said(labels: Mapping[str, str], settings: Settings) -> dict[str, str]:
+def _job_labels(labels: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """What the labels say, by placeholder; a value that is no plain name is left out."""
     names = settings.training
     node = _first(labels, names.node_labels)
     machine = _NODE.fullmatch(node)
     gpu = _first(labels, names.gpu_labels).removeprefix("nvidia")
-    found = {
+    job_labels = {
         "run": _safe(_first(labels, names.run_labels)),
         "slurm_job_id": _safe(_first(labels, names.slurm_labels)),
         "pod": _safe(_first(labels, names.pod_labels)),
@@ -69,7 +71,7 @@ def _said(labels: Mapping[str, str], settings: Settings) -> dict[str, str]:
         "rank": _first(labels, names.rank_labels),
         "gpu": gpu,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in job_labels.items() if value}
 
 
 def _first(labels: Mapping[str, str], names: Sequence[str]) -> str:
@@ -85,26 +87,26 @@ def _number(value: str | None) -> int | None:
 
 
 def _name(
-    alert: Alert, said: Mapping[str, str], settings: Settings, services_job: str | None
+    alert: Alert, job_labels: Mapping[str, str], settings: Settings, services_job: str | None
 ) -> str | None:
     """By name first, then by what the job runs as, then by the machine where only one job runs
     there."""
     jobs = settings.jobs
     name = _first(alert.labels, settings.training.job_labels)
     for word in (name, alert.service or ""):
-        known = _named(word, jobs)
-        if known is not None:
-            return known
+        job_name = _named(word, jobs)
+        if job_name is not None:
+            return job_name
     if _safe(name):
         return name
-    pod, slurm, node = (said.get(key, "") for key in ("pod", "slurm_job_id", "node"))
+    pod, slurm, node = (job_labels.get(key, "") for key in ("pod", "slurm_job_id", "node"))
     running = (
         [name for name, job in jobs.items() if pod and _like(pod, job.pods)],
         [name for name, job in jobs.items() if slurm and slurm == str(job.slurm_job_id)],
         [name for name, job in jobs.items() if node and _on(node, job.hosts)],
     )
-    found = next((names[0] for names in running if len(names) == 1), None)
-    return found or (_safe(services_job or "") or None)
+    running_job = next((names[0] for names in running if len(names) == 1), None)
+    return running_job or (_safe(services_job or "") or None)
 
 
 def _named(word: str, jobs: Mapping[str, JobSettings]) -> str | None:
@@ -152,6 +154,6 @@ def _with_places(job: JobIdentity, table: JobSettings) -> JobIdentity:
                     f"{location}: the alert does not say {' and '.join(dict.fromkeys(missing))}"
                 )
             else:
-                places.append(_PLACEHOLDER.sub(lambda found: values[found[1]] or "", location))
+                places.append(_PLACEHOLDER.sub(lambda match: values[match[1]] or "", location))
         filled[kind] = tuple(places)
     return job.model_copy(update={**filled, "unknown": tuple(unknown)})

@@ -26,20 +26,20 @@ _ORDINARY = frozenset(_ORDINARY_WORDS.split())
 """Words that are no name alone, though something may be called so."""
 
 
-def service_in(text: str, known: Iterable[str]) -> str | None:
+def service_in(text: str, service_names: Iterable[str]) -> str | None:
     """The service: by its whole name, by the name without its ending ("checkout" for
     checkoutservice), or by a part that only one name has. None where that could be several."""
-    names = dict.fromkeys(islice(known, MOST_NAMES))
-    said = set(_said(text))
+    names = dict.fromkeys(islice(service_names, MOST_NAMES))
+    phrases = set(_phrases(text))
     for forms in (_whole, _stem, _parts):
-        counts = {name: len(form) for name in names for form in forms(name) if form in said}
+        counts = {name: len(form) for name in names for form in forms(name) if form in phrases}
         longest = [name for name in counts if counts[name] == max(counts.values())]
         if len(longest) == 1 or (longest and forms is _whole):
             return longest[0]
     return None
 
 
-def _said(text: str) -> Iterator[str]:
+def _phrases(text: str) -> Iterator[str]:
     """The words, alone and up to three in a row, also without an ending."""
     words = _WORD.findall(text[:MOST_TEXT].casefold())
     for start, first in enumerate(words):

@@ -20,4 +20,4 @@ def person(who: str) -> str:
 
 def without_mentions(text: str) -> str:
     """A text with names in place of Slack's mentions of people."""
-    return _MENTION.sub(lambda found: found["name"] or SOMEBODY, text)
+    return _MENTION.sub(lambda match: match["name"] or SOMEBODY, text)

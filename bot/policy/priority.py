@@ -81,15 +81,18 @@ _WORD = re.compile(r"[a-z]+(?:[\s:_#-]{0,3}[0-9]+)?|[0-9]+")
 
 
 def priority_of(
-    alert: Alert, *, asked_for: bool = False, own_words: Mapping[str, int] = MappingProxyType({})
+    alert: Alert,
+    *,
+    on_request: bool = False,
+    source_words: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
     """0 urgent, 1 high, 2 usual, 3 low. What a person asked for is urgent: somebody waits for it.
 
-    `own_words` are severities of the alert's source; they count before `WORDS`.
+    `source_words` are severities of the alert's source; they count before `WORDS`.
     """
-    if asked_for:
+    if on_request:
         return URGENT
-    words = {**WORDS, **own_words}
+    words = {**WORDS, **source_words}
     severities = [alert.severity]
     for name in SAYS_MORE:
         severities.append(alert.labels.get(name))

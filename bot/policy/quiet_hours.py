@@ -18,10 +18,10 @@ def quiet_until(channel: ChannelSettings, now: datetime) -> datetime | None:
     """When the quiet that holds now ends, in UTC; None when it is not quiet."""
     end = None
     for _ in range(MOST_SPANS):
-        found = _end_of_quiet(channel, end or now)
-        if found is None:
+        span_end = _end_of_quiet(channel, end or now)
+        if span_end is None:
             break
-        end = found
+        end = span_end
     return end
 
 

@@ -46,27 +46,29 @@ def relate(
     apart = abs(new.started_at - old.started_at)
     if apart > window or elsewhere(new, old):
         return None
-    found = _by_name(new, old) or _by_call(new, old, topology) or _by_host(new, old)
-    if found is None and apart <= window * WEAK_SHARE:
-        found = _by_shared_callee(new, old, topology) or _by_place(new, old)
-    return Relation(found[0], f"{found[1]}, {how_far(apart)}") if found else None
+    reason = _by_name(new, old) or _by_call(new, old, topology) or _by_host(new, old)
+    if reason is None and apart <= window * WEAK_SHARE:
+        reason = _by_shared_callee(new, old, topology) or _by_place(new, old)
+    return Relation(reason[0], f"{reason[1]}, {how_far(apart)}") if reason else None
 
 
-def keys_of(one: Traits, topology: ServiceTopology) -> tuple[str, ...]:
+def keys_of(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     """Keys under which an open alert can be found by related ones."""
-    keys = [f"{SERVICE_KEY}{one.service}"] if one.service else []
-    keys += [f"job:{one.job}"] if one.job else []
-    keys += [f"host:{host}" for host in sorted(one.hosts)]
-    keys += [f"calls:{name}" for name in _callees(one, topology)]
-    keys += [f"words:{one.wording}:{place}" for place in _named_places(one)]
+    keys = [f"{SERVICE_KEY}{traits.service}"] if traits.service else []
+    keys += [f"job:{traits.job}"] if traits.job else []
+    keys += [f"host:{host}" for host in sorted(traits.hosts)]
+    keys += [f"calls:{name}" for name in _callees(traits, topology)]
+    keys += [f"words:{traits.wording}:{place}" for place in _named_places(traits)]
     return tuple(keys)
 
 
-def sought_keys(one: Traits, topology: ServiceTopology) -> tuple[str, ...]:
+def sought_keys(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     """Keys of the alerts that may be related to this one."""
-    keys = list(keys_of(one, topology))
-    if one.service:
-        neighbours = sorted(topology.called_by(one.service) | topology.callers_of(one.service))
+    keys = list(keys_of(traits, topology))
+    if traits.service:
+        neighbours = sorted(
+            topology.called_by(traits.service) | topology.callers_of(traits.service)
+        )
         keys += [f"{SERVICE_KEY}{name}" for name in neighbours[:MAX_NEIGHBOURS]]
     return tuple(keys)
 
@@ -93,9 +95,9 @@ def _by_name(new: Traits, old: Traits) -> tuple[int, str] | None:
 
 
 def _by_call(new: Traits, old: Traits, topology: ServiceTopology) -> tuple[int, str] | None:
-    for one, other in ((new, old), (old, new)):
-        if one.service and other.service and other.service in topology.called_by(one.service):
-            return 2, f"{_named(one.service)} calls {_named(other.service)}"
+    for caller, other in ((new, old), (old, new)):
+        if caller.service and other.service and other.service in topology.called_by(caller.service):
+            return 2, f"{_named(caller.service)} calls {_named(other.service)}"
     return None
 
 
@@ -123,17 +125,17 @@ def _by_place(new: Traits, old: Traits) -> tuple[int, str] | None:
     return (5, f"the same words in {_named(common[0].partition('=')[2])}") if common else None
 
 
-def _named_places(one: Traits) -> Sequence[str]:
+def _named_places(traits: Traits) -> Sequence[str]:
     """Places small enough to be of one incident: an environment alone is not."""
     return [
-        f"{place}={one.places[place]}"
+        f"{place}={traits.places[place]}"
         for place in ("cluster", "region")
-        if place in one.places and one.wording
+        if place in traits.places and traits.wording
     ]
 
 
-def _callees(one: Traits, topology: ServiceTopology) -> Sequence[str]:
-    return sorted(topology.called_by(one.service))[:MAX_CALLEES] if one.service else ()
+def _callees(traits: Traits, topology: ServiceTopology) -> Sequence[str]:
+    return sorted(topology.called_by(traits.service))[:MAX_CALLEES] if traits.service else ()
 
 
 def _alike(new: Traits, old: Traits) -> bool:

@@ -73,7 +73,7 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
         made.instance = instance
         return made
 
-    def seen_in(self, settings: Settings) -> Self:
+    def scoped_to(self, settings: Settings) -> Self:
         """The same target, for the table that these settings were made for."""
         for instance in settings.instances(self.name):
             if instance.name == settings.instance_of(self.name):
@@ -81,23 +81,23 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
         return self
 
     @property
-    def own_name(self) -> str:
+    def target_name(self) -> str:
         """In keys of posts, queues and progress lines: `slack`, and of several `slack eu`."""
         return f"{self.name} {self.instance.name}" if self.instance else self.name
 
     @property
-    def own_label(self) -> str:
+    def target_label(self) -> str:
         """Its name for people, with that of its table."""
         return f"{self.label} {self.instance.name}" if self.instance else self.label
 
-    def own_settings(self, settings: Settings) -> Settings:
+    def scoped_settings(self, settings: Settings) -> Settings:
         """The settings with its table as its section."""
         return settings.for_instance(self.name, self.instance) if self.instance else settings
 
     def section(self, settings: Settings) -> S | None:
         """Its section, or None where the settings have none."""
-        own = self.instance.own if self.instance else getattr(settings, self.name, None)
-        return own if isinstance(own, self.settings) else None
+        section = self.instance.section if self.instance else getattr(settings, self.name, None)
+        return section if isinstance(section, self.settings) else None
 
     def configured(self, settings: Settings) -> bool:
         """Whether answers are posted there."""
@@ -137,7 +137,7 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 
     def post_key(self, investigation_id: str) -> str:
         """The key under which the store keeps the investigation's post at this target."""
-        return f"{investigation_id}:{self.own_name}"
+        return f"{investigation_id}:{self.target_name}"
 
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:
         """Settings that contradict each other."""
@@ -148,8 +148,8 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 def _built_in() -> tuple[ReplyTargetDeclaration[Any], ...]:
     # They are loaded by name and late, because they lie in a room above this one.
     declared = [load_object(target) for target in BUILT_IN.values()]
-    for one in declared:
-        assert isinstance(one, ReplyTargetDeclaration), one
+    for declaration in declared:
+        assert isinstance(declaration, ReplyTargetDeclaration), declaration
     return tuple(declared)  # type: ignore[arg-type]
 
 
@@ -190,15 +190,15 @@ def reply_channel(alert: Alert, service: str | None, reply_to: ReplyTo, settings
     ]
     # A channel can be named for a target that is not switched on. It decides last, but it decides:
     # alert rules may name it.
-    with_channels.sort(key=lambda one: not one.configured(settings))
-    for one in with_channels:
-        channel = one.address_for(alert, service, reply_to, settings)
+    with_channels.sort(key=lambda declaration: not declaration.configured(settings))
+    for declaration in with_channels:
+        channel = declaration.address_for(alert, service, reply_to, settings)
         if channel:
             return channel
     return ""
 
 
-def told_in(
+def targets_of(
     alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
 ) -> frozenset[str]:
     """If several targets of one kind have channels: those that an alert is posted to.
@@ -209,7 +209,7 @@ def told_in(
     for declared_target in declared_targets(settings):
         has_channels = declared_target.instance is not None and declared_target.has_channels
         if has_channels and declared_target.address_for(alert, service, reply_to, settings):
-            names.add(declared_target.own_name)
+            names.add(declared_target.target_name)
     return frozenset(names)
 
 

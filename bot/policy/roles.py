@@ -131,8 +131,8 @@ def refusal(person: SlackPerson, role: Role | None, act: Act) -> str:
     return "You have no role here. An admin of Faultline gives one."
 
 
-def _role(given: str) -> Role | None:
-    return next((role for role in ROLES if role == given), None)
+def _role(text: str) -> Role | None:
+    return next((role for role in ROLES if role == text), None)
 
 
 def _at_most_responder(role: Role | None) -> Role | None:

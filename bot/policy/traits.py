@@ -84,9 +84,11 @@ def _places(labels: Mapping[str, str]) -> dict[str, str]:
     """Where it runs: two alerts that say different places are not of one incident."""
     places = {}
     for place, names in PLACE_LABELS.items():
-        said = next((value for name in names if (value := _short(labels.get(name)).casefold())), "")
-        if said:
-            places[place] = said
+        place_name = next(
+            (value for name in names if (value := _short(labels.get(name)).casefold())), ""
+        )
+        if place_name:
+            places[place] = place_name
     return places
 
 

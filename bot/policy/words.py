@@ -16,9 +16,9 @@ MAX_TEXT = 8_000
 MAX_WORD = 64
 MAX_WORDS = 600
 """Words that are kept of one investigation."""
-MAX_ASKED = 16
+MAX_SEARCH_WORDS = 16
 """Words of one search."""
-MAX_ASKED_TEXT = 1_000
+MAX_SEARCH_TEXT = 1_000
 
 _RUN = re.compile(r"[^\W_]+")
 _ALONE = re.compile(
@@ -428,18 +428,18 @@ _ALONE = re.compile(
 
 def words_of(*texts: str, limit: int = MAX_WORDS) -> tuple[str, ...]:
     """The distinct words of the texts, in their order."""
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for text in texts:
         for word in _words(text[:MAX_TEXT]):
-            found[word] = None
-            if len(found) >= limit:
-                return tuple(found)
-    return tuple(found)
+            unique[word] = None
+            if len(unique) >= limit:
+                return tuple(unique)
+    return tuple(unique)
 
 
-def asked_words(text: str) -> tuple[str, ...]:
+def search_words(text: str) -> tuple[str, ...]:
     """The words of a search."""
-    return words_of(text[:MAX_ASKED_TEXT], limit=MAX_ASKED)
+    return words_of(text[:MAX_SEARCH_TEXT], limit=MAX_SEARCH_WORDS)
 
 
 def _words(text: str) -> Iterable[str]:

@@ -55,13 +55,13 @@ def _summary(checks: Sequence[Check]) -> str:
     in_part = dict.fromkeys(check.name for check in checks if check.ok and check.unread)
     if not (failed or in_part):
         return "all parts work"
-    said = []
+    phrases = []
     if failed:
         parts = dict.fromkeys(check.name for check in checks)
-        said.append(f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}")
+        phrases.append(f"{len(failed)} of {len(parts)} parts FAIL: {', '.join(failed)}")
     if in_part:
-        said.append(f"some evidence cannot be read from {', '.join(in_part)}")
-    return "; ".join(said)
+        phrases.append(f"some evidence cannot be read from {', '.join(in_part)}")
+    return "; ".join(phrases)
 
 
 def secrets_check(settings: Settings, role: ProcessRole) -> Check:
@@ -81,7 +81,7 @@ async def all_checks(settings: Settings, *, vendors: bool = True) -> Sequence[Ch
         ("inbound", lambda: _inbound(settings)),
         ("replies", lambda: _replies(settings)),
     ]
-    if any(_hears_people(workspace) for workspace in settings.each("slack")):
+    if any(_hears_people(workspace) for workspace in settings.per_instance("slack")):
         parts.append(("people", lambda: _people(settings)))
     if settings.watch:
         parts.append(("watches", lambda: _watches(settings)))
@@ -161,29 +161,29 @@ async def _inbound(settings: Settings) -> Check:
 
 async def _replies(settings: Settings) -> Check:
     types = configured_types(settings)
-    if all(one.on_click for one in types):
+    if all(target.on_click for target in types):
         declared = [
             declared_target
             for declared_target in declared_targets(settings)
             if not declared_target.on_click
         ]
-        variables = " or ".join(one.switched_on_by for one in declared)
+        variables = " or ".join(declaration.switched_on_by for declaration in declared)
         return Check("replies", False, f"no reply target configured: set {variables}")
-    checks = await asyncio.gather(*(_reply_target(one, settings) for one in types))
-    lines = [", ".join(one.own_label for one in types)]
+    checks = await asyncio.gather(*(_reply_target(target, settings) for target in types))
+    lines = [", ".join(target.target_label for target in types)]
     lines += [check.line for check in checks if check.line]
     failed = [check.line for check in checks if not check.ok]
     # One that fails is the news; what works would only hide it.
     return Check("replies", not failed, "; ".join(failed or lines))
 
 
-async def _reply_target(one: ReplyTargetType[Any], settings: Settings) -> Check:
+async def _reply_target(target: ReplyTargetType[Any], settings: Settings) -> Check:
     try:
-        said = await one.check(settings)
+        note = await target.check(settings)
     except FaultlineError as error:
-        problem = f"{one.own_label}: {error}" if one.instance else str(error)
-        return Check(one.own_name, False, problem)
-    return Check(one.own_name, True, f"{one.own_label}: {said}" if said else "")
+        problem = f"{target.target_label}: {error}" if target.instance else str(error)
+        return Check(target.target_name, False, problem)
+    return Check(target.target_name, True, f"{target.target_label}: {note}" if note else "")
 
 
 def _hears_people(workspace: Settings) -> bool:
@@ -198,23 +198,23 @@ async def _people(settings: Settings) -> Check:
     from faultline.bot.answer.targets.slack.token_check import missing_people_scopes
 
     lacking: list[str] = []
-    for workspace in settings.each("slack"):
+    for workspace in settings.per_instance("slack"):
         if _hears_people(workspace):
             name = f"{workspace.instance_of('slack')}: ".removeprefix(": ")
             lacking += [f"{name}{scope}" for scope in await missing_people_scopes(workspace.slack)]
     if lacking:
         phrase = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"
-        return Check("people", True, phrase, tuple(f"the scope {one}" for one in lacking))
+        return Check("people", True, phrase, tuple(f"the scope {scope}" for scope in lacking))
     return Check("people", True, "members, guests and user groups of Slack can be distinguished")
 
 
 async def _watches(settings: Settings) -> Check:
     """What is looked at by the clock, and how often."""
-    said = [
+    watches = [
         f"{watch.service or name} every {watch.every_minutes:g} min"
         for name, watch in settings.watch.items()
     ]
-    line = f"{len(said)} watched: {', '.join(said)}"
+    line = f"{len(watches)} watched: {', '.join(watches)}"
     if not any("metrics" in connector.kinds for connector in build_connectors(settings)):
         return Check("watches", False, f"{line}; no source of metrics is configured for them")
     return Check("watches", True, line)

@@ -19,7 +19,7 @@ from faultline.bot.store.abandoned import AbandonableStore, StoreHangsError, ano
 from faultline.bot.store.connect import migrate
 from faultline.bot.store.opening import first_line, open_store, spool_directory, store_url
 
-KNOWN = "database"
+IDENTITY_FILE = "database"
 """The file that says which database answered an earlier start, by a hash of its address."""
 ANSWER_WITHIN_S = 10.0
 
@@ -35,7 +35,7 @@ class FirstContact:
         Raises FaultlineError where the database does not answer and never did.
         """
         self._and_then = and_then
-        self._known = spool_directory(settings) / KNOWN
+        self._identity_path = spool_directory(settings) / IDENTITY_FILE
         self._identity = hashlib.sha256(store_url(settings).encode()).hexdigest()
         self.store = open_store(settings, migrated=True)
         self.made = False
@@ -43,7 +43,7 @@ class FirstContact:
             self._answers()
         except (SQLAlchemyError, StoreHangsError) as error:
             line = first_line(error) if isinstance(error, SQLAlchemyError) else str(error)
-            if not self._known_before():
+            if not self._has_answered():
                 raise FaultlineError(f"the database does not answer ({line})") from error
             log.error("starting without the database, which does not answer (%s)", line)
         else:
@@ -57,8 +57,8 @@ class FirstContact:
         self._and_then()
         self.made = True
         try:
-            self._known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(self._known, self._identity)
+            self._identity_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write(self._identity_path, self._identity)
         except OSError as error:
             log.warning("cannot write to the spool's directory (%s)", error.strerror)
 
@@ -71,9 +71,9 @@ class FirstContact:
         finally:
             abandonable_store.close()
 
-    def _known_before(self) -> bool:
+    def _has_answered(self) -> bool:
         try:
-            return self._known.read_text() == self._identity
+            return self._identity_path.read_text() == self._identity
         except OSError:
             return False
 

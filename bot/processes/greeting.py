@@ -37,14 +37,14 @@ class Greeting:
     def line(self) -> str:
         """For the log."""
         parts = [f"listening on {', '.join(self.addresses)}"]
-        for name, found in self._parts():
-            parts.append(f"{name.casefold()}: {', '.join(found) or 'none'}")
+        for name, names in self._parts():
+            parts.append(f"{name.casefold()}: {', '.join(names) or 'none'}")
         return "; ".join(parts)
 
     def block(self) -> str:
         """For a terminal."""
         rows = [("Listening", ", ".join(self.addresses)), ("Pages", self.pages)]
-        rows += [(name, ", ".join(found) or self._todo(name)) for name, found in self._parts()]
+        rows += [(name, ", ".join(names) or self._todo(name)) for name, names in self._parts()]
         lines = [f"Faultline {program_version()}", ""]
         lines += [f"  {name:<11}{text}" for name, text in rows]
         if not self.worker:
@@ -113,7 +113,7 @@ def greeting_of(
         pages=settings.server.public_url,
         alerts=tuple(alerts),
         sources=tuple(_evidence(settings)),
-        replies=tuple(reply.own_label for reply in replies),
+        replies=tuple(reply.target_label for reply in replies),
         model=settings.model.name,
         reply_variable=declared_targets(settings)[0].switched_on_by,
         worker=worker,

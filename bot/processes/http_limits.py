@@ -25,7 +25,7 @@ MAX_HEAD_BYTES = 64 * 1024
 BACKLOG = 512
 """Connections that the kernel completes before they are accepted: a storm begins with hundreds at
 once, and asyncio accepts as many in one turn, before any is counted."""
-OWN_DESCRIPTORS = 256
+RESERVED_DESCRIPTORS = 256
 """Left for databases, files and the process's own pipes; a web process has below 100 open."""
 MAX_CONNECTIONS = 8_192
 """A connection costs about 20 KB."""
@@ -65,7 +65,9 @@ def raise_descriptor_limit() -> int:
 
 def connections_within(descriptors: int) -> int:
     """How many connections a process may have, by its limit of open files."""
-    return min(MAX_CONNECTIONS, max(FEWEST_CONNECTIONS, descriptors - BACKLOG - OWN_DESCRIPTORS))
+    return min(
+        MAX_CONNECTIONS, max(FEWEST_CONNECTIONS, descriptors - BACKLOG - RESERVED_DESCRIPTORS)
+    )
 
 
 def limited_connections(limits: ConnectionLimits) -> type[asyncio.Protocol]:

@@ -60,11 +60,11 @@ class Workers:
         self._settings = settings
         self._nursery = nursery
         self._first: WorkerProcess | None = None
-        self._said: Connection | None = None
+        self._error_pipe: Connection | None = None
 
     def begin_first(self) -> None:
         """Fork it; while this process has one thread."""
-        self._said, says = Pipe(duplex=False)
+        self._error_pipe, says = Pipe(duplex=False)
         # It ends with the worker, and has loaded as little as this process' nursery.
         nursery = Nursery(within=self._nursery)
         with says:
@@ -73,10 +73,10 @@ class Workers:
 
     def check_first(self) -> None:
         """End the start where the worker would fail again and again. Raises FaultlineError."""
-        if self._said is None:
+        if self._error_pipe is None:
             return
-        with self._said, contextlib.suppress(EOFError):
-            error = self._said.recv()
+        with self._error_pipe, contextlib.suppress(EOFError):
+            error = self._error_pipe.recv()
             if error is not None:
                 raise error
 
@@ -130,11 +130,11 @@ def _work(settings: Settings, ready_fd: int, nursery: Nursery | None = None) -> 
 
 def refuse_what_cannot_serve(settings: Settings) -> None:
     """Ends the start of a server without the tokens that it takes. Raises SettingsError."""
-    for one in settings.each("slack"):
-        if one.slack.app_token is not None:
+    for workspace in settings.per_instance("slack"):
+        if workspace.slack.app_token is not None:
             from faultline.bot.intake.slack_socket import socket_mode_tokens
 
-            socket_mode_tokens(one)
+            socket_mode_tokens(workspace)
 
 
 def refuse_what_cannot_work(settings: Settings) -> None:

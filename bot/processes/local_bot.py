@@ -42,7 +42,7 @@ class LocalBot:
     """The investigations that wait or run."""
 
     def investigate(
-        self, arrival: Arrival, said: Callable[[Progress], None]
+        self, arrival: Arrival, report: Callable[[Progress], None]
     ) -> StoredInvestigation:
         """Investigate, and tell each line of progress as it is written. Raises FaultlineError
         where no answer comes in time."""
@@ -52,7 +52,7 @@ class LocalBot:
         while time.monotonic() < deadline:
             investigate = self.store.get(taken)
             for line in self.store.progress(taken, after):
-                said(line)
+                report(line)
                 after = line.seq
             # The answer stands a moment before the last files of its case do.
             has_ended = investigate is not None and investigate.status in ENDED
@@ -65,31 +65,33 @@ class LocalBot:
 @contextmanager
 def local_bot(settings: Settings, directory: Path) -> Iterator[LocalBot]:
     """Start one whose data lies in `directory`; this process must have one thread yet."""
-    own = settings.model_copy(update={"store": StoreSettings(directory=directory)})
+    bot_settings = settings.model_copy(update={"store": StoreSettings(directory=directory)})
     open_nursery()
     load_in_nursery(analyzing.load)
-    store = open_store(own)
-    migrate_engine(engine_url(own))
+    store = open_store(bot_settings)
+    migrate_engine(engine_url(bot_settings))
     engine = WorkerEngine(
-        engine_url(own),
+        engine_url(bot_settings),
         directory,
         concurrency=1,
         polling_interval_s=LOOK_EVERY_S,
     )
-    context = build_context(own, store, owner=engine.executor_id)
-    traces = TraceReading(context.cases, own.worker)
+    context = build_context(bot_settings, store, owner=engine.executor_id)
+    traces = TraceReading(context.cases, bot_settings.worker)
     context = replace(context, reply_targets=(), traces=traces)
     components = Components(
         [
             FunctionComponent("analysis pool", on_stop=context.pool.close),
             FunctionComponent("trace reading", on_stop=traces.close),
             RunningEngine(engine, context, traces, talks=False),
-            FairDispatch(store, engine, Teams.of(own), concurrency=1, every_s=LOOK_EVERY_S),
+            FairDispatch(
+                store, engine, Teams.of(bot_settings), concurrency=1, every_s=LOOK_EVERY_S
+            ),
         ]
     )
     components.start()
     try:
-        yield LocalBot(own, store, partial(_in_hand, engine))
+        yield LocalBot(bot_settings, store, partial(_in_hand, engine))
     finally:
         components.stop()
         store.engine.dispose()

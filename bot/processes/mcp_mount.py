@@ -87,7 +87,7 @@ class LazyMcp:
             await in_thread(shutil.rmtree, scratch, True)
 
     def _made(self, scratch: Path) -> McpOverHttp:
-        from faultline.bot.intake.asked_requests import AskedRequests
+        from faultline.bot.intake.incident_requests import IncidentRequests
         from faultline.bot.mcp.http_callers import HttpCallers, no_page
         from faultline.bot.mcp.investigations import Investigations, Shelf
         from faultline.bot.mcp.over_http import McpOverHttp, Resource, caller_of_request
@@ -100,7 +100,7 @@ class LazyMcp:
         issuers, scopes = ([login.issuer], login.scopes) if login.issuer else ([], ())
         resource = Resource(settings.server.public_url, issuers, scopes)
         callers = HttpCallers(settings, AccessControl(settings, store, no_page), resource)
-        requests = AskedRequests(settings, store, self._accept)
+        requests = IncidentRequests(settings, store, self._accept)
         server = McpServer(
             Investigations(settings, [Shelf(store, self._case_path)], requests),
             scratch,

@@ -106,14 +106,18 @@ def build_app(
 
             url = settings.heartbeat.ping_url.get_secret_value()
             beside.append(Ping(url, lambda: health.not_storing() or watchdog.missing()))
-        for one in settings.each("slack"):
-            if one.slack.app_token is not None:
+        for workspace_settings in settings.per_instance("slack"):
+            if workspace_settings.slack.app_token is not None:
                 from faultline.bot.intake.slack_socket import start_socket_mode
 
                 connect = partial(
-                    start_socket_mode, one, accept, more=listeners, message_router=message_router
+                    start_socket_mode,
+                    workspace_settings,
+                    accept,
+                    more=listeners,
+                    message_router=message_router,
                 )
-                workspace = one.instance_of("slack")
+                workspace = workspace_settings.instance_of("slack")
                 beside.append(SocketMode(connect, asyncio.get_running_loop(), workspace))
         components = Components(beside)
         # In a thread: a component may need the event loop to start and to stop.
@@ -174,9 +178,9 @@ def build_app(
 
 def intake_health(settings: Settings) -> IntakeHealth:
     """Of a process with these settings, with the spool that they name."""
-    own = settings.spool
-    spool = Spool(spool_directory(settings), own.max_alerts, own.max_bytes)
-    return IntakeHealth(spool, survives_restart=own.survives_restart)
+    spool_settings = settings.spool
+    spool = Spool(spool_directory(settings), spool_settings.max_alerts, spool_settings.max_bytes)
+    return IntakeHealth(spool, survives_restart=spool_settings.survives_restart)
 
 
 class SocketMode:
@@ -209,7 +213,7 @@ class SocketMode:
 
 def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> list[Register]:
     """What is heard from Slack beside messages, where there is a token to answer with."""
-    if not any(one.slack.bot_token for one in settings.each("slack")):
+    if not any(workspace.slack.bot_token for workspace in settings.per_instance("slack")):
         return []
     # One for each workspace, whichever way its events come.
     faces: dict[str, SlackFace] = {}
@@ -306,8 +310,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
 def addresses_of(sockets: Sequence[socket.socket]) -> list[str]:
     """Where they listen, as a browser takes it."""
     addresses = []
-    for one in sockets:
-        host, port = one.getsockname()[:2]
+    for listener in sockets:
+        host, port = listener.getsockname()[:2]
         addresses.append(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
     return addresses
 
@@ -334,7 +338,7 @@ def local_cases(
     """Case folders for the pages; of those in S3 a copy below `cache`, of which each view fetches
     what is new."""
     cache = cache or Path(tempfile.mkdtemp(prefix="faultline-pages-"))
-    known: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    versions_by_case: defaultdict[str, dict[str, str]] = defaultdict(dict)
     copying: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def case_path(investigation_id: str) -> Path | None:
@@ -342,7 +346,9 @@ def local_cases(
             return cases.folder(investigation_id)
         copy = cache / investigation_id
         async with copying[investigation_id]:
-            await in_thread(cases.refresh, investigation_id, copy, known[investigation_id])
+            await in_thread(
+                cases.refresh, investigation_id, copy, versions_by_case[investigation_id]
+            )
         return copy if copy.is_dir() else None
 
     return case_path

@@ -112,9 +112,9 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
     context = build_context(settings, store, owner=engine.executor_id)
     traces = TraceReading(context.cases, settings.worker)
     context = replace(context, traces=traces)
-    talks = any(one.slack.bot_token for one in settings.each("slack"))
+    talks = any(workspace.slack.bot_token for workspace in settings.per_instance("slack"))
     # Where nobody is heard in Teams, nobody asks there.
-    talks = talks or any(one.msteams.tenant_id for one in settings.each("msteams"))
+    talks = talks or any(tenant.msteams.tenant_id for tenant in settings.per_instance("msteams"))
     # Woken when the store changes; and looking all the same, for what is due by the clock.
     rest_s = settings.worker.polling_interval_s
     # A loop that gives no sign of life for long counts as hung.
@@ -174,7 +174,8 @@ class RunningEngine:
     ) -> None:
         self._engine = engine
         self._targets = [
-            configured_target.own_name for configured_target in configured_targets(context.settings)
+            configured_target.target_name
+            for configured_target in configured_targets(context.settings)
         ]
         self._store = context.store.engine
         self._grace_s = context.settings.worker.grace_s

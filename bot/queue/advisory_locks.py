@@ -44,7 +44,7 @@ FENCE = (
 CURRENT = "SELECT 1 FROM executors WHERE id = :id AND epoch = :epoch FOR KEY SHARE"
 """Held to the transaction's end, against `FENCE` but not against `BEAT`
 (https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS)."""
-HELD_LOCKS = (
+EXECUTOR_LOCKS = (
     "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = :space"
     " AND granted"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -73,15 +73,15 @@ class AdvisoryLocks:
         if not _advisory(self._session, "pg_try_advisory_lock", executor_id):
             raise FaultlineError(f"executor {executor_id} is running already")
         self._id = executor_id
-        given = {"id": executor_id, "host": socket.gethostname()}
-        self._epoch = int(self._session.execute(text(BEGIN_BEATS), given).scalar_one())
+        parameters = {"id": executor_id, "host": socket.gethostname()}
+        self._epoch = int(self._session.execute(text(BEGIN_BEATS), parameters).scalar_one())
         self._session.execute(text(FORGET_BEATS))
 
     def beat(self) -> bool:
         """Give a sign of life; whether nobody has declared this executor lost."""
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
-            given = {"id": self._id, "epoch": self._epoch}
-            return session.execute(text(BEAT), given).rowcount == 1
+            parameters = {"id": self._id, "epoch": self._epoch}
+            return session.execute(text(BEAT), parameters).rowcount == 1
 
     def lost(self) -> bool:
         """Whether the session has gone, and the lock with it."""
@@ -100,8 +100,8 @@ class AdvisoryLocks:
         def _check(connection: Connection) -> None:
             if not self._epoch:
                 return
-            given = {"id": self._id, "epoch": self._epoch}
-            if connection.execute(text(CURRENT), given).first() is None:
+            parameters = {"id": self._id, "epoch": self._epoch}
+            if connection.execute(text(CURRENT), parameters).first() is None:
                 on_lost()
                 raise FaultlineError(f"{self._id} was declared lost: it writes nothing any more")
 
@@ -132,19 +132,19 @@ class AdvisoryLocks:
     def live_executors(self) -> int:
         """How many locks of executors are held in this database."""
         with self._engine.connect() as session:
-            execute = set(session.execute(text(HELD_LOCKS), {"space": LOCK_SPACE}).scalars())
+            execute = set(session.execute(text(EXECUTOR_LOCKS), {"space": LOCK_SPACE}).scalars())
             lost = set(session.execute(text(LOST), {"silent": LOST_AFTER_S}).scalars())
-        return len(execute - {_lock_number(one) & 0xFFFFFFFF for one in lost})
+        return len(execute - {_lock_number(executor_id) & 0xFFFFFFFF for executor_id in lost})
 
     def _declare_lost(self, executor_id: str) -> None:
         """Where a holder is silent: fence it off, and end its session, which the server may keep
         for hours after its host is gone."""
         key = _lock_number(executor_id) & 0xFFFFFFFF
         with self._engine.begin() as session:
-            given = {"id": executor_id, "silent": LOST_AFTER_S}
-            if session.execute(text(FENCE), given).rowcount:
+            parameters = {"id": executor_id, "silent": LOST_AFTER_S}
+            if session.execute(text(FENCE), parameters).rowcount:
                 log.warning("%s is lost: no sign of life for %g s", executor_id, LOST_AFTER_S)
-            lost = session.execute(text(f"{LOST} AND id = :id"), given).scalar()
+            lost = session.execute(text(f"{LOST} AND id = :id"), parameters).scalar()
         if lost is None:
             return
         with (
@@ -165,8 +165,8 @@ class AdvisoryLocks:
 
 
 def _advisory(session: Connection, function: str, name: str, space: int = LOCK_SPACE) -> bool:
-    given = {"space": space, "key": _lock_number(name)}
-    return bool(session.execute(text(f"SELECT {function}(:space, :key)"), given).scalar())
+    parameters = {"space": space, "key": _lock_number(name)}
+    return bool(session.execute(text(f"SELECT {function}(:space, :key)"), parameters).scalar())
 
 
 def _lock_number(name: str) -> int:

@@ -101,7 +101,7 @@ class FileChanges(Changes):
         self._files = dict(files)
         self._every_s = every_s
         self._open: dict[str, sqlite3.Connection] = {}
-        self._seen: dict[str, int] = {}
+        self._data_versions: dict[str, int] = {}
 
     def see(self, what: str, engine: Engine) -> None:
         """Watch that engine's file too; before the start."""
@@ -117,7 +117,7 @@ class FileChanges(Changes):
             connection.close()
 
     def _is_new(self, what: str) -> bool:
-        before = self._seen.get(what)
+        before = self._data_versions.get(what)
         try:
             if what not in self._open:
                 # Not one that is made by being looked at.
@@ -128,9 +128,9 @@ class FileChanges(Changes):
             # Whoever is woken meets the same error, and reports it.
             if what in self._open:
                 self._open.pop(what).close()
-            self._seen.pop(what, None)
+            self._data_versions.pop(what, None)
             return True
-        self._seen[what] = now
+        self._data_versions[what] = now
         return bool(before != now)
 
 
@@ -197,7 +197,7 @@ class NotifiedChanges(Changes):
     def _send(self, sign: str) -> None:
         # In another session: a pooler may answer within the one that listens.
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as other:
-            other.execute(text("SELECT pg_notify(:channel, :sign)"), _given(sign))
+            other.execute(text("SELECT pg_notify(:channel, :sign)"), _parameters(sign))
 
     def _hear(self, session: psycopg.Connection[Any], seconds: float, sign: str = "") -> bool:
         """Listen for so long, or until `sign` is heard; says whether it was."""
@@ -230,7 +230,7 @@ def changes_in(engine: Engine, *, polling_s: float) -> Changes:
     return FileChanges({QUEUES: engine.url.database or ""})
 
 
-def _given(sign: str) -> dict[str, str]:
+def _parameters(sign: str) -> dict[str, str]:
     return {"channel": CHANNEL, "sign": sign}
 
 
@@ -240,8 +240,8 @@ def install(engine: Engine) -> None:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
         for table in TRIGGERS:
             there = session.execute(text("SELECT to_regclass(:table)"), {"table": table}).scalar()
-            known = session.execute(text(HAS_TRIGGER), {"table": table}).scalar()
-            if there is not None and known is None:
+            trigger = session.execute(text(HAS_TRIGGER), {"table": table}).scalar()
+            if there is not None and trigger is None:
                 missing.append(table)
     if not missing:
         return

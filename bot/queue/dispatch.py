@@ -137,22 +137,22 @@ class FairDispatch(Dispatch):
         by_team = taken_by_team(database, [*urgent_taken, *usual_taken])
         share = self._teams.share
 
-        urgent_waiting = [one for one in waiting if one.priority == URGENT]
+        urgent_waiting = [candidate for candidate in waiting if candidate.priority == URGENT]
         urgent = in_order(urgent_waiting, by_team, share, now, most=capacity.urgent)
-        by_team.update(one.team for one in urgent)
+        by_team.update(candidate.team for candidate in urgent)
 
         # Urgent ones that got no urgent slot compete for the usual slots.
-        ids = {one.id for one in urgent}
-        rest = [one for one in waiting if one.id not in ids]
+        ids = {candidate.id for candidate in urgent}
+        rest = [candidate for candidate in waiting if candidate.id not in ids]
         usual = in_order(rest, by_team, share, now, most=capacity.usual)
 
-        for one in urgent:
-            self._engine.enqueue(one.id, URGENT_INVESTIGATIONS)
-        for one in usual:
-            self._engine.enqueue(one.id, INVESTIGATIONS)
+        for candidate in urgent:
+            self._engine.enqueue(candidate.id, URGENT_INVESTIGATIONS)
+        for candidate in usual:
+            self._engine.enqueue(candidate.id, INVESTIGATIONS)
         # Marked after queueing: a crash in between queues the same ids again, which changes
         # nothing.
-        self._investigations.mark_dispatched([one.id for one in (*urgent, *usual)])
+        self._investigations.mark_dispatched([candidate.id for candidate in (*urgent, *usual)])
         return len(urgent) + len(usual)
 
     def _capacity(

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.store.bounded_connections import bound
-from faultline.bot.store.connect import WAL_KEPT_BYTES
+from faultline.bot.store.connect import WAL_LIMIT_BYTES
 from faultline.bot.store.waits import Waits, bounded_address
 
 POOL = 6
@@ -46,7 +46,7 @@ def system_engine(url: str, waits: Waits = WAITS) -> Engine:
         if connection.execute("PRAGMA page_count").fetchone() == (0,):
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
 

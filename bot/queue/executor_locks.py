@@ -50,13 +50,13 @@ class FileLocks:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._held: IO[str] | None = None
+        self._lock_file: IO[str] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
     def hold(self, executor_id: str) -> None:
         """Keep the file open and locked. Waits for a peer that looks at it just now."""
-        self._held = (self._directory / f"{executor_id}.lock").open("w")
-        fcntl.flock(self._held, fcntl.LOCK_EX)
+        self._lock_file = (self._directory / f"{executor_id}.lock").open("w")
+        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
 
     def lost(self) -> bool:
         """A file lock is lost only with the process."""
@@ -71,8 +71,8 @@ class FileLocks:
 
     def release(self) -> None:
         """Close the file."""
-        if self._held is not None:
-            self._held.close()
+        if self._lock_file is not None:
+            self._lock_file.close()
 
     @contextmanager
     def take_if_dead(self, executor_id: str) -> Iterator[bool]:

@@ -46,7 +46,7 @@ class WakeableEvent(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._woken = threading.Event()
-        self._looked_at = 0.0
+        self._last_look = 0.0
 
     def wake(self) -> None:
         """End the wait that is under way, or the next."""
@@ -59,9 +59,9 @@ class WakeableEvent(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until woken; whether the thread is to end. The poller's own interval does not count."""
-        self._looked_at = time.monotonic()
+        self._last_look = time.monotonic()
         self._woken.wait(LONGEST_WAIT_S)
-        early = self._looked_at + SHORTEST_WAIT_S - time.monotonic()
+        early = self._last_look + SHORTEST_WAIT_S - time.monotonic()
         if early > 0:
             super().wait(early)
         self._woken.clear()

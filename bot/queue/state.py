@@ -124,12 +124,12 @@ def busy(engine: Engine, ids: Sequence[str], now: datetime) -> int:
     """How many of these use the worker's own time, or will at once: not those that have waited for
     their connectors for `VENDORS_WAIT`, and none that runs for longer than `AT_MOST`: a model, a
     capture, a large trace."""
-    found = 0
+    count = 0
     with reading(engine) as session:
         for started_at, collected in session.execute(_progressed(), {"ids": list(ids)}):
             age = abs(now - started_at) if started_at is not None else timedelta(0)
-            found += age < (AT_MOST if collected else VENDORS_WAIT)
-    return found
+            count += age < (AT_MOST if collected else VENDORS_WAIT)
+    return count
 
 
 @cache
@@ -142,14 +142,14 @@ def _progressed() -> Select[datetime | None, bool]:
 
 def _before(row: Row, now: datetime) -> list[ColumnElement[bool]]:
     """For each priority: what was accepted before a certain moment is before `row`."""
-    own, found = level(row.priority, row.accepted_at, now), []
+    urgency, conditions = level(row.priority, row.accepted_at, now), []
     for priority in PRIORITIES:
         until = min(
-            row.accepted_at, now - max(0, priority - own) * AGEING + TICK
+            row.accepted_at, now - max(0, priority - urgency) * AGEING + TICK
         )  # as urgent by now, and older
-        if own > URGENT:
-            until = max(until, now - (priority - own + 1) * AGEING + TICK)  # more urgent by now
-        if priority < own:
+        if urgency > URGENT:
+            until = max(until, now - (priority - urgency + 1) * AGEING + TICK)  # more urgent by now
+        if priority < urgency:
             until = now
-        found.append(and_(Row.priority == priority, NOT_DISPATCHED, Row.accepted_at < until))
-    return found
+        conditions.append(and_(Row.priority == priority, NOT_DISPATCHED, Row.accepted_at < until))
+    return conditions

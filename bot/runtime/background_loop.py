@@ -96,11 +96,11 @@ class BackgroundLoop(ABC):
                 self.idle(wait)
                 if self.stopping.is_set():
                     return
-                wait = self._one_turn()
+                wait = self._take_turn()
         finally:
             self.ended()
 
-    def _one_turn(self) -> float | None:
+    def _take_turn(self) -> float | None:
         """Take a turn; gives the seconds until the next."""
         if self._part is not None:
             HEARTBEAT.beat(self._part)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 EVENT_LOOP = "event loop"
 START = "start"
 """A part until the worker takes work: a worker that does not get so far is hung as well."""
-MAX_ASKED = 3
+MAX_PENDING_BEATS = 3
 """Beats asked of the event loop that it has not given yet; a loop that is blocked is asked for no
 more than that, so that its queue does not grow."""
 
@@ -30,7 +30,7 @@ class Heartbeat:
         self._clock = clock
         self._beats: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._asked = 0
+        self._pending_beats = 0
         self._lock = threading.Lock()
         self._stopping = False
 
@@ -53,9 +53,9 @@ class Heartbeat:
     def ask_loop(self) -> None:
         """Ask the event loop for a beat."""
         loop = self._loop
-        if loop is None or loop.is_closed() or self._asked >= MAX_ASKED:
+        if loop is None or loop.is_closed() or self._pending_beats >= MAX_PENDING_BEATS:
             return
-        self._asked += 1
+        self._pending_beats += 1
         loop.call_soon_threadsafe(self._answered)
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ class Heartbeat:
         return f"no sign of life: {', '.join(silent)}" if silent else None
 
     def _answered(self) -> None:
-        self._asked = 0
+        self._pending_beats = 0
         self.beat(EVENT_LOOP)
 
 

@@ -140,8 +140,8 @@ def configure_logging(settings: TelemetrySettings, process: str) -> None:
     logging.getLogger(OURS).setLevel(settings.log_level.upper())
     for name in QUIET:
         library = logging.getLogger(name)
-        for own in list(library.handlers):
-            library.removeHandler(own)
+        for library_handler in list(library.handlers):
+            library.removeHandler(library_handler)
         library.propagate = True
     if not logging.getLogger("dbos").handlers:
         logging.getLogger("dbos").addHandler(logging.NullHandler())  # or DBOS adds its own handler
@@ -156,10 +156,10 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     )
 
 
-def _uncaught_in_thread(found: threading.ExceptHookArgs) -> None:
-    if found.exc_value is not None:
-        name = found.thread.name if found.thread is not None else "?"
-        caught = (found.exc_type, found.exc_value, found.exc_traceback)
+def _uncaught_in_thread(hook_args: threading.ExceptHookArgs) -> None:
+    if hook_args.exc_value is not None:
+        name = hook_args.thread.name if hook_args.thread is not None else "?"
+        caught = (hook_args.exc_type, hook_args.exc_value, hook_args.exc_traceback)
         logging.getLogger(OURS).critical("thread %s ends with an error", name, exc_info=caught)
 
 

@@ -109,7 +109,7 @@ VENDOR_WAITED = Counter(
     ["vendor"],
     registry=REGISTRY,
 )
-VENDOR_NOT_ASKED = Counter(
+VENDOR_SKIPPED = Counter(
     "faultline_vendor_not_asked",
     "Requests that were not made: the server is left alone for now (circuit open), or the time "
     "was up (deadline).",

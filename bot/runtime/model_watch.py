@@ -23,13 +23,13 @@ class Round:
 @contextlib.contextmanager
 def watched_round() -> Iterator[Round]:
     """The time of one answer."""
-    one, began = Round(), time.monotonic()
+    model_round, began = Round(), time.monotonic()
     try:
         with tracing.child_span("model round") as span:
-            yield one
-            tracing.note_outcome(span, one.ending)
+            yield model_round
+            tracing.note_outcome(span, model_round.ending)
     finally:
-        measures.MODEL_ROUNDS.labels(word("ending", one.ending)).inc()
+        measures.MODEL_ROUNDS.labels(word("ending", model_round.ending)).inc()
         measures.MODEL_TIME.observe(time.monotonic() - began)
 
 

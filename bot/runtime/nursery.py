@@ -203,22 +203,22 @@ def fork_here(
     return ForkedChild(pid, os.pidfd_open(pid))
 
 
-_own: Nursery | None = None
+_nursery: Nursery | None = None
 _loaded: LoadedNursery | None = None
 
 
-def open_nursery(one: Nursery | None = None) -> Nursery:
-    """From now on this process has one, `one` or a new one; call it before anything starts a
+def open_nursery(nursery: Nursery | None = None) -> Nursery:
+    """From now on this process has one, `nursery` or a new one; call it before anything starts a
     thread."""
-    global _own, _loaded
-    _own, _loaded = one or Nursery(), None
-    return _own
+    global _nursery, _loaded
+    _nursery, _loaded = nursery or Nursery(), None
+    return _nursery
 
 
 def _leave_nursery() -> None:
     """In a fork, which has a copy of what is its parent's."""
-    global _own, _loaded
-    left, _own, _loaded = _own, None, None
+    global _nursery, _loaded
+    left, _nursery, _loaded = _nursery, None, None
     if left is not None:
         left.leave()
 
@@ -226,26 +226,26 @@ def _leave_nursery() -> None:
 def load_in_nursery(load: Callable[[], None]) -> None:
     """From now on what is asked of this process' nursery has loaded that as well."""
     global _loaded  # noqa: PLW0603
-    if _own is not None:
-        _loaded = LoadedNursery(_own, load)
+    if _nursery is not None:
+        _loaded = LoadedNursery(_nursery, load)
 
 
 def close_nursery() -> None:
     """End the nursery of this process, and all that it forked."""
-    global _own, _loaded
-    loaded, ended, _own, _loaded = _loaded, _own, None, None
+    global _nursery, _loaded
+    loaded, ended, _nursery, _loaded = _loaded, _nursery, None, None
     if loaded is not None:
         loaded.close()
     if ended is not None:
         ended.close()
 
 
-def own_nursery() -> Nursery | LoadedNursery | None:
+def process_nursery() -> Nursery | LoadedNursery | None:
     """The nursery of this process; one that was itself forked has none until it opens its own."""
-    return _loaded or _own
+    return _loaded or _nursery
 
 
-def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) -> NoReturn:
+def _keep(request_socket: socket.socket, parent: int, load: Callable[[], None] | None) -> NoReturn:
     """The life of the nursery, until the other end of its socket is closed."""
     try:
         call_yourself(NAME)
@@ -254,7 +254,7 @@ def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) ->
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, _forget_the_ended)
-        _fork_all(asked, load)
+        _fork_all(request_socket, load)
     except (EOFError, OSError):
         pass
     # The edge of the process: an error must not be taken for one of its parent's.
@@ -264,27 +264,27 @@ def _keep(asked: socket.socket, parent: int, load: Callable[[], None] | None) ->
         os._exit(0)
 
 
-def _keep_within(asked: int) -> None:
-    _keep(socket.socket(fileno=asked), os.getppid(), None)
+def _keep_within(descriptor: int) -> None:
+    _keep(socket.socket(fileno=descriptor), os.getppid(), None)
 
 
-def _keep_for_a_while(load: Callable[[], None], asked: int) -> None:
-    _keep(socket.socket(fileno=asked), os.getppid(), load)
+def _keep_for_a_while(load: Callable[[], None], descriptor: int) -> None:
+    _keep(socket.socket(fileno=descriptor), os.getppid(), load)
 
 
-def _fork_all(asked: socket.socket, load: Callable[[], None] | None) -> None:
-    line = Connection(os.dup(asked.fileno()))
+def _fork_all(request_socket: socket.socket, load: Callable[[], None] | None) -> None:
+    line = Connection(os.dup(request_socket.fileno()))
     if load is not None:
         with garbage.loading():
             load()
-    while _asked_again(line, for_good=load is None):
-        asked_for = line.recv_bytes()
-        count, packed = asked_for[0], asked_for[1:]
-        _, descriptors, _, _ = socket.recv_fds(asked, 1, max(count, 1))
-        _fork(asked, line, packed, descriptors)
+    while _await_request(line, for_good=load is None):
+        request = line.recv_bytes()
+        count, packed = request[0], request[1:]
+        _, descriptors, _, _ = socket.recv_fds(request_socket, 1, max(count, 1))
+        _fork(request_socket, line, packed, descriptors)
 
 
-def _asked_again(line: Connection, *, for_good: bool) -> bool:
+def _await_request(line: Connection, *, for_good: bool) -> bool:
     """Wait for the next request; no where it is not `for_good`, and nothing that was forked is
     left."""
     while not line.poll(None if for_good else LOOK_EVERY_S):
@@ -302,7 +302,7 @@ def _has_children() -> bool:
 
 
 def _fork(
-    asked: socket.socket,
+    request_socket: socket.socket,
     line: Connection,
     packed: bytes,
     descriptors: Sequence[int],
@@ -313,11 +313,11 @@ def _fork(
     pid = os.fork()
     if pid == 0:
         line.close()
-        asked.close()
+        request_socket.close()
         _live(nursery, partial(_unpacked, packed), descriptors)
     child = os.pidfd_open(pid)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    socket.send_fds(asked, [str(pid).encode()], [child])
+    socket.send_fds(request_socket, [str(pid).encode()], [child])
     for descriptor in (child, *descriptors):
         os.close(descriptor)
 

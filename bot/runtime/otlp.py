@@ -27,16 +27,16 @@ class Ids(RandomIdGenerator):
     """Random ids, but for a root span whose ids are given; those of one thread are no other's."""
 
     def __init__(self) -> None:
-        self._given = threading.local()
+        self._thread_ids = threading.local()
 
     @property
     def next_root(self) -> tuple[int, int] | None:
         """Trace id and span id of the next root span of this thread."""
-        return getattr(self._given, "ids", None)
+        return getattr(self._thread_ids, "ids", None)
 
     @next_root.setter
     def next_root(self, ids: tuple[int, int] | None) -> None:
-        self._given.ids = ids
+        self._thread_ids.ids = ids
 
     def generate_trace_id(self) -> int:
         """The given one, or a random one."""

@@ -32,7 +32,7 @@ from faultline.analysis.secrets.redaction import rules_in_use, use_rules
 from faultline.analysis.secrets.rules import Rule
 from faultline.bot.policy.priority import USUAL
 from faultline.bot.runtime import garbage
-from faultline.bot.runtime.nursery import ForkedChild, own_nursery
+from faultline.bot.runtime.nursery import ForkedChild, process_nursery
 from faultline.bot.runtime.process_life import die_with_parent
 
 A = TypeVar("A")
@@ -160,7 +160,7 @@ class PooledProcess:
 
     def _forked(self, theirs: Connection) -> ForkedChild | None:
         """A process that has everything loaded, where this one has a nursery."""
-        nursery = own_nursery()
+        nursery = process_nursery()
         # The limit counts private memory, which of a fork is also all that the worker has loaded.
         if nursery is None or self._setup.memory_bytes is not None:
             return None
@@ -195,7 +195,7 @@ class PrioritySlots:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
     @contextlib.asynccontextmanager
-    async def one(self, priority: int) -> AsyncIterator[None]:
+    async def slot(self, priority: int) -> AsyncIterator[None]:
         """A place for the time of the block."""
         await self._take(priority)
         try:
@@ -219,9 +219,9 @@ class PrioritySlots:
 
     def _give_back(self) -> None:
         while self._waiting:
-            _, _, given = heapq.heappop(self._waiting)
-            if not given.done():
-                given.set_result(None)
+            _, _, future = heapq.heappop(self._waiting)
+            if not future.done():
+                future.set_result(None)
                 return
         self._free += 1
 
@@ -264,7 +264,7 @@ class ProcessPool:
         A closed pool returns nothing: this process ends, and whoever takes over its work starts
         it again. Tasks wait for a process in the order of their `priority`, 0 first.
         """
-        async with self._slots.one(priority):
+        async with self._slots.slot(priority):
             for _ in range(TRIES):
                 if self._closed:
                     break
@@ -304,7 +304,7 @@ class ProcessPool:
         if self._closed:
             return
         left = [process.end_if_idle(self._idle_s) for process in self._processes]
-        running = [each for each in left if each is not None]
+        running = [remaining_s for remaining_s in left if remaining_s is not None]
         if running:
             self._look = loop.call_later(min(running), self._end_idle, loop)
         else:

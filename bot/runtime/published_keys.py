@@ -28,7 +28,7 @@ with as a shared secret."""
 MIN_RSA_BITS = 2048
 """RFC 7518 section 3.3."""
 MAX_KEYS = 100
-KEPT_S = 3600.0
+MAX_AGE_S = 3600.0
 """The keys are read again after so long: one that was withdrawn counts no longer."""
 REREADS, REREAD_WITHIN_S = 6, 60.0
 """An unknown key makes the keys be read at once, as after a rotation, but not more often than
@@ -89,13 +89,13 @@ class PublishedKeys:
             raise self._wrong("cannot be read")
         return kid
 
-    async def _key(self, wanted: str | None) -> PublicKey:
+    async def _key(self, key_id: str | None) -> PublicKey:
         async with self._reading:
-            fresh = self._keys is not None and time.monotonic() - self._keys[0] <= KEPT_S
+            fresh = self._keys is not None and time.monotonic() - self._keys[0] <= MAX_AGE_S
             keys = self._keys[1] if self._keys is not None and fresh else await self._refreshed()
-            chosen = _chosen(keys, wanted)
+            chosen = _chosen(keys, key_id)
             if chosen is None and fresh and self._may_reread():
-                chosen = _chosen(await self._refreshed(), wanted)
+                chosen = _chosen(await self._refreshed(), key_id)
         if chosen is None:
             raise self._wrong("is signed with a key that the issuer does not publish")
         return chosen
@@ -139,8 +139,8 @@ def _imported(entry: dict[str, Any]) -> PublicKey | None:
         return None
 
 
-def _chosen(keys: list[PublicKey], wanted: str | None) -> PublicKey | None:
+def _chosen(keys: list[PublicKey], key_id: str | None) -> PublicKey | None:
     """The key of this name; a token that names none is checked with the only one that there is."""
-    if wanted is None:
+    if key_id is None:
         return keys[0] if len(keys) == 1 else None
-    return next((key for key in keys if key.kid == wanted), None)
+    return next((key for key in keys if key.kid == key_id), None)

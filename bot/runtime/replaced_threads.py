@@ -79,8 +79,8 @@ class ReplacedThreads(Executor):
         return sum(thread not in self._taking for thread in self._began)
 
     def _begin_threads(self) -> None:
-        wanted = len(self._waiting) + len(self._going_first) - self._idle
-        for _ in range(min(wanted, self._count - len(self._taking))):
+        shortage = len(self._waiting) + len(self._going_first) - self._idle
+        for _ in range(min(shortage, self._count - len(self._taking))):
             # Nobody waits for a thread that hangs when the program ends, hence `daemon`.
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
@@ -115,8 +115,8 @@ class ReplacedThreads(Executor):
             return self._taken()
 
     def _taken(self) -> _Call:
-        is_turn_of_others = self._waiting and self._in_a_row >= FIRST_IN_A_ROW
-        if self._going_first and not is_turn_of_others:
+        is_usual_turn = self._waiting and self._in_a_row >= FIRST_IN_A_ROW
+        if self._going_first and not is_usual_turn:
             self._in_a_row += 1
             return self._going_first.popleft()
         self._in_a_row = 0

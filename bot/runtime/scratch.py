@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 PREFIX = "faultline-scratch-"
-HELD = "held"
+LOCK_NAME = "held"
 MADE_WITHIN_S = 60.0
 """A folder without its lock is still being made, until it is as old as this."""
 
@@ -30,16 +30,16 @@ class Scratch:
     def __init__(self) -> None:
         root = Path(tempfile.gettempdir())
         self._before = (tempfile.tempdir, os.environ.get("TMPDIR"))
-        self._held: tuple[Path, int] | None = None
+        self._folder_lock: tuple[Path, int] | None = None
         try:
             _remove_abandoned(root)
-            self._held = _held_folder(root)
+            self._folder_lock = _locked_folder(root)
         except OSError as error:  # a full disk: each task that needs a file says so
             log.warning(
                 "cannot create a folder for temporary files in %s: %s", root, error.strerror
             )
         else:
-            tempfile.tempdir = os.environ["TMPDIR"] = str(self._held[0])
+            tempfile.tempdir = os.environ["TMPDIR"] = str(self._folder_lock[0])
 
     def __enter__(self) -> Self:
         return self
@@ -54,17 +54,17 @@ class Scratch:
             os.environ.pop("TMPDIR", None)
         else:
             os.environ["TMPDIR"] = variable
-        if self._held is not None:
-            folder, lock = self._held
+        if self._folder_lock is not None:
+            folder, lock = self._folder_lock
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
-            self._held = None
+            self._folder_lock = None
 
 
-def _held_folder(root: Path) -> tuple[Path, int]:
+def _locked_folder(root: Path) -> tuple[Path, int]:
     """A new folder, and the lock that says that its process lives."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
-    lock = os.open(folder / HELD, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    lock = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return folder, lock
 
@@ -82,7 +82,7 @@ def _remove_abandoned(root: Path) -> None:
 
 def _abandoned(folder: Path, made: float) -> bool:
     try:
-        lock = os.open(folder / HELD, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return time.time() - made > MADE_WITHIN_S
     try:

@@ -137,12 +137,12 @@ async def _note(
 ) -> None:
     """Count posts and ends. What goes wrong here must not cost the step."""
     try:
-        told_first = verb == FIRST and outcome == "posted"
-        if outcome is not None and not told_first:
+        is_first_post = verb == FIRST and outcome == "posted"
+        if outcome is not None and not is_first_post:
             measures.POSTS.labels(word("target", target), KINDS[verb], outcome).inc()
-        if told_first or (outcome == "posted" and verb == ANSWER) or verb in ENDS:
+        if is_first_post or (outcome == "posted" and verb == ANSWER) or verb in ENDS:
             investigation = await in_store(WATCH.find, investigation_id)
-            if investigation is not None and told_first:
+            if investigation is not None and is_first_post:
                 await first_message_posted(investigation, target, began)
             elif investigation is not None:
                 _timed(investigation, verb, word("target", target))
@@ -150,13 +150,13 @@ async def _note(
         log.info("not counted: %s", type(error).__name__)
 
 
-def _timed(found: StoredInvestigation, verb: str, target: str) -> None:
+def _timed(investigation: StoredInvestigation, verb: str, target: str) -> None:
     now = datetime.now(UTC)
     if verb == ANSWER:
         measures.ANSWERED.labels(target).observe(
-            max(0.0, (now - found.accepted_at).total_seconds())
+            max(0.0, (now - investigation.accepted_at).total_seconds())
         )
         return
-    verdict = word("verdict", found.verdict or "none") if verb == "finish" else "failed"
+    verdict = word("verdict", investigation.verdict or "none") if verb == "finish" else "failed"
     measures.ENDED.labels(verdict).inc()
-    tracing.root_span(found.id, found.accepted_at, now, verdict)
+    tracing.root_span(investigation.id, investigation.accepted_at, now, verdict)

@@ -179,24 +179,24 @@ def note_outcome(span: Span | None, outcome: str | None) -> None:
         span.set_attribute("faultline.outcome", outcome)
 
 
-def _vendor_span(asked: VendorRequest) -> None:
+def _vendor_span(vendor_request: VendorRequest) -> None:
     """One request to a vendor, below the step that made it."""
     tracing, above = _tracing, _current.get()
-    if tracing is None or above is None or asked.not_asked is not None:
+    if tracing is None or above is None or vendor_request.skip_reason is not None:
         return
-    attributes: dict[str, str | int | float | bool] = {"faultline.vendor": asked.vendor}
-    attributes["faultline.waited_s"] = round(asked.waited_s, 3)
-    if asked.status is not None:
-        attributes["http.response.status_code"] = asked.status
-    ended = asked.began + asked.took_s
+    attributes: dict[str, str | int | float | bool] = {"faultline.vendor": vendor_request.vendor}
+    attributes["faultline.waited_s"] = round(vendor_request.waited_s, 3)
+    if vendor_request.status is not None:
+        attributes["http.response.status_code"] = vendor_request.status
+    ended = vendor_request.began + vendor_request.took_s
     _past(
         tracing,
-        f"ask {asked.vendor}",
+        f"ask {vendor_request.vendor}",
         tracing.below(above),
-        asked.began,
+        vendor_request.began,
         ended,
         attributes,
-        asked.status_class[0] in "5n",
+        vendor_request.status_class[0] in "5n",
     )
 
 

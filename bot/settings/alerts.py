@@ -20,7 +20,7 @@ EVERY_CHANNEL = "*"
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]):([0-5]\d)")
 
 
-def _known_sources(values: tuple[str, ...]) -> tuple[str, ...]:
+def _check_sources(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         # Other packages are asked only about a name that is not ours: that takes a while.
         if value not in BUILT_IN and value not in alert_source_names():
@@ -48,7 +48,7 @@ class AlertRule(Section):
     """The operator's word for it, in what is said of alerts that it holds back."""
     investigate: bool = True
     """Whether alerts that match are investigated."""
-    source: Annotated[Names, AfterValidator(_known_sources)] = ()
+    source: Annotated[Names, AfterValidator(_check_sources)] = ()
     """Alert sources: `alertmanager`, `azure_monitor`, `cloudwatch`, `datadog`, `incident_io`,
     `pagerduty`, `rootly`, `sentry`, `slack`, `webhook`, and those of other packages by their
     names."""

@@ -76,10 +76,10 @@ class MsTeamsSettings(ChannelsSettings):
     """Microsoft Graph, only used with `team`."""
 
     @model_validator(mode="after")
-    def _known_host(self) -> MsTeamsSettings:
+    def _check_host(self) -> MsTeamsSettings:
         parts = urlsplit(self.service_url)
-        own = parts.hostname in self.service_hosts
-        if not own and (parts.scheme != "https" or parts.netloc not in TEAMS_HOSTS):
+        is_service_host = parts.hostname in self.service_hosts
+        if not is_service_host and (parts.scheme != "https" or parts.netloc not in TEAMS_HOSTS):
             raise ValueError(
                 "service_url is none of Microsoft's over https: name its host in service_hosts"
             )
@@ -145,9 +145,9 @@ class EmailSettings(Section):
 
     @model_validator(mode="after")
     def _addresses(self) -> EmailSettings:
-        for one in (*self.to, *(a for some in self.services.values() for a in some)):
-            if not ADDRESS.fullmatch(one):
-                raise ValueError(f"{one[:80]!r} is no address such as ops@acme.com")
+        for address in (*self.to, *(a for some in self.services.values() for a in some)):
+            if not ADDRESS.fullmatch(address):
+                raise ValueError(f"{address[:80]!r} is no address such as ops@acme.com")
         if self.sender is not None and not SENDER.fullmatch(self.sender):
             raise ValueError("sender must be an address, or a name and <address>")
         return self

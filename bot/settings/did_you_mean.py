@@ -15,9 +15,9 @@ FEW = 3
 """A key that more sections have than this says little about where it belongs."""
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, names: Iterable[str]) -> str:
     """` Did you mean ...?`, or nothing where no known word is close."""
-    close = get_close_matches(word.casefold(), list(known), n=1, cutoff=CUTOFF)
+    close = get_close_matches(word.casefold(), list(names), n=1, cutoff=CUTOFF)
     return f". Did you mean {close[0]}?" if close else ""
 
 
@@ -31,10 +31,10 @@ def for_key(model: type[BaseModel], place: Sequence[str | int]) -> str:
 
 
 def for_section(
-    word: str, tables: Mapping[str, type[BaseModel]], known: Iterable[str], value: object
+    word: str, tables: Mapping[str, type[BaseModel]], names: Iterable[str], value: object
 ) -> str:
     """The suggestion for an unknown section, or for a key that stands outside of its section."""
-    near = suggestion(word, known)
+    near = suggestion(word, names)
     if near or isinstance(value, dict | list):
         return near
     homes = [name for name, table in tables.items() if word in table.model_fields]

@@ -74,8 +74,8 @@ def variables(
         if secret is None:
             yield Variable(name, section, instance, key, value)
         else:
-            held = _from_file(name, value, environ)
-            yield Variable(name, section, instance, secret, held)
+            content = _from_file(name, value, environ)
+            yield Variable(name, section, instance, secret, content)
 
 
 def _set_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
@@ -108,12 +108,12 @@ def _secret_in(path: Path, key: str) -> str:
     no error."""
     try:
         with path.open("rb") as file:
-            held = file.read(MAX_SECRET_BYTES + 1)
-        text = held.decode("utf-8").strip()
+            content = file.read(MAX_SECRET_BYTES + 1)
+        text = content.decode("utf-8").strip()
     except OSError as error:
         raise SettingsError(key, f"the file {path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise SettingsError(key, f"the file {path} is not UTF-8 text") from None
-    if not text or len(held) > MAX_SECRET_BYTES:
+    if not text or len(content) > MAX_SECRET_BYTES:
         raise SettingsError(key, f"the file {path} is empty, or too long for a secret")
     return text

@@ -21,30 +21,30 @@ from faultline.connectors.shared.settings.instance_settings import (
 )
 from faultline.connectors.shared.settings.settings_types import Section
 
-OWN_KEYS = ("name", "covers")
+INSTANCE_KEYS = ("name", "covers")
 
 Tables = dict[str, dict[str, Any]]
 """The tables of one section, by the middle of their variables' names."""
 
 
 def take_instances(
-    values: dict[str, Any], allowed: Mapping[str, type[Section]], known: Iterable[str]
+    values: dict[str, Any], allowed: Mapping[str, type[Section]], sections: Iterable[str]
 ) -> dict[str, Tables]:
     """The sections that are lists of tables, taken out of `values`.
 
-    `allowed` are those that may be given so, `known` all. Raises SettingsError naming section and
-    table.
+    `allowed` are those that may be given so, `sections` all. Raises SettingsError naming section
+    and table.
     """
     tables: dict[str, Tables] = {}
     for section in [name for name, value in values.items() if isinstance(value, list)]:
-        given = values[section]
-        if section not in known:
+        section_tables = values[section]
+        if section not in sections:
             continue
         if section not in allowed:
             raise SettingsError(section, f"must be one table, [{section}]")
         del values[section]
-        if given:
-            tables[section] = _by_name(section, given)
+        if section_tables:
+            tables[section] = _by_name(section, section_tables)
         for table in tables.get(section, {}).values():
             refuse_secrets(section, table, allowed[section], table["name"])
     return tables
@@ -62,24 +62,24 @@ def refuse_secrets(
             raise SettingsError(path, f"is a secret: set {variable} in the environment instead")
 
 
-def add_variable(one: Variable, tables: Tables) -> None:
+def add_variable(variable: Variable, tables: Tables) -> None:
     """Put what a variable says into its table. Raises SettingsError where there is none."""
-    table = tables.get(one.instance or "")
+    table = tables.get(variable.instance or "")
     if table is None:
         names = ", ".join(table["name"] for table in tables.values())
-        problem = f"there is no such table: [[{one.section}]] has {names}"
-        raise SettingsError(one.name, problem)
-    if one.key in OWN_KEYS:
-        raise SettingsError(one.name, f"{one.key} can only be set in the file")
-    table[one.key] = one.value
+        problem = f"there is no such table: [[{variable.section}]] has {names}"
+        raise SettingsError(variable.name, problem)
+    if variable.key in INSTANCE_KEYS:
+        raise SettingsError(variable.name, f"{variable.key} can only be set in the file")
+    table[variable.key] = variable.value
 
 
 def instances_of(
-    found: Mapping[str, Tables], allowed: Mapping[str, type[Section]]
+    tables_by_section: Mapping[str, Tables], allowed: Mapping[str, type[Section]]
 ) -> dict[str, tuple[InstanceSettings, ...]]:
     """The instances, checked. Raises SettingsError naming section, table and key."""
     instances: dict[str, tuple[InstanceSettings, ...]] = {}
-    for section, tables in found.items():
+    for section, tables in tables_by_section.items():
         model = allowed[section]
         made = [_instance(section, table, model) for table in tables.values()]
         instances[section] = tuple(made)
@@ -96,9 +96,9 @@ def problem_in(error: ValidationError, model: type[BaseModel], *above: str) -> S
     return SettingsError(key, message[:1].lower() + message[1:])
 
 
-def _by_name(section: str, given: list[Any]) -> Tables:
+def _by_name(section: str, section_tables: list[Any]) -> Tables:
     tables: Tables = {}
-    for table in given:
+    for table in section_tables:
         if not isinstance(table, dict):
             raise SettingsError(section, f"must be a table or several of [[{section}]]")
         name = table.get("name")
@@ -133,7 +133,7 @@ def _clash(section: str, name: str, other: str) -> str:
 
 def _instance(section: str, table: Mapping[str, Any], model: type[Section]) -> InstanceSettings:
     name = table["name"]
-    values = {key: value for key, value in table.items() if key not in OWN_KEYS}
+    values = {key: value for key, value in table.items() if key not in INSTANCE_KEYS}
     try:
         head = InstanceTable(name=name, covers=table.get("covers", {}))
     except ValidationError as error:

@@ -49,17 +49,19 @@ def needed_by(role: ProcessRole, section: str, key: str) -> bool:
 
 def beyond_need(role: ProcessRole, settings: Settings) -> list[str]:
     """Variables of the secrets that these settings hold and the process does not need, sorted."""
-    names = {name for section, key, name in _held(settings) if not needed_by(role, section, key)}
+    names = {name for section, key, name in _secrets(settings) if not needed_by(role, section, key)}
     return sorted(names)
 
 
-def _held(settings: Settings) -> Iterator[tuple[str, str, str]]:
+def _secrets(settings: Settings) -> Iterator[tuple[str, str, str]]:
     for section in type(settings).model_fields:
         several = settings.instances(section)
-        tables: list[tuple[str | None, object]] = [(one.name, one.own) for one in several]
-        for name, own in tables or [(None, getattr(settings, section))]:
-            if not isinstance(own, BaseModel):
+        tables: list[tuple[str | None, object]] = [
+            (instance.name, instance.section) for instance in several
+        ]
+        for name, section_settings in tables or [(None, getattr(settings, section))]:
+            if not isinstance(section_settings, BaseModel):
                 continue
-            for key in type(own).model_fields:
-                if is_secret(type(own), key) and getattr(own, key):
+            for key in type(section_settings).model_fields:
+                if is_secret(type(section_settings), key) and getattr(section_settings, key):
                     yield section, key, secret_variable(section, key, name)

@@ -43,7 +43,7 @@ from faultline.bot.settings.environment import ENV_PREFIX, sections_of_environme
 from faultline.bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
 from faultline.bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
 from faultline.bot.settings.instances import (
-    OWN_KEYS,
+    INSTANCE_KEYS,
     add_variable,
     instances_of,
     problem_in,
@@ -124,12 +124,12 @@ class ServerSettings(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_here(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or "public_url" in given:
-            return given
-        port = str(given.get("port", ""))
-        known = port.isdecimal() and int(port) > 0
-        return {**given, "public_url": f"http://127.0.0.1:{port}"} if known else given
+    def _is_here(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "public_url" in values:
+            return values
+        port = str(values.get("port", ""))
+        has_port = port.isdecimal() and int(port) > 0
+        return {**values, "public_url": f"http://127.0.0.1:{port}"} if has_port else values
 
 
 class StoreSettings(Section):
@@ -262,7 +262,7 @@ class Settings(ConnectorSections):
 
     @field_validator("teams")
     @classmethod
-    def _own_what_is_theirs(
+    def _check_team_claims(
         cls, value: Mapping[str, TeamSettings], info: ValidationInfo
     ) -> Mapping[str, TeamSettings]:
         names: dict[str, str] = {}
@@ -344,8 +344,8 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
 
 
 def _is_set(settings: Settings, section: str) -> bool:
-    own = getattr(settings, section)
-    return bool(settings.instances(section)) or own != unset(type(own))
+    section_settings = getattr(settings, section)
+    return bool(settings.instances(section)) or section_settings != unset(type(section_settings))
 
 
 def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -389,7 +389,7 @@ def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
     tables = _tables_of(model)
     for connector in (*CONNECTORS.values(), *model.plugins.values()):
         section = tables[connector.name]
-        if connector.several and not set(OWN_KEYS) & set(section.model_fields):
+        if connector.several and not set(INSTANCE_KEYS) & set(section.model_fields):
             sections_by_name[connector.name] = section
     chats: dict[str, type[Section]] = {
         "msteams": MsTeamsSettings,

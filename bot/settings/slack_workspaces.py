@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from faultline.bot.settings.settings import Settings
 
 _is_id = re.compile(r"[CDG][A-Z0-9]{2,20}").fullmatch
-OWN_CHANNELS = ("alert_channels", "deploy_channels", "quiet_channels")
+CHANNEL_KEYS = ("alert_channels", "deploy_channels", "quiet_channels")
 """Keys of a workspace's own table; what they name is in that workspace."""
 
 
@@ -30,7 +30,7 @@ def refuse_unknown_workspaces(settings: Settings) -> None:
             written = " or ".join(f"{name}:{bare_id(channel)}" for name in names)
             raise SettingsError(key, f"{channel!r} names no workspace: write {written}")
     for instance in settings.instances("slack"):
-        for key, channel in _own_channels(instance.own):
+        for key, channel in _table_channels(instance.section):
             if instance_in(channel):
                 problem = f"{channel!r}: here the id alone, it is a channel of {instance.name}"
                 raise SettingsError(f"slack.{instance.name}.{key}", problem)
@@ -54,10 +54,10 @@ def _named_channels(settings: Settings) -> Iterator[tuple[str, str]]:
             yield f"teams.{name}.channels", channel
 
 
-def _own_channels(table: object) -> Iterator[tuple[str, str]]:
+def _table_channels(table: object) -> Iterator[tuple[str, str]]:
     single = getattr(table, "channel", None)
     if single:
         yield "channel", single
-    for key in OWN_CHANNELS:
+    for key in CHANNEL_KEYS:
         for channel in getattr(table, key):
             yield key, channel

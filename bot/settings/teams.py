@@ -40,12 +40,13 @@ def owners(
 
 def claimed_twice(teams: Mapping[str, TeamSettings], names: Mapping[str, str]) -> str | None:
     """What two teams claim, in a sentence; None when all is of one team alone."""
-    for key, known in (("services", names), ("channels", None)):
-        seen: dict[str, str] = {}
-        for thing, word, team in owners(teams, key, known):
-            if seen.setdefault(thing, team) != team:
+    for key, canonical_names in (("services", names), ("channels", None)):
+        team_by_claim: dict[str, str] = {}
+        for thing, word, team in owners(teams, key, canonical_names):
+            if team_by_claim.setdefault(thing, team) != team:
                 return (
-                    f"{key[:-1]} {word[:80]!r} belongs to {seen[thing]!r} and to {team!r}; it "
+                    f"{key[:-1]} {word[:80]!r} belongs to {team_by_claim[thing]!r} and to "
+                    f"{team!r}; it "
                     f"can belong to one"
                 )
     return None

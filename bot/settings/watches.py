@@ -35,20 +35,20 @@ class WatchSettings(Section):
 def watches_by_name(values: dict[str, Any]) -> None:
     """Turn a list `[[watch]]` into tables by name: that of the service, or `name` where one is
     given. Raises SettingsError."""
-    given = values.get("watch")
-    if not isinstance(given, list):
+    watch_tables = values.get("watch")
+    if not isinstance(watch_tables, list):
         return
     tables: dict[str, dict[str, Any]] = {}
-    for table in given:
+    for table in watch_tables:
         if not isinstance(table, dict):
             raise SettingsError("watch", "must be tables, [[watch]]")
-        own = dict(table)
-        name = own.pop("name", None) or own.get("service")
+        watch_table = dict(table)
+        name = watch_table.pop("name", None) or watch_table.get("service")
         if not isinstance(name, str) or not name:
             raise SettingsError("watch", "each [[watch]] needs a service")
         if name in tables:
             raise SettingsError(
                 f"watch.{name[:60]}", "is there twice: give one of them another name"
             )
-        tables[name] = own
+        tables[name] = watch_table
     values["watch"] = tables

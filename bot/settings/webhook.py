@@ -95,7 +95,7 @@ class WebhookSettings(Section):
         return tuple(value.casefold() for value in values)
 
     @model_validator(mode="after")
-    def _title_known(self) -> WebhookSettings:
+    def _check_title(self) -> WebhookSettings:
         if self.tokens and not self.preset and not self.title:
             raise ValueError("title or preset must be set beside the tokens")
         if self.tokens and self.maps_to == "changes":
@@ -107,5 +107,5 @@ class WebhookSettings(Section):
 
     def expression(self, field: str) -> str | None:
         """The one that counts: given, of the preset, or none."""
-        given: str | None = getattr(self, field)
-        return given or PRESETS.get(self.preset or "", {}).get(field)
+        setting: str | None = getattr(self, field)
+        return setting or PRESETS.get(self.preset or "", {}).get(field)

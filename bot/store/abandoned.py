@@ -45,7 +45,7 @@ class AbandonableStore:
 
     def hanging(self) -> int:
         """Threads that were left behind and have not ended."""
-        self._hanging = [one for one in self._hanging if one.is_alive()]
+        self._hanging = [thread for thread in self._hanging if thread.is_alive()]
         return len(self._hanging)
 
     def call(self, function: Callable[[Store], T]) -> T:
@@ -117,7 +117,7 @@ def _track(engine: Engine, connections: list[Any]) -> None:
 
     @event.listens_for(engine, "close")
     def _closed(connection: Any, _record: Any) -> None:
-        connections[:] = [one for one in connections if one is not connection]
+        connections[:] = [candidate for candidate in connections if candidate is not connection]
 
 
 def _close(store: Store, connections: list[Any]) -> None:

@@ -19,16 +19,16 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import HOUR, Policy
 from faultline.bot.policy.priority import URGENT, priority_of
 from faultline.bot.policy.values import Accepted, Arrival
-from faultline.bot.store.known import Known
+from faultline.bot.store.admission_state import AdmissionState
 from faultline.bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
-from faultline.bot.store.mutes import end_when_resolved, held_mute
-from faultline.bot.store.replays import remember, told_before
+from faultline.bot.store.mutes import end_when_resolved, lock_mute
+from faultline.bot.store.replays import remember, repeat_of
 from faultline.bot.store.reply_addresses import address_columns, adopt_addresses
 from faultline.bot.store.storm_tables import GroupedAlertRow
 from faultline.bot.store.suppressed_alerts import count_suppressed
 
 GROUPS_STAGE = "groups"
-ASKED = "asked:"
+PERSON_PREFIX = "asked:"
 
 
 def new_investigation_id(now: datetime) -> str:
@@ -47,23 +47,25 @@ class Admission:
         self, session: Session, arrivals: Sequence[Arrival], now: datetime
     ) -> list[Accepted]:
         """Take alerts in their order, each once."""
-        known = Known(session, arrivals, self._policy, now)
-        accepted = [self._admit(session, known, arrival, now) for arrival in arrivals]
-        known.groups.sweep()
+        state = AdmissionState(session, arrivals, self._policy, now)
+        accepted = [self._admit(session, state, arrival, now) for arrival in arrivals]
+        state.groups.sweep()
         return accepted
 
-    def _admit(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
+    def _admit(
+        self, session: Session, state: AdmissionState, arrival: Arrival, now: datetime
+    ) -> Accepted:
         delivery = arrival.delivery
         if delivery is not None:
-            observed_delivery = known.delivery(delivery.source, delivery.id)
+            observed_delivery = state.delivery(delivery.source, delivery.id)
             if observed_delivery is not None:
                 return Accepted("duplicate", observed_delivery.investigation_id)
-            if (admit := told_before(known, arrival, now)) is not None:
+            if (admit := repeat_of(state, arrival, now)) is not None:
                 return admit
-        accepted = self._route(session, known, arrival, now)
-        known.open.add(arrival.alert.fingerprint)
+        accepted = self._route(session, state, arrival, now)
+        state.open.add(arrival.alert.fingerprint)
         if delivery is not None:
-            known.keep(
+            state.keep(
                 DeliveryRow(
                     source=delivery.source,
                     delivery_id=delivery.id,
@@ -71,34 +73,38 @@ class Admission:
                     received_at=now,
                 )
             )
-            remember(known, arrival, accepted, now)
+            remember(state, arrival, accepted, now)
         return accepted
 
-    def _route(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
+    def _route(
+        self, session: Session, state: AdmissionState, arrival: Arrival, now: datetime
+    ) -> Accepted:
         if arrival.alert.status == "resolved":
-            return self._resolved(session, known, arrival.alert, now)
-        if asked_for(arrival):
-            return self._open(session, known, arrival, now) or self._start(
-                session, known, arrival, now
+            return self._resolved(session, state, arrival.alert, now)
+        if is_on_request(arrival):
+            return self._open(session, state, arrival, now) or self._start(
+                session, state, arrival, now
             )
-        route = self._muted(session, known, arrival, now) or self._open(
-            session, known, arrival, now
+        route = self._muted(session, state, arrival, now) or self._open(
+            session, state, arrival, now
         )
         if route is not None:
             return route
         channel = self._policy.channel(arrival)
         return (
             self._excluded(session, arrival.alert, channel, now)
-            or self._related(known, arrival, now)
+            or self._related(state, arrival, now)
             or self._rate_limited(session, arrival.alert, channel, now)
-            or self._start(session, known, arrival, now)
+            or self._start(session, state, arrival, now)
         )
 
-    def _resolved(self, session: Session, known: Known, alert: Alert, now: datetime) -> Accepted:
-        known.groups.forget(alert.fingerprint)
-        if alert.fingerprint in known.muted:
+    def _resolved(
+        self, session: Session, state: AdmissionState, alert: Alert, now: datetime
+    ) -> Accepted:
+        state.groups.forget(alert.fingerprint)
+        if alert.fingerprint in state.muted:
             end_when_resolved(session, alert.fingerprint, now)
-        row, member = _held(session, known, alert.fingerprint)
+        row, member = _open_alert(session, state, alert.fingerprint)
         if row is not None:
             row.open_fingerprint = None
             row.resolved_at = now
@@ -106,17 +112,17 @@ class Admission:
         if member is not None:
             member.open_fingerprint = None
             member.resolved_at = now
-            _locked(session, known, member.investigation_id).revision += 1
+            _locked(session, state, member.investigation_id).revision += 1
         return Accepted("resolved", member.investigation_id if member else None)
 
     def _muted(
-        self, session: Session, known: Known, arrival: Arrival, now: datetime
+        self, session: Session, state: AdmissionState, arrival: Arrival, now: datetime
     ) -> Accepted | None:
         alert = arrival.alert
-        if alert.fingerprint not in known.muted:
+        if alert.fingerprint not in state.muted:
             return None
         critical = arrival_priority(arrival) == URGENT
-        mute = held_mute(session, alert.fingerprint, now, critical=critical)
+        mute = lock_mute(session, alert.fingerprint, now, critical=critical)
         if mute is None:
             return None
         mute.held += 1
@@ -129,10 +135,10 @@ class Admission:
         return Accepted("muted", None)
 
     def _open(
-        self, session: Session, known: Known, arrival: Arrival, now: datetime
+        self, session: Session, state: AdmissionState, arrival: Arrival, now: datetime
     ) -> Accepted | None:
         """A repeat of an alert that is open."""
-        row, member = _held(session, known, arrival.alert.fingerprint)
+        row, member = _open_alert(session, state, arrival.alert.fingerprint)
         if row is not None and now - row.accepted_at <= self._join_for:
             row.repeats += 1
             _more_urgent(row, arrival)
@@ -140,22 +146,22 @@ class Admission:
             return Accepted("joined", row.id)
         if member is not None and now - member.at <= self._join_for:
             member.repeats += 1
-            of = _locked(session, known, member.investigation_id)
+            of = _locked(session, state, member.investigation_id)
             _more_urgent(of, arrival)
             self._break_through(of, arrival.alert, now)
             return Accepted("joined", of.id)
-        for held in (row, member):
-            if held is not None:
-                held.open_fingerprint = None
+        for open_row in (row, member):
+            if open_row is not None:
+                open_row.open_fingerprint = None
         if row is not None or member is not None:
-            known.groups.forget(arrival.alert.fingerprint)
+            state.groups.forget(arrival.alert.fingerprint)
             session.flush()
         return None
 
     def _excluded(
         self, session: Session, alert: Alert, channel: str, now: datetime
     ) -> Accepted | None:
-        rule = self._policy.held_back(alert, channel)
+        rule = self._policy.blocking_rule(alert, channel)
         if rule is None:
             return None
         count_suppressed(
@@ -169,17 +175,17 @@ class Admission:
         )
         return Accepted("excluded", None)
 
-    def _related(self, known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
+    def _related(self, state: AdmissionState, arrival: Arrival, now: datetime) -> Accepted | None:
         if self._policy.groups != "on":
             return None
         team = self._policy.team(arrival.alert, self._policy.channel(arrival))
         traits = self._policy.traits(arrival.alert)
-        told = self._policy.told_in(arrival.alert, arrival.reply_to)
-        found = known.groups.related(traits, team, told)
-        if found is None:
+        workspaces = self._policy.workspaces_of(arrival.alert, arrival.reply_to)
+        match = state.groups.related(traits, team, workspaces)
+        if match is None:
             return None
-        known.groups.join(found, arrival.alert, traits)
-        row = found[1]
+        state.groups.join(match, arrival.alert, traits)
+        row = match[1]
         adopt_addresses(row, arrival.reply_to)
         _more_urgent(row, arrival)
         self._break_through(row, arrival.alert, now)
@@ -217,7 +223,9 @@ class Admission:
             row.revision += 1
         return Accepted("surplus", None)
 
-    def _start(self, session: Session, known: Known, arrival: Arrival, now: datetime) -> Accepted:
+    def _start(
+        self, session: Session, state: AdmissionState, arrival: Arrival, now: datetime
+    ) -> Accepted:
         alert, reply_to, policy = arrival.alert, arrival.reply_to, self._policy
         channel = policy.channel(arrival)
         fresh = InvestigationRow(
@@ -228,21 +236,21 @@ class Admission:
             question=arrival.question,
             **address_columns(reply_to),
             accepted_at=now,
-            automatic=not asked_for(arrival),
+            automatic=not is_on_request(arrival),
             channel=channel,
-            quiet_until=None if asked_for(arrival) else policy.quiet_until(alert, channel, now),
+            quiet_until=None if is_on_request(arrival) else policy.quiet_until(alert, channel, now),
             team=policy.team(alert, channel),
             priority=arrival_priority(arrival),
         )
-        if not asked_for(arrival) and policy.groups != "off":
+        if not is_on_request(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
             like = None
             if policy.groups == "shadow":
-                told = policy.told_in(alert, reply_to)
-                like = known.groups.related(traits, fresh.team, told)
+                workspaces = policy.workspaces_of(alert, reply_to)
+                like = state.groups.related(traits, fresh.team, workspaces)
             session.add(fresh)
             session.flush()
-            known.groups.note(fresh, traits)
+            state.groups.note(fresh, traits)
             if like is not None:
                 _say(session, fresh, f"would have joined {like[1].id}: {like[0].why}", now)
         else:
@@ -258,12 +266,12 @@ class Admission:
             row.revision += 1
 
 
-def asked_for(arrival: Arrival) -> bool:
+def is_on_request(arrival: Arrival) -> bool:
     """Whether a person asked for it: with a mention or a click in Slack, each with its own
     fingerprint."""
     alert = arrival.alert
     return arrival.by_person or (
-        alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(ASKED)
+        alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(PERSON_PREFIX)
     )
 
 
@@ -275,17 +283,17 @@ def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:
 def arrival_priority(arrival: Arrival) -> int:
     """How urgent it is, as in `faultline.bot.policy.priority`."""
     return priority_of(
-        arrival.alert, asked_for=asked_for(arrival), own_words=arrival.priority_words
+        arrival.alert, on_request=is_on_request(arrival), source_words=arrival.priority_words
     )
 
 
-def _held(
-    session: Session, known: Known, fingerprint: str
+def _open_alert(
+    session: Session, state: AdmissionState, fingerprint: str
 ) -> tuple[InvestigationRow | None, GroupedAlertRow | None]:
     """Where the open alert is: as the first of an investigation, or as one that joined."""
-    if fingerprint not in known.open:
+    if fingerprint not in state.open:
         return None, None
-    row, member = known.first.get(fingerprint), known.joined.get(fingerprint)
+    row, member = state.first.get(fingerprint), state.joined.get(fingerprint)
     if row is not None and row.open_fingerprint == fingerprint:
         return row, None
     if member is not None and member.open_fingerprint == fingerprint:
@@ -307,10 +315,10 @@ def _held(
     return None, session.scalar(joined)
 
 
-def _locked(session: Session, known: Known, investigation_id: str) -> InvestigationRow:
+def _locked(session: Session, state: AdmissionState, investigation_id: str) -> InvestigationRow:
     """The row as it stands, with what this transaction changed: reading it again would undo what is
     not written yet."""
-    row = known.locked.get(investigation_id)
+    row = state.locked.get(investigation_id)
     if row is not None:
         return row
     session.flush()

@@ -31,7 +31,7 @@ class Due:
 
 
 @cache
-def _first_of_each_channel() -> Select[str, str]:
+def _first_by_channel() -> Select[str, str]:
     """Built once, as it is asked for all the time."""
     place = func.row_number().over(
         partition_by=Row.channel, order_by=(Row.priority, Row.accepted_at, Row.id)
@@ -56,7 +56,7 @@ class Announcing:
         """The first of each channel, the most urgent and then the oldest, but for channels that are
         busy."""
         with reading(self._engine) as session:
-            execute = session.execute(_first_of_each_channel(), {"most": most, "busy": list(busy)})
+            execute = session.execute(_first_by_channel(), {"most": most, "busy": list(busy)})
             return [Due(name, channel) for name, channel in execute]
 
     def claim(self, investigation_id: str, now: datetime) -> bool:

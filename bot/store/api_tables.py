@@ -28,7 +28,7 @@ class ApiTokenRow(Base):
     used_at: Mapped[datetime | None]
 
 
-class AskedRequestRow(Base):
+class RequestKeyRow(Base):
     """What was asked for under an idempotency key, as a hash: the same key with something else is
     refused."""
 

@@ -72,13 +72,13 @@ class ApiToken:
 
 def is_api_token(header: str | None) -> bool:
     """Whether an Authorization header holds what looks like one of these tokens."""
-    return _given(header).startswith(PREFIX)
+    return _bearer_token(header).startswith(PREFIX)
 
 
 def caller_of(store: Store, header: str | None, now: datetime | None = None) -> Caller | None:
     """Who sent an Authorization header (`Bearer faultline_...`); None for a token that is unknown,
     revoked or expired, and for anything else."""
-    now, token = now or datetime.now(UTC), _given(header)
+    now, token = now or datetime.now(UTC), _bearer_token(header)
     token_id = token.removeprefix(PREFIX).partition("_")[0]
     if not token.startswith(PREFIX) or not token_id.isalnum():
         return None
@@ -150,9 +150,9 @@ def revoke_token(store: Store, token_id: str) -> Caller | None:
         return _caller(row)
 
 
-def _given(header: str | None) -> str:
-    scheme, _, given = (header or "").partition(" ")
-    return given.strip() if scheme.lower() == "bearer" else ""
+def _bearer_token(header: str | None) -> str:
+    scheme, _, token = (header or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _digest(token: str) -> str:

@@ -51,12 +51,12 @@ class AuditFilter:
 
 
 class AuditLog:
-    """All lines, on the tables of `faultline.bot.store`. Those older than `kept` are deleted while
-    new ones are written."""
+    """All lines, on the tables of `faultline.bot.store`. Those older than `retention` are deleted
+    while new ones are written."""
 
-    def __init__(self, engine: Engine, *, kept: timedelta) -> None:
+    def __init__(self, engine: Engine, *, retention: timedelta) -> None:
         self._engine = engine
-        self._kept = kept
+        self._retention = retention
         self._swept: datetime | None = None
 
     def write(self, entry: AuditEntry, now: datetime | None = None) -> None:
@@ -65,9 +65,9 @@ class AuditLog:
         with Session(self._engine) as session, session.begin():
             if self._swept is None or now - self._swept >= SWEEP_EVERY:
                 self._swept = now
-                session.execute(delete(VisitRow).where(VisitRow.at < now - self._kept))
+                session.execute(delete(VisitRow).where(VisitRow.at < now - self._retention))
                 gone = (
-                    VisitorRow.last_at < now - self._kept,
+                    VisitorRow.last_at < now - self._retention,
                     VisitorRow.id.not_in(select(SessionRow.visitor_id)),
                 )
                 session.execute(delete(VisitorRow).where(*gone))
@@ -88,20 +88,20 @@ class AuditLog:
             )
 
     def read(
-        self, wanted: AuditFilter, *, before: int | None = None, limit: int = PAGE
+        self, audit_filter: AuditFilter, *, before: int | None = None, limit: int = PAGE
     ) -> list[AuditEntry]:
         """Lines, the newest first; `before` an id that was read already."""
-        query = _query(wanted).order_by(VisitRow.id.desc()).limit(max(1, min(limit, PAGE)))
+        query = _query(audit_filter).order_by(VisitRow.id.desc()).limit(max(1, min(limit, PAGE)))
         if before is not None:
             query = query.where(VisitRow.id < before)
         with reading(self._engine) as session:
             return [_visit(row) for row in session.scalars(query)]
 
-    def read_all(self, wanted: AuditFilter) -> Iterator[AuditEntry]:
+    def read_all(self, audit_filter: AuditFilter) -> Iterator[AuditEntry]:
         """Every line that is asked for, page by page: no long transaction, and no more than one
         page in memory."""
         before: int | None = None
-        while page := self.read(wanted, before=before):
+        while page := self.read(audit_filter, before=before):
             yield from page
             before = page[-1].id
 
@@ -111,20 +111,20 @@ class AuditLog:
             return sorted(session.scalars(select(VisitRow.action).distinct()))
 
 
-def _query(wanted: AuditFilter) -> Select[VisitRow]:
+def _query(audit_filter: AuditFilter) -> Select[VisitRow]:
     query = select(VisitRow)
-    if wanted.who:
-        query = query.where(VisitRow.who == storable(wanted.who, MAX_TEXT))
-    if wanted.action:
-        query = query.where(VisitRow.action == storable(wanted.action, MAX_TEXT))
-    if wanted.investigation_id:
+    if audit_filter.who:
+        query = query.where(VisitRow.who == storable(audit_filter.who, MAX_TEXT))
+    if audit_filter.action:
+        query = query.where(VisitRow.action == storable(audit_filter.action, MAX_TEXT))
+    if audit_filter.investigation_id:
         query = query.where(
-            VisitRow.investigation_id == storable(wanted.investigation_id, MAX_TEXT)
+            VisitRow.investigation_id == storable(audit_filter.investigation_id, MAX_TEXT)
         )
-    if wanted.since is not None:
-        query = query.where(VisitRow.at >= wanted.since)
-    if wanted.until is not None:
-        query = query.where(VisitRow.at < wanted.until)
+    if audit_filter.since is not None:
+        query = query.where(VisitRow.at >= audit_filter.since)
+    if audit_filter.until is not None:
+        query = query.where(VisitRow.at < audit_filter.until)
     return query
 
 

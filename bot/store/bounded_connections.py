@@ -23,7 +23,7 @@ OF_CLIENTS = {
 }
 """The server's limits for this session, by which it notices that we are gone
 (https://www.postgresql.org/docs/current/runtime-config-connection.html#RUNTIME-CONFIG-TCP-SETTINGS)."""
-SAID = ("client", "database", "user", "database user")
+OPERATOR_SOURCES = ("client", "database", "user", "database user")
 """`pg_settings.source` of what an operator said for this program, role or database. A value for the
 whole server was not said with this program in mind; hosted servers set a day."""
 SET = """
@@ -52,14 +52,14 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def _bounded(self, gen: Generator[Any, Any, R]) -> Generator[Any, Any, R]:
         began = time.monotonic()
-        given = None
+        readiness = None
         while True:
             try:
-                ready = gen.send(given)
+                ready = gen.send(readiness)
             except StopIteration as end:
                 result: R = end.value
                 return result
-            given = yield ready
+            readiness = yield ready
             longest = self.leave_after_s
             if longest is None or time.monotonic() - began < longest:
                 continue
@@ -87,7 +87,9 @@ def bound(engine: Engine, waits: Waits) -> None:
     def _limit(connection: BoundedConnection, _record: Any) -> None:
         try:
             # By statements and not by `options` of the start packet, which poolers refuse.
-            connection.execute(SET, [list(settings), list(settings.values()), list(SAID)])
+            connection.execute(
+                SET, [list(settings), list(settings.values()), list(OPERATOR_SOURCES)]
+            )
             row = connection.execute(LIMIT).fetchone()
             connection.commit()
         except psycopg.Error:

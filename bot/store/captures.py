@@ -42,9 +42,9 @@ class CaptureRecord:
 
     id: str
     job: str
-    asked_by: str
-    asked_at: datetime
-    wanted: str
+    requested_by: str
+    requested_at: datetime
+    requested: str
     hosts: str
     counts: bool
     status: CaptureStatus
@@ -71,8 +71,8 @@ class CaptureLog:
         self,
         job: str,
         *,
-        asked_by: str,
-        wanted: str,
+        requested_by: str,
+        requested: str,
         hosts: str,
         budget: CaptureBudget,
         now: datetime | None = None,
@@ -87,9 +87,9 @@ class CaptureLog:
                 CaptureRow(
                     id=capture_id,
                     job=job,
-                    asked_by=asked_by,
+                    asked_by=requested_by,
                     asked_at=now,
-                    wanted=masked(wanted),
+                    wanted=masked(requested),
                     hosts=hosts,
                     counts=refusal is None,
                     status="asked" if refusal is None else "refused",
@@ -160,9 +160,9 @@ def _record(row: CaptureRow) -> CaptureRecord:
     return CaptureRecord(
         id=row.id,
         job=row.job,
-        asked_by=row.asked_by,
-        asked_at=row.asked_at,
-        wanted=row.wanted,
+        requested_by=row.asked_by,
+        requested_at=row.asked_at,
+        requested=row.wanted,
         hosts=row.hosts,
         counts=row.counts,
         status=row.status,  # type: ignore[arg-type]

@@ -106,15 +106,17 @@ class CaseStore:
         prefix = f"{case_id}/{below}".rstrip("/")
         if self._directory is None:
             metas = [meta for batch in obstore.list(self._store, prefix) for meta in batch]
-            found = {meta["path"].removeprefix(f"{prefix}/"): _stored(meta) for meta in metas}
+            stored_by_name = {
+                meta["path"].removeprefix(f"{prefix}/"): _stored(meta) for meta in metas
+            }
         else:
             folder = self._directory / prefix
             files = [path for path in folder.rglob("*") if path.is_file()]
-            found = {
+            stored_by_name = {
                 p.relative_to(folder).as_posix(): Stored(p.stat().st_size, version_of(p))
                 for p in files
             }
-        return dict(sorted(found.items()))
+        return dict(sorted(stored_by_name.items()))
 
     def fetch(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
         """One file as a local one, and which version that is: itself, or a copy below `folder` of
@@ -200,7 +202,7 @@ class CaseStore:
         folder.mkdir(parents=True, exist_ok=True)
         listed = self.listed(case_id)
         for name in listed:
-            if name in without or any(name.startswith(f"{one}/") for one in without):
+            if name in without or any(name.startswith(f"{prefix}/") for prefix in without):
                 continue
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -215,9 +217,9 @@ class CaseStore:
             }
             (folder / SUMMARIES / VERSIONS_FILE).write_bytes(versions_bytes(traces))
 
-    def refresh(self, case_id: str, folder: Path, known: dict[str, str]) -> None:
-        """Bring a copy of a case up to date; `known` remembers which version of each file it has.
-        Parts are left out.
+    def refresh(self, case_id: str, folder: Path, versions_by_name: dict[str, str]) -> None:
+        """Bring a copy of a case up to date; `versions_by_name` remembers which version of each
+        file it has. Parts are left out.
 
         Each file is replaced whole, for whoever reads the copy meanwhile. Raises FaultlineError.
         """
@@ -226,7 +228,7 @@ class CaseStore:
             for meta in listed:
                 name = meta["path"].removeprefix(f"{case_id}/")
                 version = f"{meta['e_tag']} {meta['last_modified']} {meta['size']}"
-                if name.startswith(f"{PARTS}/") or known.get(name) == version:
+                if name.startswith(f"{PARTS}/") or versions_by_name.get(name) == version:
                     continue
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -235,7 +237,7 @@ class CaseStore:
                     for chunk in obstore.get(self._store, meta["path"]).stream():
                         out.write(chunk)
                 fresh.replace(target)
-                known[name] = version
+                versions_by_name[name] = version
         except BaseError as error:
             raise FaultlineError(
                 f"case store {self.location}: {str(error).splitlines()[0][:200]}"
@@ -256,18 +258,18 @@ class CaseStore:
     def sizes(self, *, after: str = "", most: int = MOST_LISTED) -> CaseSizes:
         """Of the cases whose ids come after this one. Raises FaultlineError where the store does
         not answer."""
-        found: dict[str, int] = defaultdict(int)
+        bytes_by_case: dict[str, int] = defaultdict(int)
         listed = 0
         try:
             for batch in obstore.list(self._store, offset=after or None, chunk_size=1000):
                 for meta in batch:
                     if listed == most:
-                        return CaseSizes(found, cut=True)
+                        return CaseSizes(bytes_by_case, cut=True)
                     listed += 1
-                    found[meta["path"].partition("/")[0]] += meta["size"]
+                    bytes_by_case[meta["path"].partition("/")[0]] += meta["size"]
         except (BaseError, OSError) as error:
             raise self._away(error) from error
-        return CaseSizes(found, cut=False)
+        return CaseSizes(bytes_by_case, cut=False)
 
     def check(self) -> None:
         """Raise FaultlineError unless the store answers."""

@@ -35,7 +35,7 @@ class LatestProgress:
     at: datetime
     text: str
     ok: bool
-    asked: int
+    requests: int
     """How often it was asked among the lines that were read."""
     failed: int
     last_ok: datetime | None
@@ -107,7 +107,7 @@ def _summed_up(name: str, lines: Sequence[tuple[datetime, str, bool]]) -> Latest
         at=at,
         text=text.removeprefix(f"{name}: "),
         ok=ok,
-        asked=len(lines),
+        requests=len(lines),
         failed=len(lines) - len(when_ok),
         last_ok=when_ok[0] if when_ok else None,
     )

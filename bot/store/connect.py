@@ -19,7 +19,7 @@ POOL = STORE_THREADS // 2
 `in_store` finds one: each statement takes some milliseconds, so these carry hundreds a second, and
 PostgreSQL takes a hundred connections in all unless told otherwise."""
 POOL_TIMEOUT_S = 5
-WAL_KEPT_BYTES = 64 * 2**20
+WAL_LIMIT_BYTES = 64 * 2**20
 """SQLite cuts its log to this once it is written into the database."""
 LOCK_WITHIN_S = 30.0
 CHECKPOINT_PAGES = 8_000
@@ -78,7 +78,7 @@ def _sqlite(url: str) -> Engine:
         if cursor.execute("PRAGMA page_count").fetchone() == (0,):
             cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
         cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute(f"PRAGMA journal_size_limit={WAL_KEPT_BYTES}")
+        cursor.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         cursor.execute("PRAGMA foreign_keys=ON")

@@ -63,7 +63,7 @@ class Question:
     about_channel: str | None
     investigation_id: str | None
     status: QuestionStatus
-    asked_at: datetime
+    requested_at: datetime
     answered_at: datetime | None
     answer: dict[str, Any] | None
 
@@ -127,7 +127,7 @@ class Conversations:
                 if session.get(QuestionRow, new.id[:MAX_ID]) is not None:
                     return False
                 about = new.investigation_id
-                known = about is not None and session.get(InvestigationRow, about) is not None
+                is_stored = about is not None and session.get(InvestigationRow, about) is not None
                 session.add(
                     QuestionRow(
                         id=new.id[:MAX_ID],
@@ -140,7 +140,7 @@ class Conversations:
                         thread=new.thread,
                         ts=new.ts,
                         about_channel=new.about_channel,
-                        investigation_id=about if known else None,
+                        investigation_id=about if is_stored else None,
                         asked_at=now,
                     )
                 )
@@ -156,7 +156,7 @@ class Conversations:
         """The message was deleted before it was answered: then it is not answered."""
         return self._change(question_id, status="withdrawn")
 
-    def asked_since(self, channel: str, thread: str, since: datetime) -> int:
+    def count_questions(self, channel: str, thread: str, since: datetime) -> int:
         """How many questions this thread has asked since then."""
         query = select(func.count()).where(
             QuestionRow.channel == channel,
@@ -207,7 +207,7 @@ class Conversations:
         query = (
             select(QuestionRow)
             .where(QuestionRow.channel == question.channel, QuestionRow.thread == question.thread)
-            .where(QuestionRow.status == "answered", QuestionRow.asked_at <= question.asked_at)
+            .where(QuestionRow.status == "answered", QuestionRow.asked_at <= question.requested_at)
             .where(QuestionRow.id != question.id)
             .order_by(QuestionRow.asked_at.desc())
             .limit(limit)
@@ -309,12 +309,12 @@ class Conversations:
         """The newest investigations that came from this workspace or were posted there by its
         reply target, the newest first."""
         key = InvestigationRow.id.concat(f":{target}")
-        told = select(PostRow.key).where(PostRow.key == key).exists()
+        has_post = select(PostRow.key).where(PostRow.key == key).exists()
         prefix = f"{workspace}{SEPARATOR}"
         came = InvestigationRow.slack_channel.startswith(prefix, autoescape=True)
         query = (
             select(InvestigationRow.id)
-            .where(or_(came, told))
+            .where(or_(came, has_post))
             .order_by(InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc())
             .limit(limit)
         )
@@ -368,7 +368,7 @@ def _question(row: QuestionRow) -> Question:
         about_channel=row.about_channel,
         investigation_id=row.investigation_id,
         status=row.status,  # type: ignore[arg-type]
-        asked_at=row.asked_at,
+        requested_at=row.asked_at,
         answered_at=row.answered_at,
         answer=row.answer,
     )

@@ -28,10 +28,10 @@ class StoredCheck:
     """One check, as it stands."""
 
     id: str
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     team: str
-    asked_by: str
-    asked_at: datetime
+    requested_by: str
+    requested_at: datetime
     due_at: datetime | None
     looks_done: int
     verdict: Mapping[str, Any] | None
@@ -52,10 +52,10 @@ class DeployChecks:
                 session.add(
                     DeployCheckRow(
                         id=check.id,
-                        asked=masked_value(dict(check.asked)),
+                        asked=masked_value(dict(check.request)),
                         team=check.team,
-                        asked_by=check.asked_by,
-                        asked_at=check.asked_at,
+                        asked_by=check.requested_by,
+                        asked_at=check.requested_at,
                         due_at=check.due_at,
                         leased_until=None,
                         looks_done=0,
@@ -78,16 +78,16 @@ class DeployChecks:
         free = or_(row.leased_until.is_(None), row.leased_until < now)
         with Session(self._engine) as session, session.begin():
             due = select(row.id).where(row.due_at <= now, free).order_by(row.due_at).limit(1)
-            found = session.scalar(due)
-            if found is None:
+            check_id = session.scalar(due)
+            if check_id is None:
                 return None
             # Of two that found the same row, one changes it.
-            taken = update(row).where(row.id == found, free).values(leased_until=now + LEASE)
+            taken = update(row).where(row.id == check_id, free).values(leased_until=now + LEASE)
             if session.execute(taken).rowcount != 1:  # type: ignore[attr-defined]
                 return None
-            return _stored(session.get_one(row, found))
+            return _stored(session.get_one(row, check_id))
 
-    def looked(
+    def record_look(
         self,
         check_id: str,
         looks_done: int,
@@ -113,10 +113,10 @@ class DeployChecks:
 def _stored(row: DeployCheckRow) -> StoredCheck:
     return StoredCheck(
         id=row.id,
-        asked=row.asked,
+        request=row.asked,
         team=row.team,
-        asked_by=row.asked_by,
-        asked_at=row.asked_at,
+        requested_by=row.asked_by,
+        requested_at=row.asked_at,
         due_at=row.due_at,
         looks_done=row.looks_done,
         verdict=row.verdict,

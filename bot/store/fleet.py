@@ -20,7 +20,7 @@ from faultline.analysis.training.repeated_hosts import (
     BlamedPart,
     by_chance,
     is_repeated,
-    most_said,
+    majority_part,
 )
 from faultline.bot.store.fleet_tables import FleetHostRow
 from faultline.bot.store.labels import Labels
@@ -30,7 +30,7 @@ from faultline.bot.store.visibility import ALL, Visibility
 MOST_BLAMES = 5_000
 """The newest that are looked at."""
 MOST_RECORDS = 50
-MOST_TOLD = 5
+MAX_INCIDENTS = 5
 """Incidents that a record names."""
 LONGEST_NAME = 253
 AT_ONCE = 500
@@ -102,22 +102,22 @@ class FleetMemory:
         for row in blames:
             by_host[row.host].setdefault(_occasion(row), row)
             occasions[_occasion(row)].blamed.add(row.host)
-        often = [host for host, own in by_host.items() if len(own) >= MIN_BLAMED]
+        often = [host for host, host_rows in by_host.items() if len(host_rows) >= MIN_BLAMED]
         often.sort(key=lambda host: (-len(by_host[host]), host))
         often = often[:MOST_RECORDS]
         took_part = self._took_part(often, between, set(without), occasions)
         records = []
         for host in often:
-            own = list(by_host[host].values())
+            host_rows = list(by_host[host].values())
             there = took_part[host]
-            chances = [occasions[one].chance for one in there]
-            records.append(_record(host, own, len(there), by_chance(len(own), chances)))
+            chances = [occasions[occasion].chance for occasion in there]
+            records.append(_record(host, host_rows, len(there), by_chance(len(host_rows), chances)))
         return tuple(sorted(records, key=lambda record: (record.by_chance, record.host)))
 
     def investigations(self, *, since: datetime, before: datetime) -> frozenset[str]:
         """The ids of those that the records of this time come from."""
         between = (FleetHostRow.at >= since, FleetHostRow.at < before)
-        query = select(FleetHostRow.investigation_id).distinct().where(*between, *self._seen())
+        query = select(FleetHostRow.investigation_id).distinct().where(*between, *self._visible())
         with self._read() as session:
             return frozenset(session.scalars(query))
 
@@ -129,19 +129,19 @@ class FleetMemory:
         with self._read() as session:
             between = (FleetHostRow.at >= since, FleetHostRow.at < before)
             counted = select(func.count(FleetHostRow.host.distinct())).where(
-                *between, *self._seen()
+                *between, *self._visible()
             )
-            known = session.scalar(counted) or 0
+            host_count = session.scalar(counted) or 0
         records = self.records(since=since, before=before, without=without)
         return tuple(
-            record for record in records if is_repeated(record.blamed, record.by_chance, known)
+            record for record in records if is_repeated(record.blamed, record.by_chance, host_count)
         )
 
     def _blames(
         self, between: Sequence[ColumnElement[bool]], without: set[str]
     ) -> list[FleetHostRow]:
         """The newest blames, but for those of answers that people called wrong."""
-        query = select(FleetHostRow).where(FleetHostRow.fault != "", *between, *self._seen())
+        query = select(FleetHostRow).where(FleetHostRow.fault != "", *between, *self._visible())
         query = query.order_by(FleetHostRow.at.desc(), FleetHostRow.investigation_id)
         with self._read() as session:
             rows = list(session.scalars(query.limit(MOST_BLAMES)))
@@ -163,7 +163,7 @@ class FleetMemory:
         sizes: dict[str, Occasion] = {}
         if not hosts:
             return parts
-        query = select(FleetHostRow).where(FleetHostRow.host.in_(hosts), *between, *self._seen())
+        query = select(FleetHostRow).where(FleetHostRow.host.in_(hosts), *between, *self._visible())
         with self._read() as session:
             for row in session.scalars(query):
                 if row.investigation_id not in without:
@@ -180,7 +180,7 @@ class FleetMemory:
                     occasion.hosts = max(occasion.hosts, count)
         return parts
 
-    def _seen(self) -> list[ColumnElement[bool]]:
+    def _visible(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
         if self._visibility.is_all:
             return []
@@ -196,11 +196,11 @@ def _occasion(row: FleetHostRow) -> Occasion:
 
 
 def _record(
-    host: str, own: Sequence[FleetHostRow], took_part: int, probability: float
+    host: str, host_rows: Sequence[FleetHostRow], took_part: int, probability: float
 ) -> HostRecord:
-    newest = sorted(own, key=lambda row: (row.at, row.investigation_id), reverse=True)
+    newest = sorted(host_rows, key=lambda row: (row.at, row.investigation_id), reverse=True)
     host_incidents = []
-    for row in newest[:MOST_TOLD]:
+    for row in newest[:MAX_INCIDENTS]:
         host_incidents.append(
             HostIncident(
                 id=row.investigation_id, at=row.at, job=row.job, fault=row.fault, part=row.part
@@ -208,10 +208,10 @@ def _record(
         )
     return HostRecord(
         host=host,
-        took_part=max(took_part, len(own)),
-        blamed=len(own),
+        took_part=max(took_part, len(host_rows)),
+        blamed=len(host_rows),
         by_chance=probability,
-        part=most_said(row.part for row in own),
+        part=majority_part(row.part for row in host_rows),
         incidents=tuple(host_incidents),
     )
 

@@ -64,9 +64,9 @@ class FollowUps:
         for attempt in (1, 2):
             try:
                 with Session(self._engine, expire_on_commit=False) as session, session.begin():
-                    held = session.scalar(select(FollowUpRow).where(FollowUpRow.key == key))
-                    if held is not None:
-                        return held.investigation_id, False
+                    row = session.scalar(select(FollowUpRow).where(FollowUpRow.key == key))
+                    if row is not None:
+                        return row.investigation_id, False
                     fresh = _investigation(parent, key, question, reply_to, now)
                     session.add(fresh)
                     session.flush()
@@ -77,7 +77,7 @@ class FollowUps:
                     raise
         raise AssertionError("unreachable")
 
-    def known(self, key: str) -> bool:
+    def has_key(self, key: str) -> bool:
         """Whether one was started under this key."""
         with reading(self._engine) as session:
             return session.scalar(select(FollowUpRow.key).where(FollowUpRow.key == key)) is not None

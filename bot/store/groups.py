@@ -32,7 +32,7 @@ MAX_RUNS = 2
 at. More would have the answer change for as long as the storm lasts."""
 TICK = timedelta(microseconds=1)
 
-Found = tuple[Relation, InvestigationRow]
+GroupMatch = tuple[Relation, InvestigationRow]
 
 
 class Groups:
@@ -56,7 +56,7 @@ class Groups:
         """Of services the alert that came last."""
         self._is_newest_read = False
         self._locked: set[str] = set()
-        self._looked_at: dict[str, set[str]] = {}
+        self._open_services: dict[str, set[str]] = {}
         """Services of each investigation's open alerts."""
         self._keys: set[str] = set()
         """Under which something was noted."""
@@ -67,25 +67,25 @@ class Groups:
         if self._policy.groups == "off":
             return
         if traits.fingerprint in self._keyed:
-            held = delete(AlertKeyRow).where(
+            deletion = delete(AlertKeyRow).where(
                 AlertKeyRow.investigation_id == row.id,
                 AlertKeyRow.fingerprint == traits.fingerprint,
             )
-            self._session.execute(held)
+            self._session.execute(deletion)
         keys = keys_of(traits, self._policy.topology)
         self._keys.update(keys)
         self._noted += TICK  # so that of two alerts of one transaction too the last one is known
-        known = {
+        columns = {
             "investigation_id": row.id,
             "fingerprint": traits.fingerprint,
             "at": self._now + self._noted,
         }
-        self._session.add_all(AlertKeyRow(key=key, **known) for key in keys)
+        self._session.add_all(AlertKeyRow(key=key, **columns) for key in keys)
         self._keyed.add(traits.fingerprint)
         if traits.service:
             self._newest[traits.service] = (row, traits)
-            if row.id in self._looked_at:
-                self._looked_at[row.id].add(traits.service)
+            if row.id in self._open_services:
+                self._open_services[row.id].add(traits.service)
 
     def forget(self, fingerprint: str) -> None:
         """The alert is open no longer: nothing joins because of it."""
@@ -94,41 +94,42 @@ class Groups:
         self._session.execute(delete(AlertKeyRow).where(AlertKeyRow.fingerprint == fingerprint))
         self._keyed.discard(fingerprint)
         self._newest = {
-            k: one for k, one in self._newest.items() if one[1].fingerprint != fingerprint
+            k: newest for k, newest in self._newest.items() if newest[1].fingerprint != fingerprint
         }
-        self._looked_at.clear()
+        self._open_services.clear()
 
     def related(
-        self, traits: Traits, team: str = "", told: frozenset[str] = frozenset()
-    ) -> Found | None:
+        self, traits: Traits, team: str = "", workspaces: frozenset[str] = frozenset()
+    ) -> GroupMatch | None:
         """The investigation with the alert that is most surely related to this one, and why; None
         when there is none.
 
         Of equally sure ones the alert that came last decides. Where teams see their own alone, an
-        alert of `team` joins none of another; nor does one that is `told` in other workspaces.
+        alert of `team` joins none of another; nor does one that is `workspaces` in other
+        workspaces.
         """
-        last = self._last(traits, team, told)
+        last = self._last(traits, team, workspaces)
         if last is not None:
             return last
         sought = sought_keys(traits, self._policy.topology)
-        own = tuple(key for key in sought if key == f"{SERVICE_KEY}{traits.service}")
-        others = tuple(key for key in sought if key not in own)
+        service_keys = tuple(key for key in sought if key == f"{SERVICE_KEY}{traits.service}")
+        remaining_keys = tuple(key for key in sought if key not in service_keys)
         for keys in filter(
-            None, (own, others)
+            None, (service_keys, remaining_keys)
         ):  # most of a storm is about a service that it has reached already
-            best = self._best(keys, traits, team, told)
-            if best is not None:
-                return best
+            match = self._surest(keys, traits, team, workspaces)
+            if match is not None:
+                return match
         return None
 
-    def join(self, found: Found, alert: Alert, traits: Traits) -> None:
+    def join(self, match: GroupMatch, alert: Alert, traits: Traits) -> None:
         """Put the alert into the investigation; ask for another run where it brings a service that
         is not looked at."""
-        relation, row = found
+        relation, row = match
         self._lock([row])
         if row.started_at and row.runs < MAX_RUNS and not row.wants_run:
-            known = self._policy.in_scope(self._services(row))
-            row.wants_run = traits.service is not None and traits.service not in known
+            scoped_services = self._policy.in_scope(self._services(row))
+            row.wants_run = traits.service is not None and traits.service not in scoped_services
         member = self._members.get((row.id, alert.fingerprint))
         if member is None:
             member = GroupedAlertRow(
@@ -157,7 +158,7 @@ class Groups:
         free = free.with_for_update(skip_locked=True)
         self._session.execute(delete(AlertKeyRow).where(tuple_(*of).in_(free)))
 
-    def _last(self, traits: Traits, team: str, told: frozenset[str]) -> Found | None:
+    def _last(self, traits: Traits, team: str, workspaces: frozenset[str]) -> GroupMatch | None:
         """The alert of the same service that came right before: none is newer or more related."""
         self._read_newest()
         row, old = self._newest.get(traits.service or "", (None, None))
@@ -167,7 +168,7 @@ class Groups:
             return None
         if not row.automatic or row.accepted_at < self._now - self._policy.longest:
             return None
-        if not self._told_alike(row, told):
+        if not self._same_workspaces(row, workspaces):
             return None
         relation = relate(traits, old, self._policy.topology, self._policy.window)
         return (relation, row) if relation is not None and relation.rank == 0 else None
@@ -192,16 +193,16 @@ class Groups:
             if traits.service:
                 self._newest.setdefault(traits.service, (row, traits))
 
-    def _best(
-        self, keys: Sequence[str], traits: Traits, team: str, told: frozenset[str]
-    ) -> Found | None:
+    def _surest(
+        self, keys: Sequence[str], traits: Traits, team: str, workspaces: frozenset[str]
+    ) -> GroupMatch | None:
         policy = self._policy
-        found: list[tuple[tuple[int, float, str], Found]] = []
+        candidates: list[tuple[tuple[int, float, str], GroupMatch]] = []
         under = _under(keys, traits, policy, self._now)
         if policy.apart:
             under = under.where(InvestigationRow.team == team)
         for row, fingerprint, at in self._session.execute(under):
-            if not self._told_alike(row, told):
+            if not self._same_workspaces(row, workspaces):
                 continue
             alert = _alert(self._session, row, fingerprint)
             relation = (
@@ -210,16 +211,19 @@ class Groups:
                 else None
             )
             if relation is not None:
-                found.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))
+                candidates.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))
                 if relation.rank == 0:
                     break
-        return min(found, key=lambda one: one[0])[1] if found else None
+        return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
-    def _told_alike(self, row: InvestigationRow, told: frozenset[str]) -> bool:
+    def _same_workspaces(self, row: InvestigationRow, workspaces: frozenset[str]) -> bool:
         """Whether the investigation is posted to the same workspaces."""
         if not self._policy.several_workspaces:
             return True
-        return self._policy.told_in(Alert.model_validate(row.alert), reply_to_of(row)) == told
+        return (
+            self._policy.workspaces_of(Alert.model_validate(row.alert), reply_to_of(row))
+            == workspaces
+        )
 
     def _lock(self, rows: Iterable[InvestigationRow]) -> None:
         """Others than those who accept alerts change the rows too: the workers."""
@@ -234,14 +238,14 @@ class Groups:
 
     def _services(self, row: InvestigationRow) -> frozenset[str]:
         """The services of its alerts that are open, and of its first."""
-        if row.id not in self._looked_at:
+        if row.id not in self._open_services:
             of_open = (
                 AlertKeyRow.investigation_id == row.id,
                 AlertKeyRow.key.startswith(SERVICE_KEY),
             )
             keys = self._session.scalars(select(AlertKeyRow.key).where(*of_open).distinct())
-            self._looked_at[row.id] = {key.removeprefix(SERVICE_KEY) for key in keys}
-        services = frozenset(self._looked_at[row.id])
+            self._open_services[row.id] = {key.removeprefix(SERVICE_KEY) for key in keys}
+        services = frozenset(self._open_services[row.id])
         first = self._policy.topology.name(row.alert.get("service"))
         return services | {first} if first else services
 

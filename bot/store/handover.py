@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from faultline.analysis.case.earlier import EarlierCause, EarlierInvestigation
 from faultline.bot.policy.words import words_of
 from faultline.bot.store.labels import Labels
-from faultline.bot.store.listing import as_given, text_of
+from faultline.bot.store.listing import raw_alert_field, text_of
 from faultline.bot.store.models import InvestigationRow, PostRow, RememberedRow
 from faultline.bot.store.sessions import reading
 from faultline.bot.store.storm_tables import GroupedAlertRow
@@ -78,43 +78,48 @@ def handover_incidents(
     is_open = or_(row.open_fingerprint.is_not(None), row.id.in_(open_member))
     lately = row.accepted_at >= since
     query = (
-        select(row, *(as_given(engine, name) for name in ("title", "service", "signal")))
+        select(row, *(raw_alert_field(engine, name) for name in ("title", "service", "signal")))
         .where(row.automatic.is_(True), row.accepted_at < before, *visibility.where())
         .where(or_(lately, and_(is_open, row.accepted_at >= before - OPEN_FOR)))
         .order_by(row.accepted_at.desc(), row.id.desc())
         .limit(MOST_READ)
     )
     with reading(engine) as session:
-        found = [tuple(one) for one in session.execute(query)]
-        ids = [one[0].id for one in found]
+        rows = [tuple(columns) for columns in session.execute(query)]
+        ids = [columns[0].id for columns in rows]
         causes, members = _causes(session, ids), _members(session, ids)
         judged = _judged(engine, ids)
         return [
-            _incident(one, causes.get(one[0].id), members[one[0].id], judged.get(one[0].id))
-            for one in found
+            _incident(
+                columns,
+                causes.get(columns[0].id),
+                members[columns[0].id],
+                judged.get(columns[0].id),
+            )
+            for columns in rows
         ]
 
 
 def places(engine: Engine, investigation_ids: Collection[str]) -> list[Place]:
     """Where these are answered, in no order."""
     row, refs = InvestigationRow, defaultdict[str, list[str]](list)
-    found = []
+    located = []
     with reading(engine) as session:
         for batch in _batches(sorted(investigation_ids)):
             posts = select(PostRow.investigation_id, PostRow.ref)
             for id_, ref in session.execute(posts.where(PostRow.investigation_id.in_(batch))):
                 refs[id_].append(ref or "")
-            told = select(row.id, row.team, row.slack_channel).where(row.id.in_(batch))
-            for id_, team, channel in session.execute(told):
-                found.append(Place(id_, team, channel, tuple(refs[id_])))
-    return found
+            query = select(row.id, row.team, row.slack_channel).where(row.id.in_(batch))
+            for id_, team, channel in session.execute(query):
+                located.append(Place(id_, team, channel, tuple(refs[id_])))
+    return located
 
 
 def _incident(
-    one: Sequence[Any], cause: EarlierCause | None, members: _Members, judged: bool | None
+    columns: Sequence[Any], cause: EarlierCause | None, members: _Members, judged: bool | None
 ) -> HandoverIncident:
-    row: InvestigationRow = one[0]
-    title, service, signal = (text_of(value) for value in one[1:])
+    row: InvestigationRow = columns[0]
+    title, service, signal = (text_of(value) for value in columns[1:])
     return HandoverIncident(
         id=row.id,
         at=row.accepted_at,
@@ -162,10 +167,10 @@ def _causes(session: Session, ids: Sequence[str]) -> dict[str, EarlierCause]:
 
 
 def _judged(engine: Engine, ids: Sequence[str]) -> dict[str, bool]:
-    labels, found = Labels(engine), dict[str, bool]()
+    labels, right_by_id = Labels(engine), dict[str, bool]()
     for batch in _batches(ids):
-        found |= {id_: label.right for id_, label in labels.of(batch).items()}
-    return found
+        right_by_id |= {id_: label.right for id_, label in labels.of(batch).items()}
+    return right_by_id
 
 
 def _batches(ids: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -23,7 +23,7 @@ from faultline.analysis.errors import FaultlineError
 from faultline.bot.policy.admission import Policy
 from faultline.bot.policy.relation import keys_of, sought_keys
 from faultline.bot.policy.values import Arrival
-from faultline.bot.store.admitting import asked_for
+from faultline.bot.store.admitting import is_on_request
 
 WAIT_S = 1.0
 """Transactions that accept alerts take some ms; one that takes this long is not waited for."""
@@ -51,23 +51,23 @@ class IncidentBusy(FaultlineError):
 
 @dataclass(frozen=True)
 class IncidentLocks:
-    """The locks for a sequence of alerts. `own` are those of each alert; `about` says of each of
-    the others whether nobody else may share it."""
+    """The locks for a sequence of alerts. `alert_keys` are those of each alert; `about` says of
+    each of the others whether nobody else may share it."""
 
-    own: tuple[int, ...]
+    alert_keys: tuple[int, ...]
     about: dict[int, bool]
 
     def try_all(self, session: Session) -> set[int]:
         """Take what is free, until the transaction ends; gives what is not. Rows are waited for no
         longer than WAIT_S from here on."""
-        alone = self.about | dict.fromkeys(self.own, True)
-        given = {"keys": list(alone), "alone": list(alone.values())}
-        execute = session.execute(TRY, given | {"wait": f"{WAIT_S * 1000:.0f}"})
+        alone = self.about | dict.fromkeys(self.alert_keys, True)
+        parameters = {"keys": list(alone), "alone": list(alone.values())}
+        execute = session.execute(TRY, parameters | {"wait": f"{WAIT_S * 1000:.0f}"})
         return {key for _, key, got in execute if not got}
 
     def refused(self, busy: set[int]) -> list[int]:
         """Places of the alerts whose own locks are busy."""
-        return [place for place, key in enumerate(self.own) if key in busy]
+        return [place for place, key in enumerate(self.alert_keys) if key in busy]
 
 
 def locks_of(arrivals: Sequence[Arrival], policy: Policy) -> IncidentLocks:
@@ -83,15 +83,17 @@ def locks_of(arrivals: Sequence[Arrival], policy: Policy) -> IncidentLocks:
 
 def _about(arrival: Arrival, policy: Policy) -> tuple[list[str], list[str]]:
     """What the alert is about, and what alerts related to it may be about."""
-    if asked_for(arrival) or arrival.alert.status == "resolved":
+    if is_on_request(arrival) or arrival.alert.status == "resolved":
         return [], []
     channel = policy.channel(arrival)
     alone = [f"channel:{channel}"] if policy.per_hour(channel) is not None else []
     if policy.groups == "off":
         return alone, []
     traits = policy.traits(arrival.alert)
-    own = keys_of(traits, policy.topology)
-    return [*alone, *own], [key for key in sought_keys(traits, policy.topology) if key not in own]
+    trait_keys = keys_of(traits, policy.topology)
+    return [*alone, *trait_keys], [
+        key for key in sought_keys(traits, policy.topology) if key not in trait_keys
+    ]
 
 
 class Patience:
@@ -103,16 +105,18 @@ class Patience:
     def until(self, locks: IncidentLocks) -> float:
         """The time, of `time.monotonic`, at which the wait ends."""
         now = time.monotonic()
-        known = self._in_vain
-        if known and any(known.get(key, 0.0) > now for key in (*locks.own, *locks.about)):
+        timeouts = self._in_vain
+        if timeouts and any(
+            timeouts.get(key, 0.0) > now for key in (*locks.alert_keys, *locks.about)
+        ):
             return now
         return now + WAIT_S
 
     def ended(self, busy: set[int]) -> None:
         """These timed out."""
         now = time.monotonic()
-        kept = {key: until for key, until in self._in_vain.items() if until > now}
-        self._in_vain = kept | dict.fromkeys(busy, now + REMEMBERED_S)
+        remaining = {key: until for key, until in self._in_vain.items() if until > now}
+        self._in_vain = remaining | dict.fromkeys(busy, now + REMEMBERED_S)
 
 
 def _number(name: str) -> int:

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, select
 
 from faultline.bot.policy.people import without_mentions
 from faultline.bot.store.labels import COUNTED, newest_ids
-from faultline.bot.store.listing import as_given, text_of
+from faultline.bot.store.listing import raw_alert_field, text_of
 from faultline.bot.store.models import InvestigationRow, LabelRow
 from faultline.bot.store.sessions import reading
 from faultline.bot.store.visibility import ALL, Visibility
@@ -42,7 +42,7 @@ def judged_answers(
 ) -> list[JudgedAnswer]:
     """The newest judged answers that can be seen; of each the judgement that holds."""
     row, label = InvestigationRow, LabelRow
-    alert = [as_given(engine, name) for name in ("title", "service", "source")]
+    alert = [raw_alert_field(engine, name) for name in ("title", "service", "source")]
     query = (
         select(row.id, row.accepted_at, *alert, row.verdict, row.confidence, row.headline)
         .add_columns(label.right, label.cause, label.at)

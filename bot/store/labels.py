@@ -57,7 +57,7 @@ class Labels:
         self._engine = engine
         self._visibility = visibility
 
-    def seen_by(self, visibility: Visibility) -> Labels:
+    def visible_to(self, visibility: Visibility) -> Labels:
         """The same for somebody who sees less."""
         return Labels(self._engine, visibility)
 
@@ -107,14 +107,14 @@ class Labels:
     def of(self, investigation_ids: Collection[str]) -> dict[str, AnswerLabel]:
         """The judgements that hold of these investigations."""
         query = _newest().where(
-            LabelRow.investigation_id.in_(list(investigation_ids)), *self._seen()
+            LabelRow.investigation_id.in_(list(investigation_ids)), *self._visible()
         )
         with reading(self._engine) as session:
             return {row.investigation_id: _label(row) for row in session.scalars(query)}
 
     def all(self, limit: int = COUNTED) -> list[AnswerLabel]:
         """The judgements that hold, the newest first."""
-        query = _newest().where(*self._seen()).order_by(LabelRow.id.desc()).limit(limit)
+        query = _newest().where(*self._visible()).order_by(LabelRow.id.desc()).limit(limit)
         with reading(self._engine) as session:
             return [_label(row) for row in session.scalars(query)]
 
@@ -123,7 +123,7 @@ class Labels:
         with reading(self._engine) as session:
             return (
                 session.scalar(
-                    select(func.count(LabelRow.investigation_id.distinct())).where(*self._seen())
+                    select(func.count(LabelRow.investigation_id.distinct())).where(*self._visible())
                 )
                 or 0
             )
@@ -160,7 +160,7 @@ class Labels:
             (Record(r.right, r.of) for r in self.record(but=but) if r.level == level), Record(0, 0)
         )
 
-    def _seen(self) -> list[ColumnElement[bool]]:
+    def _visible(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
         return (
             [LabelRow.investigation_id.in_(self._visibility.ids())]

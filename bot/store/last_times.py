@@ -19,7 +19,7 @@ WATCHDOG = "watchdog "
 """Before the name of a web process: when it last received the alert that always fires."""
 HANGING = "hanging "
 """Before the name of a web process: when calls of the database last hung in it."""
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 
 
 class LastTimeRow(Base):
@@ -36,13 +36,13 @@ def note_times(engine: Engine, times: dict[str, datetime]) -> None:
     with Session(engine) as session, session.begin():
         for name, at in times.items():
             session.merge(LastTimeRow(name=name, at=at))
-        oldest = max(times.values()) - KEPT
+        oldest = max(times.values()) - RETENTION
         session.execute(delete(LastTimeRow).where(LastTimeRow.at < oldest))
 
 
 def last_time(engine: Engine, prefix: str) -> datetime | None:
     """When the last of those whose names begin like this happened."""
-    found = select(LastTimeRow.at).where(LastTimeRow.name.startswith(prefix))
-    newest = found.order_by(LastTimeRow.at.desc()).limit(1)
+    query = select(LastTimeRow.at).where(LastTimeRow.name.startswith(prefix))
+    newest = query.order_by(LastTimeRow.at.desc()).limit(1)
     with reading(engine) as session:
         return session.scalar(newest)

@@ -22,10 +22,10 @@ from faultline.bot.store.visibility import ALL, Visibility
 
 MOST_LEARNED = 5_000
 """Of one investigation."""
-MOST_KEPT = 50_000
+MAX_ROWS = 50_000
 """Names come from telemetry, which anyone who writes spans can fill: beyond this the calls that
 were not seen for longest go."""
-MOST_GIVEN = 5_000
+MAX_CALLS = 5_000
 LONGEST_NAME = 253
 """Of a host name (RFC 1035)."""
 AT_ONCE = 500
@@ -71,7 +71,7 @@ class LearnedCalls:
                 self._write(session, batch)
             _forget_oldest(session)
 
-    def known(
+    def of_place(
         self, place: Mapping[str, str], *, since: datetime, service: str | None = None
     ) -> Sequence[LearnedCall]:
         """What is known of that place, seen since then, the latest first; only calls from or to one
@@ -84,7 +84,7 @@ class LearnedCalls:
         query = select(row).where(row.last_seen >= since, *self._in_place(place))
         if service is not None:
             query = query.where(or_(row.caller == service, row.callee == service))
-        return self._read(query.order_by(row.last_seen.desc(), row.id).limit(MOST_GIVEN))
+        return self._read(query.order_by(row.last_seen.desc(), row.id).limit(MAX_CALLS))
 
     def everywhere(self, *, service: str | None = None) -> Sequence[LearnedCall]:
         """What is known of all places, by name."""
@@ -92,7 +92,7 @@ class LearnedCalls:
         query = select(row).where(*self._visible())
         if service is not None:
             query = query.where(or_(row.caller == service, row.callee == service))
-        return self._read(query.order_by(row.caller, row.callee, row.id).limit(MOST_GIVEN))
+        return self._read(query.order_by(row.caller, row.callee, row.id).limit(MAX_CALLS))
 
     def _read(self, query: Any) -> list[LearnedCall]:
         with Session(self._engine) as session:
@@ -100,12 +100,12 @@ class LearnedCalls:
 
     def _in_place(self, place: Mapping[str, str]) -> list[ColumnElement[bool]]:
         row, requested_place = LearnedCallRow, _place(place)
-        found = [row.environment == requested_place["environment"], *self._visible()]
+        conditions = [row.environment == requested_place["environment"], *self._visible()]
         if requested_place["cluster"]:
-            found.append(row.cluster.in_(["", requested_place["cluster"]]))
+            conditions.append(row.cluster.in_(["", requested_place["cluster"]]))
         if requested_place["region"]:
-            found.append(row.region.in_(["", requested_place["region"]]))
-        return found
+            conditions.append(row.region.in_(["", requested_place["region"]]))
+        return conditions
 
     def _visible(self) -> list[ColumnElement[bool]]:
         teams = self._visibility.teams
@@ -134,8 +134,8 @@ def _batches(rows: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str
 def _forget_oldest(session: Session) -> None:
     row = LearnedCallRow
     count = session.scalar(select(func.count()).select_from(row)) or 0
-    if count > MOST_KEPT:
-        oldest = select(row.id).order_by(row.last_seen, row.id).limit(count - MOST_KEPT)
+    if count > MAX_ROWS:
+        oldest = select(row.id).order_by(row.last_seen, row.id).limit(count - MAX_ROWS)
         session.execute(delete(row).where(row.id.in_(oldest)))
 
 
@@ -144,27 +144,27 @@ def _place(place: Mapping[str, str]) -> dict[str, str]:
     return {kind: storable(place.get(kind, ""), LONGEST_NAME) for kind in kinds}
 
 
-def _values(one: LearnedCall) -> dict[str, Any]:
+def _values(call: LearnedCall) -> dict[str, Any]:
     key = {
-        "team": storable(one.team, LONGEST_NAME),
-        **_place(one.place),
-        "caller": storable(one.caller, LONGEST_NAME),
-        "callee": storable(one.callee, LONGEST_NAME),
-        "source": storable(one.source, LONGEST_NAME),
+        "team": storable(call.team, LONGEST_NAME),
+        **_place(call.place),
+        "caller": storable(call.caller, LONGEST_NAME),
+        "callee": storable(call.callee, LONGEST_NAME),
+        "source": storable(call.source, LONGEST_NAME),
     }
     joined = "\x00".join(key.values()).encode()
-    seen = {"last_seen": one.last_seen, "investigation_id": one.investigation_id}
-    return {"id": hashlib.sha256(joined).hexdigest(), **key, **seen}
+    sighting = {"last_seen": call.last_seen, "investigation_id": call.investigation_id}
+    return {"id": hashlib.sha256(joined).hexdigest(), **key, **sighting}
 
 
 def _call(row: LearnedCallRow) -> LearnedCall:
-    told = {"environment": row.environment, "cluster": row.cluster, "region": row.region}
+    place = {"environment": row.environment, "cluster": row.cluster, "region": row.region}
     return LearnedCall(
         row.caller,
         row.callee,
         row.source,
         row.last_seen,
         row.investigation_id,
-        {kind: value for kind, value in told.items() if value},
+        {kind: value for kind, value in place.items() if value},
         row.team,
     )

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from faultline.bot.policy.words import asked_words
+from faultline.bot.policy.words import search_words
 from faultline.bot.store.labels import newest_ids
 from faultline.bot.store.memory import Memory
 from faultline.bot.store.models import InvestigationRow, LabelRow
@@ -87,13 +87,13 @@ class Listing:
         self._visibility = visibility
         self._memory = Memory(engine)
 
-    def seen_by(self, visibility: Visibility) -> Listing:
+    def visible_to(self, visibility: Visibility) -> Listing:
         """The same for somebody who sees less."""
         return Listing(self._engine, visibility)
 
     def page(
         self,
-        wanted: ListingFilter,
+        listing_filter: ListingFilter,
         *,
         size: int,
         after: ListingCursor | None = None,
@@ -103,7 +103,7 @@ class Listing:
         newest."""
         order = (InvestigationRow.accepted_at, InvestigationRow.id)
         cursor = before or after
-        query = select(*order).where(*self._wanted(wanted)).limit(size + 1)
+        query = select(*order).where(*self._conditions(listing_filter)).limit(size + 1)
         if cursor is not None:
             query = query.where(_beyond(cursor, newer=before is not None))
         query = query.order_by(*(order if before else (c.desc() for c in order)))
@@ -118,11 +118,11 @@ class Listing:
         older = rows[-1] if (before is not None or more) else None
         return ListingPage(tuple(row.id for row in rows), newer, older)
 
-    def count(self, wanted: ListingFilter) -> int:
+    def count(self, listing_filter: ListingFilter) -> int:
         """How many there are, up to `MOST_COUNTED` and one."""
         some = (
             select(InvestigationRow.id)
-            .where(*self._wanted(wanted))
+            .where(*self._conditions(listing_filter))
             .limit(MOST_COUNTED + 1)
             .subquery()
         )
@@ -138,7 +138,7 @@ class Listing:
         return self._recent("source")
 
     def _recent(self, name: str) -> tuple[str, ...]:
-        value = as_given(self._engine, name).label("value")
+        value = raw_alert_field(self._engine, name).label("value")
         newest = (
             select(value)
             .select_from(InvestigationRow)
@@ -157,24 +157,24 @@ class Listing:
             rows = session.scalars(query.limit(MOST_CHOICES)).all()
         return tuple(text_of(v) for v in rows)
 
-    def _wanted(self, wanted: ListingFilter) -> list[ColumnElement[bool]]:
+    def _conditions(self, listing_filter: ListingFilter) -> list[ColumnElement[bool]]:
         row = InvestigationRow
-        given: list[tuple[object, Any]] = [
-            (wanted.status, lambda v: row.status == v),
-            (wanted.verdict, lambda v: row.verdict == v),
-            (wanted.service, lambda v: self._alerts("service") == v),
-            (wanted.source, lambda v: self._alerts("source") == v),
-            (wanted.least, lambda v: row.confidence >= v),
-            (wanted.most, lambda v: row.confidence <= v),
-            (wanted.since, lambda v: row.accepted_at >= v),
-            (wanted.before, lambda v: row.accepted_at < v),
-            (wanted.judged, _judged),
-            (wanted.alerts, _of_alerts),
-            (wanted.words or None, self._words),
+        filters: list[tuple[object, Any]] = [
+            (listing_filter.status, lambda v: row.status == v),
+            (listing_filter.verdict, lambda v: row.verdict == v),
+            (listing_filter.service, lambda v: self._alerts("service") == v),
+            (listing_filter.source, lambda v: self._alerts("source") == v),
+            (listing_filter.least, lambda v: row.confidence >= v),
+            (listing_filter.most, lambda v: row.confidence <= v),
+            (listing_filter.since, lambda v: row.accepted_at >= v),
+            (listing_filter.before, lambda v: row.accepted_at < v),
+            (listing_filter.judged, _judged),
+            (listing_filter.alerts, _of_alerts),
+            (listing_filter.words or None, self._words),
         ]
         return [
             *self._visibility.where(),
-            *(condition(value) for value, condition in given if value is not None),
+            *(condition(value) for value, condition in filters if value is not None),
         ]
 
     def _alerts(self, name: str) -> ColumnElement[str]:
@@ -183,10 +183,14 @@ class Listing:
     def _words(self, words: str) -> ColumnElement[bool]:
         """Answered ones by the full-text index; of the few others, those with every word in their
         alert's title."""
-        known = InvestigationRow.id.in_(self._memory.matching(words))
+        is_indexed = InvestigationRow.id.in_(self._memory.matching(words))
         title = func.lower(self._alerts("title"))
-        in_title = [title.contains(word, autoescape=True) for word in asked_words(words)]
-        return or_(known, and_(InvestigationRow.status != "done", *in_title)) if in_title else known
+        in_title = [title.contains(word, autoescape=True) for word in search_words(words)]
+        return (
+            or_(is_indexed, and_(InvestigationRow.status != "done", *in_title))
+            if in_title
+            else is_indexed
+        )
 
     def _session(self) -> Session:
         return reading(self._engine)
@@ -199,7 +203,7 @@ def alert_field(engine: Engine, name: str) -> ColumnElement[Any]:
     return literal_column(f"alert_field(investigations.alert, '{name}')")
 
 
-def as_given(engine: Engine, name: str) -> ColumnElement[Any]:
+def raw_alert_field(engine: Engine, name: str) -> ColumnElement[Any]:
     """The same to be read: SQLite gives it as bytes, as it may hold a lone surrogate, which is no
     text."""
     field = alert_field(engine, name)
@@ -207,7 +211,7 @@ def as_given(engine: Engine, name: str) -> ColumnElement[Any]:
 
 
 def text_of(value: bytes | str | None) -> str:
-    """What `as_given` gave, as text."""
+    """What `raw_alert_field` gave, as text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
 

@@ -15,13 +15,13 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.case.earlier import EarlierInvestigation
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.policy.words import asked_words, words_of
+from faultline.bot.policy.words import search_words, words_of
 from faultline.bot.store.models import RememberedRow, RememberedServiceRow
 from faultline.bot.store.sessions import reading
 from faultline.bot.store.visibility import ALL, Visibility
 
 MAX_SERVICES = 50
-MAX_FOUND = 500
+MAX_ROWS = 500
 READ_FOR_LIKENESS = 300
 """How many of the newest investigations that share any word with an alert are compared by counting
 words."""
@@ -39,19 +39,19 @@ class Memory:
     def remember(self, investigation: EarlierInvestigation, alert: Alert) -> None:
         """Keep it; once more replaces what was kept. The investigation itself must be in the
         store."""
-        known = investigation.model_copy(update={"judged": None})
+        document = investigation.model_copy(update={"judged": None})
         services = list(
             dict.fromkeys(storable(s, 200) for s in investigation.services if s.strip())
         )[:MAX_SERVICES]
         with Session(self._engine) as session, session.begin():
-            row = session.scalar(_one(investigation.id).with_for_update())
+            row = session.scalar(_by_id(investigation.id).with_for_update())
             if row is None:
                 row = RememberedRow(investigation_id=investigation.id)
                 session.add(row)
             row.at = investigation.at
             row.fingerprint = investigation.fingerprint
             row.alike = alike(alert)
-            row.content = known.model_dump(mode="json", exclude_none=True)
+            row.content = document.model_dump(mode="json", exclude_none=True)
             row.words = " ".join(_words(investigation))
             session.flush()
             mine = RememberedServiceRow.investigation_id == investigation.id
@@ -63,7 +63,7 @@ class Memory:
     def get(self, investigation_id: str) -> EarlierInvestigation | None:
         """One, or None."""
         with self._read() as session:
-            row = session.scalar(_one(investigation_id).where(*self._seen()))
+            row = session.scalar(_by_id(investigation_id).where(*self._visible()))
             return _remembered(row) if row else None
 
     def search_investigations(
@@ -79,7 +79,7 @@ class Memory:
         The newest first. A text without any word finds nothing by words: then the services and the
         time alone decide.
         """
-        words = asked_words(text)
+        words = search_words(text)
         if text.strip() and not words:
             return []
         query = self._newest(since=since, limit=limit)
@@ -98,13 +98,13 @@ class Memory:
         with self._read() as session:
             return [_remembered(row) for row in session.scalars(query)]
 
-    def times_seen(self, alert: Alert, *, since: datetime, before: datetime) -> int:
+    def count_answers(self, alert: Alert, *, since: datetime, before: datetime) -> int:
         """How often the same alert was answered."""
         between = (RememberedRow.at >= since, RememberedRow.at < before)
         query = (
             select(func.count())
             .select_from(RememberedRow)
-            .where(_same(alert), *between, *self._seen())
+            .where(_same(alert), *between, *self._visible())
         )
         with self._read() as session:
             return session.scalar(query) or 0
@@ -121,7 +121,7 @@ class Memory:
         self, text: str, *, since: datetime, before: datetime, limit: int
     ) -> list[EarlierInvestigation]:
         """Those that hold at least half of the words of the text. The newest first."""
-        words = asked_words(text)
+        words = search_words(text)
         if not words:
             return []
         query = self._newest(since=since, before=before, limit=READ_FOR_LIKENESS)
@@ -138,36 +138,40 @@ class Memory:
         """Rows with the words, by the database's own full-text index. Words hold letters and digits
         alone."""
         if self._engine.dialect.name == "sqlite":
-            asked = (" AND " if every else " OR ").join(
+            expression = (" AND " if every else " OR ").join(
                 f'"{w}"*' if every else f'"{w}"' for w in words
             )
-            found = text("SELECT rowid FROM remembered_search WHERE remembered_search MATCH :asked")
-            return RememberedRow.id.in_(found.bindparams(asked=asked).columns(RememberedRow.id))
-        asked = (" & " if every else " | ").join(f"'{w}':*" if every else f"'{w}'" for w in words)
+            match = text("SELECT rowid FROM remembered_search WHERE remembered_search MATCH :asked")
+            return RememberedRow.id.in_(
+                match.bindparams(asked=expression).columns(RememberedRow.id)
+            )
+        expression = (" & " if every else " | ").join(
+            f"'{w}':*" if every else f"'{w}'" for w in words
+        )
         indexed = (
             "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST(:asked AS tsquery)"
         )
-        return text(indexed).bindparams(asked=asked)  # type: ignore[return-value]
+        return text(indexed).bindparams(asked=expression)  # type: ignore[return-value]
 
     def matching(self, text: str) -> Select[str]:
         """The ids of those that hold every word of the text, as a query; a text without any word
         finds nothing."""
-        found = select(RememberedRow.investigation_id)
-        words = asked_words(text)
-        return found.where(self._matches(words, every=True) if words else false())
+        query = select(RememberedRow.investigation_id)
+        words = search_words(text)
+        return query.where(self._matches(words, every=True) if words else false())
 
     def _newest(
         self, *, since: datetime | None = None, before: datetime | None = None, limit: int
     ) -> Select[RememberedRow]:
-        query = select(RememberedRow).where(*self._seen())
+        query = select(RememberedRow).where(*self._visible())
         query = query.order_by(RememberedRow.at.desc(), RememberedRow.investigation_id.desc())
         if since is not None:
             query = query.where(RememberedRow.at >= since)
         if before is not None:
             query = query.where(RememberedRow.at < before)
-        return query.limit(max(0, min(limit, MAX_FOUND)))
+        return query.limit(max(0, min(limit, MAX_ROWS)))
 
-    def _seen(self) -> list[ColumnElement[bool]]:
+    def _visible(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""
         return (
             [RememberedRow.investigation_id.in_(self._visibility.ids())]
@@ -197,16 +201,16 @@ def _words(investigation: EarlierInvestigation) -> tuple[str, ...]:
         for c in investigation.causes
         for part in (c.subject, c.kind, *c.troubles, c.change or "", c.change_kind or "", c.summary)
     )
-    given = (
+    texts = (
         investigation.title,
         investigation.system or "",
         investigation.verdict,
         investigation.headline,
     )
-    return words_of(*given, *investigation.services[:MAX_SERVICES], *causes)
+    return words_of(*texts, *investigation.services[:MAX_SERVICES], *causes)
 
 
-def _one(investigation_id: str) -> Select[RememberedRow]:
+def _by_id(investigation_id: str) -> Select[RememberedRow]:
     return select(RememberedRow).where(RememberedRow.investigation_id == investigation_id)
 
 

@@ -96,12 +96,15 @@ class DueUpdates:
             rows = session.execute(_due_revisions(), rested)
             return [MessageRevision(name, revision) for name, revision in rows]
 
-    def mark_notified(self, given: MessageRevision, now: datetime) -> None:
+    def mark_notified(self, revision: MessageRevision, now: datetime) -> None:
         """Its edits are queued; what joined since then is due again."""
-        known = (Row.id == given.investigation_id, Row.notified_revision < given.revision)
-        notified = {Row.notified_revision: given.revision, Row.notified_at: now}
+        conditions = (
+            Row.id == revision.investigation_id,
+            Row.notified_revision < revision.revision,
+        )
+        notified = {Row.notified_revision: revision.revision, Row.notified_at: now}
         with Session(self._engine) as session, session.begin():
-            session.execute(update(Row).where(*known).values(notified))
+            session.execute(update(Row).where(*conditions).values(notified))
 
     def to_rerun(self) -> list[Rerun]:
         """Investigations that ended and are to be run again. One is named until its run has
@@ -112,18 +115,18 @@ class DueUpdates:
     def due_digests(self, now: datetime) -> list[DueDigest]:
         """Digests of channels whose quiet hours ended, once all in them is answered or has been
         waited for."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        ids_by_channel: defaultdict[str, list[str]] = defaultdict(list)
         waiting: set[str] = set()
         with self._reading() as session:
             for channel, investigation_id, status, until in session.execute(
                 _due_digests(), {"now": now}
             ):
-                found[channel].append(investigation_id)
+                ids_by_channel[channel].append(investigation_id)
                 if status not in ENDED and until is not None and now - until < DIGEST_WAITS:
                     waiting.add(channel)
         return [
             DueDigest(channel, tuple(ids))
-            for channel, ids in found.items()
+            for channel, ids in ids_by_channel.items()
             if channel not in waiting
         ]
 

@@ -17,7 +17,7 @@ from faultline.bot.store.memory import storable
 from faultline.bot.store.sessions import reading
 from faultline.bot.store.spending_tables import ModelSpendingRow
 
-KEPT = timedelta(days=31)
+RETENTION = timedelta(days=31)
 LONGEST_CHANNEL = 200
 
 
@@ -57,7 +57,7 @@ class ModelSpending:
                     index_elements=["day", "channel"], set_=more
                 )
             )
-            session.execute(delete(row).where(row.day < self._day(KEPT)))
+            session.execute(delete(row).where(row.day < self._day(RETENTION)))
             return self._read(session, channel)
 
     def spent(self, channel: str) -> tuple[Spent, Spent]:
@@ -68,8 +68,8 @@ class ModelSpending:
     def _read(self, session: Session, channel: str) -> tuple[Spent, Spent]:
         row = ModelSpendingRow
         sums = select(func.sum(row.tokens), func.sum(row.cost_usd)).where(row.day == self._day())
-        own = sums.where(row.channel == storable(channel, LONGEST_CHANNEL))
-        day, part = (session.execute(query).one() for query in (sums, own))
+        channel_sums = sums.where(row.channel == storable(channel, LONGEST_CHANNEL))
+        day, part = (session.execute(query).one() for query in (sums, channel_sums))
         return Spent(int(day[0] or 0), float(day[1] or 0)), Spent(
             int(part[0] or 0), float(part[1] or 0)
         )

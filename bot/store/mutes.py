@@ -29,7 +29,7 @@ MAX_LISTED = 500
 
 @dataclass(frozen=True)
 class Mute:
-    """One mute. `held` alerts came while it held, the last of them at `held_at`."""
+    """One mute. `alert_count` alerts came while it held, the last of them at `last_alert_at`."""
 
     fingerprint: str
     title: str
@@ -37,8 +37,8 @@ class Mute:
     until: datetime
     by: str
     reason: str
-    held: int
-    held_at: datetime | None
+    alert_count: int
+    last_alert_at: datetime | None
     until_resolved: bool = False
     covers_critical: bool = False
 
@@ -74,7 +74,7 @@ class Mutes:
         if until <= now or not fingerprint:
             return None
         with Session(self._engine) as session, session.begin():
-            row = held_mute(session, fingerprint, now)
+            row = lock_mute(session, fingerprint, now)
             if row is None or (row.covers_critical and not covers_critical):
                 row = MuteRow(fingerprint=storable(fingerprint, 200), title="", at=now, held=0)
                 session.add(row)
@@ -119,12 +119,12 @@ class Mutes:
 def _prints(visibility: Visibility) -> CompoundSelect[str]:
     """Fingerprints of the alerts of the investigations that may be seen."""
     ids, investigation_row = visibility.ids(), InvestigationRow
-    own = select(investigation_row.fingerprint).where(investigation_row.id.in_(ids))
+    first_prints = select(investigation_row.fingerprint).where(investigation_row.id.in_(ids))
     joined = select(GroupedAlertRow.fingerprint).where(GroupedAlertRow.investigation_id.in_(ids))
-    return union(own, joined)
+    return union(first_prints, joined)
 
 
-def held_mute(
+def lock_mute(
     session: Session, fingerprint: str, now: datetime, *, critical: bool = False
 ) -> MuteRow | None:
     """The row of the mute that holds, locked until the transaction ends; with `critical`, of one

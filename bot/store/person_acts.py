@@ -15,7 +15,7 @@ from faultline.bot.store.memory import storable
 from faultline.bot.store.people_tables import PersonActRow
 
 MAX_WHO = 300
-KEPT = timedelta(days=2)
+RETENTION = timedelta(days=2)
 """More than the longest window in which anything is counted."""
 ACTS_LOCK = 0x61637473
 """First half of the PostgreSQL advisory lock under which one person's acts are counted; the second
@@ -45,14 +45,14 @@ class PersonActs:
         row, who, key = PersonActRow, storable(who, MAX_WHO), _digest(f"{act} {key}")
         with Session(self._engine) as session, session.begin():
             if self._engine.dialect.name == "postgresql":
-                own = int.from_bytes(hashlib.sha256(who.encode()).digest()[:4], signed=True)
+                lock_key = int.from_bytes(hashlib.sha256(who.encode()).digest()[:4], signed=True)
                 session.execute(
                     text("SELECT pg_advisory_xact_lock(:room, :who)"),
-                    {"room": ACTS_LOCK, "who": own},
+                    {"room": ACTS_LOCK, "who": lock_key},
                 )
             if session.get(row, key) is not None:
                 return True
-            session.execute(delete(row).where(row.at < now - KEPT))
+            session.execute(delete(row).where(row.at < now - RETENTION))
             counted = session.scalar(
                 select(func.count())
                 .select_from(row)

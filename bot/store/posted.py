@@ -14,7 +14,7 @@ from faultline.bot.store.models import InvestigationRow, PostRow
 from faultline.bot.store.reply_addresses import answered_at
 from faultline.bot.store.sessions import reading
 
-LOOKED_BACK = timedelta(days=30)
+LOOKBACK = timedelta(days=30)
 """Answers that began no thread of their own are looked for among those that are not older."""
 
 
@@ -31,7 +31,7 @@ def investigations_in(
     """The investigations of a thread, the newest first: the one whose message begins it, and those
     whose answers go to its address. `root` is "" where no message begins it."""
     here: ColumnElement[bool] = (
-        InvestigationRow.accepted_at >= datetime.now(UTC) - LOOKED_BACK
+        InvestigationRow.accepted_at >= datetime.now(UTC) - LOOKBACK
     ) & answered_at(target, address)
     if root:
         posted = select(PostRow.investigation_id).where(*_posted_as(target, root))

@@ -20,9 +20,9 @@ from faultline.bot.policy.values import Accepted, Arrival, Delivery
 from faultline.bot.store.models import DeliveryRow
 
 if TYPE_CHECKING:
-    from faultline.bot.store.known import Known
+    from faultline.bot.store.admission_state import AdmissionState
 
-KEPT_AT_LEAST = timedelta(days=400)
+MIN_RETENTION = timedelta(days=400)
 """Rows of `deliveries` that are younger than this must not be deleted: a request that was recorded
 could start something again. A row is some 150 bytes."""
 UNHEARD = timedelta(days=5)
@@ -37,37 +37,37 @@ def keys_of(arrival: Arrival) -> list[tuple[str, str]]:
     if delivery is None:
         return []
     keys = [delivery.id, _end_of(arrival.alert.fingerprint)]
-    keys += [_heard(delivery.occurrence)] if delivery.occurrence is not None else []
+    keys += [_occurrence_key(delivery.occurrence)] if delivery.occurrence is not None else []
     return [(delivery.source, key) for key in keys]
 
 
-def told_before(known: Known, arrival: Arrival, now: datetime) -> Accepted | None:
+def repeat_of(state: AdmissionState, arrival: Arrival, now: datetime) -> Accepted | None:
     """What the arrival repeats, when it is an old one of its alert; None for news. Inside the
     accepting transaction."""
     delivery = arrival.delivery
     if delivery is None or arrival.alert.status == "resolved" or arrival.by_person:
         return None
     if delivery.at is not None:
-        ended = known.delivery(delivery.source, _end_of(arrival.alert.fingerprint))
+        ended = state.delivery(delivery.source, _end_of(arrival.alert.fingerprint))
         if ended is not None and delivery.at < ended.received_at:
             return Accepted("duplicate", ended.investigation_id)
     if delivery.occurrence is not None:
-        heard = known.delivery(delivery.source, _heard(delivery.occurrence))
-        if heard is not None and now - heard.received_at > UNHEARD:
-            return Accepted("duplicate", heard.investigation_id)
+        delivery_row = state.delivery(delivery.source, _occurrence_key(delivery.occurrence))
+        if delivery_row is not None and now - delivery_row.received_at > UNHEARD:
+            return Accepted("duplicate", delivery_row.investigation_id)
     return None
 
 
-def remember(known: Known, arrival: Arrival, accepted: Accepted, now: datetime) -> None:
+def remember(state: AdmissionState, arrival: Arrival, accepted: Accepted, now: datetime) -> None:
     """Keep when the alert ended by its vendor's clock, or that its occurrence was heard of now."""
     delivery = arrival.delivery
     if delivery is None:
         return
     if arrival.alert.status == "resolved":
         if delivery.at is not None:
-            _keep(known, delivery.source, _end_of(arrival.alert.fingerprint), accepted, delivery.at)
+            _keep(state, delivery.source, _end_of(arrival.alert.fingerprint), accepted, delivery.at)
     elif delivery.occurrence is not None:
-        _keep(known, delivery.source, _heard(delivery.occurrence), accepted, now)
+        _keep(state, delivery.source, _occurrence_key(delivery.occurrence), accepted, now)
 
 
 def first_time(engine: Engine, delivery: Delivery, now: datetime) -> bool:
@@ -85,10 +85,10 @@ def first_time(engine: Engine, delivery: Delivery, now: datetime) -> bool:
     return True
 
 
-def _keep(known: Known, source: str, key: str, accepted: Accepted, at: datetime) -> None:
-    row = known.delivery(source, key)
+def _keep(state: AdmissionState, source: str, key: str, accepted: Accepted, at: datetime) -> None:
+    row = state.delivery(source, key)
     if row is None:
-        known.keep(
+        state.keep(
             DeliveryRow(
                 source=source,
                 delivery_id=key,
@@ -105,5 +105,5 @@ def _end_of(fingerprint: str) -> str:
     return "ended " + hashlib.sha256(fingerprint.encode("utf-8", "replace")).hexdigest()
 
 
-def _heard(occurrence: str) -> str:
+def _occurrence_key(occurrence: str) -> str:
     return "heard " + hashlib.sha256(occurrence.encode("utf-8", "replace")).hexdigest()

@@ -32,7 +32,7 @@ def address_columns(reply_to: ReplyTo) -> AddressColumns:
         "slack_channel": reply_to.slack_channel,
         "slack_thread": reply_to.slack_thread,
         "pagerduty_incident": reply_to.pagerduty_incident,
-        "reply_addresses": _kept(reply_to),
+        "reply_addresses": _short_addresses(reply_to),
     }
 
 
@@ -50,10 +50,10 @@ def adopt_addresses(row: InvestigationRow, reply_to: ReplyTo) -> None:
     """
     row.pagerduty_incident = row.pagerduty_incident or reply_to.pagerduty_incident
     if reply_to.others:
-        row.reply_addresses = {**(_kept(reply_to) or {}), **(row.reply_addresses or {})}
+        row.reply_addresses = {**(_short_addresses(reply_to) or {}), **(row.reply_addresses or {})}
 
 
-def _kept(reply_to: ReplyTo) -> dict[str, str] | None:
+def _short_addresses(reply_to: ReplyTo) -> dict[str, str] | None:
     addresses_by_target = {}
     for target, address in reply_to.others.items():
         if address and len(address) <= MAX_ADDRESS:

@@ -73,19 +73,19 @@ class ReportedChanges:
         return changes[::-1]
 
 
-def _row(one: ReportedChange, received: datetime) -> ReportedChangeRow:
+def _row(change: ReportedChange, received: datetime) -> ReportedChangeRow:
     return ReportedChangeRow(
-        id=storable(one.id, LONGEST_ID),
-        at=one.at,
+        id=storable(change.id, LONGEST_ID),
+        at=change.at,
         received_at=received,
-        service=storable(one.service, LONGEST_NAME),
-        kind=storable(one.kind, LONGEST_NAME),
-        title=storable(one.title, LONGEST_TEXT),
-        author=storable(one.author, LONGEST_NAME),
-        link=storable(one.link, LONGEST_TEXT),
-        files=storable(one.files, LONGEST_FILES),
-        diff=storable(one.diff, LONGEST_DIFF),
-        place=dict(one.place),
+        service=storable(change.service, LONGEST_NAME),
+        kind=storable(change.kind, LONGEST_NAME),
+        title=storable(change.title, LONGEST_TEXT),
+        author=storable(change.author, LONGEST_NAME),
+        link=storable(change.link, LONGEST_TEXT),
+        files=storable(change.files, LONGEST_FILES),
+        diff=storable(change.diff, LONGEST_DIFF),
+        place=dict(change.place),
     )
 
 

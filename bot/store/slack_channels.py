@@ -40,7 +40,11 @@ class SlackChannelFacts:
             readers_by_channel = {
                 row.channel: _readers(row) for row in session.scalars(select(SlackChannelRow))
             }
-            return {one: readers_by_channel.get(one) for one in session.scalars(named) if one}
+            return {
+                channel: readers_by_channel.get(channel)
+                for channel in session.scalars(named)
+                if channel
+            }
 
     def keep(
         self, channel: str, members: Collection[str] | None, now: datetime | None = None
@@ -54,9 +58,11 @@ class SlackChannelFacts:
         with Session(self._engine) as session, session.begin():
             session.merge(row)
 
-    def told_in(self, own: str | None, askable: Collection[str] | None = None) -> frozenset[str]:
-        """The channels whose investigations may be mentioned in one that came from `own`: that one,
-        and all that are known to be public.
+    def mentionable_in(
+        self, source_channel: str | None, askable: Collection[str] | None = None
+    ) -> frozenset[str]:
+        """The channels whose investigations may be mentioned in one that came from
+        `source_channel`: that one, and all that are known to be public.
 
         Of a channel that Slack was never asked about nothing is known, unless its workspace is none
         of the `askable` ones (unset: all are), so that there is nobody to ask.
@@ -68,7 +74,7 @@ class SlackChannelFacts:
             else:
                 nobody_to_ask = askable is not None and instance_in(channel) not in askable
                 is_public = nobody_to_ask and may_be_public(channel)
-            if is_public or channel == own:
+            if is_public or channel == source_channel:
                 channels.add(channel)
         return frozenset(channels)
 

@@ -306,9 +306,9 @@ class Store:
 
     def release_post(self, key: str, *, owner: str) -> None:
         """Forget the owner's attempt, which certainly posted nothing."""
-        own = (PostRow.key == key, PostRow.owner == owner, PostRow.ref.is_(None))
+        conditions = (PostRow.key == key, PostRow.owner == owner, PostRow.ref.is_(None))
         with self._write() as session:
-            session.execute(delete(PostRow).where(*own))
+            session.execute(delete(PostRow).where(*conditions))
 
     def posts(self, investigation_id: str) -> dict[str, str]:
         """Key to ref of what was posted for one investigation."""
@@ -343,10 +343,17 @@ def _investigations(
         GroupedAlertRow.investigation_id.in_([row.id for row in rows])
     )
     related: defaultdict[str, list[GroupedAlert]] = defaultdict(list)
-    for one in session.scalars(query.order_by(GroupedAlertRow.id)):
-        alert = Alert.model_validate(one.alert)
-        joined = GroupedAlert(alert, one.fingerprint, one.at, one.why, one.repeats, one.resolved_at)
-        related[one.investigation_id].append(joined)
+    for alert_row in session.scalars(query.order_by(GroupedAlertRow.id)):
+        alert = Alert.model_validate(alert_row.alert)
+        joined = GroupedAlert(
+            alert,
+            alert_row.fingerprint,
+            alert_row.at,
+            alert_row.why,
+            alert_row.repeats,
+            alert_row.resolved_at,
+        )
+        related[alert_row.investigation_id].append(joined)
     return [_investigation(row, tuple(related[row.id])) for row in rows]
 
 

@@ -15,7 +15,7 @@ from faultline.bot.store.sessions import reading
 from faultline.bot.store.storm_tables import SuppressedAlertRow
 
 SuppressionReason = Literal["muted", "excluded", "surplus"]
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 MAX_LISTED = 500
 
 
@@ -50,7 +50,7 @@ def count_suppressed(
         row.last_at = now
         return False
     # What another host deletes just now is not waited for.
-    old = select(SuppressedAlertRow.key).where(SuppressedAlertRow.last_at < now - KEPT)
+    old = select(SuppressedAlertRow.key).where(SuppressedAlertRow.last_at < now - RETENTION)
     old = old.with_for_update(skip_locked=True)
     session.execute(delete(SuppressedAlertRow).where(SuppressedAlertRow.key.in_(old)))
     content = alert.model_dump(mode="json")

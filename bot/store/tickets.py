@@ -24,7 +24,7 @@ class Wish:
     about: str = ""
 
 
-class AskedTickets:
+class TicketRequests:
     """On the tables of `faultline.bot.store`."""
 
     def __init__(self, engine: Engine) -> None:
@@ -66,5 +66,5 @@ def wish(investigation_id: str, first: str, about: str = "") -> str:
 
 def wished(address: str | None, investigation_id: str) -> Wish | None:
     """What the address asks for; None where nobody asked for a ticket with this answer."""
-    whose, *asked = (address or "").split(" ")
-    return Wish(*asked[:2]) if whose == investigation_id and asked else None
+    whose, *fields = (address or "").split(" ")
+    return Wish(*fields[:2]) if whose == investigation_id and fields else None

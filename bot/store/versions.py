@@ -31,11 +31,11 @@ class Version:
     """One step of the tables: its number, and what it brought."""
 
     number: str
-    brought: str
+    description: str
 
 
 @cache
-def known_versions() -> tuple[Version, ...]:
+def all_versions() -> tuple[Version, ...]:
     """All that this program knows, the oldest first."""
     files = sorted((MIGRATIONS / "versions").glob("[0-9]*.py"))
     return tuple(Version(file.name.partition("_")[0], _docstring(file)) for file in files)
@@ -58,7 +58,7 @@ def current_version(connection: Connection) -> str | None:
 def refuse_newer(connection: Connection) -> None:
     """Raise FaultlineError for tables of a version that this program does not know: a newer release
     made them."""
-    current, numbers = current_version(connection), [version.number for version in known_versions()]
+    current, numbers = current_version(connection), [version.number for version in all_versions()]
     if current is not None and current not in numbers:
         raise FaultlineError(
             f"the database is newer than this program: its tables are version {current}, and "
@@ -72,9 +72,9 @@ def upgrade(engine: Engine) -> None:
     """Bring the tables to the newest version; safe when several processes start at once. Raises
     FaultlineError."""
     with engine.begin() as connection:
-        _one_at_a_time(connection)
+        _lock_migration(connection)
         refuse_newer(connection)
-        if current_version(connection) != known_versions()[-1].number:
+        if current_version(connection) != all_versions()[-1].number:
             from alembic import command
 
             command.upgrade(_config(connection), "head")
@@ -85,7 +85,7 @@ def downgrade(engine: Engine, to: str) -> None:
 
     What the versions above it brought is dropped.
     """
-    numbers = [version.number for version in known_versions()]
+    numbers = [version.number for version in all_versions()]
     if to not in (*numbers, NOTHING):
         raise FaultlineError(
             f"there is no version {to!r}; known are {NOTHING}, {', '.join(numbers)}"
@@ -93,7 +93,7 @@ def downgrade(engine: Engine, to: str) -> None:
     from alembic import command
 
     with engine.begin() as connection:
-        _one_at_a_time(connection)
+        _lock_migration(connection)
         refuse_newer(connection)
         current = current_version(connection)
         if current is None or (to != NOTHING and numbers.index(to) > numbers.index(current)):
@@ -112,7 +112,7 @@ def _config(connection: Connection) -> Config:
     return config
 
 
-def _one_at_a_time(connection: Connection) -> None:
+def _lock_migration(connection: Connection) -> None:
     """SQLite takes its one lock when the transaction begins."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})

@@ -24,7 +24,7 @@ MAX_GROUPS = 500
 MAX_NAME = 300
 MAX_SESSIONS = 50
 """Logins of one visitor at once; the oldest ends when there is one more."""
-SEEN_EVERY = timedelta(minutes=1)
+TOUCH_INTERVAL = timedelta(minutes=1)
 """How exactly it is known when a login was last used: not each request writes."""
 
 
@@ -51,7 +51,7 @@ class Login:
     proof: str
     address: str
     created_at: datetime
-    seen_at: datetime
+    used_at: datetime
 
 
 class Logins:
@@ -87,8 +87,8 @@ class Logins:
             rows = session.scalars(
                 mine.order_by(SessionRow.created_at.desc()).limit(MAX_SESSIONS - 1)
             ).all()
-            others = (SessionRow.visitor_id == visitor.id, SessionRow.id.not_in(rows))
-            session.execute(delete(SessionRow).where(*others))
+            conditions = (SessionRow.visitor_id == visitor.id, SessionRow.id.not_in(rows))
+            session.execute(delete(SessionRow).where(*conditions))
             session.add(
                 SessionRow(
                     id=_key(secret),
@@ -116,8 +116,8 @@ class Logins:
         with reading(self._engine) as session:
             row = session.execute(query).one_or_none()
             login = _login(*row) if row else None
-        if login is not None and now - login.seen_at >= SEEN_EVERY:
-            self._seen(login.key, now)
+        if login is not None and now - login.used_at >= TOUCH_INTERVAL:
+            self._touch(login.key, now)
         return login
 
     def of_visitor(self, visitor_id: int, now: datetime | None = None) -> list[Login]:
@@ -130,7 +130,7 @@ class Logins:
             SessionRow.seen_at.desc()
         )
         with reading(self._engine) as session:
-            return [_login(*found) for found in session.execute(query)]
+            return [_login(*row) for row in session.execute(query)]
 
     def end(self, secret: str) -> None:
         """End one login."""
@@ -163,7 +163,7 @@ class Logins:
     def _over(self, now: datetime) -> ColumnElement[bool]:
         return (SessionRow.expires_at <= now) | (SessionRow.seen_at <= now - self._idle)
 
-    def _seen(self, key: str, now: datetime) -> None:
+    def _touch(self, key: str, now: datetime) -> None:
         with Session(self._engine) as session, session.begin():
             row = session.get(SessionRow, key)
             if row is not None:

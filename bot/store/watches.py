@@ -26,7 +26,7 @@ class WatchState:
     due_at: datetime
     worse_in_a_row: int
     alerted: bool
-    looked_at: datetime | None
+    checked_at: datetime | None
     headline: str
 
 
@@ -60,16 +60,16 @@ class Watches:
         free = or_(row.leased_until.is_(None), row.leased_until < now)
         with Session(self._engine) as session, session.begin():
             due = select(row.name).where(row.due_at <= now, row.name.in_(sorted(names)), free)
-            found = session.scalar(due.order_by(row.due_at).limit(1))
-            if found is None:
+            watch_name = session.scalar(due.order_by(row.due_at).limit(1))
+            if watch_name is None:
                 return None
-            taken = update(row).where(row.name == found, row.due_at <= now, free)
+            taken = update(row).where(row.name == watch_name, row.due_at <= now, free)
             result = session.execute(taken.values(leased_until=now + LEASE))
             if result.rowcount != 1:  # type: ignore[attr-defined]
                 return None
-            return _state(session.get_one(row, found))
+            return _state(session.get_one(row, watch_name))
 
-    def looked(
+    def record_look(
         self,
         before: WatchState,
         *,

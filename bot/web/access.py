@@ -81,7 +81,7 @@ class AccessControl:
         self.server = settings.server
         self._page_of_problem = problem
         self.sessions = Sessions(settings.server, settings.login, engine, settings.teams)
-        self.audit_log = AuditLog(engine, kept=timedelta(days=settings.login.audit_days))
+        self.audit_log = AuditLog(engine, retention=timedelta(days=settings.login.audit_days))
         self.channels = SlackChannels(settings, engine)
         self.throttle = Throttle()
         self.calls = CallRate(MINUTE_S)
@@ -115,9 +115,9 @@ class AccessControl:
         header = request.headers.get("authorization", "")
         if is_api_token(header):
             return await self._by_api_token(request, header)
-        scheme, _, given = header.partition(" ")
+        scheme, _, credential = header.partition(" ")
         if self.token is not None and scheme.lower() == "bearer":
-            return self._by_token(request, given.strip(), self.token)
+            return self._by_token(request, credential.strip(), self.token)
         if self.token is None and not self.by_provider:
             if names_this_machine(self.server.public_url) and is_local(request):
                 return AuthenticatedRequest(
@@ -171,9 +171,9 @@ class AccessControl:
         await in_store(self.audit_log.write, entry)
 
     def _by_token(
-        self, request: Request, given: str, token: str
+        self, request: Request, credential: str, token: str
     ) -> AuthenticatedRequest | Response:
-        if not same(given, token):
+        if not same(credential, token):
             if wait := self.throttle.failed(self.address(request)):
                 return too_many_attempts(request, wait)
             return refusal(request, 401, "The access token is wrong.", BEARER)

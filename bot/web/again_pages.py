@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.errors import BudgetExceeded, FaultlineError
 from faultline.analysis.vocabulary import Window
-from faultline.bot.intake.questions.follow_up_scope import AskedSpan, window_of
+from faultline.bot.intake.questions.follow_up_scope import QuestionSpan, window_of
 from faultline.bot.policy.person_limits import HOUR, too_many_investigations
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
@@ -26,8 +26,8 @@ from faultline.bot.web.replaying import Fresh, analyse_again, compare
 from faultline.bot.web.trace_report import TraceReport, trace_report
 from faultline.bot.web.visitor import visitor_of
 
-KEPT_REPLAYS, KEPT_REPORTS = 64, 4
-ONE_CLICK_S = 60
+MAX_REPLAYS, MAX_REPORTS = 64, 4
+CLICK_WINDOW_S = 60
 """The same wish of the same minute is one: people click twice."""
 KINDS = {"again": "the same once more", "wider": "a wider window"}
 
@@ -59,13 +59,13 @@ class AgainPages:
         self.work = HeavyWork()
         self.follow_ups = FollowUps(site.store.engine)
         self.acts = PersonActs(site.store.engine)
-        self._replays: Newest[Fresh] = Newest(KEPT_REPLAYS)
-        self._reports: Newest[TraceReport] = Newest(KEPT_REPORTS)
+        self._replays: Newest[Fresh] = Newest(MAX_REPLAYS)
+        self._reports: Newest[TraceReport] = Newest(MAX_REPORTS)
 
     async def again(self, request: Request) -> Response:
         """Start a further investigation of the same alert."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
         form = await request.form(max_files=0, max_fields=6, max_part_size=4096)
         kind = form.get("kind")
@@ -75,33 +75,35 @@ class AgainPages:
             )
         visitor = visitor_of(request)
         who = visitor.name if visitor else "somebody"
-        key = f"{kind}:{found.id}:page:{int(time.time()) // ONE_CLICK_S}"
+        key = f"{kind}:{investigation.id}:page:{int(time.time()) // CLICK_WINDOW_S}"
         people = self.site.settings.people
         if visitor is not None and visitor.named:
             most = visitor.investigations_per_hour or people.investigations_per_hour
             person = await self.access.person(visitor)
             if not await in_store(self.acts.count, person, "investigate", key, most, HOUR):
-                said = too_many_investigations(most)
-                return self.site.problem(request, 429, "Not started", said)
+                sentence = too_many_investigations(most)
+                return self.site.problem(request, 429, "Not started", sentence)
         fresh, _ = await in_store(
             self.follow_ups.start,
-            found,
-            await self._scope(found, kind),
+            investigation,
+            await self._scope(investigation, kind),
             key=key,
             question=f"{who} asked for {KINDS[kind]}",
             who=who,
-            reply_to=found.reply_to,
+            reply_to=investigation.reply_to,
         )
         return RedirectResponse(f"/investigations/{fresh}", 303)
 
-    async def _scope(self, found: StoredInvestigation, kind: str) -> FollowUpScope:
-        incident = await self._incident(found) if kind == "wider" else None
+    async def _scope(self, investigation: StoredInvestigation, kind: str) -> FollowUpScope:
+        incident = await self._incident(investigation) if kind == "wider" else None
         if incident is not None:
-            return FollowUpScope(window=window_of(AskedSpan(), incident, found.accepted_at))
-        return await in_store(self.follow_ups.scope, found.id) or FollowUpScope()
+            return FollowUpScope(
+                window=window_of(QuestionSpan(), incident, investigation.accepted_at)
+            )
+        return await in_store(self.follow_ups.scope, investigation.id) or FollowUpScope()
 
-    async def _incident(self, found: StoredInvestigation) -> Window | None:
-        folder, _ = await self.site.folder(found.id)
+    async def _incident(self, investigation: StoredInvestigation) -> Window | None:
+        folder, _ = await self.site.folder(investigation.id)
         if folder is None or not (folder / "scope.json").exists():
             return None
         try:
@@ -111,37 +113,37 @@ class AgainPages:
 
     async def replay(self, request: Request) -> Response:
         """GET shows the newest replay of this server; POST makes one."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
-        folder, trouble = await self.site.folder(found.id)
-        if folder is None or found.status != "done":
+        folder, trouble = await self.site.folder(investigation.id)
+        if folder is None or investigation.status != "done":
             return self.site.problem(
                 request, 409, "Nothing to replay", trouble or "There is no answered case yet."
             )
         try:
             if request.method == "POST":
-                self._replays.keep(found.id, await self.work.run(analyse_again, folder))
+                self._replays.keep(investigation.id, await self.work.run(analyse_again, folder))
                 return RedirectResponse(request.url.path, 303)
-            fresh = self._replays.get(found.id)
+            fresh = self._replays.get(investigation.id)
             comparison = await in_thread(compare, folder, fresh) if fresh else None
         except BudgetExceeded as error:
             return self.site.problem(request, 503, "Not replayed", f"{error}.")
         except (FaultlineError, OSError) as error:
             return self.site.problem(request, 422, "This case cannot be replayed", f"{error}.")
-        return self.site.page(request, "replay.html", i=found, comparison=comparison)
+        return self.site.page(request, "replay.html", i=investigation, comparison=comparison)
 
     async def trace_report(self, request: Request) -> Response:
         """The page of the trace doctor for the job of this case."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
-        folder, trouble = await self.site.folder(found.id)
+        folder, trouble = await self.site.folder(investigation.id)
         if folder is None:
             return self.site.problem(
                 request, 404, "No case folder", trouble or "There is no case folder yet."
             )
-        report = self._reports.get(found.id)
+        report = self._reports.get(investigation.id)
         try:
             if report is None:
                 report = await self.work.run(trace_report, folder)
@@ -149,8 +151,8 @@ class AgainPages:
             return self.site.problem(request, 503, "No trace report", f"{error}.")
         except (FaultlineError, OSError) as error:
             return self.site.problem(request, 404, "No trace report", f"{error}.")
-        if found.status == "done":
-            self._reports.keep(found.id, report)
+        if investigation.status == "done":
+            self._reports.keep(investigation.id, report)
         headers = {
             "content-security-policy": report.policy,
             # Its button opens Perfetto and posts to it.

@@ -24,7 +24,7 @@ def answer_file(stored: StoredInvestigation, folder: Path) -> str:
     view = build_view(stored, (), folder)
     answer = view.answer
     cited = (
-        {one for finding in answer.findings.values() for one in finding.evidence}
+        {evidence_id for finding in answer.findings.values() for evidence_id in finding.evidence}
         if answer
         else set()
     )
@@ -34,7 +34,9 @@ def answer_file(stored: StoredInvestigation, folder: Path) -> str:
         .render(
             view=view,
             # Many findings rest on the same queries: each is shown once.
-            cited=[item for one, item in answer.evidence.items() if one in cited] if answer else (),
+            cited=[item for evidence_id, item in answer.evidence.items() if evidence_id in cited]
+            if answer
+            else (),
             style=Markup(style),  # noqa: S704  our own style sheets
             policy=f"{NOTHING_ELSE}; style-src 'sha256-{digest}'",
             version=version("faultline-bot"),

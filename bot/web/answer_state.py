@@ -22,7 +22,7 @@ _LOOKS: Mapping[Verdict, Look] = {
     Verdict.NO_ACTIVE_INCIDENT: "off",
 }
 _BLAMES = (Verdict.CAUSE_FOUND, Verdict.RECOVERED)
-SEEN = 60
+VISIBLE_CHARS = 60
 """Characters of a line that a list shows at a width of 1,000 pixels."""
 
 
@@ -61,22 +61,26 @@ def state_view(
     return ACCEPTED if status == "accepted" else FAILED
 
 
-def stored_state(one: StoredInvestigation) -> StateView:
+def stored_state(investigation: StoredInvestigation) -> StateView:
     """The same as the answer's own page says, without reading its case."""
     return state_view(
-        one.status, one.verdict, one.confidence, culprit=one.culprit, explained=one.explained
+        investigation.status,
+        investigation.verdict,
+        investigation.confidence,
+        culprit=investigation.culprit,
+        explained=investigation.explained,
     )
 
 
-def told(one: StoredInvestigation) -> str:
+def list_text(investigation: StoredInvestigation) -> str:
     """What a list says of it: what is to blame comes first, as the end of a line may be cut."""
-    if one.status == "failed":
-        return one.alert.title
-    headline = one.headline or one.alert.title
-    if not one.culprit:
+    if investigation.status == "failed":
+        return investigation.alert.title
+    headline = investigation.headline or investigation.alert.title
+    if not investigation.culprit:
         return headline
-    name = subject_name(one.culprit)
-    return headline if name in headline[:SEEN] else f"{name}: {headline}"
+    name = subject_name(investigation.culprit)
+    return headline if name in headline[:VISIBLE_CHARS] else f"{name}: {headline}"
 
 
 def queued_view(ahead: int) -> StateView:

@@ -149,36 +149,36 @@ def _keys(section: str, table: BaseModel) -> Iterator[Setting]:
             phrase = f"set by {secret_variable(section, key)}" if value else "not set"
             yield Setting(key, phrase, bool(value))
         else:
-            yield Setting(key, _said(value), key in table.model_fields_set)
+            yield Setting(key, _setting_text(value), key in table.model_fields_set)
 
 
-def _said(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     if value is None or value in ((), {}):
         return "not set"
     if isinstance(value, SecretStr):
         return "set"
     if isinstance(value, tuple):
-        return ", ".join(_said(v) for v in value)
+        return ", ".join(_setting_text(v) for v in value)
     if isinstance(value, BaseModel):
         return ", ".join(sorted(value.model_fields_set)) or "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return (
-        ", ".join(f"{k}: {_said(v)}" for k, v in value.items())
+        ", ".join(f"{k}: {_setting_text(v)}" for k, v in value.items())
         if hasattr(value, "items")
         else str(value)
     )
 
 
 def _cell(value: object) -> str:
-    said = (
+    cell = (
         value.isoformat()
         if isinstance(value, datetime)
         else ""
         if value is None
         else str(visible(str(value)))
     )
-    return f"'{said}" if said.startswith(FORMULA) else said
+    return f"'{cell}" if cell.startswith(FORMULA) else cell
 
 
 def _day(text: str) -> datetime | None:
@@ -189,10 +189,10 @@ def _day(text: str) -> datetime | None:
     return day if FIRST_YEAR <= day.year <= LAST_YEAR else None
 
 
-def _days(wanted: AuditFilter) -> dict[str, str]:
+def _days(audit_filter: AuditFilter) -> dict[str, str]:
     """The days as a form shows them."""
-    until = wanted.until - timedelta(days=1) if wanted.until else None
+    until = audit_filter.until - timedelta(days=1) if audit_filter.until else None
     return {
         name: f"{day:%Y-%m-%d}" if day else ""
-        for name, day in (("since", wanted.since), ("until", until))
+        for name, day in (("since", audit_filter.since), ("until", until))
     }

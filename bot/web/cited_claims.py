@@ -48,35 +48,39 @@ class NextStep:
     links: tuple[ShownBy, ...]
 
 
-def cited_claims(claims: Iterable[Claim], said: AnswerView, home: str) -> tuple[CitedClaim, ...]:
+def cited_claims(claims: Iterable[Claim], answer: AnswerView, home: str) -> tuple[CitedClaim, ...]:
     """Each claim with links; `home` is the address of the investigation."""
-    return tuple(CitedClaim(claim.text, _links(claim, said, home)) for claim in claims)
+    return tuple(CitedClaim(claim.text, _links(claim, answer, home)) for claim in claims)
 
 
-def next_steps(said: AnswerView, home: str) -> tuple[NextStep, ...]:
+def next_steps(answer: AnswerView, home: str) -> tuple[NextStep, ...]:
     """What to do, the first thing first."""
     steps = []
-    for claim in said.next_steps:
+    for claim in answer.next_steps:
         action, _, check = claim.text.partition(CHECK)
         check = f"{CHECK.strip()} {check}" if check else ""
-        steps.append(NextStep(action, check, _links(claim, said, home)))
+        steps.append(NextStep(action, check, _links(claim, answer, home)))
     return tuple(steps)
 
 
-def _links(claim: Claim, said: AnswerView, home: str) -> tuple[ShownBy, ...]:
+def _links(claim: Claim, answer: AnswerView, home: str) -> tuple[ShownBy, ...]:
     links: dict[str, ShownBy] = {}
-    for one in dict.fromkeys(claim.findings):
-        finding = said.findings.get(one)
+    for finding_id in dict.fromkeys(claim.findings):
+        finding = answer.findings.get(finding_id)
         if finding is not None:
-            link = shown_by(finding, said, home)
+            link = shown_by(finding, answer, home)
             # Two graphs beside each other differ in nothing that a reader sees.
             links.setdefault(link.label, link)
     return tuple(links.values())[:LINKS_PER_LINE]
 
 
-def shown_by(finding: Finding, said: AnswerView, home: str) -> ShownBy:
+def shown_by(finding: Finding, answer: AnswerView, home: str) -> ShownBy:
     """The vendor's own page of the evidence, or else the finding on ours."""
-    items = [said.evidence[one] for one in finding.evidence if one in said.evidence]
+    items = [
+        answer.evidence[evidence_id]
+        for evidence_id in finding.evidence
+        if evidence_id in answer.evidence
+    ]
     for item in items:
         href = safe_href(item.link)
         if href is not None:

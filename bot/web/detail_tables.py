@@ -81,11 +81,11 @@ def _tables(details: Mapping[str, Any], subject: str) -> Iterator[DetailTable]:
             yield from _of_rows(name, value, subject)
         if not isinstance(value, Mapping):
             continue
-        if all(_is_scalar(one) for one in value.values()):
+        if all(_is_scalar(field_value) for field_value in value.values()):
             groups.setdefault(frozenset(value), {})[name] = value
         elif _all_mappings(value.values()):
             # The keys name the rows, as ranks do, so that they become the first column.
-            rows = [{name: key, **one} for key, one in value.items()]
+            rows = [{name: key, **row} for key, row in value.items()]
             yield from _of_rows(name, rows, subject)
     for group in groups.values():
         yield _of_group(group)
@@ -103,13 +103,13 @@ def _of_rows(
         values = [row.get(column) for row in rows]
         scales.append(_scale(values) if quantity.compares else 0.0)
     # Where all rows are about the subject, nothing stands out.
-    is_one_of = not all(_is_about(row, subject) for row in rows)
+    stands_out = not all(_is_about(row, subject) for row in rows)
     shown = []
     for row in rows[:MAX_ROWS]:
         cells = []
         for column, quantity, scale in zip(names, quantities, scales, strict=True):
             cells.append(_cell(row.get(column), quantity, scale))
-        shown.append(Row(tuple(cells), _is_about(row, subject) and is_one_of))
+        shown.append(Row(tuple(cells), _is_about(row, subject) and stands_out))
     columns = tuple(TableColumn(quantity.label, quantity.is_number) for quantity in quantities)
     yield DetailTable(name, columns, tuple(shown), len(rows) - len(shown))
 
@@ -142,8 +142,8 @@ def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     groups = [group[name] for name in names]
     quantities = [quantity_of(name, list(group[name].values())) for name in names]
     every_value: list[object] = []
-    for one in groups:
-        every_value += one.values()
+    for column in groups:
+        every_value += column.values()
     compares = all(quantity.compares for quantity in quantities)
     scale = _scale(every_value) if compares else 0.0
 
@@ -154,8 +154,8 @@ def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     rows = []
     for key in keys[:MAX_ROWS]:
         cells = [Cell(key, None, is_number=False)]
-        for one, quantity in zip(groups, quantities, strict=True):
-            cells.append(_cell(one[key], quantity, scale))
+        for column, quantity in zip(groups, quantities, strict=True):
+            cells.append(_cell(column[key], quantity, scale))
         rows.append(Row(tuple(cells), subject=False))
     columns = [TableColumn("", is_number=False)]
     for quantity in quantities:

@@ -31,7 +31,7 @@ async def progress_events(
 ) -> AsyncIterator[str]:
     """The stream from the line after `after`, until the investigation is over or the client is
     `gone`."""
-    began = said = time.monotonic()
+    began = last_event = time.monotonic()
     state: tuple[str, str] | None = None
     stage = ""
     yield "retry: 2000\n\n"
@@ -45,20 +45,20 @@ async def progress_events(
         if (status, stage) != state:
             state = (status, stage)
             yield _event("state", {"status": status, "stage": stage})
-            said = time.monotonic()
+            last_event = time.monotonic()
         if status in OVER:
             yield _event("done", {"status": status})
             return
-        if time.monotonic() - said > HEARTBEAT_S:
-            said = time.monotonic()
+        if time.monotonic() - last_event > HEARTBEAT_S:
+            last_event = time.monotonic()
             yield ": still here\n\n"
         await asyncio.sleep(POLL_S)
 
 
-def resume_point(*given: str | None) -> int:
+def resume_point(*positions: str | None) -> int:
     """The `seq` a client has seen, from the first of its answers that is a number; 0 when there is
     none."""
-    for value in given:
+    for value in positions:
         if value and value.isdecimal() and len(value) < 19:
             return int(value)
     return 0

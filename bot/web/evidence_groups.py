@@ -33,18 +33,18 @@ class EvidenceGroup:
         return len(self.findings) + len(self.lines)
 
 
-def evidence_groups(said: AnswerView) -> tuple[EvidenceGroup, ...]:
+def evidence_groups(answer: AnswerView) -> tuple[EvidenceGroup, ...]:
     """Every finding but memory's in the first group that it belongs to; empty groups are left
     out."""
     named = []
-    left = {f.id: f for f in said.findings.values() if not is_memory(f)}
-    for title, short, ids in _questions(said):
-        members = [left.pop(one) for one in dict.fromkeys(ids) if one in left]
+    left = {f.id: f for f in answer.findings.values() if not is_memory(f)}
+    for title, short, ids in _questions(answer):
+        members = [left.pop(finding_id) for finding_id in dict.fromkeys(ids) if finding_id in left]
         if members:
-            named.append(_group(title, short, members, said))
+            named.append(_group(title, short, members, answer))
     if left:
         title = "Also seen; the answer does not rest on it"
-        named.append(_group(title, "more", list(left.values()), said))
+        named.append(_group(title, "more", list(left.values()), answer))
     return tuple(named)
 
 
@@ -53,32 +53,32 @@ def summary_of(groups: Iterable[EvidenceGroup]) -> str:
     return ", ".join(group.short for group in groups)
 
 
-def _questions(said: AnswerView) -> Iterable[tuple[str, str, Iterable[str]]]:
-    first = said.suspects[0] if said.suspects else None
+def _questions(answer: AnswerView) -> Iterable[tuple[str, str, Iterable[str]]]:
+    first = answer.suspects[0] if answer.suspects else None
     if first is not None:
         yield f"For {subject_name(first.subject)}", "for the cause", first.findings
-        yield "Against it", "against it", [found.id for found in said.really_against]
-    affected = list(said.impact.findings)
-    for claim in said.section(Section.HAPPENING):
+        yield "Against it", "against it", [finding.id for finding in answer.really_against]
+    affected = list(answer.impact.findings)
+    for claim in answer.section(Section.HAPPENING):
         affected += claim.findings
-    if said.verdict is Verdict.NO_ACTIVE_INCIDENT:
+    if answer.verdict is Verdict.NO_ACTIVE_INCIDENT:
         yield "What moved", "moved", affected
     else:
         yield "Affected by it", "on what is affected", affected
     findings: list[str] = []
-    for cause in said.suspects[1:]:
+    for cause in answer.suspects[1:]:
         findings += cause.findings
     yield "For other candidates", "for other candidates", findings
-    ruled_out = [f.id for f in said.findings.values() if f.kind == CHANGE_RULED_OUT.name]
+    ruled_out = [f.id for f in answer.findings.values() if f.kind == CHANGE_RULED_OUT.name]
     yield "Checked, and not the cause", "checked and ruled out", ruled_out
 
 
-def _group(title: str, short: str, members: list[Finding], said: AnswerView) -> EvidenceGroup:
-    whole = tuple(finding_view(member, said.evidence) for member in members[:FULL])
+def _group(title: str, short: str, members: list[Finding], answer: AnswerView) -> EvidenceGroup:
+    whole = tuple(finding_view(member, answer.evidence) for member in members[:FULL])
     return EvidenceGroup(title, f"{len(members)} {short}", whole, tuple(members[FULL:]))
 
 
-def known_ids(groups: Iterable[EvidenceGroup]) -> frozenset[str]:
+def linkable_ids(groups: Iterable[EvidenceGroup]) -> frozenset[str]:
     """Ids that a link on the page may lead to."""
     ids: set[str] = set()
     for group in groups:

@@ -11,7 +11,7 @@ from faultline.bot.answer.exports.formats import FORMATS, export
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.web.rendering import Site
 
-BY_FILE = {one.file: name for name, one in FORMATS.items()}
+BY_FILE = {export_format.file: name for name, export_format in FORMATS.items()}
 
 
 class ExportPage:
@@ -22,19 +22,19 @@ class ExportPage:
 
     async def export(self, request: Request) -> Response:
         """One file."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
         name = BY_FILE.get(request.path_params["file"])
         if name is None:
             return self.site.problem(
                 request, 404, "No such export", f"There are {', '.join(BY_FILE)}."
             )
-        if found.status != "done":
+        if investigation.status != "done":
             return self.site.problem(
                 request, 409, "Not yet", "This investigation has no answer to export."
             )
-        folder, trouble = await self.site.folder(found.id)
+        folder, trouble = await self.site.folder(investigation.id)
         if folder is None:
             return self.site.problem(
                 request, 404, "No case folder", trouble or "There is no case folder."
@@ -45,7 +45,9 @@ class ExportPage:
             return self.site.problem(
                 request, 404, "No export", f"The case cannot be read: {error}."
             )
-        headers = {"content-disposition": f'attachment; filename="{found.id}-{FORMATS[name].file}"'}
+        headers = {
+            "content-disposition": f'attachment; filename="{investigation.id}-{FORMATS[name].file}"'
+        }
         return Response(
             written, media_type=f"{FORMATS[name].media_type}; charset=utf-8", headers=headers
         )

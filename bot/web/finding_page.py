@@ -52,17 +52,17 @@ class FindingPage:
 
     async def finding(self, request: Request) -> Response:
         """One finding."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
-        folder, trouble = await self.site.folder(found.id)
+        folder, trouble = await self.site.folder(investigation.id)
         if folder is None:
             return self.site.problem(
                 request, 404, "No case folder", trouble or "There is no case folder yet."
             )
-        asked = request.path_params["finding_id"], request.query_params.get("trace", "")[:MAX_ID]
+        ids = request.path_params["finding_id"], request.query_params.get("trace", "")[:MAX_ID]
         try:
-            view = await in_thread(read_finding, found, folder, *asked)
+            view = await in_thread(read_finding, investigation, folder, *ids)
         except (FaultlineError, OSError) as error:
             return self.site.problem(request, 404, "This case cannot be read", f"{error}.")
         if view is None:

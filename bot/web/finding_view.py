@@ -67,12 +67,12 @@ def finding_view(finding: Finding, items: Mapping[str, Evidence]) -> FindingView
 
 
 def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
-    found: list[str] = []
+    examples: list[str] = []
     for key in RECORDED:
         value = details.get(key)
         texts = value if isinstance(value, list) else [value]
-        found += [text for text in texts if isinstance(text, str) and text]
-    return tuple(dict.fromkeys(found))[:MAX_EXAMPLES]
+        examples += [text for text in texts if isinstance(text, str) and text]
+    return tuple(dict.fromkeys(examples))[:MAX_EXAMPLES]
 
 
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:

@@ -27,8 +27,8 @@ def timeline_line(timeline: Timeline) -> str:
 def gaps_line(gaps: Sequence[Gap]) -> str:
     """The first, and how many more."""
     first = gaps[0]
-    said = plain(f"{capitalised(first.kind)} from {first.source}: {first.reason}", LONGEST)
-    return f"{said} (and {len(gaps) - 1} more)" if len(gaps) > 1 else said
+    line = plain(f"{capitalised(first.kind)} from {first.source}: {first.reason}", LONGEST)
+    return f"{line} (and {len(gaps) - 1} more)" if len(gaps) > 1 else line
 
 
 def similar_line(earlier: EarlierView) -> str:

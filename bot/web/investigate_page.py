@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Accept, NotAccepted
-from faultline.bot.intake.asked_incident import MOST_TEXT, AskedIncident
-from faultline.bot.intake.asked_requests import AskedRequests, Requester, own_key
+from faultline.bot.intake.incident_request import MOST_TEXT, IncidentRequest
+from faultline.bot.intake.incident_requests import IncidentRequests, Requester, requester_key
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.since import since_of
 from faultline.bot.runtime.threads import in_store
@@ -46,7 +46,7 @@ class InvestigatePage:
     def __init__(self, site: Site, access: AccessControl, accept: Accept) -> None:
         self.site = site
         self.access = access
-        self.requests = AskedRequests(site.settings, site.store, accept)
+        self.requests = IncidentRequests(site.settings, site.store, accept)
         self.listing = Listing(site.store.engine)
 
     async def show(self, request: Request) -> Response:
@@ -60,8 +60,8 @@ class InvestigatePage:
         fields = _fields(form)
         requester = await requester_of(self.access, request)
         try:
-            requested_request = _asked(
-                fields, own_key(requester, fields["key"] or uuid.uuid4().hex)
+            requested_request = _incident_request(
+                fields, requester_key(requester, fields["key"] or uuid.uuid4().hex)
             )
             as_sent = repr([fields[name] for name in FIELDS])
             accepted = await self.requests.start(requested_request, requester, as_sent)
@@ -83,17 +83,17 @@ class InvestigatePage:
         return RedirectResponse(f"/investigations/{investigation_id}", 303)
 
     async def _form(
-        self, request: Request, given: dict[str, str], status: int = 200, trouble: str = ""
+        self, request: Request, fields: dict[str, str], status: int = 200, trouble: str = ""
     ) -> Response:
-        services = await in_store(self.listing.seen_by(visibility_of(request)).services)
-        known = sorted({*services, *self.site.settings.services}, key=str.casefold)
+        services = await in_store(self.listing.visible_to(visibility_of(request)).services)
+        service_names = sorted({*services, *self.site.settings.services}, key=str.casefold)
         return self.site.page(
             request,
             "investigate.html",
             status=status,
-            given=given,
+            given=fields,
             trouble=trouble,
-            services=known,
+            services=service_names,
             longest=MOST_TEXT,
         )
 
@@ -113,15 +113,15 @@ def _fields(form: FormData) -> dict[str, str]:
     return storables_by_name
 
 
-def _asked(given: dict[str, str], key: str) -> AskedIncident:
-    since = given["since"]
-    return AskedIncident(
-        text=given["question"],
+def _incident_request(fields: dict[str, str], key: str) -> IncidentRequest:
+    since = fields["since"]
+    return IncidentRequest(
+        text=fields["question"],
         key=key,
         door="page",
-        service=given["service"][:LONGEST] or None,
+        service=fields["service"][:LONGEST] or None,
         since=since_of(since, datetime.now(UTC), UTC, "since when") if since else None,
-        places=_places(given["places"]),
+        places=_places(fields["places"]),
     )
 
 

@@ -31,7 +31,12 @@ from faultline.bot.store.store import Progress, StoredInvestigation
 from faultline.bot.web.answer_state import StateView, queued_view, state_view, stored_state
 from faultline.bot.web.cited_claims import CitedClaim, NextStep, cited_claims, next_steps
 from faultline.bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
-from faultline.bot.web.evidence_groups import EvidenceGroup, evidence_groups, known_ids, summary_of
+from faultline.bot.web.evidence_groups import (
+    EvidenceGroup,
+    evidence_groups,
+    linkable_ids,
+    summary_of,
+)
 from faultline.bot.web.fold_lines import decided_line, gaps_line, similar_line, timeline_line
 from faultline.bot.web.log_lanes import read_log_counts
 from faultline.bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map, drawn_steps
@@ -103,9 +108,9 @@ class InvestigationView:
     """Whether the case holds traces of a training job."""
 
     @property
-    def known_ids(self) -> frozenset[str]:
+    def linkable_ids(self) -> frozenset[str]:
         """Ids that a citation may link to."""
-        return known_ids(self.groups) | {finding.id for finding in self.earlier.findings}
+        return linkable_ids(self.groups) | {finding.id for finding in self.earlier.findings}
 
     @property
     def has_pictures(self) -> bool:
@@ -177,13 +182,17 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
     troubles: list[str] = []
     done = view.investigation.status == "done"
     case = _read(
-        lambda: read_case(folder), troubles, wanted=view.over or (folder / "alert.json").exists()
+        lambda: read_case(folder),
+        troubles,
+        is_expected=view.over or (folder / "alert.json").exists(),
     )
     diagnosis = _read(
-        lambda: read_diagnosis(folder), troubles, wanted=done or (folder / "findings.json").exists()
+        lambda: read_diagnosis(folder),
+        troubles,
+        is_expected=done or (folder / "findings.json").exists(),
     )
     report = _read(
-        lambda: read_report(folder), troubles, wanted=done or (folder / "report.json").exists()
+        lambda: read_report(folder), troubles, is_expected=done or (folder / "report.json").exists()
     )
     view = replace(view, has_case=True, gaps=case.gaps if case else (), report=report)
     if case is not None:
@@ -199,19 +208,19 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
         about = (case.alert.started_at, case.alert.title, case.scope.incident)
         timeline = build_timeline(*about, diagnosis, changes, joined, logs)
         calls = _read(lambda: read_calls(folder), troubles) or ()
-        said = answer_view(view.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
+        answer = answer_view(view.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
         view = replace(
             view,
             timeline=timeline,
-            incident_map=drawn_map(said, calls),
+            incident_map=drawn_map(answer, calls),
             step_bars=drawn_steps(diagnosis),
             decisive_chart=_read(lambda: drawn_chart(case, diagnosis), troubles),
         )
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))
 
 
-def _read(reader: Callable[[], T], troubles: list[str], *, wanted: bool = True) -> T | None:
-    if not wanted:
+def _read(reader: Callable[[], T], troubles: list[str], *, is_expected: bool = True) -> T | None:
+    if not is_expected:
         return None
     try:
         return reader()
@@ -233,7 +242,9 @@ def _with_diagnosis(
     causes = []
     for cause in answer.causes:
         causes.append(
-            CauseView(cause, answer.known(cause.findings), answer.known(cause.contradicting))
+            CauseView(
+                cause, answer.findings_of(cause.findings), answer.findings_of(cause.contradicting)
+            )
         )
     failed = view.investigation.status == "failed"
     state = state_view(
@@ -270,18 +281,18 @@ def _since(diagnosis: Diagnosis) -> datetime | None:
     return None if nothing else diagnosis.impact.since
 
 
-def _by_model(said: AnswerView, home: str) -> Iterator[tuple[str, tuple[CitedClaim, ...]]]:
+def _by_model(answer: AnswerView, home: str) -> Iterator[tuple[str, tuple[CitedClaim, ...]]]:
     labelled = ((SECOND_OPINION, Section.SECOND_OPINION), (INFERRED, Section.INFERRED))
     for label, section in labelled:
-        claims = said.section(section)
+        claims = answer.section(section)
         if claims:
-            yield label, cited_claims(claims, said, home)
+            yield label, cited_claims(claims, answer, home)
 
 
-def _doubts(said: AnswerView) -> Iterator[Claim]:
+def _doubts(answer: AnswerView) -> Iterator[Claim]:
     """What could prove the answer wrong. Changes that were ruled out are listed as evidence."""
-    ruled_out = {finding.id for finding in said.ruled_out}
-    for claim in said.section(Section.UNSURE):
+    ruled_out = {finding.id for finding in answer.ruled_out}
+    for claim in answer.section(Section.UNSURE):
         if not claim.findings or not ruled_out.issuperset(claim.findings):
             yield claim
 

@@ -26,9 +26,9 @@ SHORTEST_CHANGE = 7
 def truth_of(label: AnswerLabel, diagnosis: Diagnosis, scope: Scope) -> dict[str, Any]:
     """The content of label.json: the answer where it was right, else what the judge's words name of
     the case."""
-    said = {"dataset": "judged", "origin": label.investigation_id, "cause": label.cause}
+    label_fields = {"dataset": "judged", "origin": label.investigation_id, "cause": label.cause}
     if not label.right:
-        found = {
+        truth = {
             "subject": _subject_in(label.cause, diagnosis, scope),
             "change": _change_in(label.cause, diagnosis),
         }
@@ -37,10 +37,10 @@ def truth_of(label: AnswerLabel, diagnosis: Diagnosis, scope: Scope) -> dict[str
         named = (
             {"subject": cause.subject, "fault": cause.kind, "change": cause.change} if cause else {}
         )
-        found = {**named, "verdict": diagnosis.verdict.value}
+        truth = {**named, "verdict": diagnosis.verdict.value}
     else:
-        found = {"verdict": diagnosis.verdict.value}
-    return {name: value for name, value in (said | found).items() if value}
+        truth = {"verdict": diagnosis.verdict.value}
+    return {name: value for name, value in (label_fields | truth).items() if value}
 
 
 def add_labelled(archive: CaseArchive, folder: Path, label: AnswerLabel) -> Iterator[bytes]:
@@ -61,9 +61,9 @@ def _subject_in(text: str, diagnosis: Diagnosis, scope: Scope) -> str | None:
     """The name of the case that the text names first, the longest where one holds another."""
     names = {*scope.services, *diagnosis.impact.services, *(f.subject for f in diagnosis.findings)}
     names |= {c.subject for c in diagnosis.causes}
-    said = folded(text)
-    found = [(position_of(folded(n), said), -len(n), n) for n in names if n.strip()]
-    return min((f for f in found if f[0] >= 0), default=(0, 0, None))[2]
+    folded_text = folded(text)
+    positions = [(position_of(folded(n), folded_text), -len(n), n) for n in names if n.strip()]
+    return min((f for f in positions if f[0] >= 0), default=(0, 0, None))[2]
 
 
 def _change_in(text: str, diagnosis: Diagnosis) -> str | None:

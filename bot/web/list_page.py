@@ -78,44 +78,44 @@ class ListPage:
 
     async def index(self, request: Request) -> Response:
         """Investigations by day, the newest first."""
-        given = _given(request.query_params)
+        parameters = _clean_parameters(request.query_params)
         return self.site.page(
-            request, "index.html", **await in_store(self._read, given, visibility_of(request))
+            request, "index.html", **await in_store(self._read, parameters, visibility_of(request))
         )
 
-    def _read(self, given: dict[str, str], visibility: Visibility) -> dict[str, Any]:
-        wanted, store, now = read_filter(given), self.site.store, datetime.now(UTC)
-        listing, labels = self.listing.seen_by(visibility), self.labels.seen_by(visibility)
+    def _read(self, parameters: dict[str, str], visibility: Visibility) -> dict[str, Any]:
+        filters, store, now = read_filter(parameters), self.site.store, datetime.now(UTC)
+        listing, labels = self.listing.visible_to(visibility), self.labels.visible_to(visibility)
         after, before = (
-            self._cursor(given.get("after"), visibility),
-            self._cursor(given.get("before"), visibility),
+            self._cursor(parameters.get("after"), visibility),
+            self._cursor(parameters.get("before"), visibility),
         )
-        page = listing.page(wanted, size=LISTED, after=after, before=before)
+        page = listing.page(filters, size=LISTED, after=after, before=before)
         if not page.ids and (after or before):
-            page = listing.page(wanted, size=LISTED)
+            page = listing.page(filters, size=LISTED)
         shown = store.some(page.ids, visibility)
-        filtered = wanted != ListingFilter()
+        filtered = filters != ListingFilter()
         return {
             "days": _by_day(shown, now),
             "now": now,
-            "given": defaultdict(str, given),
+            "given": defaultdict(str, parameters),
             "listed": len(shown),
-            "total": listing.count(wanted),
+            "total": listing.count(filters),
             "most": MOST_COUNTED,
             "filtered": filtered,
-            "chips": chips(given),
-            "newer": _address(given, before=page.newer.id) if page.newer else None,
-            "older": _address(given, after=page.older.id) if page.older else None,
-            "here": _address(given),
-            "live": not (after or before or wanted.words),
+            "chips": chips(parameters),
+            "newer": _address(parameters, before=page.newer.id) if page.newer else None,
+            "older": _address(parameters, after=page.older.id) if page.older else None,
+            "here": _address(parameters),
+            "live": not (after or before or filters.words),
             "choices": {
                 "status": STATUSES,
                 "verdict": VERDICTS,
                 "confidence": CONFIDENCES,
                 "judged": JUDGED,
                 "alerts": ALERTS,
-                "service": {s: s for s in choices(listing.services(), wanted.service)},
-                "source": {s: s for s in choices(listing.sources(), wanted.source)},
+                "service": {s: s for s in choices(listing.services(), filters.service)},
+                "source": {s: s for s in choices(listing.sources(), filters.source)},
             },
             "judgements": labels.of(page.ids),
             "judged": labels.count(),
@@ -123,8 +123,10 @@ class ListPage:
         }
 
     def _cursor(self, investigation_id: str | None, visibility: Visibility) -> ListingCursor | None:
-        found = self.site.store.get(investigation_id, visibility) if investigation_id else None
-        return ListingCursor(found.accepted_at, found.id) if found else None
+        investigation = (
+            self.site.store.get(investigation_id, visibility) if investigation_id else None
+        )
+        return ListingCursor(investigation.accepted_at, investigation.id) if investigation else None
 
     def _sources(self) -> list[AlertSourceView]:
         """Every alert source, and what is still to be set for it."""
@@ -132,54 +134,54 @@ class ListPage:
         views: list[AlertSourceView] = []
         for source in self._alert_sources:
             for path, missing in source.pasted_paths(settings).items():
-                said = (source.title, source.setup, source.example)
-                views.append(AlertSourceView(*said, path, missing))
+                texts = (source.title, source.setup, source.example)
+                views.append(AlertSourceView(*texts, path, missing))
         return views
 
 
-def read_filter(given: Mapping[str, str]) -> ListingFilter:
+def read_filter(parameters: Mapping[str, str]) -> ListingFilter:
     """What the parameters of an address ask for; what cannot be read asks for nothing."""
-    low, _, high = given.get("confidence", "").partition("-")
-    ranged = given.get("confidence") in CONFIDENCES
-    since, until = _date(given.get("from")), _date(given.get("to"))
+    low, _, high = parameters.get("confidence", "").partition("-")
+    ranged = parameters.get("confidence") in CONFIDENCES
+    since, until = _date(parameters.get("from")), _date(parameters.get("to"))
     return ListingFilter(
-        words=given.get("q", ""),
-        status=given.get("status") if given.get("status") in STATUSES else None,
-        verdict=given.get("verdict") if given.get("verdict") in VERDICTS else None,
-        service=given.get("service"),
-        source=given.get("source"),
+        words=parameters.get("q", ""),
+        status=parameters.get("status") if parameters.get("status") in STATUSES else None,
+        verdict=parameters.get("verdict") if parameters.get("verdict") in VERDICTS else None,
+        service=parameters.get("service"),
+        source=parameters.get("source"),
         least=int(low) / 100 if ranged else None,
         most=(1.0 if high == "100" else int(high) / 100 - JUST_BELOW) if ranged else None,
         since=since,
         before=until + timedelta(days=1) if until else None,
-        judged=next((j for j in get_args(Judged) if j == given.get("judged")), None),
-        alerts=next((a for a in get_args(Alerts) if a == given.get("alerts")), None),
+        judged=next((j for j in get_args(Judged) if j == parameters.get("judged")), None),
+        alerts=next((a for a in get_args(Alerts) if a == parameters.get("alerts")), None),
     )
 
 
-def chips(given: Mapping[str, str]) -> tuple[Chip, ...]:
+def chips(parameters: Mapping[str, str]) -> tuple[Chip, ...]:
     """The filters of an address that are on."""
-    wanted = read_filter(given)
+    filters = read_filter(parameters)
     words = {
-        "q": f"“{wanted.words}”" if wanted.words else "",
-        "status": STATUSES.get(wanted.status or "", ""),
-        "verdict": VERDICTS[wanted.verdict] if wanted.verdict else "",
-        "service": wanted.service or "",
-        "source": f"from {wanted.source}" if wanted.source else "",
-        "confidence": CONFIDENCES.get(given.get("confidence", ""), ""),
-        "from": f"since {text.day(wanted.since)}" if wanted.since else "",
-        "to": f"until {text.day(wanted.before - timedelta(days=1))}" if wanted.before else "",
-        "judged": JUDGED.get(wanted.judged or "", ""),
-        "alerts": ALERTS.get(wanted.alerts or "", ""),
+        "q": f"“{filters.words}”" if filters.words else "",
+        "status": STATUSES.get(filters.status or "", ""),
+        "verdict": VERDICTS[filters.verdict] if filters.verdict else "",
+        "service": filters.service or "",
+        "source": f"from {filters.source}" if filters.source else "",
+        "confidence": CONFIDENCES.get(parameters.get("confidence", ""), ""),
+        "from": f"since {text.day(filters.since)}" if filters.since else "",
+        "to": f"until {text.day(filters.before - timedelta(days=1))}" if filters.before else "",
+        "judged": JUDGED.get(filters.judged or "", ""),
+        "alerts": ALERTS.get(filters.alerts or "", ""),
     }
     return tuple(
-        Chip(word, _address({k: v for k, v in given.items() if k != name}))
+        Chip(word, _address({k: v for k, v in parameters.items() if k != name}))
         for name, word in words.items()
         if word
     )
 
 
-def _given(parameters: Mapping[str, str]) -> dict[str, str]:
+def _clean_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
     """The parameters that are ours and not empty, as the store takes text."""
     names = (
         "q",
@@ -199,18 +201,18 @@ def _given(parameters: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in cleaned.items() if value}
 
 
-def _address(given: Mapping[str, str], **place: str) -> str:
-    values = {name: value for name, value in given.items() if name not in ("after", "before")}
+def _address(parameters: Mapping[str, str], **place: str) -> str:
+    values = {name: value for name, value in parameters.items() if name not in ("after", "before")}
     query = urlencode({**values, **place})
     return f"/?{query}" if query else "/"
 
 
-def _date(given: str | None) -> datetime | None:
+def _date(date_text: str | None) -> datetime | None:
     try:
-        found = date.fromisoformat(given or "")
+        day = date.fromisoformat(date_text or "")
     except ValueError:
         return None
-    return datetime.combine(found, time(), UTC) if 1970 <= found.year <= 9000 else None
+    return datetime.combine(day, time(), UTC) if 1970 <= day.year <= 9000 else None
 
 
 def _by_day(

@@ -97,11 +97,11 @@ def lanes_of(
     counts = rows.group_by("service", bucket).agg(
         pl.len().alias("lines"), pl.col("error").sum().alias("errors")
     )
-    known = pl.col("service").is_in(list(dict.fromkeys(about)))
+    is_about = pl.col("service").is_in(list(dict.fromkeys(about)))
     totals = (
         counts.group_by("service")
         .agg(pl.col("lines").sum(), pl.col("errors").sum())
-        .sort(known, "errors", "lines", "service", descending=[True, True, True, False])
+        .sort(is_about, "errors", "lines", "service", descending=[True, True, True, False])
     )
     return tuple(
         _lane(service, lines, errors, counts.filter(pl.col("service") == service).sort("bucket"))

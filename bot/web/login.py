@@ -208,8 +208,8 @@ class LoginPages:
 
     async def _person(self, request: Request, attempt: Attempt) -> ProviderIdentity:
         assert self.provider is not None
-        await self.provider.check_sender(_one(request, "iss"))
-        error, code = _one(request, "error"), _one(request, "code")
+        await self.provider.check_sender(_single_parameter(request, "iss"))
+        error, code = _single_parameter(request, "error"), _single_parameter(request, "code")
         if error is not None or code is None:
             raise ConnectorError(
                 "login provider", "answer", plain_code(error) if error else "holds no code"
@@ -266,7 +266,7 @@ class LoginPages:
 
     def _attempt(self, request: Request) -> Attempt | None:
         """The attempt that this is the answer to, if it was begun in this browser."""
-        state = _one(request, "state") or ""
+        state = _single_parameter(request, "state") or ""
         name = self.sessions.cookies.attempt + state.partition(".")[0]
         attempt = read_attempt(state.partition(".")[0], request.cookies.get(name, ""), time.time())
         if attempt is None or not attempt.fits(state):
@@ -275,12 +275,12 @@ class LoginPages:
 
     def _attempts(self, request: Request) -> list[str]:
         """The cookies of attempts, the oldest first."""
-        given = [
+        cookies = [
             (n, v)
             for n, v in request.cookies.items()
             if n.startswith(self.sessions.cookies.attempt)
         ]
-        return [name for name, value in sorted(given, key=lambda item: item[1].split(".")[1:2])]
+        return [name for name, value in sorted(cookies, key=lambda item: item[1].split(".")[1:2])]
 
 
 def _provider_of(access: AccessControl) -> Provider | None:
@@ -293,7 +293,7 @@ def _provider_of(access: AccessControl) -> Provider | None:
     return Provider(access.settings.login)
 
 
-def _one(request: Request, name: str) -> str | None:
+def _single_parameter(request: Request, name: str) -> str | None:
     """A parameter of the answer that stands there once: twice is no answer of the protocol (RFC
     6749 section 3.1)."""
     getlist = request.query_params.getlist(name)

@@ -88,7 +88,7 @@ def page_routes(
     index = ListPage(pages.site, alert_sources() if sources is None else sources).index
     record = RecordPages(pages.site, credentials, pages.readiness)
     again = AgainPages(pages.site, access)
-    one = "/investigations/{id}"
+    investigation_path = "/investigations/{id}"
     asking: list[BaseRoute] = [route for door in doors for route in door(pages.site, access)]
     if accept is not None:
         form = InvestigatePage(pages.site, access, accept)
@@ -102,7 +102,9 @@ def page_routes(
         ask = QuestionPage(pages.site, answer).ask
         # It reads the stored case and starts nothing, unlike a question in Slack.
         rules = access.open_to("read", "asked")
-        asking.append(Route(one + "/question", ask, methods=["POST"], middleware=rules))
+        asking.append(
+            Route(investigation_path + "/question", ask, methods=["POST"], middleware=rules)
+        )
     return [
         *probe_routes(pages.readiness, everyone),
         Mount("/static", Assets(directory=STATIC), name="static", middleware=everyone),
@@ -117,46 +119,52 @@ def page_routes(
             pages.judged_zip,
             middleware=access.open_to("read", "downloaded judged cases"),
         ),
-        Route(one, pages.investigation, middleware=access.open_to("read", "looked")),
+        Route(investigation_path, pages.investigation, middleware=access.open_to("read", "looked")),
         Route(
-            one + "/judgement",
+            investigation_path + "/judgement",
             pages.judge,
             methods=["POST"],
             middleware=access.open_to("rate", "judged"),
         ),
         Route(
-            one + "/findings/{finding_id}",
+            investigation_path + "/findings/{finding_id}",
             FindingPage(pages.site).finding,
             middleware=access.open_to("read", "looked"),
         ),
         Route(
-            one + "/again",
+            investigation_path + "/again",
             again.again,
             methods=["POST"],
             middleware=access.open_to("investigate", "started again"),
         ),
         Route(
-            one + "/ticket",
+            investigation_path + "/ticket",
             TicketPage(pages.site).ask,
             methods=["POST"],
             middleware=access.open_to("ticket", "asked for a ticket"),
         ),
-        Route(one + "/replay", again.replay, middleware=guarded),
+        Route(investigation_path + "/replay", again.replay, middleware=guarded),
         Route(
-            one + "/replay",
+            investigation_path + "/replay",
             again.replay,
             methods=["POST"],
             middleware=access.open_to("read", "replayed"),
         ),
         Route(
-            one + "/trace-report", again.trace_report, middleware=access.open_to("read", "looked")
+            investigation_path + "/trace-report",
+            again.trace_report,
+            middleware=access.open_to("read", "looked"),
         ),
         *asking,
-        Route(one + "/events", pages.events, middleware=guarded),
-        Route(one + "/series/{finding_id}.json", pages.series, middleware=guarded),
-        Route(one + "/case.zip", pages.case_zip, middleware=access.open_to("read", "downloaded")),
+        Route(investigation_path + "/events", pages.events, middleware=guarded),
+        Route(investigation_path + "/series/{finding_id}.json", pages.series, middleware=guarded),
         Route(
-            one + "/export/{file}",
+            investigation_path + "/case.zip",
+            pages.case_zip,
+            middleware=access.open_to("read", "downloaded"),
+        ),
+        Route(
+            investigation_path + "/export/{file}",
             ExportPage(pages.site).export,
             middleware=access.open_to("read", "downloaded"),
         ),
@@ -188,27 +196,29 @@ class Pages:
 
     async def investigation(self, request: Request) -> Response:
         """One investigation."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
-        progress = await in_store(self.store.progress, found.id)
-        folder, trouble = await self.site.folder(found.id)
+        progress = await in_store(self.store.progress, investigation.id)
+        folder, trouble = await self.site.folder(investigation.id)
         ahead = (
-            await in_store(ahead_of, self.store, found.id) if found.status == "accepted" else None
+            await in_store(ahead_of, self.store, investigation.id)
+            if investigation.status == "accepted"
+            else None
         )
-        view = await in_thread(build_view, found, progress, folder, trouble, ahead)
+        view = await in_thread(build_view, investigation, progress, folder, trouble, ahead)
         blamed = blamed_link(view.diagnosis) if view.diagnosis else None
         visibility = visibility_of(request)
-        judging = await in_store(self._judging, found, visibility)
-        family = await in_store(self._family, found.id, visibility)
+        judging = await in_store(self._judging, investigation, visibility)
+        family = await in_store(self._family, investigation.id, visibility)
         return self.site.page(
             request,
             "investigation.html",
             view=view,
             judging=judging,
             family=family,
-            exports=self._exports(found),
-            tickets=await in_store(ticket_offers, found, self.store, self.settings, blamed),
+            exports=self._exports(investigation),
+            tickets=await in_store(ticket_offers, investigation, self.store, self.settings, blamed),
         )
 
     def _family(self, investigation_id: str, visibility: Visibility) -> dict[str, object]:
@@ -218,33 +228,38 @@ class Pages:
             self.follow_ups.started_from(investigation_id),
         )
         ids = [
-            one.id for one in self.store.some([*further, *([parent] if parent else [])], visibility)
+            investigation.id
+            for investigation in self.store.some(
+                [*further, *([parent] if parent else [])], visibility
+            )
         ]
-        shown = [one for one in further if one in ids][-FOLLOW_UPS_SHOWN:]
+        shown = [child_id for child_id in further if child_id in ids][-FOLLOW_UPS_SHOWN:]
         return {"parent": parent if parent in ids else None, "further": shown}
 
-    def _exports(self, found: StoredInvestigation) -> tuple[tuple[str, str], ...]:
+    def _exports(self, investigation: StoredInvestigation) -> tuple[tuple[str, str], ...]:
         """Title and address of what the answer can be taken along as."""
-        home = f"/investigations/{found.id}/export"
+        home = f"/investigations/{investigation.id}/export"
         return (
             tuple((f.title, f"{home}/{f.file}") for f in FORMATS.values())
-            if found.status == "done"
+            if investigation.status == "done"
             else ()
         )
 
-    def _judging(self, found: StoredInvestigation, visibility: Visibility) -> Judging:
+    def _judging(self, investigation: StoredInvestigation, visibility: Visibility) -> Judging:
         return Judging(
-            label=self.labels.get(found.id),
-            record=self.labels.seen_by(visibility).record_at(found.confidence or 0.0, but=found.id),
-            answered=found.status == "done",
+            label=self.labels.get(investigation.id),
+            record=self.labels.visible_to(visibility).record_at(
+                investigation.confidence or 0.0, but=investigation.id
+            ),
+            answered=investigation.status == "done",
         )
 
     async def judge(self, request: Request) -> Response:
         """Keep what somebody says of an answer."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
-        if found.status != "done":
+        if investigation.status != "done":
             return self.site.problem(
                 request, 409, "Not yet", "This investigation has no answer that could be judged."
             )
@@ -255,13 +270,17 @@ class Pages:
         visitor = visitor_of(request)
         who = visitor.name if visitor is not None and visitor.named else judgement.who
         await in_store(
-            self.labels.write, found.id, right=judgement.right, cause=judgement.cause, who=who
+            self.labels.write,
+            investigation.id,
+            right=judgement.right,
+            cause=judgement.cause,
+            who=who,
         )
-        return RedirectResponse(f"/investigations/{found.id}#judgement", 303)
+        return RedirectResponse(f"/investigations/{investigation.id}#judgement", 303)
 
     async def judged_zip(self, request: Request) -> Response:
         """Every judged case that can be seen, with its label, as `faultline eval` reads them."""
-        labels = self.labels.seen_by(visibility_of(request))
+        labels = self.labels.visible_to(visibility_of(request))
 
         async def pieces() -> AsyncIterator[bytes]:
             archive = CaseArchive()
@@ -279,21 +298,23 @@ class Pages:
 
     async def events(self, request: Request) -> Response:
         """Live progress."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return PlainTextResponse("no such investigation\n", 404)
         after = resume_point(
             request.headers.get("last-event-id"), request.query_params.get("after")
         )
-        stream = progress_events(self.store, found.id, after, request.is_disconnected)
+        stream = progress_events(self.store, investigation.id, after, request.is_disconnected)
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
         )
 
     async def series(self, request: Request) -> Response:
         """The data of one finding's chart."""
-        found = await self.site.found(request)
-        folder, trouble = await self.site.folder(found.id) if found else (None, None)
+        investigation = await self.site.investigation(request)
+        folder, trouble = (
+            await self.site.folder(investigation.id) if investigation else (None, None)
+        )
         if folder is None:
             return JSONResponse(
                 {"problem": trouble or "There is no case folder for this investigation."}, 404
@@ -306,10 +327,10 @@ class Pages:
 
     async def case_zip(self, request: Request) -> Response:
         """The raw case."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
-        folder, trouble = await self.site.folder(found.id)
+        folder, trouble = await self.site.folder(investigation.id)
         if folder is None:
             return self.site.problem(
                 request,
@@ -317,9 +338,9 @@ class Pages:
                 "No case folder",
                 trouble or "There is no case folder to download yet.",
             )
-        disposition = f'attachment; filename="faultline-{found.id}.zip"'
+        disposition = f'attachment; filename="faultline-{investigation.id}.zip"'
         return StreamingResponse(
-            zip_case(folder, found.id),
+            zip_case(folder, investigation.id),
             media_type="application/zip",
             headers={"content-disposition": disposition},
         )

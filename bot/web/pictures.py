@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
 from faultline.analysis.vocabulary import Diagnosis
 from faultline.bot.answer.pictures import (
@@ -40,7 +40,7 @@ class DrawnPicture:
 class DrawnCall:
     """A call on the map, for the list of who tells of it."""
 
-    call: KnownCall
+    call: ServiceCall
 
     @property
     def page(self) -> str | None:
@@ -65,12 +65,12 @@ class DrawnMap:
     """Services that are not even on the large one."""
 
 
-def drawn_map(view: AnswerView, calls: Sequence[KnownCall]) -> DrawnMap | None:
+def drawn_map(view: AnswerView, calls: Sequence[ServiceCall]) -> DrawnMap | None:
     """The map of the incident; None where there is none."""
     incident = incident_map(view, calls)
     if incident is None:
         return None
-    listed = tuple(DrawnCall(call.known) for call in incident.calls)
+    listed = tuple(DrawnCall(call.call) for call in incident.calls)
     services = tuple((box.service, box.name) for box in incident.boxes)
     drawn = DrawnMap(
         _pictures_of(incident), incident.notes, listed, incident.left_out, services=services

@@ -57,19 +57,19 @@ class QuestionPage:
 
     async def ask(self, request: Request) -> Response:
         """Answer one question."""
-        found = await self.site.found(request)
-        if found is None:
+        investigation = await self.site.investigation(request)
+        if investigation is None:
             return self.site.no_such_investigation(request)
         form = await request.form(max_files=0, max_fields=6, max_part_size=4 * LONGEST)
-        given = form.get("question")
-        question = " ".join(given.split()) if isinstance(given, str) else ""
+        raw_question = form.get("question")
+        question = " ".join(raw_question.split()) if isinstance(raw_question, str) else ""
         if not question or len(question) > LONGEST:
             sentence = f"Ask one question of at most {LONGEST} characters."
             return self.site.problem(request, 400, "Not asked", sentence)
-        if found.status != "done":
+        if investigation.status != "done":
             sentence = "This investigation has no answer that could be asked about."
             return self.site.problem(request, 409, "Not yet", sentence)
-        folder, trouble = await self.site.folder(found.id)
+        folder, trouble = await self.site.folder(investigation.id)
         if folder is None:
             sentence = trouble or "There is no case folder."
             return self.site.problem(request, 404, "No case folder", sentence)
@@ -79,15 +79,15 @@ class QuestionPage:
             sentence += f"Ask again in {wait} s."
             return self.site.problem(request, 429, "Too many questions", sentence)
         try:
-            answer = await self._answer(found, folder, question)
+            answer = await self._answer(investigation, folder, question)
         except (FaultlineError, OSError) as error:
             sentence = f"{error}."
             return self.site.problem(request, 422, "This case cannot be read", sentence)
-        home = f"/investigations/{found.id}"
+        home = f"/investigations/{investigation.id}"
         return self.site.page(
             request,
             "question.html",
-            i=found,
+            i=investigation,
             question=question,
             answer=answer,
             lines=[self._linked(line, home) for line in answer.lines],

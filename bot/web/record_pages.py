@@ -34,7 +34,7 @@ class ConditionLine:
 
     name: str
     tone: Literal["well", "open", "fault"]
-    said: str
+    text: str
 
 
 class RecordPages:
@@ -159,12 +159,12 @@ def credential_lines(credentials: Credentials | None) -> list[ConditionLine]:
     """What the connectors' credentials can do, as far as that is known."""
     if credentials is None or not credentials.checks:
         return []
-    told = [(c, problem) for c in credentials.checks if (problem := problem_of(c)) is not None]
-    if not told:
+    problems = [(c, problem) for c in credentials.checks if (problem := problem_of(c)) is not None]
+    if not problems:
         return [ConditionLine("Credentials", "well", "each can read, and none is known to do more")]
     return [
         ConditionLine(f"Credential of {c.name}", "open" if c.ok else "fault", problem)
-        for c, problem in told
+        for c, problem in problems
     ]
 
 

@@ -20,7 +20,7 @@ from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.bot.web import text
-from faultline.bot.web.answer_state import stored_state, told
+from faultline.bot.web.answer_state import list_text, stored_state
 from faultline.bot.web.visitor import csrf_of, visibility_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
@@ -41,7 +41,7 @@ FILTERS = (
     "with_code",
     "words",
     "kind_words",
-    "kept_together",
+    "join_units",
     "from_alert",
     "safe_href",
 )
@@ -67,7 +67,7 @@ def template_environment() -> jinja2.Environment:
     )
     env.globals["static"] = static
     env.globals["state_of"] = stored_state
-    env.filters["told"] = told
+    env.filters["list_text"] = list_text
     env.filters["person"] = person
     for name in FILTERS:
         env.filters[name] = getattr(text, name)
@@ -89,14 +89,14 @@ class Site:
 
     def page(self, request: Request, name: str, *, status: int = 200, **context: Any) -> Response:
         """A page of this template."""
-        given = {
+        defaults = {
             "visitor": visitor_of(request),
             "csrf": csrf_of(request),
             "origin": self.settings.server.public_url,
             "takes_questions": self.takes_questions,
             "takes_requests": self.takes_requests,
         }
-        return self.templates.TemplateResponse(request, name, given | context, status)
+        return self.templates.TemplateResponse(request, name, defaults | context, status)
 
     def problem(self, request: Request, status: int, title: str, line: str) -> Response:
         """A page that says in one line why there is no other."""
@@ -106,12 +106,12 @@ class Site:
         """The id in the address is nobody's."""
         return self.problem(request, 404, "No such investigation", "No investigation has this id.")
 
-    async def found(self, request: Request) -> StoredInvestigation | None:
+    async def investigation(self, request: Request) -> StoredInvestigation | None:
         """The investigation that the address names, if there is one that this visitor may see."""
-        given = request.path_params["id"]
-        if not given.isprintable():  # PostgreSQL refuses text with a NUL in it
+        investigation_id = request.path_params["id"]
+        if not investigation_id.isprintable():  # PostgreSQL refuses text with a NUL in it
             return None
-        return await in_store(self.store.get, given, visibility_of(request))
+        return await in_store(self.store.get, investigation_id, visibility_of(request))
 
     async def folder(self, investigation_id: str) -> tuple[Path | None, str | None]:
         """The case folder, or why it cannot be had."""

@@ -66,9 +66,9 @@ def analyse_again(folder: Path) -> Fresh:
     from faultline.bot.answer.replay import replay
 
     began = time.perf_counter()
-    found = replay(folder)
+    outcome = replay(folder)
     took = time.perf_counter() - began
-    return Fresh(found.diagnosis, found.report.headline, round(took, 2), datetime.now(UTC))
+    return Fresh(outcome.diagnosis, outcome.report.headline, round(took, 2), datetime.now(UTC))
 
 
 def compare(folder: Path, fresh: Fresh) -> ReplayComparison:
@@ -107,7 +107,7 @@ def _cause(causes: Sequence[Cause], rank: int) -> str:
     return f"{cause.summary} ({_percent(cause.confidence)})"
 
 
-def _only(some: Sequence[Finding], others: Sequence[Finding]) -> list[Finding]:
+def _only(some: Sequence[Finding], reference: Sequence[Finding]) -> list[Finding]:
     """Findings of which the others have none of the same kind about the same thing."""
-    known = {(f.kind, f.subject, f.signal) for f in others}
-    return [f for f in some if (f.kind, f.subject, f.signal) not in known]
+    reference_keys = {(f.kind, f.subject, f.signal) for f in reference}
+    return [f for f in some if (f.kind, f.subject, f.signal) not in reference_keys]

@@ -43,10 +43,10 @@ def csrf_value(secret: str) -> str:
     ).hexdigest()
 
 
-def same(given: str, expected: str) -> bool:
+def same(candidate: str, expected: str) -> bool:
     """Compare two secrets in constant time."""
     return hmac.compare_digest(
-        given.encode("utf-8", "replace"), expected.encode("utf-8", "replace")
+        candidate.encode("utf-8", "replace"), expected.encode("utf-8", "replace")
     )
 
 
@@ -62,11 +62,11 @@ def is_foreign(request: Request, public_url: str) -> bool:
     if origin is None or (origin == "null" and site in OURS):
         return False
     public = urlsplit(public_url)
-    own = {
+    site_origins = {
         f"{public.scheme}://{public.netloc}".lower(),
         f"{public.scheme}://{request.headers.get('host', '')}".lower(),
     }
-    return origin.lower() not in own
+    return origin.lower() not in site_origins
 
 
 class FormReader:
@@ -76,7 +76,7 @@ class FormReader:
         self._scope = scope
         self._receive = receive
         self._body = b""
-        self._given = False
+        self._is_delivered = False
 
     async def problem(self, csrf: str) -> tuple[int, str] | None:
         """What is wrong with the form, as a status and a line; None when it carries the value that
@@ -85,14 +85,14 @@ class FormReader:
             return 413, TOO_LONG
         request = Request(self._scope, self.receive)
         header = request.headers.get(CSRF_HEADER) or _field(await self._form(request))
-        self._given = False
+        self._is_delivered = False
         return None if csrf and same(header, csrf) else (403, NO_TOKEN)
 
     async def receive(self) -> Message:
         """The body that was read; then whatever the server says."""
-        if self._given:
+        if self._is_delivered:
             return await self._receive()
-        self._given = True
+        self._is_delivered = True
         return {"type": "http.request", "body": self._body, "more_body": False}
 
     async def _read(self) -> bool:
@@ -119,5 +119,5 @@ class FormReader:
 
 
 def _field(form: Mapping[str, object]) -> str:
-    given = form.get(CSRF_FIELD)
-    return given if isinstance(given, str) else ""
+    token = form.get(CSRF_FIELD)
+    return token if isinstance(token, str) else ""

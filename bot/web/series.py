@@ -126,12 +126,12 @@ def _curve_names(labels: list[str | None], signal: str) -> list[str]:
 
 def _labels(text: str | None) -> dict[str, str]:
     try:
-        found = json.loads(text or "{}")
+        labels = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        found = None
+        labels = None
     return (
-        {str(k): str(v) for k, v in found.items()}
-        if isinstance(found, dict)
+        {str(k): str(v) for k, v in labels.items()}
+        if isinstance(labels, dict)
         else {"labels": str(text)}
     )
 
@@ -153,12 +153,12 @@ def thin(points: pl.DataFrame, budget: int) -> pl.DataFrame:
     row = pl.int_range(pl.len())
     marked = points.with_columns(row.alias("row"), (row * buckets // points.height).alias("bucket"))
     low, high = pl.col("v").arg_min(), pl.col("v").arg_max()
-    kept = marked.group_by("bucket").agg(
+    extremes = marked.group_by("bucket").agg(
         pl.col("row").gather(low.fill_null(0)).first().alias("low"),
         pl.col("row").gather(high.fill_null(0)).first(),
     )
     return marked.filter(
-        pl.col("row").is_in(pl.concat([kept["low"], kept["row"]]).implode())
+        pl.col("row").is_in(pl.concat([extremes["low"], extremes["row"]]).implode())
     ).select("t", "v")
 
 
@@ -168,12 +168,13 @@ def _logs(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
         return [], "lines", 0
     details = LineDetails.of(finding)
     pattern = template_pattern(details.template) if details and details.template else None
-    wanted = {"all lines": pl.len(), "error lines": pl.col("is_error").sum()}
+    expressions = {"all lines": pl.len(), "error lines": pl.col("is_error").sum()}
     if pattern is not None:
-        wanted["this line"] = pl.col("text").str.contains(pattern).sum()
-    counts = _bucketed(rows, "time", [e.cast(pl.Float64).alias(n) for n, e in wanted.items()])
+        expressions["this line"] = pl.col("text").str.contains(pattern).sum()
+    counts = _bucketed(rows, "time", [e.cast(pl.Float64).alias(n) for n, e in expressions.items()])
     curves = [
-        Curve(n, counts["t"].to_list(), counts[n].fill_null(0).to_list(), bars=True) for n in wanted
+        Curve(n, counts["t"].to_list(), counts[n].fill_null(0).to_list(), bars=True)
+        for n in expressions
     ]
     width = _bucket_width(rows["time"])
     return (
@@ -232,10 +233,10 @@ def _where(
 
 
 def _baseline(case: Case, finding: Finding) -> tuple[Window, ...]:
-    own = {"logs": case.scope.baseline_logs, "spans": case.scope.baseline_spans}.get(
+    windows = {"logs": case.scope.baseline_logs, "spans": case.scope.baseline_spans}.get(
         finding.series.get("table", "")
     )
-    return case.scope.baseline if own is None else own
+    return case.scope.baseline if windows is None else windows
 
 
 def _threshold(case: Case, finding: Finding) -> float | None:

@@ -48,7 +48,7 @@ class SpanRow:
     x: float
     width: float
     us: float
-    own_us: float
+    self_us: float
     offset_us: float
     failed: bool
     critical: bool
@@ -86,7 +86,7 @@ class _Node:
     children: list[_Node]
     depth: int = 0
     critical: bool = False
-    own: float = 0.0
+    self_us: float = 0.0
 
 
 def example_traces(case: Case, finding: Finding) -> tuple[Trace, ...]:
@@ -139,8 +139,8 @@ def span_tree(case: Case, finding: Finding, trace_id: str) -> SpanTree | None:
     _mark_critical(longest)
     begin, end = min(n.begin for n in nodes), max(n.end for n in nodes)
     length = max(end - begin, 1.0)
-    kept = _kept(nodes, finding)
-    rows = tuple(_row(n, begin, length, finding) for n in nodes if id(n) in kept)
+    shown_ids = _shown_ids(nodes, finding)
+    rows = tuple(_row(n, begin, length, finding) for n in nodes if id(n) in shown_ids)
     return SpanTree(
         trace_id=trace_id,
         start=spans["start"].min(),  # type: ignore[arg-type]
@@ -188,12 +188,12 @@ def _walk(roots: Sequence[_Node]) -> Iterable[_Node]:
     while stack:
         node, depth = stack.pop()
         node.depth = depth
-        node.own = _own(node)
+        node.self_us = _self_us(node)
         yield node
         stack += [(child, depth + 1) for child in reversed(node.children)]
 
 
-def _own(node: _Node) -> float:
+def _self_us(node: _Node) -> float:
     """What a span took less the time in which any of its children ran."""
     covered, reached = 0.0, node.begin
     for child in node.children:
@@ -216,7 +216,7 @@ def _mark_critical(root: _Node) -> None:
                 until = child.begin
 
 
-def _kept(nodes: Sequence[_Node], finding: Finding) -> set[int]:
+def _shown_ids(nodes: Sequence[_Node], finding: Finding) -> set[int]:
     """Which spans are shown when there are too many."""
     if len(nodes) <= MAX_SHOWN:
         return {id(n) for n in nodes}
@@ -251,7 +251,7 @@ def _row(node: _Node, begin: float, length: float, finding: Finding) -> SpanRow:
         x=round(100 * (node.begin - begin) / length, 3),
         width=round(max(0.15, 100 * (node.end - node.begin) / length), 3),
         us=node.end - node.begin,
-        own_us=node.own,
+        self_us=node.self_us,
         offset_us=node.begin - begin,
         failed=bool(row["failed"]),
         critical=node.critical,

@@ -150,14 +150,14 @@ def percent(fraction: float) -> str:
     return f"{round(100 * fraction)} %"
 
 
-def kept_together(text: str) -> str:
+def join_units(text: str) -> str:
     """The text with each number and its unit on one line."""
     return _AMOUNT.sub("\u00a0", text)
 
 
 def with_code(text: str) -> str:
     """The text with what stands between backticks in a font of one width."""
-    pieces = kept_together(visible(text)).split("`")
+    pieces = join_units(visible(text)).split("`")
     if len(pieces) % 2 == 0:  # not in pairs
         return "`".join(pieces)
     shown = Markup("")

@@ -183,13 +183,13 @@ def _strongest(findings: Iterable[Finding], decisive: set[str]) -> list[Finding]
     return sorted(matching_findings, key=lambda f: (f.id not in decisive, -f.strength))[:MAX_ONSETS]
 
 
-def _axis(always: list[datetime], others: list[datetime], incident: Window) -> _Axis:
+def _axis(always: list[datetime], extra_times: list[datetime], incident: Window) -> _Axis:
     """Covers alert and onsets; changes and other alerts up to one such length away: an old deploy
     must not squash the rest."""
     first, last = min([*always, incident.start]), max(always)
     last = max(last, min(incident.end, last + (last - first) / 2))
     reach = max(last - first, timedelta(minutes=1))
-    close = [c for c in others if first - reach <= c <= last + reach]
+    close = [c for c in extra_times if first - reach <= c <= last + reach]
     first, last = min([first, *close]), max([last, *close])
     pad = max((last - first) * PAD, timedelta(seconds=1))
     return _Axis(first - pad, last + pad)

@@ -79,7 +79,7 @@ class TokenPages:
         form = await request.form(max_files=0, max_fields=10, max_part_size=LONGEST)
         fields = _fields(form)
         if trouble := _trouble(fields, self.site.settings):
-            return await self._page(request, 400, given=fields, trouble=trouble)
+            return await self._page(request, 400, fields=fields, trouble=trouble)
         role = next(role for role in ROLES if role == fields["role"])
         limits = TokenLimits(
             int(fields["investigations_per_hour"]), int(fields["calls_per_minute"])
@@ -96,7 +96,7 @@ class TokenPages:
                 limits=limits,
             )
         except BudgetExceeded as error:
-            return await self._page(request, 409, given=fields, trouble=f"{error}.")
+            return await self._page(request, 409, fields=fields, trouble=f"{error}.")
         note_for_audit(request, f"{caller.who} ({caller.role}): {caller.name}")
         return await self._page(request, made=token)
 
@@ -114,7 +114,7 @@ class TokenPages:
         request: Request,
         status: int = 200,
         *,
-        given: dict[str, str] | None = None,
+        fields: dict[str, str] | None = None,
         trouble: str = "",
         made: str = "",
     ) -> Response:
@@ -124,7 +124,7 @@ class TokenPages:
             status=status,
             tokens=await in_store(tokens, self.site.store),
             now=datetime.now(UTC),
-            given=given or DEFAULTS,
+            given=fields or DEFAULTS,
             trouble=trouble,
             made=made,
             roles=ROLES,
@@ -142,16 +142,16 @@ def _fields(form: FormData) -> dict[str, str]:
     return fields
 
 
-def _trouble(given: dict[str, str], settings: Settings) -> str:
+def _trouble(fields: dict[str, str], settings: Settings) -> str:
     """What is wrong with the form, in one line."""
-    if not 1 <= len(given["name"]) <= MAX_NAME:
+    if not 1 <= len(fields["name"]) <= MAX_NAME:
         return f"Say what the token is for, in at most {MAX_NAME} characters."
-    if given["role"] not in ROLES:
+    if fields["role"] not in ROLES:
         return "Choose a role."
-    if given["team"] and given["team"] not in settings.teams:
+    if fields["team"] and fields["team"] not in settings.teams:
         return "No such team is configured."
     for name, most in MOST.items():
-        number = given[name]
+        number = fields[name]
         if not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= most):
             return f"{name.replace('_', ' ').capitalize()}: a number from 1 to {most}."
     return ""

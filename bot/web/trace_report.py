@@ -24,7 +24,7 @@ class TraceReport:
 def trace_report(folder: Path) -> TraceReport:
     """Analyse the traces of a case. Imports late: it runs in a separate process. Raises
     FaultlineError."""
-    from faultline.trace_report.analysis_run import Wanted, run_job
+    from faultline.trace_report.analysis_run import RankRequest, run_job
     from faultline.trace_report.job_report import report_of
     from faultline.trace_report.page import render
     from faultline.trace_report.page_view import page_of
@@ -36,7 +36,9 @@ def trace_report(folder: Path) -> TraceReport:
     if not traces.is_dir():
         raise EvidenceError("traces", "the case holds no traces of a training job")
     with opened([str(traces)]) as sources:
-        result = run_job(sources, Wanted(chosen(None), charts=True), jobs=1, say=lambda *_: None)
+        result = run_job(
+            sources, RankRequest(chosen(None), charts=True), jobs=1, say=lambda *_: None
+        )
         report = report_of(result)
         page = render(page_of(report, windows_of(report, None)))
     match = _POLICY.search(page)

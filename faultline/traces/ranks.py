@@ -22,9 +22,9 @@ from faultline.analysis.traces.columns.row_table import Rows
 from faultline.analysis.traces.job.trace_readers import traces_in
 from faultline.trace_report.analysis_run import (
     JobResult,
+    RankRequest,
     RankResult,
     RankRun,
-    Wanted,
     correlated_rows,
     memory_timelines,
     problem_of,
@@ -35,7 +35,7 @@ from faultline.trace_report.analysis_run import (
 from faultline.trace_report.frames import frame_of
 from faultline.trace_report.job_analyses import ACROSS_RANKS, job_analyses
 from faultline.trace_report.job_report import JobReport, report_of
-from faultline.trace_report.rank_choice import Capture, one_per_rank
+from faultline.trace_report.rank_choice import Capture, newest_per_rank
 from faultline.trace_report.registry import ANALYSES, BESIDE, all_rows_of, cut
 from faultline.trace_report.sources import opened
 from faultline.trace_report.workers import Say, free_memory, run_in_threads, unpacked_bytes
@@ -68,7 +68,7 @@ class JobRanks:
         self.files, self.names, self._traces = trace_files(self._sources)
         self._given = " ".join(paths)
         tasks = rank_tasks(
-            self.files, self.names, self._traces, Wanted(("execution_trace",), steps=steps)
+            self.files, self.names, self._traces, RankRequest(("execution_trace",), steps=steps)
         )
         self.in_memory = unpacked_bytes(tasks) <= min(keep_bytes, free_memory())
         self._tasks = tasks
@@ -97,7 +97,7 @@ class JobRanks:
         if self._traces and not ranks:
             self._refuse(self._problems)
         captures = [_capture(rank.trace) for rank in ranks]
-        newest, self._older = one_per_rank(captures)
+        newest, self._older = newest_per_rank(captures)
         return {
             rank: replace(
                 ranks[place], trace=replace(ranks[place].trace, rank=rank, step_name=self._steps)
@@ -259,7 +259,7 @@ class JobRanks:
                 yield rank, name, why
 
     def _passed_through(self, names: tuple[str, ...]) -> JobResult:
-        wanted = Wanted(names, steps=self._steps, uncut=True)
+        wanted = RankRequest(names, steps=self._steps, uncut=True)
         result = run_job(self._sources, wanted, jobs=self._processes, say=_silent)
         if not result.ranks:
             self._refuse(result.unread)
@@ -277,7 +277,7 @@ class JobRanks:
 def _read(run: RankRun, _: Say) -> list[KeptRank]:
     ranks = []
     for trace in traces_in(run.path, order=run.order):
-        steps = run.wanted.steps or trace.step_name
+        steps = run.request.steps or trace.step_name
         named = replace(trace, file=run.name, step_name=steps)
         ranks.append(KeptRank(named, run))
     return ranks

@@ -62,10 +62,10 @@ def failed_checks(folder: Path, checks: list[str] | None = None) -> dict[str, li
         command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environ, check=False
     )
     reports = json.loads(ran.stdout)
-    found: dict[str, list[str]] = {}
+    failures: dict[str, list[str]] = {}
     for report in reports if isinstance(reports, list) else [reports]:
         for failed_check in report.get("results", {}).get("failed_checks", []):
-            found.setdefault(failed_check["check_id"], []).append(
+            failures.setdefault(failed_check["check_id"], []).append(
                 f"{failed_check['file_path']} {failed_check['resource']}"
             )
-    return found
+    return failures

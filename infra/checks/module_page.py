@@ -31,7 +31,8 @@ def page() -> str:
 def _tables(folder: str, title: str) -> str:
     inputs = "".join(_input(name, body) for name, body in _blocks(ROOM / folder / "variables.tf"))
     outputs = "".join(
-        f"| `{name}` | {_said(body)} |\n" for name, body in _blocks(ROOM / folder / "outputs.tf")
+        f"| `{name}` | {_description(body)} |\n"
+        for name, body in _blocks(ROOM / folder / "outputs.tf")
     )
     return (
         f"\n## Inputs of {title}\n\n| name | type | default | meaning "
@@ -47,10 +48,10 @@ def _blocks(file: Path) -> list[tuple[str, str]]:
 def _input(name: str, body: str) -> str:
     default, kind = _DEFAULT.search(body), _TYPE.search(body)
     shown = "**required**" if default is None else "" if default[1] == "null" else f"`{default[1]}`"
-    return f"| `{name}` | `{kind[1] if kind else 'any'}` | {shown} | {_said(body)} |\n"
+    return f"| `{name}` | `{kind[1] if kind else 'any'}` | {shown} | {_description(body)} |\n"
 
 
-def _said(body: str) -> str:
+def _description(body: str) -> str:
     match = _TEXT.search(body)
     return match[1].replace("|", "\\|") if match else ""
 

@@ -17,7 +17,7 @@ from infra.checks.defects import TERRAFORM, Defect
 from infra.checks.terraform import ASSERTED, SECURITY, Terraform, change
 
 
-def found_in_terraform(
+def caught_by_terraform(
     terraform: Terraform, defects: Sequence[Defect], name: str
 ) -> dict[str, bool]:
     """Defect's name to whether its check finds it, when all are planted in one copy; one kind of
@@ -49,10 +49,10 @@ def main() -> None:
     ):
         sys.stdout.write("| defect | found by | |\n|---|---|---|\n")
         for number, defect in enumerate(TERRAFORM):
-            (found,) = found_in_terraform(terraform, [defect], f"copy-{number}").values()
-            missed += not found
+            (is_caught,) = caught_by_terraform(terraform, [defect], f"copy-{number}").values()
+            missed += not is_caught
             sys.stdout.write(
-                f"| {defect.name} | {defect.check} | {'found' if found else '**missed**'} |\n"
+                f"| {defect.name} | {defect.check} | {'found' if is_caught else '**missed**'} |\n"
             )
             sys.stdout.flush()
     sys.stdout.write(f"\n{len(TERRAFORM) - missed} of {len(TERRAFORM)} found\n")

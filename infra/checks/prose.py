@@ -107,7 +107,7 @@ def semicolons(file: str, markdown: str) -> Iterator[Problem]:
 
 
 def is_listed(file: str, listed: list[str]) -> bool:
-    return any(file == one or file.startswith(f"{one}/") for one in listed)
+    return any(file == path or file.startswith(f"{path}/") for path in listed)
 
 
 def problems_of(file: str, text: str) -> Iterator[Problem]:
@@ -131,17 +131,17 @@ def files() -> list[str]:
 
 
 def problems() -> list[Problem]:
-    found: list[Problem] = []
+    violations: list[Problem] = []
     for file in files():
-        found += problems_of(file, (HOME / file).read_text())
-    return found
+        violations += problems_of(file, (HOME / file).read_text())
+    return violations
 
 
 def main() -> int:
-    found = problems()
-    for problem in found:
+    violations = problems()
+    for problem in violations:
         print(problem)  # noqa: T201
-    return 1 if found else 0
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def read_schemas(wheel: Path, types: set[tuple[str, str]]) -> dict[str, dict[str
                 text = opened.read(f"cdktn_provider_aws/{module}/__init__.py").decode()
             except KeyError:
                 continue
-            blocks[kind][name] = _Module(text).root(found_by_aws=kind == "data")
+            blocks[kind][name] = _Module(text).root(computed_by_aws=kind == "data")
     if "aws_wafv2_web_acl" in blocks["resource"]:
         _add_statements(blocks["resource"]["aws_wafv2_web_acl"])
     return blocks
@@ -81,7 +81,7 @@ class _Module:
             node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)
         }
 
-    def root(self, *, found_by_aws: bool) -> Block:
+    def root(self, *, computed_by_aws: bool) -> Block:
         """The resource itself."""
         of = {"_cdktn_78ede62e.TerraformResource", "_cdktn_78ede62e.TerraformDataSource"}
         node = next(n for n in self._classes.values() if any(ast.unparse(b) in of for b in n.bases))
@@ -99,7 +99,7 @@ class _Module:
                     "computed": True,
                     "settable": False,
                 }
-            elif (found_by_aws or name in OFTEN_COMPUTED) and not attribute["required"]:
+            elif (computed_by_aws or name in OFTEN_COMPUTED) and not attribute["required"]:
                 attribute["computed"] = True
         return block
 
@@ -171,7 +171,7 @@ def _settable(kind: str, *, required: bool = False) -> dict[str, Any]:
     return {"type": kind, "required": required, "computed": False, "settable": True}
 
 
-def _given(kind: str) -> dict[str, Any]:
+def _default_attribute(kind: str) -> dict[str, Any]:
     return {"type": kind, "required": False, "computed": True, "settable": False}
 
 
@@ -179,7 +179,7 @@ EPHEMERAL: dict[str, Block] = {
     "aws_secretsmanager_random_password": {
         "attributes": {
             "password_length": _settable("number"),
-            "random_password": _given("string"),
+            "random_password": _default_attribute("string"),
             **{
                 name: _settable("bool")
                 for name in (
@@ -200,10 +200,10 @@ EPHEMERAL: dict[str, Block] = {
             "secret_id": _settable("string", required=True),
             "version_id": _settable("string") | {"computed": True},
             "version_stage": _settable("string") | {"computed": True},
-            "arn": _given("string"),
-            "secret_string": _given("string"),
-            "secret_binary": _given("string"),
-            "created_date": _given("string"),
+            "arn": _default_attribute("string"),
+            "secret_string": _default_attribute("string"),
+            "secret_binary": _default_attribute("string"),
+            "created_date": _default_attribute("string"),
         },
         "blocks": {},
     },

@@ -74,7 +74,7 @@ def schemas(named: dict[str, Any]) -> Iterable[bytes]:
     return (field(1, name) + field(2, schema(body)) for name, body in sorted(named.items()))
 
 
-def provider_schema(known: dict[str, dict[str, Any]]) -> bytes:
+def provider_schema(aws_schemas: dict[str, dict[str, Any]]) -> bytes:
     """GetProviderSchema.Response."""
     text = {"type": "string", "required": False, "computed": False, "settable": True}
     provider = {"attributes": {"region": text, "profile": text}, "blocks": {}}
@@ -82,7 +82,7 @@ def provider_schema(known: dict[str, dict[str, Any]]) -> bytes:
     provider["blocks"] = {"default_tags": {"least": 0, "most": 1, "single": False, "block": tags}}
     out = field(1, schema(provider))
     for tag, kind in ((2, "resource"), (3, "data"), (8, "ephemeral")):
-        out += b"".join(field(tag, entry) for entry in schemas(known[kind]))
+        out += b"".join(field(tag, entry) for entry in schemas(aws_schemas[kind]))
     return out
 
 
@@ -98,8 +98,8 @@ class Provider(grpc.GenericRpcHandler):
         method = details.method.rpartition("/")[2]
         answer: Callable[[bytes], bytes] | None = {
             "GetSchema": lambda _: self._schema,
-            "PrepareProviderConfig": lambda asked: (
-                asked
+            "PrepareProviderConfig": lambda request: (
+                request
             ),  # both messages begin with the configuration
             "ValidateResourceTypeConfig": lambda _: b"",
             "ValidateDataSourceConfig": lambda _: b"",
@@ -110,7 +110,7 @@ class Provider(grpc.GenericRpcHandler):
         }.get(method)
         if answer is None:
             return None
-        return grpc.unary_unary_rpc_method_handler(lambda asked, _: answer(asked))
+        return grpc.unary_unary_rpc_method_handler(lambda request, _: answer(request))
 
     def _shut_down(self, _: bytes) -> bytes:
         self.stopped.set_result(None)

@@ -110,10 +110,10 @@ class Terraform:
         problems = []
         for module in modules:
             self._run(folder / module, "get")
-            said = json.loads(self._run(folder / module, "validate", "-json").stdout)
+            report = json.loads(self._run(folder / module, "validate", "-json").stdout)
             problems += [
                 f"{module}: {diagnostic['summary']}: {diagnostic.get('detail', '')}"
-                for diagnostic in said["diagnostics"]
+                for diagnostic in report["diagnostics"]
                 if diagnostic["severity"] == "error"
             ]
         return problems

@@ -185,8 +185,10 @@ def _copy(stage: Stage, stages: Mapping[str, Stage], rest: str) -> None:
             )
             continue
         listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", name]
-        known = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
-        files = [Path(file) for file in known.stdout.split("\0") if file and (ROOT / file).exists()]
+        git_files = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+        files = [
+            Path(file) for file in git_files.stdout.split("\0") if file and (ROOT / file).exists()
+        ]
         folder = (ROOT / name).is_dir()
         for file in files:
             place = (

@@ -68,8 +68,8 @@ def unpack(root: Path) -> None:
         subprocess.run(["apt-get", "download", "-qq", *PACKAGES], cwd=scratch, check=True)
         for file in sorted(Path(scratch).glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", str(file), str(root)], check=True)
-            told = subprocess.run(["dpkg-deb", "-f", str(file)], capture_output=True, check=True)
-            (status / file.name.partition("_")[0]).write_bytes(told.stdout)
+            control = subprocess.run(["dpkg-deb", "-f", str(file)], capture_output=True, check=True)
+            (status / file.name.partition("_")[0]).write_bytes(control.stdout)
 
 
 def finish(root: Path) -> None:

@@ -30,7 +30,7 @@ NEEDED_FOLDERS = frozenset({"numpy/testing", "sqlalchemy/testing", "promql_parse
 """Folders of these names that are part of what is imported."""
 CREDENTIAL_SERVICES = frozenset({"s3", "sts", "sso", "sso-oidc"})
 """botocore itself asks these for credentials (botocore.credentials), and traces lie in S3."""
-OWN = ("faultline",)
+OUR_PACKAGES = ("faultline",)
 """The wheel's package."""
 DATADOG = "datadog_api_client"
 DATADOG_ROOTS = ("api_client", "configuration", "exceptions", "rest")
@@ -60,9 +60,9 @@ def unasked_services(site: Path) -> Iterator[Path]:
 def unreached_modules(site: Path) -> Iterator[Path]:
     """Modules of Datadog's client that none of our calls leads to, by any import anywhere."""
     roots = {f"{DATADOG}.{name}" for name in DATADOG_ROOTS}
-    for one in vars(calls).values():
-        if isinstance(one, Call):
-            version, _, rest = one.api.partition(".")
+    for member in vars(calls).values():
+        if isinstance(member, Call):
+            version, _, rest = member.api.partition(".")
             roots.add(f"{DATADOG}.{version}.api.{rest.partition('.')[0]}")
     reached = reachable(site, roots)
     for file in (site / DATADOG).rglob("*.py"):
@@ -123,11 +123,11 @@ def _remove(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def compile_packages(site: Path, python: str, own: Iterable[str]) -> None:
+def compile_packages(site: Path, python: str, packages: Iterable[str]) -> None:
     """Bytecode for everything, beside our own sources and in place of the others. Raises
     CalledProcessError."""
     compiling = [python, "-m", "compileall", "-q", "-j", "0"]
-    ours = [site / name for name in own if (site / name).is_dir()]
+    ours = [site / name for name in packages if (site / name).is_dir()]
     hidden = f"{re.escape(str(site))}/({'|'.join(re.escape(place.name) for place in ours)})/"
     subprocess.run([*compiling, "-b", "-x", hidden, str(site)], check=True)
     for file in site.rglob("*.pyc"):
@@ -135,7 +135,7 @@ def compile_packages(site: Path, python: str, own: Iterable[str]) -> None:
     subprocess.run([*compiling, *map(str, ours)], check=True)
 
 
-def slim(site: Path, python: str, own: Iterable[str]) -> None:
+def slim(site: Path, python: str, packages: Iterable[str]) -> None:
     """All of it. Raises CalledProcessError where a library cannot be stripped or a module not
     compiled."""
     for cache in list(site.rglob("__pycache__")):
@@ -148,11 +148,11 @@ def slim(site: Path, python: str, own: Iterable[str]) -> None:
         stripped = file.with_name(f"{file.name}.stripped")
         subprocess.run(["strip", "--strip-unneeded", "-o", str(stripped), str(file)], check=True)
         stripped.replace(file)
-    compile_packages(site, python, own)
+    compile_packages(site, python, packages)
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     before = megabytes(folder)
-    slim(folder, sys.argv[2], OWN)
+    slim(folder, sys.argv[2], OUR_PACKAGES)
     sys.stdout.write(f"{before:.0f} MB of packages, {megabytes(folder):.0f} MB are left\n")

@@ -46,10 +46,10 @@ Lock = Mapping[str, Sequence[Mapping[str, Any]]]
 @cache
 def locked(file: Path = LOCK) -> Lock:
     """Name to the packages of the lock."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
     for package in tomllib.loads(file.read_text())["package"]:
-        found.setdefault(package["name"], []).append(package)
-    return found
+        by_name.setdefault(package["name"], []).append(package)
+    return by_name
 
 
 def without_hash(lock: Lock) -> Iterator[str]:
@@ -72,10 +72,10 @@ def installed_by(lock: Lock, *extras: str) -> set[str]:
     for extra in extras:
         waiting += root["optional-dependencies"][extra]
     while waiting:
-        one = waiting.pop()
-        name = one["name"]
+        dependency = waiting.pop()
+        name = dependency["name"]
         for package in lock[name]:
-            for extra in one.get("extra", ()):
+            for extra in dependency.get("extra", ()):
                 waiting += package.get("optional-dependencies", {}).get(extra, ())
             if name not in names:
                 waiting += package.get("dependencies", ())
@@ -110,17 +110,17 @@ def _allowed(expression: str) -> bool:
 
 def licence_problems(names: set[str]) -> tuple[int, list[str]]:
     """How many packages are installed here, and what is wrong with the licences of those."""
-    seen, problems = 0, []
+    installed_count, problems = 0, []
     for name in sorted(names):
         try:
             here = version(name)
         except PackageNotFoundError:  # for another platform or version of Python
             continue
-        seen += 1
+        installed_count += 1
         problem = refused(licence_of(name, here))
         if problem is not None:
             problems.append(f"{name} {problem}")
-    return seen, problems
+    return installed_count, problems
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def main() -> None:
     lock = locked()
     problems = [f"{name} has a file without a hash in uv.lock" for name in without_hash(lock)]
     names = installed_by(lock, *extras_of(lock))
-    seen, unlicensed = licence_problems(names)
+    installed_count, unlicensed = licence_problems(names)
     problems += unlicensed
     for problem in problems:
         sys.stdout.write(f"audit: {problem}\n")
@@ -137,7 +137,7 @@ def main() -> None:
     files = sum(len(p.get("wheels", ())) + ("sdist" in p) for v in lock.values() for p in v)
     sys.stdout.write(
         f"audit: {files} files of {len(lock)} packages have hashes; "
-        f"{seen} installed packages have licences that are on the list\n"
+        f"{installed_count} installed packages have licences that are on the list\n"
     )
 
 

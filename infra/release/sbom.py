@@ -45,7 +45,7 @@ IDENTIFIERS = frozenset(
 
 
 @dataclass(frozen=True)
-class Told:
+class StatedLicence:
     """The licence of a package that its installed metadata does not tell, and how it is known."""
 
     expression: str
@@ -53,27 +53,27 @@ class Told:
 
 
 IN_ITS_FILES = {
-    "altair": Told("BSD-3-Clause", "metadata says BSD; its LICENSE has three clauses"),
-    "google-re2": Told("BSD-3-Clause", "metadata says BSD; its LICENSE has three clauses"),
-    "jinja2": Told("BSD-3-Clause", "metadata says BSD; its LICENSE.txt has three clauses"),
-    "promql-parser": Told("MIT", "metadata says nothing; its LICENSE is the MIT licence"),
-    "python-dateutil": Told(
+    "altair": StatedLicence("BSD-3-Clause", "metadata says BSD; its LICENSE has three clauses"),
+    "google-re2": StatedLicence("BSD-3-Clause", "metadata says BSD; its LICENSE has three clauses"),
+    "jinja2": StatedLicence("BSD-3-Clause", "metadata says BSD; its LICENSE.txt has three clauses"),
+    "promql-parser": StatedLicence("MIT", "metadata says nothing; its LICENSE is the MIT licence"),
+    "python-dateutil": StatedLicence(
         "Apache-2.0 AND BSD-3-Clause",
         "its LICENSE: Apache's for what is new, BSD's for the rest",
     ),
-    "resvg-py": Told("MIT", "metadata says nothing; its LICENSE is the MIT licence"),
-    "uvloop": Told("MIT OR Apache-2.0", "it comes with both, to choose from"),
+    "resvg-py": StatedLicence("MIT", "metadata says nothing; its LICENSE is the MIT licence"),
+    "uvloop": StatedLicence("MIT OR Apache-2.0", "it comes with both, to choose from"),
 }
 """Packages whose metadata is silent or leaves a choice. The licence files in them are not."""
 ELSEWHERE = {
-    "colorama": Told("BSD-3-Clause", "for Windows alone"),
-    "httpx2-jsfetch": Told("BSD-3-Clause", "for Emscripten alone"),
-    "numpy": Told(
+    "colorama": StatedLicence("BSD-3-Clause", "for Windows alone"),
+    "httpx2-jsfetch": StatedLicence("BSD-3-Clause", "for Emscripten alone"),
+    "numpy": StatedLicence(
         "BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0",
         "the lock holds two versions: one for Python 3.11, one for later ones",
     ),
-    "pywin32": Told("PSF-2.0", "for Windows alone"),
-    "tzdata": Told("Apache-2.0", "for Windows alone"),
+    "pywin32": StatedLicence("PSF-2.0", "for Windows alone"),
+    "tzdata": StatedLicence("Apache-2.0", "for Windows alone"),
 }
 """Packages of other platforms and Pythons, as they stand in the package index."""
 
@@ -107,17 +107,22 @@ def licence_of(name: str, version: str) -> str | None:
     """The SPDX expression of an installed package; None where this version is not installed or
     names none."""
     try:
-        told = metadata(name)
+        package_metadata = metadata(name)
     except PackageNotFoundError:
         return None
-    if told["Version"] != version:
+    if package_metadata["Version"] != version:
         return None
-    if expression := told.get("License-Expression"):
+    if expression := package_metadata.get("License-Expression"):
         return str(expression)
     if name in IN_ITS_FILES:
         return IN_ITS_FILES[name].expression
-    classifiers = [c for c in told.get_all("Classifier") or [] if c.startswith("License ::")]
-    names = [(told.get("License") or "").strip(), *(c.rpartition(" :: ")[2] for c in classifiers)]
+    classifiers = [
+        c for c in package_metadata.get_all("Classifier") or [] if c.startswith("License ::")
+    ]
+    names = [
+        (package_metadata.get("License") or "").strip(),
+        *(c.rpartition(" :: ")[2] for c in classifiers),
+    ]
     return next(_expressions(names), None)
 
 

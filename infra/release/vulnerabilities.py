@@ -12,28 +12,28 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-FOUND, NOT_AUDITED = 1, 2
+VULNERABLE, NOT_AUDITED = 1, 2
 ASKS = ("--frozen", "--no-dev", "--no-extra", "lab", "--preview-features", "audit-command")
-NOT_ASKED = (
+NO_DATABASE = (
     "run: NOT audited: the database of known vulnerabilities (osv.dev) could not be asked, and no "
     "package holds a current copy of it"
 )
 
 
 def audit(uv: str, options: Sequence[str] = ()) -> tuple[int, str]:
-    """The exit code and what to say: 0 where nothing is known, `FOUND`, or `NOT_AUDITED`."""
+    """The exit code and what to say: 0 where nothing is known, `VULNERABLE`, or `NOT_AUDITED`."""
     command = [uv, "audit", "-q", *ASKS, *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode not in (0, FOUND):
-        return NOT_AUDITED, NOT_ASKED
+    if ended.returncode not in (0, VULNERABLE):
+        return NOT_AUDITED, NO_DATABASE
     return ended.returncode, (ended.stdout + ended.stderr).strip()
 
 
 def main() -> None:
     """Print what is known; the exit code is `audit`'s."""
-    code, said = audit(sys.argv[1], sys.argv[2:])
-    if said:
-        sys.stderr.write(f"{said}\n")
+    code, message = audit(sys.argv[1], sys.argv[2:])
+    if message:
+        sys.stderr.write(f"{message}\n")
     sys.exit(code)
 
 

@@ -19,7 +19,7 @@ from faultline.lab.shop.faults import BrokenShop, draw, faults_for, switch_on
 from faultline.lab.shop.running import Shop
 
 SURPRISE = "surprise"
-OWN_SITE = (None, "same-origin", "none")
+SAME_SITE = (None, "same-origin", "none")
 """What browsers say of a button that was pressed on this page, or by hand (Sec-Fetch-Site)."""
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Break the shop</title>
@@ -153,7 +153,7 @@ class BreakButton:
         return await self._pressed(request, reveal)
 
     async def _pressed(self, request: Request, act: Callable[[], None]) -> Response:
-        if request.headers.get("sec-fetch-site") not in OWN_SITE:
+        if request.headers.get("sec-fetch-site") not in SAME_SITE:
             return PlainTextResponse("press the button on this page", status_code=403)
         await run_in_threadpool(act)
         return RedirectResponse("/", status_code=303)

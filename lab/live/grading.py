@@ -55,9 +55,9 @@ class LiveGrade:
 
 
 def grade_answer(
-    number: int, truth: LiveTruth, diagnosis: Diagnosis, guilty_change: str, **told: Any
+    number: int, truth: LiveTruth, diagnosis: Diagnosis, guilty_change: str, **facts: Any
 ) -> LiveGrade:
-    """Hold the diagnosis against the truth. `told` is what else is known of the incident."""
+    """Hold the diagnosis against the truth. `facts` is what else is known of the incident."""
     names_a_cause = diagnosis.verdict in NAMES_A_CAUSE
     causes = diagnosis.causes if names_a_cause else ()
     first = causes[0] if causes else None
@@ -72,12 +72,12 @@ def grade_answer(
         blamed_change=blamed,
         guilty_change=guilty_change,
         summary=first.summary if first else "",
-        **told,
+        **facts,
     )
     if not truth.subject:
         return replace(grade, false_alarm=first is not None, change_right=blamed == NO_CHANGE)
     place = _place(truth, causes)
-    kinds = kinds_seen(diagnosis) if place == 1 else frozenset[str]()
+    kinds = blamed_kinds(diagnosis) if place == 1 else frozenset[str]()
     return replace(
         grade,
         culprit_right=place == 1,
@@ -87,18 +87,18 @@ def grade_answer(
     )
 
 
-def kinds_seen(diagnosis: Diagnosis) -> frozenset[str]:
+def blamed_kinds(diagnosis: Diagnosis) -> frozenset[str]:
     """What the first cause says is wrong with its subject: its own kind, and what its findings
     speak of. The kind of a cause that blames a change is that of the change."""
     first = diagnosis.causes[0]
-    seen = {first.kind}
+    kinds = {first.kind}
     for finding in diagnosis.findings:
         if finding.id not in first.findings or finding.subject != first.subject:
             continue
         fault = fault_of(finding)
         if fault is not None:
-            seen |= {fault.name, fault.as_cause.name}
-    return frozenset(seen)
+            kinds |= {fault.name, fault.as_cause.name}
+    return frozenset(kinds)
 
 
 def _place(truth: LiveTruth, causes: Sequence[Cause]) -> int | None:
@@ -161,16 +161,16 @@ def live_figures(grades: Iterable[LiveGrade]) -> LiveFigures:
 
 def summary_table(grades: Sequence[LiveGrade]) -> str:
     """The figures, and a line per incident."""
-    found = live_figures(grades)
+    figures = live_figures(grades)
     rows = [
-        ("incidents played", f"{found.played}"),
-        ("without an alert or answer", f"{found.without_answer}"),
-        ("culprit first", f"{found.culprit}"),
-        ("culprit in the first three", f"{found.culprit_in_three}"),
-        ("kind of fault seen", f"{found.kind}"),
-        ("guilty change named", f"{found.change_of_guilty}"),
-        ("no change blamed where none is guilty", f"{found.no_change_blamed}"),
-        ("false alarms that named a cause", f"{found.false_alarms}"),
+        ("incidents played", f"{figures.played}"),
+        ("without an alert or answer", f"{figures.without_answer}"),
+        ("culprit first", f"{figures.culprit}"),
+        ("culprit in the first three", f"{figures.culprit_in_three}"),
+        ("kind of fault seen", f"{figures.kind}"),
+        ("guilty change named", f"{figures.change_of_guilty}"),
+        ("no change blamed where none is guilty", f"{figures.no_change_blamed}"),
+        ("false alarms that named a cause", f"{figures.false_alarms}"),
     ]
     lines = []
     for name, value in rows:
@@ -181,13 +181,13 @@ def summary_table(grades: Sequence[LiveGrade]) -> str:
     return "\n".join(lines)
 
 
-def _line(one: LiveGrade) -> str:
-    truth = f"{one.truth.fault} of {one.truth.subject or 'nothing'}"
-    if one.problem:
-        return f"{one.number:3d}  -          {truth:34s} {one.problem}"
-    marks = f"{_mark(one.culprit_right)}{_mark(one.kind_right)}{_mark(one.change_right)}"
-    phrase = f"{one.verdict} {one.confidence:.2f} {', '.join(one.named[:2])} ({one.kind})"
-    return f"{one.number:3d}  {marks}        {truth:34s} {phrase}"
+def _line(grade: LiveGrade) -> str:
+    truth = f"{grade.truth.fault} of {grade.truth.subject or 'nothing'}"
+    if grade.problem:
+        return f"{grade.number:3d}  -          {truth:34s} {grade.problem}"
+    marks = f"{_mark(grade.culprit_right)}{_mark(grade.kind_right)}{_mark(grade.change_right)}"
+    phrase = f"{grade.verdict} {grade.confidence:.2f} {', '.join(grade.named[:2])} ({grade.kind})"
+    return f"{grade.number:3d}  {marks}        {truth:34s} {phrase}"
 
 
 def _mark(value: bool | None) -> str:

@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> None:
         rng = random.Random(options.seed)
         desk = ChangeDesk(shop, rng, _publisher(options.changes))
         changing = threading.Lock()
-        links = tuple(NamedLink(*one.split("=", 1)) for one in options.link)
+        links = tuple(NamedLink(*pair.split("=", 1)) for pair in options.link)
         button = BreakButton(shop, desk, rng, changing=changing, links=links)
         url, stop = serve_in_thread(button.app, port=options.port, host=host)
         stack.callback(stop)

@@ -123,7 +123,7 @@ class IncidentPlayer:
             investigation=page.investigation,
             cpu_pressure=cpu_pressure(),
         )
-        decoys = tuple(one.id for one in self.desk.made if one.id != broken.change)
+        decoys = tuple(change.id for change in self.desk.made if change.id != broken.change)
         return PlayedIncident(grade, page, message, archive, truth.label(broken.change, decoys))
 
     def _final_message(self, page: SentPage) -> SlackedMessage | None:
@@ -202,5 +202,5 @@ def cpu_pressure() -> float | None:
 
 def _file_of(archive: bytes, name: str) -> bytes:
     with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
-        namelist = next(one for one in zipped.namelist() if Path(one).name == name)
+        namelist = next(member for member in zipped.namelist() if Path(member).name == name)
         return zipped.read(namelist)

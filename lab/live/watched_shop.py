@@ -94,12 +94,12 @@ def watched_shop(
             urls[name], stop = serve_in_thread(app)
             stack.callback(stop)
         # Only now it is known where the vendors listen.
-        told = replace(
+        connected_options = replace(
             options,
             alerts_to=urls["relay"].removeprefix("http://"),
             collector=urls["jaeger"],
         )
-        shop = stack.enter_context(running_shop(room, told))
+        shop = stack.enter_context(running_shop(room, connected_options))
         names = [service.name for service in shop.services]
         for number, name in enumerate((*names, DATABASE, CACHE), 1):
             pagerduty.services[f"PSHOP{number:03d}"] = name
@@ -134,9 +134,9 @@ def shop_settings(options: ShopOptions) -> str:
     return "\n".join([*lines, ""])
 
 
-def _environment(shop: Shop, urls: dict[str, str], own: Path) -> dict[str, str]:
+def _environment(shop: Shop, urls: dict[str, str], bot_folder: Path) -> dict[str, str]:
     return {
-        "FAULTLINE_CONFIG": str(own / "faultline.toml"),
+        "FAULTLINE_CONFIG": str(bot_folder / "faultline.toml"),
         "FAULTLINE_PAGERDUTY__WEBHOOK_SECRETS": SECRET,
         "FAULTLINE_PAGERDUTY__API_TOKEN": "live",
         "FAULTLINE_PAGERDUTY__FROM_EMAIL": "faultline@example.com",

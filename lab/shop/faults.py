@@ -273,8 +273,8 @@ def faults_for(services: tuple[ShopService, ...], *, small: bool) -> list[ShopFa
     stores = set() if small else {DATABASE, CACHE}
     faults = []
     for fault in FAULTS.values():
-        known = names | stores | {"us"}
-        if (fault.small or not small) and not known.isdisjoint(fault.targets):
+        targets = names | stores | {"us"}
+        if (fault.small or not small) and not targets.isdisjoint(fault.targets):
             faults.append(fault)
     return faults
 

@@ -105,28 +105,28 @@ class ShopService:
     @property
     def depends_on(self) -> tuple[str, ...]:
         """Everything it calls, stores included, each once."""
-        found: dict[str, None] = {}
+        dependencies: dict[str, None] = {}
         for steps in self.routes.values():
-            found |= _used_by(steps)
+            dependencies |= _used_by(steps)
         if self.consumer is not None:
-            found |= {CACHE: None} | _used_by(self.consumer.steps)
+            dependencies |= {CACHE: None} | _used_by(self.consumer.steps)
         if self.batch is not None:
-            found |= _used_by(self.batch.steps)
-        return tuple(found)
+            dependencies |= _used_by(self.batch.steps)
+        return tuple(dependencies)
 
 
 def _used_by(steps: tuple[Step, ...]) -> dict[str, None]:
-    found: dict[str, None] = {}
+    dependencies: dict[str, None] = {}
     for step in steps:
         if isinstance(step, CallStep):
-            found[step.callee] = None
+            dependencies[step.callee] = None
         elif isinstance(step, QueryStep):
-            found[DATABASE] = None
+            dependencies[DATABASE] = None
         elif isinstance(step, EnqueueStep):
-            found[CACHE] = None
+            dependencies[CACHE] = None
         elif isinstance(step, CachedStep):
-            found |= {CACHE: None} | _used_by(step.miss)
-    return found
+            dependencies |= {CACHE: None} | _used_by(step.miss)
+    return dependencies
 
 
 EU, US = "eu", "us"
@@ -247,7 +247,7 @@ def services_of(*, small: bool) -> tuple[ShopService, ...]:
 def _cut(service: ShopService) -> ShopService:
     routes = {}
     for path, steps in service.routes.items():
-        remaining_steps = tuple(step for step in steps if _is_kept(step))
+        remaining_steps = tuple(step for step in steps if _fits_small_shop(step))
         calls_nothing = not any(isinstance(step, CallStep) for step in remaining_steps)
         # A page whose only call is gone would tell nothing.
         if service.name != "web" or not calls_nothing:
@@ -255,7 +255,7 @@ def _cut(service: ShopService) -> ShopService:
     return replace(service, routes=routes)
 
 
-def _is_kept(step: Step) -> bool:
+def _fits_small_shop(step: Step) -> bool:
     if isinstance(step, CallStep):
         return step.callee in SMALL
     return isinstance(step, WorkStep)

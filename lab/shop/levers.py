@@ -45,7 +45,7 @@ class ServiceLevers:
 
     def update(self, values: dict[str, Any]) -> None:
         """Set the named ones. Raises ValueError for a name that is none."""
-        names = {one.name for one in fields(self)}
+        names = {lever.name for lever in fields(self)}
         for name, value in values.items():
             if name not in names:
                 raise ValueError(f"there is no lever {name!r}")

@@ -116,8 +116,8 @@ def write_targets(room: Path, pods: Iterable[ShopPod]) -> None:
             groups.append({"targets": [f"127.0.0.1:{pod.port}"], "labels": labels})
         if pod.program == "exporter":
             for path, service in (("/redis", "shop-redis"), ("/postgres", "shop-db")):
-                own = {"service": service, "cluster": "eu", "__metrics_path__": path}
-                groups.append({"targets": [f"127.0.0.1:{pod.port}"], "labels": own})
+                store_labels = {"service": service, "cluster": "eu", "__metrics_path__": path}
+                groups.append({"targets": [f"127.0.0.1:{pod.port}"], "labels": store_labels})
     # Prometheus reads the file when it changes, and must not see half of it.
     part = room / f"{TARGETS}.part"
     part.write_text(json.dumps(groups))

@@ -90,7 +90,7 @@ class Shop:
                 self.pods[pod.name] = pod
                 if service.proxied:
                     proxied[pod.name] = self._helper(f"{PROXY}-{pod.name}", PROXY, pod.port)
-        self.pods |= {one.name: one for one in proxied.values()}
+        self.pods |= {proxy.name: proxy for proxy in proxied.values()}
         if not self.options.small:
             self.pods[EXPORTER] = self._helper(EXPORTER, EXPORTER)
         self.pods[SHOPPERS] = self._helper(SHOPPERS, SHOPPERS)
@@ -206,8 +206,8 @@ def running_shop(room: Path, options: ShopOptions) -> Iterator[Shop]:
         shop = Shop(room, options, stores, process)
         shop.start()
         shop.prometheus = stack.enter_context(_prometheus(room, options))
-        own = () if shop.prometheus.pid is None else (shop.prometheus.pid,)
-        shop.guard(*stores.pids, *own)
+        prometheus_pids = () if shop.prometheus.pid is None else (shop.prometheus.pid,)
+        shop.guard(*stores.pids, *prometheus_pids)
         yield shop
 
 
@@ -247,7 +247,7 @@ def _supervisor(room: Path) -> Iterator[subprocess.Popen[str]]:
         process.stdout.close()
 
 
-_GIVEN: set[int] = set()
+_USED_PORTS: set[int] = set()
 
 
 def free_ports(number: int) -> int:
@@ -256,9 +256,9 @@ def free_ports(number: int) -> int:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             first = int(probe.getsockname()[1])
-        wanted = range(first, first + number)
-        if _GIVEN.isdisjoint(wanted) and all(_is_free(port) for port in wanted):
-            _GIVEN.update(wanted)
+        ports = range(first, first + number)
+        if _USED_PORTS.isdisjoint(ports) and all(_is_free(port) for port in ports):
+            _USED_PORTS.update(ports)
             return first
 
 

@@ -70,7 +70,7 @@ class ServiceProgram:
             socket_timeout=REDIS_TIMEOUT_S,
             decode_responses=True,
         )
-        self._kept: list[bytearray] = []
+        self._ballast: list[bytearray] = []
         self._workers = asyncio.Semaphore(layout.workers)
         self._ssl = certificates.server_context(pod.room) if layout.external else None
 
@@ -91,7 +91,7 @@ class ServiceProgram:
         await site.start()
         self._apply()
         self.log.info(f"{self.pod.service} {self.pod.version} is listening on {self.pod.port}")
-        tasks = [asyncio.create_task(one) for one in self._background()]
+        tasks = [asyncio.create_task(coroutine) for coroutine in self._background()]
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         await stop.wait()
@@ -143,7 +143,7 @@ class ServiceProgram:
             await asyncio.sleep(levers.extra_ms / 1000)
             if levers.leak_mb:
                 # Pages that nobody wrote to would take no memory.
-                self._kept.append(bytearray(b"x") * int(levers.leak_mb * 1_000_000))
+                self._ballast.append(bytearray(b"x") * int(levers.leak_mb * 1_000_000))
             _use_cpu(levers.cpu_ms)
             if random.random() < levers.error_share:
                 raise RuntimeError(levers.error or "unexpected value")
@@ -193,13 +193,13 @@ class ServiceProgram:
 
     async def _cached(self, step: CachedStep) -> None:
         key = f"{step.prefix}:{random.randrange(step.keys)}"
-        found = await self._redis.get(key)
-        result = "hit" if found else "miss"
+        cache_entry = await self._redis.get(key)
+        result = "hit" if cache_entry else "miss"
         self.metrics.cache.labels(step.prefix, result).inc()
-        if found:
+        if cache_entry:
             return
-        for one in step.miss:
-            await self.do(one)
+        for miss_step in step.miss:
+            await self.do(miss_step)
         await self._redis.set(key, "x" * 200, px=int(step.ttl_s * 1000))
 
     def _spool(self, step: SpoolStep) -> None:
@@ -296,11 +296,11 @@ def _product() -> int:
     return random.randrange(1, PRODUCTS + 1)
 
 
-def _streams(found: object) -> list[tuple[str, list[tuple[str, dict[str, str]]]]]:
+def _streams(reply: object) -> list[tuple[str, list[tuple[str, dict[str, str]]]]]:
     """What XREADGROUP gave, whichever of its two shapes the client uses."""
-    if isinstance(found, dict):
-        return [(name, messages[0] if messages else []) for name, messages in found.items()]
-    return list(found) if isinstance(found, list) else []
+    if isinstance(reply, dict):
+        return [(name, messages[0] if messages else []) for name, messages in reply.items()]
+    return list(reply) if isinstance(reply, list) else []
 
 
 async def serve(pod: ShopPod) -> None:

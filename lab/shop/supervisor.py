@@ -89,7 +89,7 @@ class ShopSupervisor:
         elif "end" in command:
             # Whoever started the shop ends the others in order. Without this word it was killed.
             self._guarded.clear()
-        pids = {name: one.pid for name, one in self._running.items()}
+        pids = {name: process.pid for name, process in self._running.items()}
         died, self.died = self.died, []
         return {"pids": pids, "died": died}
 
@@ -120,30 +120,30 @@ class ShopSupervisor:
                 break
             self._ended(pid, status)
         now = time.monotonic()
-        for one in self._running.values():
-            if one.again_at is not None and now >= one.again_at:
-                one.pid, one.again_at = self._fork(one.pod), None
-            elif one.again_at is None and one.pod.memory_mb:
-                self._bound_memory(one)
+        for process in self._running.values():
+            if process.again_at is not None and now >= process.again_at:
+                process.pid, process.again_at = self._fork(process.pod), None
+            elif process.again_at is None and process.pod.memory_mb:
+                self._bound_memory(process)
 
     def _ended(self, pid: int, status: int) -> None:
         if pid in self._leaving:
             self._leaving.discard(pid)
             return
-        for one in self._running.values():
-            if one.pid == pid:
-                one.again_at = time.monotonic() + BACK_OFF_S
-                self.died.append(f"{one.pod.name} ended with {status}")
+        for process in self._running.values():
+            if process.pid == pid:
+                process.again_at = time.monotonic() + BACK_OFF_S
+                self.died.append(f"{process.pod.name} ended with {status}")
 
-    def _bound_memory(self, one: Running) -> None:
+    def _bound_memory(self, process: Running) -> None:
         """Kill it as the kernel does: without a word to the process."""
         with suppress(OSError, IndexError):
-            resident = int(Path(f"/proc/{one.pid}/statm").read_text().split()[1]) * PAGE
-            if resident > one.pod.memory_mb * 1_000_000:
-                os.kill(one.pid, signal.SIGKILL)
+            resident = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * PAGE
+            if resident > process.pod.memory_mb * 1_000_000:
+                os.kill(process.pid, signal.SIGKILL)
 
     def _stop_all(self) -> None:
-        alive = {one.pid for one in self._running.values() if one.again_at is None}
+        alive = {process.pid for process in self._running.values() if process.again_at is None}
         for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

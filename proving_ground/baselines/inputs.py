@@ -110,7 +110,11 @@ class BaselineInputs:
         series = [series for series in self.series if series.service in self.alerting[:1]]
         named = [series for series in series if series.signal == self.case.alert.signal]
         among = named or series or self.series
-        return max(among, key=lambda one: (one.shift, one.service, one.signal), default=None)
+        return max(
+            among,
+            key=lambda candidate: (candidate.shift, candidate.service, candidate.signal),
+            default=None,
+        )
 
 
 def _rows(block: Block) -> Iterator[MeasuredSeries]:

@@ -140,17 +140,17 @@ def _rarities(inputs: BaselineInputs) -> dict[str, float]:
     series of that class, if it has any.
     """
     rarities: dict[str, float] = {}
-    for one in inputs.alike:
-        rarities[one.service] = max(rarities.get(one.service, 0.0), _rarity(one))
+    for series in inputs.alike:
+        rarities[series.service] = max(rarities.get(series.service, 0.0), _rarity(series))
     return rarities
 
 
-def _rarity(one: MeasuredSeries) -> float:
-    centre, scale = one.robust_scale
-    length = min(len(one.now), len(one.before))
-    before = np.lib.stride_tricks.sliding_window_view(np.abs(one.before - centre), length)
+def _rarity(series: MeasuredSeries) -> float:
+    centre, scale = series.robust_scale
+    length = min(len(series.now), len(series.before))
+    before = np.lib.stride_tricks.sliding_window_view(np.abs(series.before - centre), length)
     quiet = _second_largest(before)
-    height = float(_second_largest(np.abs(one.now - centre)[None, :])[0])
+    height = float(_second_largest(np.abs(series.now - centre)[None, :])[0])
     as_far = int((quiet >= height).sum())
     # Baselines are short: many series reach the least p, and of those the larger move is rarer.
     beyond = min(height / scale, 1e6) * 1e-9
@@ -171,16 +171,16 @@ def _significance(target: MeasuredSeries, other: MeasuredSeries) -> float:
     values = np.concatenate([target.before, target.now])
     other_times = np.concatenate([other.before_times, other.times])
     other_values = np.concatenate([other.before, other.now])
-    known = other_times >= since
+    other_inside = other_times >= since
     inside = times >= since
-    if min(known.sum(), inside.sum()) < LEAST_TOGETHER:
+    if min(other_inside.sum(), inside.sum()) < LEAST_TOGETHER:
         return 0.0
     # Steps differ: the other is read between its points.
-    read = np.interp(times[inside], other_times[known], other_values[known])
-    own = values[inside]
-    if not np.std(read) or not np.std(own):
+    read = np.interp(times[inside], other_times[other_inside], other_values[other_inside])
+    target_values = values[inside]
+    if not np.std(read) or not np.std(target_values):
         return 0.0
-    r = min(abs(float(np.corrcoef(own, read)[0, 1])), 1 - 1e-9)
-    z = math.atanh(r) * math.sqrt(max(len(own) - 3, 1))
+    r = min(abs(float(np.corrcoef(target_values, read)[0, 1])), 1 - 1e-9)
+    z = math.atanh(r) * math.sqrt(max(len(target_values) - 3, 1))
     # Beyond 37 deviations p is 0 in floating point; the order by z is the same.
     return z if z > 37 else -math.log(math.erfc(z / math.sqrt(2)))

@@ -47,25 +47,25 @@ class SnapshotReads:
         names_only: bool = False,
     ) -> tuple[list[T], str | None]:
         """The objects at `path` that are selected."""
-        found = []
-        for one in self._lists.get(path, ()):
-            if _is_selected(one, selection):
-                given = {"metadata": one["metadata"]} if names_only else one
-                found.append(msgspec.convert(given, type))
-        return found, None
+        objects = []
+        for manifest in self._lists.get(path, ()):
+            if _is_selected(manifest, selection):
+                fields = {"metadata": manifest["metadata"]} if names_only else manifest
+                objects.append(msgspec.convert(fields, type))
+        return objects, None
 
     async def groups(self) -> dict[str, ServedGroup]:
         """No operator of training jobs is there."""
         return {}
 
 
-def _is_selected(given: Mapping[str, Any], selection: Mapping[str, str]) -> bool:
-    labels = given["metadata"].get("labels") or {}
+def _is_selected(manifest: Mapping[str, Any], selection: Mapping[str, str]) -> bool:
+    labels = manifest["metadata"].get("labels") or {}
     for key, value in _pairs(selection.get("labelSelector", "")):
         if labels.get(key) != value:
             return False
     return all(
-        _field(given, key) == value for key, value in _pairs(selection.get("fieldSelector", ""))
+        _field(manifest, key) == value for key, value in _pairs(selection.get("fieldSelector", ""))
     )
 
 
@@ -78,8 +78,8 @@ def _pairs(selector: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _field(given: Mapping[str, Any], path: str) -> Any:
-    value: Any = given
+def _field(manifest: Mapping[str, Any], path: str) -> Any:
+    value: Any = manifest
     for part in path.split("."):
         value = value.get(part, "") if isinstance(value, Mapping) else ""
     return value
@@ -113,11 +113,11 @@ def in_scope(alert: Alert, world: World) -> tuple[str, ...]:
 
 async def collect(snapshot: ClusterSnapshot, alert: Alert, scope: Scope) -> Collected:
     """What the connector makes of the snapshot."""
-    known: dict[str, Sequence[Ref]] = {}
+    refs_by_unit: dict[str, Sequence[Ref]] = {}
     for unit, text in snapshot.workloads.items():
-        known[unit] = [parsed(unit, text)]
+        refs_by_unit[unit] = [parsed(unit, text)]
     inquiry = ClusterInquiry(SnapshotReads(snapshot), scope, None)
-    refs = refs_of(alert, scope, known, {}, ())
+    refs = refs_of(alert, scope, refs_by_unit, {}, ())
     for ref in refs:
         await inquiry.workload(ref)
     for space in dict.fromkeys(ref.namespace for ref in refs):

@@ -140,8 +140,8 @@ def metrics_of(run: Recording) -> pl.DataFrame:
     by_rank = [run.rows(rank) for rank in range(WORLD_SIZE)]
     rows = [
         point(row["time_ns"], rank_name(rank), signal, row[signal], rank)
-        for rank, own in enumerate(by_rank)
-        for row in own
+        for rank, log_rows in enumerate(by_rank)
+        for row in log_rows
         for signal in ("step_time_ms", *PHASES)
     ]
     for same_step in zip(*by_rank, strict=False):
@@ -251,7 +251,7 @@ def evidence_of(
 ) -> list[Evidence]:
     """One item per table, and one for the traces."""
     window = Window(start=scope.baseline[0].start, end=scope.incident.end)
-    asked: list[tuple[EvidenceKind, str]] = [
+    queries: list[tuple[EvidenceKind, str]] = [
         ("metrics", f"per-rank and job metrics of {JOB}, every {LOG_EVERY} steps"),
         ("logs", f"log lines of all ranks of {JOB}"),
         ("changes", "changes of all services"),
@@ -267,7 +267,7 @@ def evidence_of(
             file=f"{kind}.parquet",
             rows=tables[kind].height,
         )
-        for number, (kind, query) in enumerate(asked, start=1)
+        for number, (kind, query) in enumerate(queries, start=1)
     ]
     size = sum(t.stat().st_size for t in traces)
     query = f"profiler traces of {JOB}, {PROFILED_STEPS} steps on each of {WORLD_SIZE} ranks"

@@ -144,7 +144,7 @@ def _train(me: Rank, model: nn.Module, log: logging.Logger) -> None:
         if step == plan.get("profile_from_step"):
             profiler = _profiler(me, log)
             profiler.start()
-        _one_step(model, optimizer, batches, interval)
+        _train_step(model, optimizer, batches, interval)
         step += 1
         if profiler is not None:
             profiler.step()
@@ -157,7 +157,7 @@ def _train(me: Rank, model: nn.Module, log: logging.Logger) -> None:
     log.info("stopped at step %d", step)
 
 
-def _one_step(
+def _train_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Iterator[list[torch.Tensor]],

@@ -30,8 +30,10 @@ class Rule:
     def fires(self, series: Floats, begin: int) -> int | None:
         """The first step from `begin` on at which it fires."""
         above = series > self.threshold
-        held = np.convolve(above, np.ones(self.lasting), "full")[: len(above)] >= self.lasting
-        steps = np.flatnonzero(held[begin:])
+        is_sustained = (
+            np.convolve(above, np.ones(self.lasting), "full")[: len(above)] >= self.lasting
+        )
+        steps = np.flatnonzero(is_sustained[begin:])
         return None if not len(steps) else int(steps[0]) + begin
 
 
@@ -43,14 +45,14 @@ class Signals:
         self._history = history
         self._counts = counts
         self._seed = seed
-        self._kept: dict[tuple[int, str, int], Floats] = {}
+        self._series_cache: dict[tuple[int, str, int], Floats] = {}
 
     def series(self, unit: int, signal: str, window: int) -> Floats:
         """The rolling mean of a signal; shape [steps]."""
         key = (unit, signal, window)
-        if key not in self._kept:
-            self._kept[key] = self._rolled(unit, signal, window)
-        return self._kept[key]
+        if key not in self._series_cache:
+            self._series_cache[key] = self._rolled(unit, signal, window)
+        return self._series_cache[key]
 
     def _rolled(self, unit: int, signal: str, window: int) -> Floats:
         history, counts = self._history, self._counts

@@ -61,8 +61,8 @@ def closed_zone(it: Injection) -> None:
     for unit, share in it.graph.shares_on(machines):
         left = max(0.06, 1 - share)
         # What is left also takes what the others took, at rising cost.
-        kept = left * it.rng.uniform(0.15, 0.4) / it.strength
-        it.levers.move("capacity", unit, 1 + (min(1.0, kept) - 1) * it.course)
+        capacity = left * it.rng.uniform(0.15, 0.4) / it.strength
+        it.levers.move("capacity", unit, 1 + (min(1.0, capacity) - 1) * it.course)
         pods = it.graph.units[unit].pods
         bad = frozenset(n for n, pod in enumerate(pods) if pod.machine in machines)
         # No request goes there any more; the part only says whose replicas are gone.
@@ -78,7 +78,7 @@ def _fault(
     changed: float = 0.0,
     theme: str = "network",
     place: PlaceKind = PlaceKind.UNIT,
-    seen: str = "refused",
+    symptom: str = "refused",
 ) -> SimulatedFault:
     return SimulatedFault(
         name,
@@ -89,7 +89,7 @@ def _fault(
         ("config", "deploy"),
         theme,
         place=place,
-        seen=seen,
+        symptom=symptom,
     )
 
 
@@ -100,18 +100,18 @@ CLUSTER_FAULTS: dict[str, SimulatedFault] = {
         _fault("wrong_port", CALLED, cut_off, changed=0.5),
         _fault("network_policy", CALLED, partly_cut_off, changed=0.5),
         _fault("missing_backend", (K.SERVICE,), partly_cut_off, changed=0.5),
-        _fault("quota_used_up", OURS, fewer_instances, seen="slow"),
-        _fault("unschedulable_pods", OURS, fewer_instances, seen="slow"),
+        _fault("quota_used_up", OURS, fewer_instances, symptom="slow"),
+        _fault("unschedulable_pods", OURS, fewer_instances, symptom="slow"),
         _fault("image_missing", OURS, fewer_instances, changed=0.7, theme="code"),
         _fault("config_missing", OURS, fewer_instances, changed=0.5, theme="code"),
         _fault("wrong_probe", (K.SERVICE,), partly_cut_off, changed=0.6, theme="code"),
         _fault("claim_pending", (K.DATABASE,), cut_off),
-        _fault("scaling_capped", OURS, fewer_instances, seen="slow", theme="resources"),
-        _fault("out_of_memory", OURS, crashing, changed=0.6, theme="memory", seen="error"),
-        _fault("crash_looping", OURS, crashing, changed=0.6, theme="code", seen="error"),
-        _fault("node_lost", (), dead_machine, place=PlaceKind.MACHINE, seen="error"),
-        _fault("node_pressure", (), acts.neighbour, place=PlaceKind.MACHINE, seen="slow"),
-        _fault("zone_cordoned", (), closed_zone, place=PlaceKind.ZONE, seen="slow"),
+        _fault("scaling_capped", OURS, fewer_instances, symptom="slow", theme="resources"),
+        _fault("out_of_memory", OURS, crashing, changed=0.6, theme="memory", symptom="error"),
+        _fault("crash_looping", OURS, crashing, changed=0.6, theme="code", symptom="error"),
+        _fault("node_lost", (), dead_machine, place=PlaceKind.MACHINE, symptom="error"),
+        _fault("node_pressure", (), acts.neighbour, place=PlaceKind.MACHINE, symptom="slow"),
+        _fault("zone_cordoned", (), closed_zone, place=PlaceKind.ZONE, symptom="slow"),
     )
 }
 ALL_FAULTS = FAULTS | CLUSTER_FAULTS

@@ -50,7 +50,7 @@ class Injection:
         """The edges that end at the target."""
         return self.graph.callers_of[self.target]
 
-    def own_edge(self) -> int:
+    def faulty_edge(self) -> int:
         """The call that the fault is about."""
         assert self.edge is not None
         return self.edge
@@ -61,11 +61,11 @@ def slow_code(it: Injection) -> None:
 
 
 def n_plus_one(it: Injection) -> None:
-    it.levers.move("calls", it.own_edge(), it.factor(12, 50))
+    it.levers.move("calls", it.faulty_edge(), it.factor(12, 50))
 
 
 def slow_queries(it: Injection) -> None:
-    it.levers.move("cost", it.own_edge(), it.factor(8, 40))
+    it.levers.move("cost", it.faulty_edge(), it.factor(8, 40))
 
 
 def lock(it: Injection) -> None:
@@ -74,14 +74,14 @@ def lock(it: Injection) -> None:
 
 
 def small_pool(it: Injection) -> None:
-    edge = it.graph.edges[it.own_edge()]
+    edge = it.graph.edges[it.faulty_edge()]
     # A pool of 5 of 40 is the usual mistake; large pools must shrink more before anyone waits.
-    it.levers.move("pool", it.own_edge(), it.shrink(0.4 / edge.pool, 1.2 / edge.pool))
+    it.levers.move("pool", it.faulty_edge(), it.shrink(0.4 / edge.pool, 1.2 / edge.pool))
 
 
 def leaking_pool(it: Injection) -> None:
     left = np.clip(1 - it.course * it.rng.uniform(1.0, 1.1), 0.001, 1)
-    it.levers.move("pool", it.own_edge(), left)
+    it.levers.move("pool", it.faulty_edge(), left)
 
 
 def starved(it: Injection) -> None:
@@ -134,15 +134,15 @@ def flush(it: Injection) -> None:
 
 
 def short_lifetime(it: Injection) -> None:
-    edge = it.graph.edges[it.own_edge()]
+    edge = it.graph.edges[it.faulty_edge()]
     misses = np.minimum(edge.miss * it.factor(4, 12), 1.0)
-    it.levers.move("miss", it.own_edge(), misses / edge.miss)
+    it.levers.move("miss", it.faulty_edge(), misses / edge.miss)
 
 
 def impatient(it: Injection) -> None:
     """A time-out below what the callee needs, and more tries: load on the callee multiplies."""
-    it.levers.move("deadline", it.own_edge(), it.shrink(0.03, 0.1))
-    it.levers.move("attempts", it.own_edge(), 1 + it.course * it.rng.integers(2, 6))
+    it.levers.move("deadline", it.faulty_edge(), it.shrink(0.03, 0.1))
+    it.levers.move("attempts", it.faulty_edge(), 1 + it.course * it.rng.integers(2, 6))
 
 
 def unreachable(low: float, high: float) -> Callable[[Injection], None]:
@@ -172,7 +172,7 @@ def stuck(it: Injection) -> None:
     it.levers.move("capacity", it.target, it.shrink(0.005, 0.15))
 
 
-def one_replica(it: Injection) -> None:
+def bad_replica(it: Injection) -> None:
     pods = len(it.graph.units[it.target].pods)
     bad = int(it.rng.integers(pods))
     share = np.full(it.clock.steps, 1 / pods) * (it.course > 0)
@@ -248,5 +248,5 @@ def neighbour(it: Injection) -> None:
         bad = frozenset(n for n, pod in enumerate(value.pods) if pod.machine == it.target)
         there = np.full(it.clock.steps, share) * (it.course > 0)
         # Throttled work also queues: a tenth of a second is the CFS period.
-        slower = it.course * (value.own_s * times + 0.1 * it.strength)
+        slower = it.course * (value.self_s * times + 0.1 * it.strength)
         it.levers.add_part(Part(unit, there, slower, np.zeros(it.clock.steps), bad))

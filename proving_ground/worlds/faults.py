@@ -43,7 +43,7 @@ class SimulatedFault:
 
     `changed` is the share of cases in which a change did it, `change_kinds` of which kind,
     `theme` what such a change is about, `wants_edge` says which callee's kind the fault's own call
-    must have, `seen` is how callers report it, `lines` what the unit itself logs.
+    must have, `symptom` is how callers report it, `lines` what the unit itself logs.
     """
 
     name: str
@@ -57,7 +57,7 @@ class SimulatedFault:
     wants_edge: UnitKind | None = None
     wants_cache: bool = False
     least_pods: int = 1
-    seen: str = "error"
+    symptom: str = "error"
     lines: tuple[str, ...] = ()
 
 
@@ -67,7 +67,9 @@ _ROLLED = (Course.ROLL_OUT, Course.SUDDEN)
 FAULTS: dict[str, SimulatedFault] = {
     kind.name: kind
     for kind in (
-        SimulatedFault("slow_code", (*OURS, K.WORKER), acts.slow_code, _ROLLED, 1.0, seen="slow"),
+        SimulatedFault(
+            "slow_code", (*OURS, K.WORKER), acts.slow_code, _ROLLED, 1.0, symptom="slow"
+        ),
         SimulatedFault(
             "n_plus_one",
             OURS,
@@ -76,7 +78,7 @@ FAULTS: dict[str, SimulatedFault] = {
             1.0,
             theme="query",
             wants_edge=K.DATABASE,
-            seen="slow",
+            symptom="slow",
         ),
         SimulatedFault(
             "slow_queries",
@@ -87,7 +89,7 @@ FAULTS: dict[str, SimulatedFault] = {
             ("migration",),
             "schema",
             wants_edge=K.DATABASE,
-            seen="slow",
+            symptom="slow",
             lines=("slow query: {ms} ms, rows examined {many}", "duration: {ms} ms statement"),
         ),
         SimulatedFault(
@@ -98,7 +100,7 @@ FAULTS: dict[str, SimulatedFault] = {
             0.4,
             ("migration",),
             "schema",
-            seen="slow",
+            symptom="slow",
             lines=("process {pid} still waiting for ShareLock on relation", "deadlock detected"),
         ),
         SimulatedFault(
@@ -110,7 +112,7 @@ FAULTS: dict[str, SimulatedFault] = {
             ("config", "deploy"),
             "pool",
             wants_edge=K.DATABASE,
-            seen="pool",
+            symptom="pool",
             lines=("connection pool exhausted: timeout waiting for idle connection after 3000ms",),
         ),
         SimulatedFault(
@@ -122,7 +124,7 @@ FAULTS: dict[str, SimulatedFault] = {
             ("deploy",),
             "pool",
             wants_edge=K.DATABASE,
-            seen="pool",
+            symptom="pool",
             lines=("unable to acquire connection from pool: all connections in use",),
         ),
         SimulatedFault(
@@ -133,7 +135,7 @@ FAULTS: dict[str, SimulatedFault] = {
             0.5,
             ("config",),
             "resources",
-            seen="slow",
+            symptom="slow",
             lines=("event loop blocked for {ms} ms",),
         ),
         SimulatedFault(
@@ -144,7 +146,7 @@ FAULTS: dict[str, SimulatedFault] = {
             0.7,
             ("deploy",),
             "memory",
-            seen="refused",
+            symptom="refused",
             lines=(
                 "java.lang.OutOfMemoryError: Java heap space",
                 "container killed: OOMKilled, exit code 137",
@@ -158,7 +160,7 @@ FAULTS: dict[str, SimulatedFault] = {
             0.5,
             ("deploy", "config"),
             "memory",
-            seen="slow",
+            symptom="slow",
             lines=("GC pause (G1 Evacuation Pause) {ms}ms exceeded target",),
         ),
         SimulatedFault(
@@ -166,7 +168,7 @@ FAULTS: dict[str, SimulatedFault] = {
             (K.DATABASE, K.QUEUE),
             acts.full_disk,
             (Course.RAMP,),
-            seen="error",
+            symptom="error",
             lines=("could not extend file: No space left on device",),
         ),
         SimulatedFault(
@@ -177,7 +179,7 @@ FAULTS: dict[str, SimulatedFault] = {
             0.3,
             ("deploy", "config"),
             "cache",
-            seen="slow",
+            symptom="slow",
             lines=("all keys dropped", "server started, dataset empty"),
         ),
         SimulatedFault(
@@ -190,7 +192,7 @@ FAULTS: dict[str, SimulatedFault] = {
             "cache",
             wants_edge=K.DATABASE,
             wants_cache=True,
-            seen="slow",
+            symptom="slow",
         ),
         SimulatedFault(
             "retry_storm",
@@ -201,10 +203,10 @@ FAULTS: dict[str, SimulatedFault] = {
             ("config", "deploy"),
             "timeouts",
             wants_edge=K.SERVICE,
-            seen="slow",
+            symptom="slow",
         ),
         SimulatedFault(
-            "expired_certificate", SERVED, acts.unreachable(0.9, 1.0), seen="certificate"
+            "expired_certificate", SERVED, acts.unreachable(0.9, 1.0), symptom="certificate"
         ),
         SimulatedFault(
             "dns_failure",
@@ -214,35 +216,41 @@ FAULTS: dict[str, SimulatedFault] = {
             0.2,
             ("config",),
             "network",
-            seen="dns",
+            symptom="dns",
         ),
-        SimulatedFault("packet_delay", SERVED, acts.delay, seen="slow"),
-        SimulatedFault("packet_loss", SERVED, acts.loss, seen="refused"),
+        SimulatedFault("packet_delay", SERVED, acts.delay, symptom="slow"),
+        SimulatedFault("packet_loss", SERVED, acts.loss, symptom="refused"),
         SimulatedFault(
             "stuck_consumer",
             (K.WORKER,),
             acts.stuck,
             _QUICK,
             0.5,
-            seen="slow",
+            symptom="slow",
             lines=("processing failed, will be redelivered: poison message at offset {many}",),
         ),
-        SimulatedFault("bad_replica", OURS, acts.one_replica, least_pods=2, seen="error"),
+        SimulatedFault("bad_replica", OURS, acts.bad_replica, least_pods=2, symptom="error"),
         SimulatedFault(
             "bad_version",
             OURS,
             acts.some_requests,
             (Course.ROLL_OUT,),
             1.0,
-            seen="error",
+            symptom="error",
             lines=("unhandled exception: NullPointerException", "panic: index out of range"),
         ),
-        SimulatedFault("bad_machine", (), acts.bad_machine, place=PlaceKind.MACHINE, seen="error"),
-        SimulatedFault("bad_zone", (), acts.bad_zone, place=PlaceKind.ZONE, seen="error"),
-        SimulatedFault("bad_cluster", (), acts.bad_cluster, place=PlaceKind.CLUSTER, seen="error"),
-        SimulatedFault("noisy_neighbour", (), acts.neighbour, place=PlaceKind.MACHINE, seen="slow"),
         SimulatedFault(
-            "external_outage", (K.EXTERNAL,), acts.outage, (*_QUICK, Course.RAMP), seen="error"
+            "bad_machine", (), acts.bad_machine, place=PlaceKind.MACHINE, symptom="error"
+        ),
+        SimulatedFault("bad_zone", (), acts.bad_zone, place=PlaceKind.ZONE, symptom="error"),
+        SimulatedFault(
+            "bad_cluster", (), acts.bad_cluster, place=PlaceKind.CLUSTER, symptom="error"
+        ),
+        SimulatedFault(
+            "noisy_neighbour", (), acts.neighbour, place=PlaceKind.MACHINE, symptom="slow"
+        ),
+        SimulatedFault(
+            "external_outage", (K.EXTERNAL,), acts.outage, (*_QUICK, Course.RAMP), symptom="error"
         ),
         SimulatedFault(
             "bad_flag",
@@ -252,7 +260,7 @@ FAULTS: dict[str, SimulatedFault] = {
             1.0,
             ("flag",),
             "flag",
-            seen="error",
+            symptom="error",
             lines=("unhandled exception: KeyError", "validation failed: unexpected value"),
         ),
         SimulatedFault(
@@ -263,7 +271,7 @@ FAULTS: dict[str, SimulatedFault] = {
             1.0,
             ("config",),
             "network",
-            seen="error",
+            symptom="error",
             lines=("invalid configuration value, falling back failed",),
         ),
         SimulatedFault(
@@ -271,10 +279,10 @@ FAULTS: dict[str, SimulatedFault] = {
             (K.EXTERNAL,),
             acts.quota,
             (*_QUICK, Course.RAMP),
-            seen="quota",
+            symptom="quota",
         ),
         SimulatedFault(
-            "traffic_surge", (K.FRONT,), acts.surge, (*_QUICK, Course.RAMP), seen="slow"
+            "traffic_surge", (K.FRONT,), acts.surge, (*_QUICK, Course.RAMP), symptom="slow"
         ),
     )
 }
@@ -295,7 +303,7 @@ def targets_of(kind: SimulatedFault, graph: Graph) -> list[tuple[int, int | None
         elif kind.name == "slow_queries":
             targets.extend((unit, number) for number in graph.callers_of[unit])
         else:
-            targets.extend((unit, number) for number in _wanted_calls(kind, graph, unit))
+            targets.extend((unit, number) for number in _eligible_calls(kind, graph, unit))
     return targets
 
 
@@ -329,7 +337,7 @@ def _in_use(graph: Graph, unit: int) -> bool:
     return any(route.visits[unit] > 0 for route in graph.routes)
 
 
-def _wanted_calls(kind: SimulatedFault, graph: Graph, unit: int) -> list[int]:
+def _eligible_calls(kind: SimulatedFault, graph: Graph, unit: int) -> list[int]:
     calls = graph.calls_of[unit]
     numbers = []
     for number in range(calls.start, calls.stop):

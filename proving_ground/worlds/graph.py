@@ -46,7 +46,7 @@ class Machine:
 class Unit:
     """Something requests pass through.
 
-    `own_s` is the mean time of its own work per request, `spread` the coefficient of variation of
+    `self_s` is the mean time of its own work per request, `spread` the coefficient of variation of
     that time, `slots` how many requests a replica works on at once (cores; a
     fraction where it may use less than one),
     `threads` how many it may hold open. `longest_wait_s` bounds the queue in front of it.
@@ -55,7 +55,7 @@ class Unit:
     name: str
     kind: UnitKind
     pods: tuple[Replica, ...]
-    own_s: float
+    self_s: float
     spread: float
     slots: float
     threads: int
@@ -122,18 +122,18 @@ class Graph:
     def calls_of(self) -> tuple[slice, ...]:
         """The slice of `edges` that each unit calls."""
         callers = np.array([edge.caller for edge in self.edges], dtype=np.int64)
-        wanted = np.arange(len(self.units))
-        starts = np.searchsorted(callers, wanted, side="left")
-        ends = np.searchsorted(callers, wanted, side="right")
+        unit_numbers = np.arange(len(self.units))
+        starts = np.searchsorted(callers, unit_numbers, side="left")
+        ends = np.searchsorted(callers, unit_numbers, side="right")
         return tuple(slice(int(a), int(b)) for a, b in zip(starts, ends, strict=True))
 
     @cached_property
     def callers_of(self) -> tuple[tuple[int, ...], ...]:
         """The edges that end at each unit."""
-        found: list[list[int]] = [[] for _ in self.units]
+        edges_by_callee: list[list[int]] = [[] for _ in self.units]
         for number, edge in enumerate(self.edges):
-            found[edge.callee].append(number)
-        return tuple(tuple(numbers) for numbers in found)
+            edges_by_callee[edge.callee].append(number)
+        return tuple(tuple(numbers) for numbers in edges_by_callee)
 
     def index(self, name: str) -> int:
         """The unit of that name."""

@@ -22,8 +22,8 @@ def entering(graph: Graph, clock: WorldClock, seed: WorldSeed) -> Floats:
     common = slow_noise(rng, clock.steps, rng.uniform(0.01, 0.05), 40)
     rates = np.empty((len(graph.routes), clock.steps))
     for number, route in enumerate(graph.routes):
-        own = slow_noise(rng, clock.steps, rng.uniform(0.02, 0.1), 20)
-        rates[number] = graph.mean_rate * route.share * daily * common * own
+        route_noise = slow_noise(rng, clock.steps, rng.uniform(0.02, 0.1), 20)
+        rates[number] = graph.mean_rate * route.share * daily * common * route_noise
         if route.rare:
             rates[number] *= _bursts(rng, clock.steps)
     _add_batch_jobs(rng, graph, clock, rates)

@@ -50,7 +50,7 @@ class History:
     slower_s: Floats
     used: Floats
     """CPU or server utilisation, 0-1."""
-    held: Floats
+    concurrency: Floats
     """Requests in work at once."""
     pods: Floats
     waiting: Floats
@@ -204,7 +204,7 @@ class Physics:
 
     def _service_s(self, unit: int) -> Floats:
         value = self._graph.units[unit]
-        service = value.own_s * self._wander[unit]
+        service = value.self_s * self._wander[unit]
         moved = self._levers.get("work", unit, self._window)
         if moved is not None:
             service = service * moved
@@ -215,13 +215,13 @@ class Physics:
         """Mean cost of a call relative to a usual one, weighted by who calls."""
         total = np.zeros(self.steps)
         weighted = np.zeros(self.steps)
-        found = False
+        has_costs = False
         for number in self._graph.callers_of[unit]:
             cost = self._levers.get("cost", number, self._window)
-            found = found or cost is not None
+            has_costs = has_costs or cost is not None
             total += self.now.attempts[number]
             weighted += self.now.attempts[number] * (1.0 if cost is None else cost)
-        return weighted / np.maximum(total, 1e-9) if found else None
+        return weighted / np.maximum(total, 1e-9) if has_costs else None
 
     def _come_up(self) -> None:
         for unit in range(len(self._graph.units) - 1, -1, -1):
@@ -255,21 +255,21 @@ class Physics:
             variance = variance + (0.6 * stalled) ** 2
         slow, lost, failing = self._trouble(unit)
         calls = self._graph.calls_of[unit]
-        kept = np.log1p(-np.minimum(slow, 0.999999))
+        log_not_slow = np.log1p(-np.minimum(slow, 0.999999))
         fine = np.log1p(-np.minimum(failing, 0.999999))
         if calls.start < calls.stop:
             below = self._call(unit, calls)
             usual = usual + below.usual_s
             variance = variance + below.variance
             lost = lost + below.lost_s
-            kept = kept + below.log_kept
+            log_not_slow = log_not_slow + below.log_not_slow
             fine = fine + below.log_fine
-        slow_share = -np.expm1(kept)
+        slow_share = -np.expm1(log_not_slow)
         now.slow_share[unit] = slow_share
         now.slower_s[unit] = lost / np.maximum(slow_share, 1e-9)
         now.used[unit] = np.minimum(load, 1.0)
         refusing = np.maximum(refusing, self._run_out_of_threads(unit, usual + lost))
-        usual = usual + np.clip((now.held[unit] - 0.85) / 0.15, 0, 1) * 0.5 * usual
+        usual = usual + np.clip((now.concurrency[unit] - 0.85) / 0.15, 0, 1) * 0.5 * usual
         now.usual_s[unit] = usual
         now.variance[unit] = variance
         now.refused[unit] = 0.5 * now.refused[unit] + 0.5 * np.minimum(refusing, 0.98)
@@ -279,9 +279,9 @@ class Physics:
         """Share refused because all threads wait; sets the share of threads held."""
         value, now = self._graph.units[unit], self.now
         threads = now.pods[unit] * value.threads
-        held = now.rate[unit] * (1 - now.refused[unit]) * latency_s / threads
-        now.held[unit] = held
-        return np.asarray(np.maximum(0.0, 1.0 - 1.0 / np.maximum(held, 1.0)))
+        concurrency = now.rate[unit] * (1 - now.refused[unit]) * latency_s / threads
+        now.concurrency[unit] = concurrency
+        return np.asarray(np.maximum(0.0, 1.0 - 1.0 / np.maximum(concurrency, 1.0)))
 
     def _trouble(self, unit: int) -> tuple[Floats, Floats, Floats]:
         """(slow share, seconds lost per request, failing share) of the unit itself."""
@@ -339,14 +339,14 @@ class Physics:
         waits = np.array([[1.0 if edge.waits else 0.0] for edge in edges])
         absorbs = np.array([[edge.absorbs] for edge in edges])
         count = now.per_request[calls] * waits
-        asked = count * self._tries[calls]
+        call_tries = count * self._tries[calls]
         return _Below(
             usual_s=(
-                asked * ((usual_wait + pool_wait) * reached + FAIL_FAST_S * (1 - reached))
+                call_tries * ((usual_wait + pool_wait) * reached + FAIL_FAST_S * (1 - reached))
             ).sum(axis=0),
-            variance=(asked * np.minimum(variance, limit**2) * reached).sum(axis=0),
-            lost_s=(asked * slow_wait * reached).sum(axis=0),
-            log_kept=(asked * reached * np.log1p(-np.minimum(slow, 0.999999))).sum(axis=0),
+            variance=(call_tries * np.minimum(variance, limit**2) * reached).sum(axis=0),
+            lost_s=(call_tries * slow_wait * reached).sum(axis=0),
+            log_not_slow=(call_tries * reached * np.log1p(-np.minimum(slow, 0.999999))).sum(axis=0),
             log_fine=(count * np.log1p(-np.minimum(remaining * (1 - absorbs), 0.999999))).sum(
                 axis=0
             ),
@@ -362,11 +362,11 @@ class Physics:
         moved = self._levers.rows("pool", span, self._window, self.steps)
         if moved is not None:
             sizes = np.maximum(sizes * moved, 0.005)
-        held = usual_wait + slow_wait
-        used = attempts * held / sizes
+        hold_s = usual_wait + slow_wait
+        used = attempts * hold_s / sizes
         self.now.pool_used[calls] = used
         # Waiting is bounded by what pools allow by default: seconds, not the deadline of the call.
-        wait = np.minimum(held * np.clip(used - 0.7, 0, 20) * 2, 3.0)
+        wait = np.minimum(hold_s * np.clip(used - 0.7, 0, 20) * 2, 3.0)
         return wait, np.maximum(0.0, 1.0 - 1.0 / np.maximum(used, 1.0))
 
 
@@ -377,7 +377,7 @@ class _Below:
     usual_s: Floats
     variance: Floats
     lost_s: Floats
-    log_kept: Floats
+    log_not_slow: Floats
     log_fine: Floats
 
 

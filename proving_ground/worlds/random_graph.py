@@ -181,7 +181,7 @@ def _some(
     if weights is not None:
         chances = weights[among] / weights[among].sum()
     picked = rng.choice(among, size=min(count, len(among)), replace=False, p=chances)
-    return [int(one) for one in picked]
+    return [int(index) for index in picked]
 
 
 def _in_call_order(draft: _Draft) -> _Draft:
@@ -252,8 +252,8 @@ def _routes(rng: np.random.Generator, draft: _Draft, per_request: Floats) -> tup
         for number in range(int(rng.integers(2, 6))):
             rare = number > 0 and rng.random() < 0.25
             share = rng.dirichlet((2.0, 2.0))[0] * (0.003 if rare else 1.0)
-            kept = rng.random(len(draft.edges)) < (0.55 if number else 0.9)
-            routes.append(_route(draft, per_request, kept, front, share, rare, len(routes)))
+            edge_mask = rng.random(len(draft.edges)) < (0.55 if number else 0.9)
+            routes.append(_route(draft, per_request, edge_mask, front, share, rare, len(routes)))
     reached = np.zeros(len(draft.kinds))
     for route in routes:
         reached += route.visits
@@ -269,7 +269,7 @@ def _routes(rng: np.random.Generator, draft: _Draft, per_request: Floats) -> tup
 def _route(
     draft: _Draft,
     per_request: Floats,
-    kept: np.ndarray,
+    edge_mask: np.ndarray,
     front: int,
     share: float,
     rare: bool,
@@ -281,7 +281,7 @@ def _route(
     for edge, (caller, callee) in enumerate(draft.edges):
         # What a queue holds is always worked on, and stores belong to whoever runs.
         always = draft.kinds[callee] in (K.WORKER, K.DATABASE, K.CACHE)
-        if kept[edge] or always:
+        if edge_mask[edge] or always:
             calls[edge] = visits[caller] * per_request[edge]
             visits[callee] += calls[edge]
     verb = ("GET", "POST", "GET", "GET", "PUT")[number % 5]
@@ -309,8 +309,8 @@ def _units(
     units = []
     for number, kind in enumerate(draft.kinds):
         # Deep systems get by with less work per request: nobody ships a page that takes 8 s.
-        own_s = _own_time(rng, kind) * min(1.0, (40 / len(draft.kinds)) ** 0.5)
-        work = rates[number] * own_s
+        self_s = _self_time(rng, kind) * min(1.0, (40 / len(draft.kinds)) ** 0.5)
+        work = rates[number] * self_s
         busy = BUSY * rng.uniform(0.4, 1.7)
         # Replicas are as large as the work needs: a rarely called service has a tenth of a core.
         pods = max(_fewest_pods(rng, kind), min(10, int(np.ceil(work / busy / 4))))
@@ -327,10 +327,10 @@ def _units(
                 name=draft.names[number],
                 kind=kind,
                 pods=placed,
-                own_s=own_s,
+                self_s=self_s,
                 spread=float(rng.uniform(0.35, 1.1)),
                 slots=slots,
-                threads=int(max(24, work / own_s * 2.5 / pods * rng.uniform(0.3, 1.5))),
+                threads=int(max(24, work / self_s * 2.5 / pods * rng.uniform(0.3, 1.5))),
                 longest_wait_s=float(rng.uniform(1.0, 8.0)),
                 failing=float(10 ** rng.uniform(-5.0, -2.9)),
                 most_pods=pods * 3 if scales else pods,
@@ -340,7 +340,7 @@ def _units(
     return tuple(units)
 
 
-def _own_time(rng: np.random.Generator, kind: UnitKind) -> float:
+def _self_time(rng: np.random.Generator, kind: UnitKind) -> float:
     """Seconds of own work per request: log-uniform within what is usual for the kind."""
     low, high = {
         K.FRONT: (0.001, 0.006),
@@ -395,7 +395,7 @@ def _edges(
         kind = draft.kinds[callee]
         queued = K.WORKER is kind
         deadline = _deadline(rng, usual[callee], len(units))
-        held = calls_s * usual[callee]
+        concurrency = calls_s * usual[callee]
         edges.append(
             CallEdge(
                 caller=caller,
@@ -403,7 +403,7 @@ def _edges(
                 deadline_s=math.inf if queued else deadline,
                 attempts=int(rng.choice((1, 1, 2, 3))) if not queued else 1,
                 absorbs=_absorbs(rng, kind),
-                pool=_pool(rng, held) if kind is K.DATABASE else 0,
+                pool=_pool(rng, concurrency) if kind is K.DATABASE else 0,
                 cache=draft.cache_of.get((caller, callee), -1),
                 miss=float(misses[number]),
                 waits=not queued,
@@ -414,7 +414,7 @@ def _edges(
 
 def _usual_latency(draft: _Draft, units: tuple[Unit, ...], per_request: Floats) -> Floats:
     """Mean seconds below each unit in quiet times; shape [units]."""
-    usual = np.array([unit.own_s for unit in units])
+    usual = np.array([unit.self_s for unit in units])
     for number in range(len(draft.edges) - 1, -1, -1):
         caller, callee = draft.edges[number]
         if draft.kinds[callee] is not K.WORKER:
@@ -440,5 +440,5 @@ def _absorbs(rng: np.random.Generator, kind: UnitKind) -> float:
     return float(rng.choice((0.0, 0.0, 0.0, 0.0, 0.95)))
 
 
-def _pool(rng: np.random.Generator, held: float) -> int:
-    return int(max(8, np.ceil(held * rng.uniform(4, 12))))
+def _pool(rng: np.random.Generator, concurrency: float) -> int:
+    return int(max(8, np.ceil(concurrency * rng.uniform(4, 12))))

@@ -141,7 +141,7 @@ class WorldBuilder:
 
     def __init__(self, seed: WorldSeed, *, size: int | None, fault: str | None) -> None:
         self._seed = seed
-        self._wanted = fault
+        self._requested_fault = fault
         self.graph = random_graph(seed, size)
         rng = seed.generator("clock")
         self.baseline = int(_baseline_hours(rng, len(self.graph.units)) * 3600 / STEP_S)
@@ -164,7 +164,7 @@ class WorldBuilder:
         """The world; a calm one where no fault of this seed makes an alert fire."""
         rng = self._seed.generator("story")
         story = str(rng.choice(STORIES, p=STORY_SHARES))
-        if self._wanted is not None:
+        if self._requested_fault is not None:
             story = "incident"
         if story != "calm":
             for attempt in range(TRIES):
@@ -250,7 +250,7 @@ class WorldBuilder:
 
     def _with_fault(self, story: str, attempt: int) -> World | None:
         rng = self._seed.generator("fault", attempt)
-        name = self._wanted or str(rng.choice(list(FAULTS)))
+        name = self._requested_fault or str(rng.choice(list(FAULTS)))
         if story == "surge":
             name = "traffic_surge"
         kind = ALL_FAULTS[name]
@@ -319,8 +319,10 @@ class WorldBuilder:
 
     def _computed(self, levers: Levers, begin: int) -> History:
         """The calm history until shortly before the fault, the faulty one from there on."""
-        lead = max(0, begin - SCALE_DELAY - SCALE_WINDOW)
-        later = self._physics(levers, slice(lead, self.clock.steps)).run(self.calm, lead)
+        warm_up_start = max(0, begin - SCALE_DELAY - SCALE_WINDOW)
+        later = self._physics(levers, slice(warm_up_start, self.clock.steps)).run(
+            self.calm, warm_up_start
+        )
         # Autoscaling looks back: its first steps only serve to know the replicas.
         return self.calm.replaced(later, begin)
 
@@ -350,12 +352,12 @@ class WorldBuilder:
         return firing[int(rng.choice(len(firing), p=chances))]
 
     def _window(self, fired: int, end: int | None, rng: np.random.Generator) -> tuple[int, int]:
-        lead = int(rng.uniform(3, 15) * 60 / STEP_S)
+        run_up = int(rng.uniform(3, 15) * 60 / STEP_S)
         after = int(rng.uniform(5, 30) * 60 / STEP_S)
         last = fired + after
         if end is not None:
             last = max(last, min(end + 40, fired + AFTER_ALERT))
-        return fired - lead, min(last, self.clock.steps - 1)
+        return fired - run_up, min(last, self.clock.steps - 1)
 
     def _changed(self, world: World, rng: np.random.Generator) -> World:
         """The world with its changes, the guilty one among them where a change did it."""

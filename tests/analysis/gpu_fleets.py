@@ -192,8 +192,8 @@ def _counters(rng: np.random.Generator, fleet: SimulatedFleet) -> None:
         gs.NVLINK_ERRORS: counter(n, 0.5, 0.1),
         gs.NVLINK_CRC: counter(n, 60.0, 0.2),
         # At the power cap as often as the GPU draws much, which differs with the silicon.
-        gs.HELD_BY_POWER: 5e6 + np.cumsum(60 * step * (fleet.signals[gs.POWER] > 620), axis=1),
-        gs.HELD_BY_HEAT: np.full((n, t), 900.0),
+        gs.THROTTLED_BY_POWER: 5e6 + np.cumsum(60 * step * (fleet.signals[gs.POWER] > 620), axis=1),
+        gs.THROTTLED_BY_HEAT: np.full((n, t), 900.0),
     }
     hosts = len(fleet.hosts)
     fleet.ports = {

@@ -19,8 +19,8 @@ def test_a_storm_loses_and_doubles_nothing_and_every_incident_gets_its_note(
 ) -> None:
     options = storm.options_of(["--small"])
     result = storm.storm(options, "sqlite", tmp_path)
-    assert result.sent.taken + result.sent.given_up == options.alerts
-    assert result.sent.given_up == 0
+    assert result.sent.taken + result.sent.abandoned == options.alerts
+    assert result.sent.abandoned == 0
     assert (result.lost, result.doubled) == (0, 0)
     assert result.noted == len(result.notes) == options.incidents * options.pages + 1
     assert result.p1_first_s is not None
@@ -32,7 +32,7 @@ def test_the_reference_takes_the_same_load(tmp_path: Path) -> None:
     options = storm.options_of(["--small"])
     alerts = storm.alerts_of(20, incidents=2, pages=3)
     bare = storm.reference(options, "sqlite", tmp_path, alerts)
-    assert (bare.taken, bare.given_up) == (20, 0)
+    assert (bare.taken, bare.abandoned) == (20, 0)
 
 
 def test_tricklers_keep_no_signed_webhook_out(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from faultline.analysis.case.folder import read_case, write_evidence, write_json
 from faultline.analysis.case.tables import SCHEMAS, conform, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
-from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_from
 from tests.connectors.conftest import ALERT_AT, request_for
 
 
@@ -26,7 +26,7 @@ def collected(
     alert = alert or Alert(
         source="test", title="Checkout fails", started_at=ALERT_AT, service="checkout"
     )
-    return asyncio.run(collect_one(connector, request_for(folder, services=services, alert=alert)))
+    return asyncio.run(collect_from(connector, request_for(folder, services=services, alert=alert)))
 
 
 def calls_in(found: Collected, source: str) -> list[tuple[str, str]]:
@@ -50,7 +50,7 @@ def diagnosed_request(folder: Path, request: Request, *connectors: Connector) ->
     """The same for any alert and scope."""
     write_json(folder / "alert.json", request.alert)
     write_json(folder / "scope.json", request.scope)
-    found = [(c.name, asyncio.run(collect_one(c, request))) for c in connectors]
+    found = [(c.name, asyncio.run(collect_from(c, request))) for c in connectors]
     items = [(name, one) for name, part in found for one in part.items]
     gaps = [(name, one) for name, part in found for one in part.missing]
     write_evidence(

@@ -11,7 +11,7 @@ from typing import Any
 from faultline.analysis.vocabulary import Alert, Diagnosis, Scope, Window
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import CONNECTORS
-from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_from
 from tests.connectors.collected_cases import diagnosed_request
 
 
@@ -40,7 +40,7 @@ def configured(name: str, own: Mapping[str, Any], **others: Any) -> Connector:
 
 def snapshot(connector: Connector, folder: Path) -> Collected:
     """What the connector brings now."""
-    return asyncio.run(collect_one(connector, live_request(folder)))
+    return asyncio.run(collect_from(connector, live_request(folder)))
 
 
 def facts_of(found: Collected) -> dict[str, str]:

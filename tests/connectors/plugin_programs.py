@@ -14,7 +14,7 @@ from pathlib import Path
 from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import load_settings
 from faultline.connectors.registry import build_connectors
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from tests.connectors.conftest import request_for
 
 
@@ -34,7 +34,7 @@ def collect(ready: Connection, environ: Mapping[str, str], folder: Path, page: s
         assert pickle.loads(pickle.dumps(settings)) == settings
         (connector,) = build_connectors(settings)
         request = request_for(Path(tempfile.mkdtemp()))
-        found = asyncio.run(collect_one(connector, request))
+        found = asyncio.run(collect_from(connector, request))
         answers.append((connector.name, found.tables["monitors"]["monitor"].to_list()))
     ready.send(answers)
 

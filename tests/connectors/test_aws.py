@@ -17,7 +17,7 @@ from faultline.analysis.case.tables import write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Alert, Link, Scope, Window
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws import connector as aws
@@ -77,7 +77,7 @@ def incident(tmp_path_factory: pytest.TempPathFactory) -> tuple[Collected, list[
         made = AwsStandIn(NOW)
         made.serve(server)
         request = asked(tmp_path_factory.mktemp("files"), "checkout")
-        return asyncio.run(collect_one(connector(server), request)), made.operations()
+        return asyncio.run(collect_from(connector(server), request)), made.operations()
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ def test_a_query_that_takes_too_long_is_stopped_and_the_rest_stands(
 ) -> None:
     cloud.replies["GetQueryResults"] = lambda _: {"status": "Running", "results": []}
     slow = connector(server, Limits(deadline_s=15))
-    found = asyncio.run(collect_one(slow, asked(tmp_path, "checkout")))
+    found = asyncio.run(collect_from(slow, asked(tmp_path, "checkout")))
     assert any("still running" in gap.reason or "time limit" in gap.reason for gap in found.missing)
     assert "StopQuery" in cloud.operations()
     assert found.tables["metrics"].height
@@ -421,7 +421,7 @@ def test_credentials_that_do_not_work_are_one_thing_to_say(
 ) -> None:
     for path in list(server._replies):
         server.on(path, Reply({"__type": code, "message": "x"}, status=400))
-    found = asyncio.run(collect_one(connector(server), asked(tmp_path, "checkout")))
+    found = asyncio.run(collect_from(connector(server), asked(tmp_path, "checkout")))
     assert {gap.reason for gap in found.missing} == {f"aws every call: the credentials {said}"}
     assert len(found.missing) == 7
 
@@ -450,7 +450,7 @@ def test_operations_that_answer_nonsense_are_gaps_and_the_others_stand(
     broken = sorted(cloud.replies)[third::3]
     for number, name in enumerate(broken):
         cloud.replies[name] = partial(_fixed, Reply(WRONG[number % len(WRONG)]))
-    found = asyncio.run(collect_one(connector(server), asked(tmp_path, "checkout")))
+    found = asyncio.run(collect_from(connector(server), asked(tmp_path, "checkout")))
     assert not any("internal error" in gap.reason for gap in found.missing)
     assert set(found.tables) - {"topology"}
     assert len(found.missing) > 3

@@ -13,7 +13,7 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws.database_states import OF_MESSAGE
 from tests.connectors.local_http import LocalServer
@@ -68,7 +68,7 @@ class Database:
     def collect(self, folder: Path, **replies: Answer) -> Collected:
         """What is collected of checkout, whose database answers so."""
         self._cloud.replies = self._usual | replies
-        return asyncio.run(collect_one(self._connector, asked(folder, "checkout")))
+        return asyncio.run(collect_from(self._connector, asked(folder, "checkout")))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from moto.core.model import ServiceModel
 from moto.core.serialize import get_serializer_class
 
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.settings.shared_settings import ServiceAwsSettings
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws.connector import AwsConnector
@@ -96,7 +96,7 @@ class ModelledAws:
         """What is collected of a service that is made of these resources."""
         self.always = always
         connector = self.connector(made_of, answers)
-        return asyncio.run(collect_one(connector, asked(folder, "carts", labels={})))
+        return asyncio.run(collect_from(connector, asked(folder, "carts", labels={})))
 
     def connector(self, made_of: Mapping[str, Any], answers: Answers) -> AwsConnector:
         """The connector of such a service, where AWS answers so."""

@@ -22,7 +22,7 @@ from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Request
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws import console as aws_console
-from faultline.connectors.vendors.aws.cloudwatch import _graph, _wanted
+from faultline.connectors.vendors.aws.cloudwatch import _graph, _metric_stats
 from faultline.connectors.vendors.aws.evidence import moment
 from faultline.connectors.vendors.aws.operations import ACTIONS
 from faultline.connectors.vendors.aws.resource import Resource
@@ -192,7 +192,7 @@ def test_a_call_that_failed_changed_nothing() -> None:
 def test_the_graph_of_a_resource_shows_its_share_of_errors() -> None:
     place = AwsPlace(AwsAccount("own"), "eu-west-1")
     resource = Resource("lambda", "checkout", "checkout", place)
-    lines = _graph(resource, _wanted(resource, 0, None))
+    lines = _graph(resource, _metric_stats(resource, 0, None))
     ids = {}
     for line in lines:
         if len(line) > 1:

@@ -24,7 +24,7 @@ from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsEr
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.auth.azure_token import Credential, Tokens
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.vendors.azure import CONNECTOR
@@ -70,7 +70,7 @@ def collect(server: LocalServer, folder: Path, **own: Any) -> Collected:
         source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout"
     )
     request = request_for(folder, services=("checkout", "payments"), alert=alert)
-    return asyncio.run(collect_one(connector(server, **own), request))
+    return asyncio.run(collect_from(connector(server, **own), request))
 
 
 def reasons(found: Collected) -> str:
@@ -417,7 +417,7 @@ def test_documented_limits_are_the_real_ones() -> None:
     assert f"Of more than {kql.MOST_ROWS:,} lines" in said
     assert f"of {kql.MOST_TRACES} operations" in said
     assert f"the latest {kql.MOST_CHANGES} " in said
-    assert all(f"`{table}`" in page for table in kql.KNOWN_LOGS)
+    assert all(f"`{table}`" in page for table in kql.LOG_TABLES)
     for signal in (
         "request_rate",
         "error_ratio",
@@ -433,7 +433,7 @@ def test_names_cannot_leave_their_literal(azure: LocalServer, tmp_path: Path) ->
     assert literal(evil) == '"x\\") | union (SigninLogs | take 5"'
     assert literal('\\"') == '"\\\\\\""'
     alert = Alert(source="x", title="t", started_at=ALERT_AT, service=evil)
-    asyncio.run(collect_one(connector(azure), request_for(tmp_path, alert=alert)))
+    asyncio.run(collect_from(connector(azure), request_for(tmp_path, alert=alert)))
     assert any('in~ ("x\\") | union (SigninLogs | take 5")' in q for q in queries(azure))
 
 
@@ -573,7 +573,7 @@ def diagnosed(server: LocalServer, folder: Path) -> Diagnosis:
         source="pagerduty", title="Checkout is slow", started_at=ALERT_AT, service="checkout"
     )
     request = request_for(folder / "traces", services=("checkout", "payments"), alert=alert)
-    found = asyncio.run(collect_one(connector(server), request))
+    found = asyncio.run(collect_from(connector(server), request))
     write_json(folder / "alert.json", alert)
     write_json(folder / "scope.json", request.scope)
     items = [

@@ -15,7 +15,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.kinds.watched_signals import AlertQuery
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.azure import CONNECTOR
 from faultline.connectors.vendors.azure.platform import MOST_RESOURCES, named_resources
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
@@ -93,7 +93,7 @@ def collect(server: LocalServer, folder: Path, **own: Any) -> Collected:
         query=AlertQuery(language="metric", text="CpuTime"),
     )
     request = request_for(folder, services=("payments",), alert=alert)
-    return asyncio.run(collect_one(connector, request))
+    return asyncio.run(collect_from(connector, request))
 
 
 def test_the_alerts_metric_and_those_that_mean_something_are_read(

@@ -65,7 +65,7 @@ def test_a_diff_is_cut_by_file_by_change_and_in_all_and_says_so() -> None:
     assert "(cut here, after " in diff
     assert all(len(part) < PATCH_LENGTH + 200 for part in diff.split("--- a/"))
     assert (
-        budget.said()
+        budget.summary()
         == f"{budget.shortened} diffs shortened; the diffs of {budget.left_out} files left out"
     )
     assert budget.shortened + budget.left_out >= 9

@@ -20,7 +20,7 @@ from faultline.analysis.case.tables import conform, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Alert, Evidence, JobIdentity, Link
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.vendors.datadog import CONNECTOR
 from faultline.connectors.vendors.datadog.connector import LIMITS, DatadogConnector
@@ -63,7 +63,7 @@ def asking(folder: Path, *services: str, **given: Any) -> Request:
 
 def collect(server: LocalServer, folder: Path, *services: str, **given: Any) -> Collected:
     """A collection from the stand-in."""
-    return asyncio.run(collect_one(connector(server), asking(folder, *services, **given)))
+    return asyncio.run(collect_from(connector(server), asking(folder, *services, **given)))
 
 
 @pytest.fixture
@@ -355,7 +355,7 @@ def test_an_issue_first_seen_in_the_incident_is_a_line_of_the_log(
 def test_every_item_has_a_link_into_the_sites_app_at_its_window(
     datadog: LocalServer, tmp_path: Path
 ) -> None:
-    collected = asyncio.run(collect_one(connector(datadog, site="datadoghq.eu"), asking(tmp_path)))
+    collected = asyncio.run(collect_from(connector(datadog, site="datadoghq.eu"), asking(tmp_path)))
     for item in collected.items:
         assert item.link is not None
         assert item.link.startswith("https://app.datadoghq.eu/"), item
@@ -391,7 +391,7 @@ def test_the_catalogues_name_of_a_service_is_asked_and_ours_is_written(
     datadog: LocalServer, tmp_path: Path
 ) -> None:
     known = connector(datadog, services={"basket": "checkout"})
-    collected = asyncio.run(collect_one(known, asking(tmp_path, "basket", service="basket")))
+    collected = asyncio.run(collect_from(known, asking(tmp_path, "basket", service="basket")))
     assert collected.tables["logs"]["service"].unique().to_list() == ["basket"]
     assert collected.tables["changes"].filter(kind="deploy", service="basket").height == 1
 
@@ -551,7 +551,7 @@ def test_a_training_jobs_gpus_are_asked_by_its_hosts_and_bounded(
     job = JobIdentity(name="llm-1", hosts=("n1", "N2"))
     scope = request.scope.model_copy(update={"training": job})
     collected = asyncio.run(
-        collect_one(connector(datadog), Request(request.alert, scope, tmp_path))
+        collect_from(connector(datadog), Request(request.alert, scope, tmp_path))
     )
     queries = [
         q["query"]
@@ -570,7 +570,7 @@ def test_an_alert_about_nothing_that_datadog_knows_is_one_gap(
     datadog: LocalServer, tmp_path: Path
 ) -> None:
     request = request_for(tmp_path, alert=Alert(source="me", title="t", started_at=ALERT_AT))
-    collected = asyncio.run(collect_one(connector(datadog), request))
+    collected = asyncio.run(collect_from(connector(datadog), request))
     (gap,) = collected.missing
     assert "names no Datadog monitor" in gap.reason
     assert datadog.asked == []
@@ -716,7 +716,7 @@ def test_keys_that_are_not_accepted_are_a_gap_for_everything(
 def test_answers_beyond_the_size_limit_are_gaps(datadog: LocalServer, tmp_path: Path) -> None:
     small = connector(datadog, limits={"max_bytes": 100_000})
     datadog.on(LOGS, Reply(b'{"data": ["' + b"x" * 200_000 + b'"]}'))
-    collected = asyncio.run(collect_one(small, asking(tmp_path)))
+    collected = asyncio.run(collect_from(small, asking(tmp_path)))
     assert any("limit of 100,000 bytes" in m.reason for m in collected.missing)
 
 
@@ -726,7 +726,7 @@ def test_an_answer_that_drips_ends_at_the_deadline_and_the_rest_is_handed_over(
     datadog.on(LOGS, Reply({"data": ["x" * 5000]}, drip_s=0.05))
     slow = connector(datadog, limits={"deadline_s": 20.0})
     started = time.monotonic()
-    collected = asyncio.run(collect_one(slow, asking(tmp_path)))
+    collected = asyncio.run(collect_from(slow, asking(tmp_path)))
     assert time.monotonic() - started < 21
     assert {m.kind for m in collected.missing} == {"logs"}
     assert collected.tables["changes"].height == 3

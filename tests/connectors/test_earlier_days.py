@@ -12,7 +12,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert, Window
 from faultline.connectors.registry import CONNECTORS
-from faultline.connectors.shared.contract.base import Request, collect_one
+from faultline.connectors.shared.contract.base import Request, collect_from
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer
 from tests.connectors.pagerduty_server import INCIDENT
@@ -48,6 +48,6 @@ def test_events_are_looked_for_where_they_are_without_earlier_days(
         asked = request if folder.name == "without" else with_earlier_days(request)
         connector = CONNECTORS[name].configured(settings_for(server, case, name))
         assert connector is not None
-        found = asyncio.run(collect_one(connector, asked))
+        found = asyncio.run(collect_from(connector, asked))
         windows.append({(i.kind, i.window) for i in found.items if i.kind in OF_EVENTS})
     assert windows[0] == windows[1]

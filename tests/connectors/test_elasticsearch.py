@@ -25,10 +25,10 @@ from faultline.connectors.vendors.elasticsearch.connector import (
     ElasticsearchConnector,
 )
 from faultline.connectors.vendors.elasticsearch.fields import (
+    FieldNames,
     FieldsAnswer,
     FieldType,
     LogFields,
-    WantedFields,
 )
 from faultline.connectors.vendors.elasticsearch.session import SearchHttp
 from tests.connectors.collected_cases import collected, diagnosed
@@ -200,7 +200,7 @@ def test_fields_of_opentelemetry_and_of_exact_parts_are_found() -> None:
             "resource.attributes.k8s.cluster.name": exact,
         }
     )
-    fields = LogFields.of(answer, WantedFields())
+    fields = LogFields.of(answer, FieldNames())
     assert fields == LogFields(
         "time",
         ("resource.attributes.service.name",),

@@ -25,7 +25,7 @@ from faultline.connectors.shared.changes.code_host import (
     MOST_REPOSITORIES,
 )
 from faultline.connectors.shared.changes.code_lines import AROUND
-from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.vendors.github import CONNECTOR
 from faultline.connectors.vendors.github.connector import LIMITS, GitHubConnector, web_of
@@ -72,7 +72,7 @@ def request(folder: Path, summary: str = TRACE, *services: str) -> Request:
 
 def collected(server: LocalServer, folder: Path, summary: str = TRACE) -> Collected:
     """What is brought for checkout's alert."""
-    return asyncio.run(collect_one(connector(server), request(folder, summary)))
+    return asyncio.run(collect_from(connector(server), request(folder, summary)))
 
 
 def changes(found: Collected) -> list[dict[str, Any]]:
@@ -393,7 +393,7 @@ def test_only_the_environments_of_the_settings_count(server: LocalServer, tmp_pa
     chosen = GitHubConnector(
         "t", server.url, None, {"checkout": (stand_in.REPOSITORY,)}, ("Staging",)
     )
-    found = asyncio.run(collect_one(chosen, request(tmp_path)))
+    found = asyncio.run(collect_from(chosen, request(tmp_path)))
     assert {r["time"] for r in changes(found)} == {stand_in.DEPLOYED - timedelta(minutes=20)}
     assert any("no earlier deployment is known" in m.reason for m in found.missing)
 
@@ -417,7 +417,7 @@ def test_a_repository_the_alert_names_comes_first_and_one_nobody_configured_is_n
 def test_no_repository_of_the_services_in_scope_is_a_gap(
     server: LocalServer, tmp_path: Path
 ) -> None:
-    found = asyncio.run(collect_one(connector(server), request(tmp_path, TRACE, "billing")))
+    found = asyncio.run(collect_from(connector(server), request(tmp_path, TRACE, "billing")))
     assert [m.reason for m in found.missing] == [
         "no service in scope has a github_repository in the settings"
     ]
@@ -457,7 +457,7 @@ def test_a_repository_that_cannot_be_read_is_one_gap_that_says_why(
     stand_in.serve(server)
     server.on(BASE, reply)
     found = asyncio.run(
-        collect_one(connector(server, max_bytes=100_000), request(tmp_path, "no trace"))
+        collect_from(connector(server, max_bytes=100_000), request(tmp_path, "no trace"))
     )
     (gap,) = found.missing
     assert said in gap.reason
@@ -484,7 +484,7 @@ def test_a_call_that_fails_is_a_gap_and_the_others_stand(
 def test_a_server_that_drips_is_left_at_the_deadline(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
     server.on(f"{BASE}/deployments", Reply([1] * 500, drip_s=0.2))
-    found = asyncio.run(collect_one(connector(server, deadline_s=3), request(tmp_path)))
+    found = asyncio.run(collect_from(connector(server, deadline_s=3), request(tmp_path)))
     assert any("time limit" in m.reason or "no answer" in m.reason for m in found.missing)
 
 
@@ -629,7 +629,7 @@ def test_a_service_of_a_shared_repository_gets_the_changes_that_name_it(
 ) -> None:
     stand_in.serve(server)
     asked = request(tmp_path, "no trace", "checkout", "billing")
-    found = asyncio.run(collect_one(connector(server, "checkout", "billing"), asked))
+    found = asyncio.run(collect_from(connector(server, "checkout", "billing"), asked))
     services = {(r["service"], r["id"]) for r in changes(found) if r["kind"] == "deploy"}
     assert ("checkout", stand_in.POOL) in services
     assert ("billing", stand_in.POOL) not in services
@@ -645,7 +645,7 @@ def test_an_alert_about_a_training_job_gets_the_changes_of_the_service_that_runs
     settings["services"]["cart"]["github_repository"] = ["shop/cart"]
     made = CONNECTOR.configured(Settings.model_validate(settings))
     assert made is not None
-    found = asyncio.run(collect_one(made, request_for(tmp_path, job="llm-7b", alert=alert())))
+    found = asyncio.run(collect_from(made, request_for(tmp_path, job="llm-7b", alert=alert())))
     assert {r["service"] for r in changes(found)} == {"llm-7b"}
     assert not any("shop/cart" in a.path for a in server.asked)
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from pydantic import SecretStr
 
 from faultline.analysis.errors import ConnectorError, SettingsError
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.vendors.github.app import PERMISSIONS, GitHubApp
 from faultline.connectors.vendors.github.connector import LIMITS, GitHubConnector
 from tests.connectors.conftest import request_for
@@ -48,7 +48,7 @@ def test_a_signed_claim_is_exchanged_once_for_a_token_that_may_only_read(
     )
     for _ in range(2):
         collected = asyncio.run(
-            collect_one(connector, request_for(tmp_path, services=("checkout",)))
+            collect_from(connector, request_for(tmp_path, services=("checkout",)))
         )
         assert collected.tables["changes"].height
     (exchange,) = [a for a in server.asked if a.method == "POST"]
@@ -90,7 +90,7 @@ def test_a_refused_exchange_is_a_gap_that_quotes_no_secret(
     connector = GitHubConnector(
         None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app
     )
-    collected = asyncio.run(collect_one(connector, request_for(tmp_path, services=("checkout",))))
+    collected = asyncio.run(collect_from(connector, request_for(tmp_path, services=("checkout",))))
     (gap,) = collected.missing
     assert said in gap.reason
     assert "internal error" not in gap.reason

@@ -16,7 +16,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.changes.code_host import SKEW
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.vendors.gitlab import CONNECTOR
 from faultline.connectors.vendors.gitlab.connector import LIMITS, GitLabConnector
@@ -41,7 +41,7 @@ def collected(server: LocalServer, folder: Path, summary: str = TRACE, **limits:
     """What is brought for checkout's alert."""
     alert = Alert(source="t", title="Checkout is slow", started_at=ALERT_AT, summary=summary)
     request = request_for(folder, services=("checkout",), alert=alert)
-    return asyncio.run(collect_one(connector(server, **limits), request))
+    return asyncio.run(collect_from(connector(server, **limits), request))
 
 
 def changes(found: Collected) -> list[dict[str, Any]]:

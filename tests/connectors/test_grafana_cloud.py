@@ -23,7 +23,7 @@ from faultline.connectors.registry import CONNECTORS
 from faultline.connectors.shared.contract.base import Collected
 from faultline.connectors.vendors.grafana import CONNECTOR
 from faultline.connectors.vendors.grafana.connector import GrafanaConnector
-from faultline.connectors.vendors.grafana.incidents import INCIDENTS, MOST_ASKED
+from faultline.connectors.vendors.grafana.incidents import INCIDENTS, MOST_INCIDENTS
 from faultline.connectors.vendors.grafana.objectives import (
     MOST_SLOS,
     SIGNAL,
@@ -161,7 +161,7 @@ def test_a_declared_incident_stands_beside_ours(server: LocalServer, tmp_path: P
         "https://grafana.example.com/a/grafana-irm-app/incidents/42",
     )
     (asked,) = (one for one in server.asked if one.path == INCIDENTS)
-    assert json.loads(asked.body)["query"]["limit"] == MOST_ASKED
+    assert json.loads(asked.body)["query"]["limit"] == MOST_INCIDENTS
 
 
 def test_incidents_that_are_over_count_while_they_overlap(

@@ -15,7 +15,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.kubernetes import CONNECTOR
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.kubernetes_objects import ROLLED_OUT, Object, listed, utc, workload
@@ -68,7 +68,7 @@ def collected(server: LocalServer, folder: Path, **own: Any) -> Collected:
     assert connector is not None
     alert = Alert(source="x", title="Checkout fails", started_at=ALERT_AT, service="checkout")
     request = request_for(folder, services=("checkout", "cart"), alert=alert)
-    return asyncio.run(collect_one(connector, request))
+    return asyncio.run(collect_from(connector, request))
 
 
 def titles(found: Collected) -> list[str]:

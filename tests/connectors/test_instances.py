@@ -17,7 +17,7 @@ from faultline.analysis.vocabulary import Alert, Link, Scope, Window
 from faultline.bot.investigation.collecting import part_of
 from faultline.bot.settings import Settings, load_settings, sections_that_repeat
 from faultline.connectors.registry import build_connectors
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.contract.instances import likely_senders, worth_asking
 from faultline.connectors.shared.contract.placed_rows import placed
 from faultline.connectors.shared.settings.covers import Covers
@@ -90,7 +90,7 @@ def rates(settings: Settings, folder: Path, alert: Alert) -> dict[str, float]:
     request = request_for(folder, services=("checkout",), alert=alert)
     frames = []
     for one in worth_asking(build_connectors(settings), alert, request.scope):
-        collected = asyncio.run(collect_one(one, request))
+        collected = asyncio.run(collect_from(one, request))
         assert {item.kind for item in collected.items} >= {"metrics"}
         frames.append(conform(collected.tables["metrics"], "metrics", "metrics"))
     table = pl.concat(frames).unique().filter(pl.col("signal") == "request_rate")
@@ -122,7 +122,7 @@ def test_an_alert_about_a_place_that_nobody_covers_is_a_gap_that_says_so(
     request = request_for(tmp_path, services=("checkout",), alert=alert)
     connectors = worth_asking(build_connectors(settings), alert, request.scope)
     assert [one.name for one in connectors] == ["prometheus prod-eu", "prometheus prod-us"]
-    collected = asyncio.run(collect_one(connectors[0], request))
+    collected = asyncio.run(collect_from(connectors[0], request))
     assert collected.items == ()
     reasons = {missing.reason for missing in collected.missing}
     assert reasons == {"covers cluster prod-eu, and the alert says prod-ap"}
@@ -180,7 +180,7 @@ def evidence(connector: Any, folder: Path) -> list[tuple[str, str, str]]:
     folder.mkdir()
     alert = Alert(source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT)
     request = request_for(folder, services=("checkout", "cart"), job="llm-1", alert=alert)
-    collected = asyncio.run(collect_one(connector, request))
+    collected = asyncio.run(collect_from(connector, request))
     part = part_of(connector.name, collected, folder, folder)
     assert {one.source for one in (*part.items, *part.gaps)} == {connector.name}
     return [(one.kind, one.source, one.query) for one in (*part.items, *part.gaps)]

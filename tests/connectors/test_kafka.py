@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from faultline.analysis.errors import SettingsError
-from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.kafka.connector import LIMITS
 from faultline.connectors.vendors.kafka.facts import Place, cluster_facts
 from faultline.connectors.vendors.kafka.session import opened
@@ -247,7 +247,7 @@ def test_a_user_without_a_password_is_a_mistake_of_the_settings() -> None:
 def test_an_incident_of_yesterday_is_a_gap(tmp_path: Path) -> None:
     request = live_request(tmp_path, ended_ago=timedelta(days=1))
     built = connector(KafkaBroker(port=free_port()))
-    [gap] = asyncio.run(collect_one(built, request)).missing
+    [gap] = asyncio.run(collect_from(built, request)).missing
     assert gap.reason == "the server only tells of now, and the incident is over"
 
 

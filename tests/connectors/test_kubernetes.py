@@ -34,7 +34,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.analysis.logs.signature_matching import match
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity, Window
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.kubernetes import CONNECTOR
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent
 from faultline.connectors.vendors.kubernetes.connector import LIMITS, KubernetesConnector
@@ -97,7 +97,7 @@ def collect(
         source="x", title="Checkout fails", started_at=ALERT_AT, service="checkout"
     )
     request = request_for(folder, services=("checkout", "cart"), alert=alert)
-    return asyncio.run(collect_one(connector(server, **tables), request))
+    return asyncio.run(collect_from(connector(server, **tables), request))
 
 
 def table(found: Collected, name: str) -> pl.DataFrame:
@@ -396,7 +396,7 @@ def test_a_training_jobs_pods_are_found_by_pattern_and_by_label(
     )
     request = request_for(tmp_path, job="llm-1")
     training = request.scope.model_copy(update={"training": JobIdentity(name="llm-1")})
-    found = asyncio.run(collect_one(built, type(request)(request.alert, training, tmp_path)))
+    found = asyncio.run(collect_from(built, type(request)(request.alert, training, tmp_path)))
     item = next(i for i in found.items if "/pods" in i.query)
     assert item.details == {"pods Failed": "2", "pods Running": "1"}
     logs = table(found, "logs")
@@ -457,10 +457,10 @@ def test_the_pods_own_token_is_read_anew_each_time(cluster: LocalServer, tmp_pat
     request = request_for(tmp_path, services=("cart",))
     for said in ("first", "second"):
         token.write_text(said + "\n")
-        asyncio.run(collect_one(built, request))
+        asyncio.run(collect_from(built, request))
         assert cluster.asked[-1].headers["Authorization"] == f"Bearer {said}"
     token.unlink()
-    assert "kubernetes.token_file" in reasons(asyncio.run(collect_one(built, request)))
+    assert "kubernetes.token_file" in reasons(asyncio.run(collect_from(built, request)))
 
 
 def test_a_ca_file_that_is_none_stops_with_its_key(cluster: LocalServer, tmp_path: Path) -> None:
@@ -640,7 +640,7 @@ def test_every_call_is_covered_by_the_manifest_and_no_more_is_granted(
     cluster.on("/apis/apps/v1/namespaces/shop/deployments", listed([made]))
     collect(cluster, tmp_path)
     of_job = connector(cluster, kubernetes={"namespaces": ["shop"]})
-    asyncio.run(collect_one(of_job, request_for(tmp_path, job="llm-1")))
+    asyncio.run(collect_from(of_job, request_for(tmp_path, job="llm-1")))
     assert used(cluster) == granted()
 
 
@@ -705,7 +705,7 @@ def test_the_rollout_that_halved_the_memory_is_named(cluster: LocalServer, tmp_p
 def diagnosed(server: LocalServer, folder: Path, alert: Alert) -> Diagnosis:
     """What is collected for the alert, as a case, and what is made of it."""
     request = request_for(folder, services=("checkout", "cart"), alert=alert)
-    found = asyncio.run(collect_one(connector(server), request))
+    found = asyncio.run(collect_from(connector(server), request))
     case = folder / "case"
     case.mkdir()
     write_json(case / "alert.json", alert)

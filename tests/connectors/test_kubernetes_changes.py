@@ -14,7 +14,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.vendors.kubernetes import CONNECTOR
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import (
@@ -54,7 +54,7 @@ def changes(server: LocalServer, folder: Path, **kubernetes: Any) -> list[dict[s
     assert connector is not None
     alert = Alert(source="x", title="Checkout fails", started_at=ALERT_AT, service="checkout")
     request = request_for(folder, services=("checkout", "cart"), alert=alert)
-    found = asyncio.run(collect_one(connector, request))
+    found = asyncio.run(collect_from(connector, request))
     return conform(found.tables["changes"], "changes", "changes").to_dicts()
 
 

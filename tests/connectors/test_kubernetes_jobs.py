@@ -17,7 +17,7 @@ import yaml
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.kubernetes import CONNECTOR
 from faultline.connectors.vendors.kubernetes.job_objects import JOB_KINDS
 from tests.connectors.collected_cases import diagnosed_request
@@ -101,7 +101,7 @@ def collect(
     serve(server, objects, SERVED if served is None else served)
     alert = Alert(source="test", title="llm-1 stands still", started_at=ALERT_AT, service="llm-1")
     request = request_for(folder, services=("llm-1",), job="llm-1", alert=alert)
-    return asyncio.run(collect_one(configured(server), request))
+    return asyncio.run(collect_from(configured(server), request))
 
 
 def rows(found: Collected) -> list[tuple[str, str, str, str | None]]:
@@ -232,7 +232,7 @@ def test_a_missing_right_is_one_gap_and_the_other_lists_stand(
     path = f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{SPACE}/workloads"
     server.on(path, refused(403, "workloads is forbidden"))
     request = request_for(tmp_path, services=("llm-1",), job="llm-1")
-    found = asyncio.run(collect_one(configured(server), request))
+    found = asyncio.run(collect_from(configured(server), request))
     (gap,) = found.missing
     assert path in gap.query
     assert [row[0] for row in rows(found)] == ["JobSet"]
@@ -242,7 +242,7 @@ def test_without_discovery_there_is_a_gap(server: LocalServer, tmp_path: Path) -
     serve(server, {}, SERVED)
     server.on("/apis", refused(403, "no"))
     request = request_for(tmp_path, services=("llm-1",), job="llm-1")
-    found = asyncio.run(collect_one(configured(server), request))
+    found = asyncio.run(collect_from(configured(server), request))
     assert [gap.query for gap in found.missing] == ["kubectl get --raw '/apis'"]
 
 

@@ -15,7 +15,7 @@ from faultline.analysis.case.folder import read_case
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.rows.container_lines import SOURCE
 from faultline.connectors.vendors.kubernetes import CONNECTOR
 from faultline.connectors.vendors.kubernetes.container_logs import (
@@ -62,7 +62,7 @@ def collect(server: LocalServer, folder: Path, **kubernetes: Any) -> Collected:
     assert connector is not None
     alert = Alert(source="x", title="Checkout fails", started_at=ALERT_AT, service="checkout")
     request = request_for(folder, services=("checkout", "cart"), alert=alert)
-    return asyncio.run(collect_one(connector, request))
+    return asyncio.run(collect_from(connector, request))
 
 
 def lines(found: Collected) -> pl.DataFrame:

@@ -16,7 +16,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.kubernetes import CONNECTOR, state_inquiry
 from faultline.connectors.vendors.kubernetes.state_inquiry import STATE_LISTS
 from tests.connectors import kubernetes_states as broken
@@ -83,7 +83,7 @@ def collect(server: LocalServer, folder: Path, services: tuple[str, ...]) -> Col
     request = request_for(folder, services=services, alert=alert)
     scope = request.scope.model_copy(update={"calls": CALLS})
     changed = type(request)(request.alert, scope, request.files)
-    return asyncio.run(collect_one(connector, changed))
+    return asyncio.run(collect_from(connector, changed))
 
 
 def states(found: Collected) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Link
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.transport.guarded_fetch import AllowedHost, FetchGuard
 from faultline.connectors.vendors.traces import CONNECTOR
 from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
@@ -57,7 +57,7 @@ def collected(
     connector = TrainingTracesConnector((), guard=guard, **more)
     request = request_for(files)
     alert = request.alert.model_copy(update={"links": links, "labels": labels or {}})
-    return asyncio.run(collect_one(connector, replace(request, alert=alert)))
+    return asyncio.run(collect_from(connector, replace(request, alert=alert)))
 
 
 def at(server: LocalServer, path: str) -> str:
@@ -157,7 +157,7 @@ def test_without_hosts_no_link_is_followed_and_nothing_is_said(files: Path) -> N
     assert connector is not None
     request = request_for(files)
     alert = request.alert.model_copy(update={"labels": {"trace_url": "https://a.example/1"}})
-    assert asyncio.run(collect_one(connector, replace(request, alert=alert))) == Collected()
+    assert asyncio.run(collect_from(connector, replace(request, alert=alert))) == Collected()
 
 
 def test_the_settings_make_the_guard_and_check_says_so() -> None:

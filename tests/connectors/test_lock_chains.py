@@ -39,7 +39,7 @@ def test_a_circle_has_a_head_too() -> None:
 
 def test_a_holder_that_is_no_session_is_named() -> None:
     [holder] = lock_holders([session("a", "a prepared transaction")])
-    assert holder.said() == "1 session up to 5 s for a prepared transaction"
+    assert holder.summary() == "1 session up to 5 s for a prepared transaction"
 
 
 def test_short_waits_are_usual() -> None:

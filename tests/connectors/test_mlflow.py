@@ -15,7 +15,7 @@ import pytest
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.training.training_runs import HIDDEN
 from faultline.connectors.vendors.mlflow import CONNECTOR
 from faultline.connectors.vendors.mlflow.connector import LIMITS, MOST_PAGES, MlflowConnector
@@ -56,7 +56,7 @@ def collect(
 ) -> Collected:
     alert = Alert(source="test", title="Training", started_at=ALERT_AT, labels=labels or {})
     request = request_for(folder, job=job, alert=alert)
-    return asyncio.run(collect_one(connector(mlflow, **own), request))
+    return asyncio.run(collect_from(connector(mlflow, **own), request))
 
 
 def rows(collected: Collected, signal: str) -> pl.DataFrame:

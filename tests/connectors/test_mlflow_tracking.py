@@ -14,7 +14,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.training.training_runs import HIDDEN
 from faultline.connectors.vendors.mlflow import CONNECTOR
 from faultline.connectors.vendors.mlflow.connector import MlflowConnector
@@ -60,7 +60,7 @@ def connector(url: str, **own: Any) -> MlflowConnector:
 def collect(url: str, folder: Path, **own: Any) -> Collected:
     alert = Alert(source="test", title="Training", started_at=ALERT_AT)
     request = request_for(folder, job="llm-1", alert=alert)
-    return asyncio.run(collect_one(connector(url, **own), request))
+    return asyncio.run(collect_from(connector(url, **own), request))
 
 
 def test_an_investigation_reads_what_the_job_logged(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from bson import Int64, ObjectId, Timestamp
 
-from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.mongodb import commands
 from faultline.connectors.vendors.mongodb.operations import masked_command
 from tests.connectors.conftest import free_port
@@ -472,7 +472,7 @@ def test_a_wrong_password_is_a_gap_that_does_not_show_it(tmp_path: Path) -> None
 def test_an_incident_of_yesterday_is_a_gap(tmp_path: Path) -> None:
     request = live_request(tmp_path, ended_ago=timedelta(days=1))
     built = connector(MongodbServer({}, port=free_port()))
-    [gap] = asyncio.run(collect_one(built, request)).missing
+    [gap] = asyncio.run(collect_from(built, request)).missing
     assert gap.reason == "the server only tells of now, and the incident is over"
 
 

@@ -17,7 +17,7 @@ import pymysql
 import pytest
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.shared.settings.database_settings import DatabaseAddress
 from faultline.connectors.vendors.mysql import facts, queries
 from faultline.connectors.vendors.mysql.connector import LIMITS
@@ -296,7 +296,7 @@ def test_a_wrong_password_is_a_gap_that_does_not_show_it(port: int, tmp_path: Pa
 
 def test_an_incident_of_yesterday_is_a_gap(tmp_path: Path) -> None:
     request = live_request(tmp_path, ended_ago=timedelta(days=1))
-    [gap] = asyncio.run(collect_one(connector(free_port()), request)).missing
+    [gap] = asyncio.run(collect_from(connector(free_port()), request)).missing
     assert gap.reason == "the server only tells of now, and the incident is over"
 
 

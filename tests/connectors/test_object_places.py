@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.traces import CONNECTOR, object_places
 from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from tests.connectors.conftest import ALERT_AT, request_for
@@ -45,7 +45,7 @@ def collected(location: str, folder: Path) -> Collected:
     files = folder / "files"
     files.mkdir()
     connector = TrainingTracesConnector([location])
-    return asyncio.run(collect_one(connector, request_for(files, job="llm-1")))
+    return asyncio.run(collect_from(connector, request_for(files, job="llm-1")))
 
 
 def test_traces_in_a_bucket_are_listed_and_read(google: LocalServer, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert, Link
-from faultline.connectors.shared.contract.base import Request, collect_one
+from faultline.connectors.shared.contract.base import Request, collect_from
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.vendors.pagerduty.answers import change_kind
@@ -173,7 +173,7 @@ def test_a_key_that_is_not_accepted_is_a_gap_for_everything_and_is_not_quoted(
     server: LocalServer, tmp_path: Path
 ) -> None:
     server.on(f"/incidents/{INCIDENT}", error(401, "Unauthorized token-123"))
-    collected = asyncio.run(collect_one(connector(server), pagerduty_request(tmp_path)))
+    collected = asyncio.run(collect_from(connector(server), pagerduty_request(tmp_path)))
     assert {m.kind for m in collected.missing} == {"changes", "monitors", "alert"}
     assert all("authentication failed (HTTP 401)" in m.reason for m in collected.missing)
     assert "token-123" not in repr(collected)
@@ -245,7 +245,7 @@ def test_an_answer_that_drips_ends_at_the_deadline_and_the_rest_is_handed_over(
     server.on(f"/incidents/{INCIDENT}/alerts", Reply({"alerts": alerts()}, drip_s=0.05))
     started = time.monotonic()
     collected = asyncio.run(
-        collect_one(connector(server, deadline_s=4), pagerduty_request(tmp_path))
+        collect_from(connector(server, deadline_s=4), pagerduty_request(tmp_path))
     )
     assert time.monotonic() - started < 20
     assert collected.tables["changes"].height == 3

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.postgresql import facts, queries
 from faultline.connectors.vendors.postgresql.connector import LIMITS
 from faultline.connectors.vendors.postgresql.session import PostgresServer, opened
@@ -252,7 +252,7 @@ def test_a_replica_that_is_paused_and_a_slot_that_nobody_reads(
     running: tuple[DebianPostgres, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, sockets = running
-    monkeypatch.setattr("faultline.connectors.vendors.postgresql.facts.KEPT_BYTES", 1)
+    monkeypatch.setattr("faultline.connectors.vendors.postgresql.facts.LEAST_RETAINED", 1)
     with replica_of(server, sockets) as replica, as_user(sockets, ADMIN) as admin:
         admin.execute("SELECT pg_create_physical_replication_slot('left', true)")
         admin.execute("INSERT INTO orders VALUES (3, 'third')")
@@ -300,7 +300,7 @@ def test_transaction_ids_that_run_out() -> None:
 
 def test_after_the_incident_a_snapshot_says_nothing_of_it(sockets: Path, tmp_path: Path) -> None:
     request = live_request(tmp_path, ended_ago=timedelta(hours=2))
-    found = asyncio.run(collect_one(connector(sockets), request))
+    found = asyncio.run(collect_from(connector(sockets), request))
     assert found.tables == {}
     assert [one.reason for one in found.missing] == [
         "the server only tells of now, and the incident is over"

@@ -14,7 +14,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.auth.server_access import bearer
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.rows.joined_windows import merged
 from faultline.connectors.shared.settings.limits import Limits
@@ -291,7 +291,7 @@ def test_a_server_that_does_not_answer_is_a_gap_for_everything(
     server.on("/api/v1/label/__name__/values", reply)
     limits = Limits(deadline_s=6, max_bytes=1_000_000)
     collected = asyncio.run(
-        collect_one(
+        collect_from(
             PrometheusConnector(server.url, bearer("t"), limits=limits), request_for(tmp_path)
         )
     )
@@ -314,7 +314,7 @@ def test_one_slow_query_is_a_gap_and_the_others_are_handed_over(
     server.on("/api/v1/labels", Reply({"data": ["service", "le"]}))
     server.on("/api/v1/query_range", answer)
     connector = PrometheusConnector(server.url, limits=Limits(deadline_s=6))
-    collected = asyncio.run(collect_one(connector, request_for(tmp_path)))
+    collected = asyncio.run(collect_from(connector, request_for(tmp_path)))
     assert collected.tables["metrics"]["signal"].to_list() == ["request_rate"]
     assert ["time limit" in m.reason for m in collected.missing] == [True, True]
 
@@ -323,5 +323,5 @@ def test_a_prometheus_without_known_metrics_says_what_to_configure(
     server: LocalServer, tmp_path: Path
 ) -> None:
     server.on("/api/v1/label/__name__/values", Reply({"data": ["other_metric"]}))
-    collected = asyncio.run(collect_one(PrometheusConnector(server.url), request_for(tmp_path)))
+    collected = asyncio.run(collect_from(PrometheusConnector(server.url), request_for(tmp_path)))
     assert "prometheus.queries" in collected.missing[0].reason

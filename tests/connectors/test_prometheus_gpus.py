@@ -19,7 +19,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.gpus.health import gpu_health
 from faultline.analysis.metrics import gpu_signals as gs
 from faultline.analysis.vocabulary import Alert, JobIdentity
-from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.training.gpu_bounds import LEAST_POINTS, MOST_GPUS, about_gpus
 from faultline.connectors.shared.training.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
@@ -154,7 +154,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheu
 
 def collect(server: str, request: Request, **settings: Any) -> tuple[pl.DataFrame, Collected]:
     """The GPU rows, with their labels as columns, and all that came."""
-    collected = asyncio.run(collect_one(PrometheusConnector(server, **settings), request))
+    collected = asyncio.run(collect_from(PrometheusConnector(server, **settings), request))
     metrics = collected.tables.get("metrics")
     assert metrics is not None, collected.missing
     rows = conform(metrics, "metrics", "metrics").filter(pl.col("signal").is_in(list(gs.SIGNALS)))
@@ -208,7 +208,7 @@ def test_every_signal_has_its_unit_whatever_the_exporter_called_it(
     }
     assert levels[gs.EVENT_REASONS, "gpu-0", "1"] == levels[gs.EVENT_REASONS, "gpu-1", "1"] == 4
     assert levels[gs.MEMORY_USED, "gpu-0", "0"] == 70_000 * 1024**2
-    assert levels[gs.HELD_BY_HEAT, "gpu-1", "2"] == 3_600
+    assert levels[gs.THROTTLED_BY_HEAT, "gpu-1", "2"] == 3_600
     assert levels[gs.NVLINK_ERRORS, "gpu-1", "3"] == 12
     assert levels[gs.SM_ACTIVE, "gpu-1", "3"] == 0.875
     assert levels[gs.IB_LINK_DOWNED, "gpu-1.cluster.local", None] == 1
@@ -323,11 +323,11 @@ def test_of_very_many_gpus_those_that_stand_out_are_read_and_it_is_said(tmp_path
         request = training_request(
             tmp_path, ranks_per_host=8, hosts=tuple(f"n{h:03}" for h in range(40))
         )
-        collected = asyncio.run(collect_one(PrometheusConnector(server.url), request))
+        collected = asyncio.run(collect_from(PrometheusConnector(server.url), request))
         rows, _ = collect(server.url, request)
     hosts = set(rows["host"])
     assert {"n023", "n031"} <= hosts
-    assert rows.filter(pl.col("signal") == gs.HELD_BY_HEAT)["value"].unique().to_list() == [42]
+    assert rows.filter(pl.col("signal") == gs.THROTTLED_BY_HEAT)["value"].unique().to_list() == [42]
     assert rows.select("host", "gpu").unique().height <= MOST_GPUS
     assert len(hosts) >= 10
     cuts = {i.cut for i in collected.items if i.cut}
@@ -347,7 +347,7 @@ def test_a_server_that_refuses_questions_about_gpus_gives_a_gap_and_the_rest_sta
     server.on("/api/v1/labels", Reply({"data": ["job"]}))
     server.on("/api/v1/query_range", Reply(status=422, body={"status": "error", "error": "no"}))
     collected = asyncio.run(
-        collect_one(PrometheusConnector(server.url), request_for(tmp_path, job=JOB))
+        collect_from(PrometheusConnector(server.url), request_for(tmp_path, job=JOB))
     )
     assert [m.query for m in collected.missing if m.query == "GPU metrics"] == ["GPU metrics"]
     assert server.methods == {"GET"}

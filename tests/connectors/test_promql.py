@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from faultline.analysis.errors import SettingsError
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
-from faultline.connectors.vendors.prometheus.custom_queries import Asked, build_custom
+from faultline.connectors.vendors.prometheus.custom_queries import Substitutions, build_custom
 from faultline.connectors.vendors.prometheus.default_queries import DEFAULTS
 from faultline.connectors.vendors.prometheus.promql import (
     LONGEST_MATCHER,
     build,
-    one_of,
+    names_pattern,
     quoted,
 )
 from tests.connectors.conftest import RunningPrometheus
@@ -42,7 +42,7 @@ def test_a_quoted_name_is_read_back_as_it_was(name: str) -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=4), st.text(max_size=20))
 def test_a_list_of_names_matches_exactly_these(names: list[str], other: str) -> None:
-    pattern = re.compile(f"(?:{unquoted(one_of(names))})", re.DOTALL)
+    pattern = re.compile(f"(?:{unquoted(names_pattern(names))})", re.DOTALL)
     assert all(pattern.fullmatch(name) for name in names)
     assert (pattern.fullmatch(other) is not None) == (other in names)
 
@@ -89,7 +89,7 @@ def test_a_list_of_services_too_long_for_an_address_is_left_to_the_filter_afterw
 
 
 def test_a_configured_query_is_asked_once_per_service_where_it_wants_equality() -> None:
-    asked = Asked(['a"b', "c"], "j.1")
+    asked = Substitutions(['a"b', "c"], "j.1")
     queries = build_custom("q", 'my{service="{service}",job=~"{job}"}', "service", asked)
     assert [q.promql for q in queries] == [
         'my{service="a\\"b",job=~"j\\\\.1"}',
@@ -99,7 +99,7 @@ def test_a_configured_query_is_asked_once_per_service_where_it_wants_equality() 
 
 
 def test_a_configured_query_that_needs_a_job_is_not_asked_without_one() -> None:
-    assert build_custom("q", 'my{job="{job}"}', "service", Asked()) == []
+    assert build_custom("q", 'my{job="{job}"}', "service", Substitutions()) == []
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_configured_query_is_bounded_to_the_place_that_the_alert_names(
     place: dict[str, str], matchers: str
 ) -> None:
     text = 'my{k8s="{cluster}",env=~"{environment}"}'
-    [query] = build_custom("q", text, "service", Asked(["c"], place=place))
+    [query] = build_custom("q", text, "service", Substitutions(["c"], place=place))
     assert query.promql == f"my{{{matchers}}}"
 
 

@@ -15,7 +15,7 @@ import yaml
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert, JobIdentity
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Check, Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Check, Collected, Request, collect_from
 from faultline.connectors.vendors.ray import CONNECTOR
 from faultline.connectors.vendors.ray.connector import MOST_NODES, RayConnector
 from tests.connectors.collected_cases import diagnosed_request
@@ -43,7 +43,7 @@ def asked_for(folder: Path, job: str | None = stand_in.NAME, **identity: Any) ->
 
 
 def collect(own: RayConnector, request: Request) -> Collected:
-    return asyncio.run(collect_one(own, request))
+    return asyncio.run(collect_from(own, request))
 
 
 def checked(own: RayConnector) -> Check:

@@ -12,7 +12,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.vendors.ray import CONNECTOR
 from faultline.connectors.vendors.ray.connector import MOST_NODES, RayConnector
 from tests.connectors.collected_cases import diagnosed_request
@@ -48,7 +48,7 @@ def asked_for(job: str, folder: Path) -> Request:
 
 
 def collect(cluster: RayCluster, job: str, folder: Path, token: str = TOKEN) -> Collected:
-    return asyncio.run(collect_one(connector(cluster, token), asked_for(job, folder)))
+    return asyncio.run(collect_from(connector(cluster, token), asked_for(job, folder)))
 
 
 def told_of(found: Collected, kind: str) -> list[tuple[str, str, str]]:

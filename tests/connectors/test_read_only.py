@@ -15,7 +15,7 @@ import pytest
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import CONNECTORS, build_connectors
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.vendors.wandb.queries import QUERIES
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -68,7 +68,7 @@ def run(connector: Any, folder: Path) -> None:
     alert = Alert(source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT)
     folder.mkdir()
     request = request_for(folder, services=("checkout", "cart"), job="llm-1", alert=alert)
-    asyncio.run(collect_one(connector, request))
+    asyncio.run(collect_from(connector, request))
     asyncio.run(connector.check())
     if hasattr(connector, "enrich"):
         asyncio.run(connector.enrich(alert))
@@ -115,7 +115,7 @@ def test_a_server_that_answers_nonsense_makes_gaps_and_no_failure(
     folder.mkdir()
     alert = Alert(source="pagerduty", id=INCIDENT, title="t", started_at=ALERT_AT)
     collected = asyncio.run(
-        collect_one(connector, request_for(folder, services=("cart",), job="llm-1", alert=alert))
+        collect_from(connector, request_for(folder, services=("cart",), job="llm-1", alert=alert))
     )
     assert name == "recorded" or collected.missing
     assert not any("internal error" in m.reason for m in collected.missing)

@@ -12,7 +12,7 @@ import pytest
 
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.case.tables import SCHEMAS
-from faultline.connectors.shared.contract.base import Request, collect_one
+from faultline.connectors.shared.contract.base import Request, collect_from
 from faultline.connectors.vendors.recorded.connector import RecordedConnector
 
 
@@ -63,7 +63,7 @@ def test_tables_items_gaps_and_trace_files_come_back_with_their_own_provenance(
     case: Path, tmp_path: Path
 ) -> None:
     connector, request = collect(case, tmp_path / "files")
-    collected = asyncio.run(collect_one(connector, request))
+    collected = asyncio.run(collect_from(connector, request))
     assert collected.tables["metrics"]["value"].to_list() == [900.0]
     metrics, trace = collected.items
     assert (metrics.source, metrics.query, metrics.link) == (
@@ -89,7 +89,7 @@ def test_the_label_is_not_read(case: Path, tmp_path: Path) -> None:
     connector, request = collect(case, tmp_path / "files")
     opened: list[str] = []
     sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-    collected = asyncio.run(collect_one(connector, request))
+    collected = asyncio.run(collect_from(connector, request))
     assert any(path.endswith("evidence.json") for path in opened)
     assert not any(path.endswith("label.json") for path in opened)
     assert "THE TRUTH" not in repr(collected)
@@ -100,7 +100,7 @@ def test_a_table_that_cannot_be_read_is_a_gap_and_the_rest_stands(
 ) -> None:
     (case / "logs.jsonl").write_text("{broken")
     connector, request = collect(case, tmp_path / "files")
-    collected = asyncio.run(collect_one(connector, request))
+    collected = asyncio.run(collect_from(connector, request))
     assert any(
         m.kind == "logs" and "logs.jsonl" in m.reason and "row 1" in m.reason
         for m in collected.missing
@@ -113,7 +113,7 @@ def test_a_link_out_of_the_traces_folder_is_not_followed(case: Path, tmp_path: P
     secret.write_text("secret")
     (case / "traces" / "rank1_trace.json").symlink_to(secret)
     connector, request = collect(case, tmp_path / "files")
-    asyncio.run(collect_one(connector, request))
+    asyncio.run(collect_from(connector, request))
     assert [p.name for p in request.files.rglob("*") if p.is_file()] == ["rank0_trace.json"]
 
 
@@ -131,7 +131,7 @@ def test_public_cases_come_back_row_for_row(shared: Path, tmp_path: Path) -> Non
     for name in ("online-boutique-01", "petshop-01", "rootcausebench-01"):
         case = read_case(shared / "cases" / name)
         connector, request = collect(case.path, tmp_path / name)
-        collected = asyncio.run(collect_one(connector, request))
+        collected = asyncio.run(collect_from(connector, request))
         for table in SCHEMAS:
             recorded: pl.DataFrame = getattr(case, table)
             columns = [one for one in SCHEMAS[table].columns if one in recorded.columns]

@@ -87,7 +87,7 @@ def test_documented_numbers_are_the_real_ones() -> None:
         f"at most {elasticsearch.MOST_SERVICES} services and the latest "
         f"{log_windows.MOST_BASELINES} baseline windows"
     ) in said
-    usual = elasticsearch_fields.WantedFields()
+    usual = elasticsearch_fields.FieldNames()
     places = (name for names in elasticsearch_fields.PLACES.values() for name in names)
     for name in (*usual.times, *usual.services, *usual.levels, *usual.messages, *places):
         assert f"`{name}`" in said, name

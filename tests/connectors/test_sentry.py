@@ -16,7 +16,7 @@ from faultline.analysis.case.tables import SCHEMAS, conform, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Link
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.transport.transport import retry_after
 from faultline.connectors.vendors.sentry import CONNECTOR
 from faultline.connectors.vendors.sentry import connector as sentry
@@ -68,7 +68,7 @@ def alert(**given: Any) -> Alert:
 def collect(server: LocalServer, folder: Path, about: Alert | None = None) -> Collected:
     """What is collected for an alert."""
     request = request_for(folder, services=("checkout", "cart"), alert=about or alert())
-    return asyncio.run(collect_one(connector(server), request))
+    return asyncio.run(collect_from(connector(server), request))
 
 
 def reasons(found: Collected) -> str:
@@ -289,7 +289,7 @@ def test_without_a_project_in_scope_the_gap_names_the_setting(
     sentry_server: LocalServer, tmp_path: Path
 ) -> None:
     request = request_for(tmp_path, services=("cart",), alert=alert(service="cart"))
-    found = asyncio.run(collect_one(connector(sentry_server), request))
+    found = asyncio.run(collect_from(connector(sentry_server), request))
     assert "services.NAME.sentry_project" in reasons(found)
     assert sentry_server.asked == []
 
@@ -390,7 +390,7 @@ def diagnosed(server: LocalServer, folder: Path) -> Diagnosis:
     """The case that a collection makes, diagnosed."""
     (folder / "traces").mkdir(parents=True)
     request = request_for(folder / "traces", services=("checkout",), alert=alert())
-    found = asyncio.run(collect_one(connector(server), request))
+    found = asyncio.run(collect_from(connector(server), request))
     write_json(folder / "alert.json", request.alert)
     write_json(folder / "scope.json", request.scope)
     items = [

@@ -12,7 +12,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.kubernetes import CONNECTOR
 from faultline.connectors.vendors.kubernetes.service_references import ServicesThere, _services_in
 from tests.connectors.collected_cases import calls_in
@@ -87,7 +87,7 @@ def collect(server: LocalServer, folder: Path) -> Collected:
     assert connector is not None
     alert = Alert(source="x", title="fails", started_at=ALERT_AT, service="checkout")
     request = request_for(folder, services=("checkout",), alert=alert)
-    return asyncio.run(collect_one(connector, request))
+    return asyncio.run(collect_from(connector, request))
 
 
 def test_addresses_routes_and_ingresses_are_calls_and_no_value_is_kept(

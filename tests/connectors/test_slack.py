@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.slack import CONNECTOR
 from faultline.connectors.vendors.slack.connector import (
     LIMITS,
+    MOST_MESSAGES,
     MOST_PAGES,
-    MOST_SAID,
     SlackConnector,
 )
 from faultline.connectors.vendors.slack.messages import (
@@ -67,7 +67,7 @@ def collect(
 ) -> Collected:
     """What is collected for an alert."""
     request = request_for(folder, services=("checkout", "cart"), alert=about or from_slack())
-    return asyncio.run(collect_one(connector(server, channels), request))
+    return asyncio.run(collect_from(connector(server, channels), request))
 
 
 def reasons(found: Collected) -> str:
@@ -124,7 +124,7 @@ def test_a_long_thread_keeps_its_head_and_its_latest_messages(
         "message 0",
         "message 51",
         "message 89",
-        MOST_SAID,
+        MOST_MESSAGES,
     )
     assert item.cut == "50 of 90 messages left out"
 
@@ -198,10 +198,10 @@ def test_what_the_settings_say_is_asked_below_slacks_limit(
     assert built is not None
     assert built.limits.requests_per_s * 60 <= 50
     elsewhere = Alert(source="x", title="t", started_at=ALERT_AT)
-    found = asyncio.run(collect_one(built, request_for(tmp_path, alert=elsewhere)))
+    found = asyncio.run(collect_from(built, request_for(tmp_path, alert=elsewhere)))
     assert found.tables["changes"].height == 2
     before = slack.paths().count("/auth.test")
-    asyncio.run(collect_one(built, request_for(tmp_path, alert=elsewhere)))
+    asyncio.run(collect_from(built, request_for(tmp_path, alert=elsewhere)))
     assert (before, slack.paths().count("/auth.test")) == (1, 1)
 
 

@@ -16,7 +16,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert, JobIdentity
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Check, Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Check, Collected, Request, collect_from
 from faultline.connectors.vendors.slurm import CONNECTOR
 from faultline.connectors.vendors.slurm.answers import node_names
 from faultline.connectors.vendors.slurm.connector import VERSIONS, SlurmConnector
@@ -38,7 +38,7 @@ def connector(server: LocalServer, **own: Any) -> SlurmConnector:
 
 
 def collect_now(own: SlurmConnector, request: Request) -> Collected:
-    return asyncio.run(collect_one(own, request))
+    return asyncio.run(collect_from(own, request))
 
 
 def checked(own: SlurmConnector) -> Check:

@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.analysis.vocabulary import JobIdentity
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from faultline.connectors.vendors.traces.places import s3_client
@@ -126,7 +126,7 @@ def test_without_a_training_job_nothing_is_taken_and_nothing_is_missing(
 @pytest.mark.parametrize("job", ["../llm-1", "..", "llm-1/../llm-10"])
 def test_a_job_name_that_leads_elsewhere_is_refused(runs: Path, files: Path, job: str) -> None:
     connector = TrainingTracesConnector([f"{runs}/{{job}}"])
-    collected = asyncio.run(collect_one(connector, request_for(files, job=job)))
+    collected = asyncio.run(collect_from(connector, request_for(files, job=job)))
     assert "not usable in a path" in collected.missing[0].reason
     assert names(files) == []
 
@@ -327,7 +327,7 @@ def test_dumps_and_logs_of_the_scopes_job_are_taken_from_their_own_places(
     )
     request = request_for(files, job="llm-1")
     request = replace(request, scope=request.scope.model_copy(update={"training": training}))
-    collected = asyncio.run(collect_one(TrainingTracesConnector(()), request))
+    collected = asyncio.run(collect_from(TrainingTracesConnector(()), request))
     assert [(i.details["what"], i.bytes) for i in collected.items] == [
         ("flight_recorder of rank 2", 1),
         ("log of file trainer.3", 10),
@@ -355,7 +355,7 @@ def test_of_a_long_log_the_end_is_taken(
             Bucket="runs", Key="logs/comm_lib_trace_rank_1", Body=b""
         )
     request = request_for(files, job="llm-1")
-    collected = asyncio.run(collect_one(TrainingTracesConnector((location,), endpoint), request))
+    collected = asyncio.run(collect_from(TrainingTracesConnector((location,), endpoint), request))
     log = next(i for i in collected.items if i.file == "train.log")
     assert (files / "train.log").read_bytes() == content[-100:]
     assert log.cut == "its last 100 bytes of 1,012"

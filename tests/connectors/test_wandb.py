@@ -20,7 +20,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity
 from faultline.bot.settings import load_settings
 from faultline.connectors.registry import build_connectors
-from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.training.training_runs import HIDDEN, LEARNING_RATE, moment
 from faultline.connectors.vendors.wandb.connector import WandbConnector
 from faultline.connectors.vendors.wandb.queries import page_address
@@ -54,7 +54,7 @@ def collect(
     wandb: WandbServer, folder: Path, *, alert: Alert | None = None, job: str | None = "llm-1"
 ) -> Collected:
     request = request_for(folder, job=job, alert=alert)
-    return asyncio.run(collect_one(connector(wandb), request))
+    return asyncio.run(collect_from(connector(wandb), request))
 
 
 def rows(collected: Collected, signal: str) -> pl.DataFrame:
@@ -118,7 +118,7 @@ def test_the_run_of_the_jobs_identity_counts_too(wandb: WandbServer, tmp_path: P
     wandb.runs.append(training_run("other1", BEGAN, name="llm-2 warm"))
     request = request_for(tmp_path, job="llm-1")
     scope = request.scope.model_copy(update={"training": JobIdentity(name="llm-1", run="other1")})
-    found = asyncio.run(collect_one(connector(wandb), replace(request, scope=scope)))
+    found = asyncio.run(collect_from(connector(wandb), replace(request, scope=scope)))
     assert all(i.link and i.link.endswith("/other1") for i in found.items)
 
 
@@ -147,8 +147,8 @@ def test_a_run_that_nobody_knows_is_a_gap(wandb: WandbServer, tmp_path: Path) ->
 
 def test_a_job_can_log_to_a_project_of_its_own(wandb: WandbServer, tmp_path: Path) -> None:
     own = WandbConnector(None, None, {"llm-1": "ml/pretrain"}, base_url=wandb.server.url)
-    assert asyncio.run(collect_one(own, request_for(tmp_path, job="llm-1"))).items
-    other = asyncio.run(collect_one(own, request_for(tmp_path, job="llm-2")))
+    assert asyncio.run(collect_from(own, request_for(tmp_path, job="llm-1"))).items
+    other = asyncio.run(collect_from(own, request_for(tmp_path, job="llm-2")))
     assert other.missing[0].reason == "no wandb project is set for this job"
 
 
@@ -449,7 +449,7 @@ def diagnosed(wandb: WandbServer, folder: Path) -> Diagnosis:
     alert = alert_with(job_name="llm-1")
     (folder / "traces").mkdir(parents=True)
     request = Request(alert, request_for(folder, job="llm-1").scope, folder / "traces")
-    found = asyncio.run(collect_one(connector(wandb), request))
+    found = asyncio.run(collect_from(connector(wandb), request))
     write_json(folder / "alert.json", alert)
     write_json(folder / "scope.json", request.scope)
     items = [
@@ -545,6 +545,6 @@ def test_several_entities_are_instances_with_their_own_keys(tmp_path: Path) -> N
     keys = {f"FAULTLINE_WANDB__{name}__API_KEY": name[0] * 40 for name in ("VISION", "SPEECH")}
     settings = load_settings(file, keys)
     assert [one.name for one in build_connectors(settings)] == ["wandb vision", "wandb speech"]
-    own = [one.own.model_dump() for one in settings.instances("wandb")]
+    own = [one.section.model_dump() for one in settings.instances("wandb")]
     assert [one["entity"] for one in own] == ["acme-vision", "acme-speech"]
     assert [one["api_key"].get_secret_value()[0] for one in own] == ["V", "S"]

@@ -79,7 +79,7 @@ def test_each_request_is_told_with_what_the_server_answered(
 ) -> None:
     asyncio.run(_ask(server, status))
     (asked,) = told
-    assert (asked.vendor, asked.status, asked.status_class, asked.not_asked) == (
+    assert (asked.vendor, asked.status, asked.status_class, asked.skip_reason) == (
         "vendor",
         status,
         said,
@@ -125,7 +125,7 @@ def test_a_request_that_is_not_made_is_told_with_the_reason(
         pass
     with pytest.raises(BudgetExceeded), limiter.permit_in_thread(Deadline.after(PATIENT_S)):
         raise AssertionError("not reached")
-    assert [asked.not_asked for asked in told] == ["circuit", None, "deadline"]
+    assert [asked.skip_reason for asked in told] == ["circuit", None, "deadline"]
 
 
 def test_the_wait_for_a_turn_is_told_apart_from_the_request(

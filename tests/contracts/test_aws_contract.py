@@ -28,7 +28,7 @@ from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.intake.sources.cloudwatch import SnsWebhook
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival
-from faultline.connectors.shared.contract.base import Collected, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws.calls import AwsCalls
@@ -131,7 +131,7 @@ def collect(
     baseline = Window(start=incident.start - timedelta(hours=2), end=incident.start)
     alert = Alert(source="cloudwatch", title="t", started_at=end, labels=labels)
     scope = Scope(incident=incident, baseline=(baseline,), services=("checkout",))
-    return asyncio.run(collect_one(built, Request(alert, scope, folder)))
+    return asyncio.run(collect_from(built, Request(alert, scope, folder)))
 
 
 def gaps(found: Collected) -> str:

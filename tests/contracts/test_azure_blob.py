@@ -15,7 +15,7 @@ import obstore
 import pytest
 from obstore.store import AzureStore
 
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.traces import object_places
 from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from tests.connectors.conftest import request_for
@@ -58,7 +58,7 @@ def make_container(url: str, name: str) -> None:
 def collected(location: str, folder: Path) -> Collected:
     """What is taken of the job llm-1."""
     connector = TrainingTracesConnector([location])
-    return asyncio.run(collect_one(connector, request_for(folder, job="llm-1")))
+    return asyncio.run(collect_from(connector, request_for(folder, job="llm-1")))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.vendors.azure import CONNECTOR
 from faultline.connectors.vendors.azure.connector import AzureMonitorConnector
 from tests.connectors.conftest import ALERT_AT, request_for
@@ -149,7 +149,7 @@ def test_every_call_and_its_answer_fit_what_is_documented(
     own = {"application_id": "app-1", "applications_url": prism} if application else {}
     alert = Alert(source="pagerduty", title="t", started_at=ALERT_AT, service="checkout")
     request = request_for(tmp_path, services=("checkout", "payments"), alert=alert)
-    found = asyncio.run(collect_one(connector(prism, **own), request))
+    found = asyncio.run(collect_from(connector(prism, **own), request))
     assert found.missing == ()
     assert {name for name, table in found.tables.items() if table.height} == {
         "metrics",

@@ -13,7 +13,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.datadog import CONNECTOR
 from faultline.connectors.vendors.datadog.calls import CALLS
 from faultline.connectors.vendors.datadog.connector import DatadogConnector
@@ -88,7 +88,7 @@ def collected(
         source="datadog", title="t", started_at=ALERT_AT, service="checkout", labels=labels
     )
     request = request_for(tmp_path_factory.mktemp("files"), services=("checkout",), alert=alert)
-    return asyncio.run(collect_one(datadog[0], request))
+    return asyncio.run(collect_from(datadog[0], request))
 
 
 def test_every_call_and_its_answer_fit_the_specification(collected: Collected) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.vocabulary import Alert
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.github.app import GitHubApp
 from faultline.connectors.vendors.github.connector import GitHubConnector
 from tests.connectors.conftest import ALERT_AT, request_for
@@ -53,7 +53,7 @@ def collected(
         source="t", title="t", started_at=ALERT_AT, summary=f"in app/{stand_in.POOL_FILE}:12"
     )
     request = request_for(tmp_path_factory.mktemp("files"), services=("checkout",), alert=alert)
-    return asyncio.run(collect_one(connector, request))
+    return asyncio.run(collect_from(connector, request))
 
 
 def test_every_call_and_its_answer_fit_the_specification(collected: Collected) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.pagerduty import CONNECTOR
 from faultline.connectors.vendors.pagerduty.connector import PagerDutyConnector
 from tests.connectors.conftest import ALERT_AT, request_for
@@ -62,7 +62,7 @@ def collected(
     request = request_for(
         tmp_path_factory.mktemp("files"), services=("checkout", "cart"), alert=alert
     )
-    return asyncio.run(collect_one(pagerduty[0], request))
+    return asyncio.run(collect_from(pagerduty[0], request))
 
 
 def test_every_call_and_its_answer_fit_the_specification(collected: Collected) -> None:

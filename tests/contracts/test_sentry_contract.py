@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.sentry import CONNECTOR
 from faultline.connectors.vendors.sentry.connector import SentryConnector
 from tests.connectors.conftest import ALERT_AT, request_for
@@ -52,7 +52,7 @@ def collected(
         labels={"issue_id": stand_in.NEW},
     )
     request = request_for(tmp_path_factory.mktemp("files"), services=("checkout",), alert=alert)
-    return asyncio.run(collect_one(sentry[0], request))
+    return asyncio.run(collect_from(sentry[0], request))
 
 
 def test_every_published_call_and_its_answer_fit_the_specification(collected: Collected) -> None:

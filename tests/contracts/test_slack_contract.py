@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.slack import CONNECTOR
 from faultline.connectors.vendors.slack.connector import SlackConnector
 from tests.connectors.conftest import request_for
@@ -55,7 +55,7 @@ def collected(
     request = request_for(
         tmp_path_factory.mktemp("files"), services=("checkout",), alert=from_slack()
     )
-    return asyncio.run(collect_one(slack[0], request))
+    return asyncio.run(collect_from(slack[0], request))
 
 
 def test_every_call_and_its_answer_fit_the_specification(collected: Collected) -> None:

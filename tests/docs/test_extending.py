@@ -31,7 +31,7 @@ from faultline.bot.settings import alerts as alert_settings
 from faultline.bot.settings import reply_targets as reply_target_list
 from faultline.bot.settings.settings import settings_model
 from faultline.bot.store.store import Store
-from faultline.connectors.shared.contract.base import collect_one
+from faultline.connectors.shared.contract.base import collect_from
 from tests.analysis.cases import at, write_case
 from tests.analysis.traces.doctor.written_ranks import gpu_steps
 from tests.analysis.traces.written_traces import document, write_trace
@@ -102,7 +102,7 @@ def test_the_connector_reads_a_status_page_and_nothing_else(load: Any, tmp_path:
         example = load("A connector")
         section = example.StatusPageSettings(url=server.url)
         connector = example.CONNECTOR.configured(SimpleNamespace(statuspage=section))
-        found = asyncio.run(collect_one(connector, request_for(tmp_path)))
+        found = asyncio.run(collect_from(connector, request_for(tmp_path)))
         assert asyncio.run(connector.check()).ok
         assert server.methods == {"GET"}
     assert found.tables["monitors"].select("monitor", "state").rows() == [
@@ -115,7 +115,7 @@ def test_the_connectors_failure_is_a_gap(load: Any, tmp_path: Path) -> None:
     with LocalServer() as server:
         server.on("/api/v2/incidents.json", Reply(status=403))
         connector = load("A connector").StatusPage(server.url)
-        found = asyncio.run(collect_one(connector, request_for(tmp_path)))
+        found = asyncio.run(collect_from(connector, request_for(tmp_path)))
     assert [gap.kind for gap in found.missing] == ["monitors"]
 
 

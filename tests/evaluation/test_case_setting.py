@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faultline.evaluation.case_setting import NOTHING_TOLD, CaseSetting, read_setting
+from faultline.evaluation.case_setting import DEFAULT_SETTING, CaseSetting, read_setting
 from faultline.evaluation.labels import CaseLabel
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World
@@ -50,6 +50,6 @@ def test_a_label_may_give_the_path(tmp_path: Path) -> None:
 
 
 def test_a_case_that_tells_nothing_has_no_setting(tmp_path: Path) -> None:
-    assert read_setting(tmp_path, None) == NOTHING_TOLD
+    assert read_setting(tmp_path, None) == DEFAULT_SETTING
     (tmp_path / "truth.json").write_text("[1]")
-    assert read_setting(tmp_path, CaseLabel()) == NOTHING_TOLD
+    assert read_setting(tmp_path, CaseLabel()) == DEFAULT_SETTING

@@ -6,7 +6,12 @@ from __future__ import annotations
 import pytest
 
 from faultline.analysis.errors import EvidenceError
-from faultline.evaluation.page_marks import fill, measured_with, older_than, with_empty_places_told
+from faultline.evaluation.page_marks import (
+    fill,
+    measured_with,
+    older_than,
+    with_empty_places_marked,
+)
 
 PAGE = (
     "# Accuracy\n\n<!-- table: systems -->\nold\n<!-- end -->\n\nProse.\n\n<!-- table: faults "
@@ -43,7 +48,7 @@ def test_what_a_table_quotes_is_not_its_hash() -> None:
 
 
 def test_a_table_without_a_result_says_so() -> None:
-    told = with_empty_places_told(PAGE)
+    told = with_empty_places_marked(PAGE)
     assert told.endswith("<!-- table: faults -->\nNot measured yet.\n<!-- end -->\n")
     assert "old" in told
     assert older_than(told, "abc123") == ["systems", "faults"]

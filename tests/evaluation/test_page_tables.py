@@ -16,8 +16,8 @@ from faultline.evaluation.page_tables import (
     distances,
     failures,
     faults,
-    faults_of_one,
     healthy,
+    single_faults,
     systems,
     telemetry,
     verdicts,
@@ -75,7 +75,7 @@ def test_every_table_has_as_many_cells_as_headings() -> None:
         distances(grades),
         culprits(grades),
         telemetry(grades),
-        faults_of_one(grades),
+        single_faults(grades),
     ):
         lines = [line for line in text.splitlines() if line]
         assert len(lines) > 2, text

@@ -101,7 +101,7 @@ def test_the_figures_count_what_has_a_truth(graded: list[Grade]) -> None:
 def test_one_that_ends_its_process_is_told_of_and_the_others_get_the_same_bytes(
     cases: Path, graded: list[Grade]
 ) -> None:
-    found = evaluate_folders(case_folders(cases), workers=2, one=ends_its_process)
+    found = evaluate_folders(case_folders(cases), workers=2, grader=ends_its_process)
     killer = found.pop(1)
     assert "process" in (killer.problem or "")
     assert (killer.case, killer.subject, killer.rank) == (KILLER, "cart", None)

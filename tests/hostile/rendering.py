@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
-from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.case_calls import case_calls
 from faultline.analysis.vocabulary import Diagnosis, Report
 from faultline.bot.answer.pictures import (
     bars_svg,
@@ -70,7 +70,7 @@ def _in_pictures(replayed: Replayed, report: Report) -> Iterator[str]:
     case, diagnosis = replayed.case, replayed.diagnosis
     view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)
     drawn = []
-    incident = incident_map(view, known_calls(case))
+    incident = incident_map(view, case_calls(case))
     chart, bars = decisive_chart_of(case, diagnosis), step_bars_of(diagnosis)
     if incident is not None:
         drawn.append(map_svg(incident, 640, lambda finding: f"#{finding}"))

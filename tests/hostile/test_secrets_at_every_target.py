@@ -23,7 +23,7 @@ from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
 from faultline.bot.settings.reply_targets import BUILT_IN
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.pagerduty import LoopbackPagerDuty
 from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack
@@ -123,9 +123,9 @@ def answered(store: Store, alert: Alert, hosts: dict[str, FakeCodeHosts]) -> Sto
     store.finish(name, "done", verdict="cause_found", confidence=0.9, headline=headline)
     for target in BUILT_IN:
         if target.endswith("_issues"):
-            AskedTickets(store.engine).ask(name, target)
+            TicketRequests(store.engine).ask(name, target)
     for target, host in hosts.items():
-        AskedTickets(store.engine).ask(name, target, host.link(target))
+        TicketRequests(store.engine).ask(name, target, host.link(target))
     found = store.get(name)
     assert found is not None
     return found

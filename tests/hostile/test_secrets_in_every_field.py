@@ -29,7 +29,7 @@ from faultline.bot.policy.values import Arrival
 from faultline.bot.runtime.logs import JsonLines, TextLines
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.reported_changes import ReportedChange
-from faultline.connectors.shared.contract.base import Collected, Missing, Request, collect_one
+from faultline.connectors.shared.contract.base import Collected, Missing, Request, collect_from
 from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.bot.answer.targets.answers import PAGE, an_investigation
 from tests.hostile.cases import FIELDS, incident
@@ -142,7 +142,7 @@ def test_an_error_is_masked_where_it_becomes_a_gap(folder: Path) -> None:
     recorded = folder.parents[1] / "recorded"
     connector = Failing(recorded)
     request = Request(connector.alert(), connector.scope(), folder)
-    missing = asyncio.run(collect_one(connector, request)).missing
+    missing = asyncio.run(collect_from(connector, request)).missing
     assert leaked(str(missing)) == []
     assert all(isinstance(one, Missing) and "[SECRET]" in one.reason for one in missing)
 

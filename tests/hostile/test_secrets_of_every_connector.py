@@ -13,7 +13,7 @@ import pytest
 from faultline.analysis.vocabulary import Alert
 from faultline.connectors.asking import bounded
 from faultline.connectors.registry import CONNECTORS
-from faultline.connectors.shared.contract.base import Collected, Connector, collect_one
+from faultline.connectors.shared.contract.base import Collected, Connector, collect_from
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.pagerduty_server import INCIDENT
@@ -55,7 +55,7 @@ def text_of(found: Collected, files: Path) -> str:
 def collected(connector: Connector, folder: Path, *, at_the_edge: bool) -> str:
     folder.mkdir()
     request = request_for(folder, services=("checkout", "cart"), job="llm-1", alert=ALERT)
-    brings = collect_one(connector, request) if at_the_edge else connector.collect(request)
+    brings = collect_from(connector, request) if at_the_edge else connector.collect(request)
     return text_of(asyncio.run(brings), folder)
 
 

@@ -19,7 +19,7 @@ from infra.checks.tools import HADOLINT, NotHere, tool
 from infra.container.dry_run import instructions
 from infra.container.slim import (
     DATADOG,
-    OWN,
+    OUR_PACKAGES,
     compile_packages,
     unasked_services,
     unreached_modules,
@@ -81,7 +81,7 @@ def test_every_package_of_ours_is_copied_and_none_is_ignored() -> None:
         assert package in copied
         assert package in kept
     # Of these the image keeps the sources.
-    assert set(OWN) == set(wheel["packages"])
+    assert set(OUR_PACKAGES) == set(wheel["packages"])
 
 
 def test_terraform_and_kubernetes_name_the_same_user_folders_and_program() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.checks.defects import TERRAFORM, Defect
-from infra.checks.planted_defects import found_in_terraform
+from infra.checks.planted_defects import caught_by_terraform
 from infra.checks.terraform import Terraform
 from infra.checks.tools import NotHere
 
@@ -37,7 +37,7 @@ def test_planted_defects_are_found(terraform: Terraform, check: str) -> None:
     """All of one kind in one copy: each must be named."""
     planted = [defect for defect in TERRAFORM if defect.check == check and not defect.alone]
     assert planted
-    found = found_in_terraform(terraform, planted, check.replace(" ", "-"))
+    found = caught_by_terraform(terraform, planted, check.replace(" ", "-"))
     assert [name for name, seen in found.items() if not seen] == []
 
 
@@ -45,7 +45,7 @@ def test_planted_defects_are_found(terraform: Terraform, check: str) -> None:
 def test_a_defect_that_hides_others_is_found_by_itself(
     terraform: Terraform, planted: Defect
 ) -> None:
-    assert found_in_terraform(terraform, [planted], planted.name.replace(" ", "-")) == {
+    assert caught_by_terraform(terraform, [planted], planted.name.replace(" ", "-")) == {
         planted.name: True
     }
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from faultline.loopback.server import serve_in_thread
-from infra.release.vulnerabilities import FOUND, NOT_ASKED, NOT_AUDITED
+from infra.release.vulnerabilities import NO_DATABASE, NOT_AUDITED, VULNERABLE
 
 ROOT = Path(__file__).parents[2]
 UV = ROOT / ".tools/uv/bin/uv"
@@ -73,13 +73,13 @@ def test_what_is_known_of_a_package_fails_the_audit_and_names_it(osv: tuple[Fake
     assert "pytest" not in fake.asked, "a release does not install it"
     fake.vulnerable = {"httpx"}
     ended = audited(url)
-    assert ended.returncode == FOUND
+    assert ended.returncode == VULNERABLE
     assert "PYSEC-httpx: reads too far" in ended.stderr
 
 
 def test_without_a_network_it_says_that_nothing_was_audited() -> None:
     ended = audited("http://127.0.0.1:9/")
-    assert (ended.returncode, ended.stderr) == (NOT_AUDITED, f"{NOT_ASKED}\n")
+    assert (ended.returncode, ended.stderr) == (NOT_AUDITED, f"{NO_DATABASE}\n")
 
 
 def test_run_audit_ends_with_it() -> None:

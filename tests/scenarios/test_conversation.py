@@ -257,7 +257,7 @@ def answered(story: Story, investigation: str) -> SlackedMessage:
 
 def modal(story: Story, person: SlackPerson, title: str) -> SlackView:
     """The modal that the person has just opened."""
-    views = story.slack.seen.views.values
+    views = story.slack.surfaces.views.values
     story.wait_for(
         lambda: any(v.view["title"]["text"] == title and not v.closed for v in views()), what=title
     )
@@ -287,7 +287,7 @@ def test_from_the_alert_to_a_label_a_mute_and_a_second_answer(story: Story) -> N
     ann.click(answer, "faultline_wrong", times=2)
     form = modal(story, ann, "What was the cause?")
     assert ann.submit(form, cause="checkout ran out of connections").status_code == 200
-    assert [v.view["title"]["text"] for v in story.slack.seen.opened_by(ann.id)] == ["Evidence"]
+    assert [v.view["title"]["text"] for v in story.slack.surfaces.opened_by(ann.id)] == ["Evidence"]
     story.wait_for(lambda: "*Wrong*, said ann (U0ANN)" in said(answer), what="who said so")
     assert "the cause was checkout ran out of connections" in said(answer)
     archive = httpx.get(f"{story.bot.url}/judged.zip", timeout=60)

@@ -206,7 +206,7 @@ def test_the_answer_names_the_rank_and_the_line_that_a_hanging_job_stands_in(
             again = _answer(story, second)
             assert f"read_shard (train.py:{LINE})" in again
             captures = CaptureLog(story.store.engine).history("llm-pretrain")
-            assert [(row.asked_by, row.status) for row in captures] == [
+            assert [(row.requested_by, row.status) for row in captures] == [
                 (f"investigation {second}", "refused"),
                 (f"investigation {first}", "recorded"),
             ]

@@ -188,7 +188,7 @@ def test_an_agent_signs_its_person_in_and_reads_an_answer(
         again = asyncio.run(agent.call("recent"))
         assert not again.is_error
     assert len(provider.registered) == 1, "its token was remembered"
-    lines = AuditLog(stored.engine, kept=timedelta(days=1)).read(AuditFilter())
+    lines = AuditLog(stored.engine, retention=timedelta(days=1)).read(AuditFilter())
     seen = {(line.name, line.role, line.action) for line in lines}
     assert ("Ann", "responder", "mcp answer") in seen
 
@@ -202,5 +202,5 @@ def test_a_token_for_another_server_opens_nothing(provider: AgentsProvider, tmp_
     with serving(stored, settings), pytest.raises(BaseExceptionGroup):
         asyncio.run(agent.call("answer", investigation=one))
     assert agent.memory.tokens is not None, "the provider gave one"
-    lines = AuditLog(stored.engine, kept=timedelta(days=1)).read(AuditFilter())
+    lines = AuditLog(stored.engine, retention=timedelta(days=1)).read(AuditFilter())
     assert not any(line.action.startswith("mcp") for line in lines)

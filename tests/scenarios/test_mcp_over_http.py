@@ -84,7 +84,7 @@ def test_a_colleague_reads_an_answer_and_is_in_the_audit(tmp_path: Path) -> None
     assert begun["status"] == "accepted", "the worker takes it from here"
     # Nobody collected this case's rows, so nobody can collect them again.
     assert {one["then"] for one in verified.structured_content["sentences"]} == {"not_asked"}
-    lines = AuditLog(stored.engine, kept=timedelta(days=1)).read(AuditFilter())
+    lines = AuditLog(stored.engine, retention=timedelta(days=1)).read(AuditFilter())
     seen = [(line.who, line.action, line.investigation_id) for line in reversed(lines)]
     assert ("access token", "mcp answer", one) in seen
     assert ("access token", "mcp verify", one) in seen

@@ -270,7 +270,7 @@ def test_the_home_tab_shows_what_its_own_workspace_is_told_of(
     two: TwoWorkspaces, answers: dict[str, SlackedMessage]
 ) -> None:
     assert two.us.person.open_home().status_code == 200
-    homes = two.us.slack.seen.homes
+    homes = two.us.slack.surfaces.homes
     two.wait_for(lambda: bool(homes), "the tab")
     shown = json.dumps(_home(two.us))
     assert _key(answers["us"]).partition(":")[0] in shown
@@ -325,4 +325,4 @@ def _is_another(title: str) -> bool:
 
 
 def _home(one: Workspace) -> Any:
-    return one.slack.seen.homes[one.person.id].view
+    return one.slack.surfaces.homes[one.person.id].view

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from faultline.analysis.case.folder import Case, read_case
-from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.case_calls import case_calls
 from faultline.analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope, Verdict, Window
 from faultline.bot.investigation.learning_calls import callees_now, learned_evidence, with_callees
 from faultline.bot.store.learned_calls import LearnedCall
@@ -253,7 +253,7 @@ def test_it_is_known_that_checkout_calls_payments_and_from_where(
 ) -> None:
     case, diagnosis = answered
     installation: Installation = request.node.callspec.params["answered"]
-    calls = {call.pair: call for call in known_calls(case)}
+    calls = {call.pair: call for call in case_calls(case)}
     assert set(calls) == set(CALLS)
     found = calls["checkout", "payments"]
     assert found.sources == SOURCE_OF[installation.known_by]

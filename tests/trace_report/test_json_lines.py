@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from faultline.analysis.traces.reading.kineto import read_trace
-from faultline.trace_report.analysis_run import Wanted, run_job
+from faultline.trace_report.analysis_run import RankRequest, run_job
 from faultline.trace_report.json_output import row_lines
 from faultline.trace_report.registry import ANALYSES, MAX_ROWS, all_rows_of
 from faultline.trace_report.sources import opened
@@ -57,7 +57,9 @@ def test_every_row_is_written_also_those_that_a_document_leaves_out(tmp_path: Pa
 
 def test_of_what_is_written_nothing_stays_in_memory(tmp_path: Path) -> None:
     written: list[bytes] = []
-    wanted = Wanted(("operators", "serving"), as_lines=True, kept=frozenset(("serving",)))
+    wanted = RankRequest(
+        ("operators", "serving"), as_lines=True, returned_analyses=frozenset(("serving",))
+    )
     with opened([str(write_job(tmp_path / "job"))]) as sources:
         result = run_job(sources, wanted, jobs=1, say=lambda *_: None, write_lines=written.append)
     assert len(written) == len(result.ranks) == 4

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from faultline.trace_report import tables
-from faultline.trace_report.analysis_run import RankResult, Wanted, run_job
+from faultline.trace_report.analysis_run import RankRequest, RankResult, run_job
 from faultline.trace_report.frames import frame_of, schema_of
 from faultline.trace_report.registry import MAX_ROWS
 from faultline.trace_report.sources import opened
@@ -121,7 +121,7 @@ def test_however_many_ranks_there_are_one_ranks_rows_are_in_memory(
         folder = tmp_path / str(count)
         folder.mkdir()
         job_of = folder / "job"
-        wanted = Wanted(("operators",), kept=frozenset(), table_folder=folder)
+        wanted = RankRequest(("operators",), returned_analyses=frozenset(), table_folder=folder)
         with opened([str(write_job(job_of, ranks=count))]) as sources:
             result = run_job(sources, wanted, jobs=1, say=lambda *_: None)
         assert (len(result.ranks), held(result.ranks), len(sizes)) == (count, 0, count)

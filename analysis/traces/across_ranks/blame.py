@@ -126,9 +126,11 @@ class Blame:
         if self.step_count < MIN_STEPS:
             return ()
         least_steps = PERSISTENT * self.step_count
-        found = [b for b in charged if b.share >= CRITICAL_SHARE and b.steps_blamed > least_steps]
-        found.sort(key=lambda blamed: -blamed.share)
-        return tuple(found)
+        rank_blames = [
+            b for b in charged if b.share >= CRITICAL_SHARE and b.steps_blamed > least_steps
+        ]
+        rank_blames.sort(key=lambda blamed: -blamed.share)
+        return tuple(rank_blames)
 
 
 def blame(
@@ -137,37 +139,41 @@ def blame(
     """Charge every matched collective's last arrival; `matched` in the first rank's time, `offset`
     of each rank's."""
     numbers = set(common)
-    own_steps, hidden = [], []
+    shifted_steps, hidden = [], []
     for summary, ahead in zip(ranks, offset.tolist(), strict=True):
-        own_steps.append(_shifted(summary.own_steps.only(numbers), ahead))
+        shifted_steps.append(_shifted(summary.work_steps.only(numbers), ahead))
         hidden.append((summary.hidden.start - ahead, summary.hidden.end - ahead))
-    steps = tuple(own_steps)
+    steps = tuple(shifted_steps)
     wall = _wall(steps, matched)
     whole = max(wall[1] - wall[0], 1)
 
-    def late_of(place: int, own: Sequence[_Charge]) -> list[tuple[MatchedGroup, Spans]]:
-        if not own:
+    def late_of(place: int, rank_charges: Sequence[_Charge]) -> list[tuple[MatchedGroup, Spans]]:
+        if not rank_charges:
             return []
-        delayed = _delayed_by_others(ranks[place], place, int(offset[place]), own, matched)
-        return _late(own, hidden[place], delayed)
+        delayed = _delay_spans(ranks[place], place, int(offset[place]), rank_charges, matched)
+        return _late(rank_charges, hidden[place], delayed)
 
-    def charged(place: int, own: Sequence[_Charge], effect_from: float) -> RankBlame:
-        parts = late_of(place, own)
+    def charged(place: int, rank_charges: Sequence[_Charge], effect_from: float) -> RankBlame:
+        parts = late_of(place, rank_charges)
         late = union_of(*(spans for _, spans in parts))
-        if own and length(late) >= effect_from * whole:
-            late = _effect_on_others(parts, place, _most(own), hidden)
-        return _rank_blame(ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], own)
+        if rank_charges and length(late) >= effect_from * whole:
+            late = _effect_on_group(parts, place, _most(rank_charges), hidden)
+        return _rank_blame(
+            ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], rank_charges
+        )
 
     charges = _charges(matched)
-    found = [charged(place, charges.get(place, ()), EFFECT_FROM) for place in range(len(ranks))]
-    alone = Blame(tuple(found), steps, wall[1] - wall[0])
+    rank_blames = [
+        charged(place, charges.get(place, ()), EFFECT_FROM) for place in range(len(ranks))
+    ]
+    alone = Blame(tuple(rank_blames), steps, wall[1] - wall[0])
     if alone.stragglers or len(ranks) < MIN_TOGETHER:
         return alone
     several = []
-    for place, own in _beyond_median(matched).items():
-        late = union_of(*((charge.starts, charge.ends) for charge in own))
+    for place, rank_charges in _beyond_median(matched).items():
+        late = union_of(*((charge.starts, charge.ends) for charge in rank_charges))
         if length(late) >= CRITICAL_SHARE * whole:
-            several.append(charged(place, own, CRITICAL_SHARE))
+            several.append(charged(place, rank_charges, CRITICAL_SHARE))
     return replace(alone, beyond_median=tuple(several))
 
 
@@ -183,19 +189,19 @@ def waits_of(
     Where clocks do not agree: until so long before its own end as the collective took on the rank
     it was shortest on.
     """
-    found = []
+    waits = []
     for block, column in matched.of(place):
         if block is other_than:
             continue
         rows = block.synchronising
-        own, end = block.start[rows, column], block.end[rows, column]
+        arrival, end = block.start[rows, column], block.end[rows, column]
         begun = (
             block.last_arrival[rows]
             if clocks_agree
             else end - (block.end - block.start)[rows].min(axis=1)
         )
-        found.append((own, np.minimum(begun, end)))
-    return union_of(*found)
+        waits.append((arrival, np.minimum(begun, end)))
+    return union_of(*waits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +252,7 @@ def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
     return charges
 
 
-def _delayed_by_others(
+def _delay_spans(
     summary: RankSummary, place: int, offset: int, charges: Sequence[_Charge], matched: Matched
 ) -> Spans:
     """When the rank was itself kept: by sends and receives, and by groups that it is not late
@@ -272,19 +278,19 @@ def transfers(block: MatchedGroup) -> Spans:
 
 
 def _late(
-    charges: Sequence[_Charge], hidden: Spans, held: Spans
+    charges: Sequence[_Charge], hidden: Spans, delays: Spans
 ) -> list[tuple[MatchedGroup, Spans]]:
     """By group, when its other ranks waited for this one, without what kept the rank itself."""
     most = _most(charges)
-    found = []
+    late_by_group = []
     for charge in charges:
         beside = intersection(transfers(charge.block), hidden) if charge is most else nothing_in()
         late = union_of((charge.starts, charge.ends), beside)
-        found.append((charge.block, difference(late, held)))
-    return found
+        late_by_group.append((charge.block, difference(late, delays)))
+    return late_by_group
 
 
-def _effect_on_others(
+def _effect_on_group(
     late: Sequence[tuple[MatchedGroup, Spans]], place: int, most: _Charge, hidden: Sequence[Spans]
 ) -> Spans:
     """What the median of the others of the group waited for the rank, in any group, and did not
@@ -309,14 +315,14 @@ def _rank_blame(
     summary: RankSummary, late: Spans, steps: StepColumns, wall_ns: int, charges: Sequence[_Charge]
 ) -> RankBlame:
     charged = _per_step(late, steps)
-    held = (charged > 0) & (charged >= CRITICAL_SHARE * (steps.end - steps.start))
+    is_blamed = (charged > 0) & (charged >= CRITICAL_SHARE * (steps.end - steps.start))
     whole = length(late)
     return RankBlame(
         rank=summary.rank,
         blame_ns=whole,
         share=whole / max(wall_ns, 1),
         last_arrivals=sum(len(c.rows) for c in charges),
-        steps_blamed=int(held.sum()),
+        steps_blamed=int(is_blamed.sum()),
         step_blame_ns=dict(zip(steps.number.tolist(), charged.tolist(), strict=True)),
         clearest=_clearest(summary, charges),
     )
@@ -332,26 +338,26 @@ def _per_step(late: Spans, steps: StepColumns) -> Int64:
 
 
 def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArrival, ...]:
-    found = [
+    arrivals = [
         (int(e - s), c, r)
         for c in charges
         for r, s, e in zip(c.rows, c.starts, c.ends, strict=True)
     ]
-    found.sort(key=lambda f: -f[0])
+    arrivals.sort(key=lambda f: -f[0])
     calls = summary.collectives
     late_arrivals = []
-    for waited, charge, row in found[:MAX_EVIDENCE]:
-        own = int(charge.block.row[row, charge.column])
-        step = int(calls.step[own])
+    for waited, charge, row in arrivals[:MAX_EVIDENCE]:
+        call_row = int(charge.block.row[row, charge.column])
+        step = int(calls.step[call_row])
         late_arrivals.append(
             LateArrival(
                 rank=summary.rank,
                 file=summary.file,
-                event=int(calls.event[own]),
+                event=int(calls.event[call_row]),
                 operation=charge.block.operations[int(charge.block.operation[row])],
                 step=step if step >= 0 else None,
-                start_ns=int(calls.start[own]),
-                end_ns=int(calls.end[own]),
+                start_ns=int(calls.start[call_row]),
+                end_ns=int(calls.end[call_row]),
                 waited_ns=waited,
             )
         )

@@ -62,8 +62,8 @@ def shifted(matched: Matched, offset: Int64) -> Matched:
     """Each rank's times less its offset, rows again by last arrival."""
     groups = []
     for block in matched.groups:
-        own = offset[block.places]
-        moved = replace(block, start=block.start - own, end=block.end - own)
+        group_offset = offset[block.places]
+        moved = replace(block, start=block.start - group_offset, end=block.end - group_offset)
         groups.append(moved.select(np.argsort(moved.last_arrival, kind="stable")))
     return replace(matched, groups=tuple(groups))
 
@@ -79,13 +79,13 @@ def clock_offsets(matched: Matched, clocks: Sequence[str]) -> Int64:
     for name in clocks:
         numbers.setdefault(name, len(numbers))
     clock = np.asarray([numbers[name] for name in clocks], dtype=np.int64)
-    known: dict[int, int] = {0: 0}
+    offset_by_clock: dict[int, int] = {0: 0}
     waiting = _by_clock(matched, clock)
     reached = deque([0])
     while reached:
         for block in waiting.pop(reached.popleft(), []):
-            reached.extend(_learn(block, clock[block.places], known))
-    return np.asarray([known.get(number, 0) for number in clock.tolist()], dtype=np.int64)
+            reached.extend(_learn(block, clock[block.places], offset_by_clock))
+    return np.asarray([offset_by_clock.get(number, 0) for number in clock.tolist()], dtype=np.int64)
 
 
 def _by_clock(matched: Matched, clock: Int64) -> dict[int, list[MatchedGroup]]:
@@ -93,36 +93,38 @@ def _by_clock(matched: Matched, clock: Int64) -> dict[int, list[MatchedGroup]]:
     collectives."""
     groups: dict[int, list[MatchedGroup]] = defaultdict(list)
     for block in matched.groups:
-        own = np.unique(clock[block.places])
-        if len(own) < 2:
+        group_clocks = np.unique(clock[block.places])
+        if len(group_clocks) < 2:
             continue
         synchronising = block.select(block.synchronising)
-        for number in own.tolist():
+        for number in group_clocks.tolist():
             groups[number].append(synchronising)
     return groups
 
 
-def _learn(block: MatchedGroup, clock: Int64, known: dict[int, int]) -> list[int]:
+def _learn(block: MatchedGroup, clock: Int64, offset_by_clock: dict[int, int]) -> list[int]:
     """Add the offsets that follow from this group; the clocks that are new."""
-    new = [number for number in np.unique(clock).tolist() if number not in known]
+    new = [number for number in np.unique(clock).tolist() if number not in offset_by_clock]
     if not new or not len(block):
         return []
-    have = np.flatnonzero([number in known for number in clock.tolist()])
-    own = np.asarray([known[number] for number in clock[have].tolist()], dtype=np.int64)
-    reference = block.end[:, have] - own
+    have = np.flatnonzero([number in offset_by_clock for number in clock.tolist()])
+    offsets = np.asarray(
+        [offset_by_clock[number] for number in clock[have].tolist()], dtype=np.int64
+    )
+    reference = block.end[:, have] - offsets
     # The mean is taken of differences: times since the epoch in ns lose digits as floats.
     differences = reference - reference[:, :1]
     middle = reference[:, 0] + differences.mean(axis=1).astype(np.int64)
     for number in new:
-        known[number] = int(np.median(block.end[:, clock == number] - middle[:, None]))
+        offset_by_clock[number] = int(np.median(block.end[:, clock == number] - middle[:, None]))
     return new
 
 
 def impossible_share(matched: Matched) -> float:
     """Share of the synchronising collectives that some rank left before another had entered."""
-    seen = wrong = 0
+    total = wrong = 0
     for block in matched.groups:
         rows = block.synchronising
         early = block.end[rows].min(axis=1) + CLOCK_TOLERANCE_NS < block.last_arrival[rows]
-        seen, wrong = seen + len(early), wrong + int(early.sum())
-    return wrong / seen if seen else 0.0
+        total, wrong = total + len(early), wrong + int(early.sum())
+    return wrong / total if total else 0.0

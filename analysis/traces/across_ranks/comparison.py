@@ -31,7 +31,7 @@ from faultline.analysis.traces.across_ranks.wait_transfer import (
     Exposure,
     collective_table,
     exposures,
-    table_of_one,
+    rank_table,
 )
 from faultline.analysis.wording.phrases import counted
 
@@ -104,11 +104,11 @@ class RankComparison:
         """The operation in which it does, where one explains enough of the time."""
         common = set(self.job.steps)
         place = self.job.place_of(rank)
-        own = self.job.ranks[place].operations.per_step(common)
+        rank_times = self.job.ranks[place].operations.per_step(common)
         other_rank = [
             s.operations.per_step(common) for i, s in enumerate(self.job.ranks) if i != place
         ]
-        return extra_operation(own, other_rank, explained_ms)
+        return extra_operation(rank_times, other_rank, explained_ms)
 
     def speed_of(self, rank: int) -> RankSpeed | None:
         """How fast the rank's device is; None where its kernels cannot be compared."""
@@ -141,7 +141,7 @@ def compare(summaries: Iterable[RankSummary]) -> RankComparison:
 
 def _collectives(job: Participants, matched: Matched, clocks: Clocks) -> CollectiveTable:
     if len(job.ranks) == 1:
-        return table_of_one(job.ranks[0])
+        return rank_table(job.ranks[0])
     return collective_table(matched, job.ranks, job.world_size, clocks_agree=clocks.agree)
 
 

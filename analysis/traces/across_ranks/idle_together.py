@@ -54,18 +54,18 @@ def idle_together(ranks: Sequence[RankSummary], offset: Int64) -> AllIdle:
     """The intersection of the ranks' long idle intervals. O(ranks x intervals)."""
     spans: Spans | None = None
     for summary, ahead in zip(ranks, offset.tolist(), strict=True):
-        own = (summary.idle.start - ahead, summary.idle.end - ahead)
-        spans = own if spans is None else intersection(spans, own)
+        rank_idle = (summary.idle.start - ahead, summary.idle.end - ahead)
+        spans = rank_idle if spans is None else intersection(spans, rank_idle)
         if not len(spans[0]):
             break
     if spans is None or not len(spans[0]):
         return AllIdle((), 0, 0.0)
     long = np.flatnonzero(spans[1] - spans[0] >= LONG_NS)
     lengths = (spans[1] - spans[0])[long]
-    kept = np.sort(long[np.argsort(-lengths, kind="stable")][:MAX_INTERVALS])
+    longest = np.sort(long[np.argsort(-lengths, kind="stable")][:MAX_INTERVALS])
     total = int(lengths.sum())
     intervals = tuple(
-        _interval(ranks, offset, int(spans[0][i]), int(spans[1][i])) for i in kept.tolist()
+        _interval(ranks, offset, int(spans[0][i]), int(spans[1][i])) for i in longest.tolist()
     )
     return AllIdle(intervals, total, total / max(_wall(ranks[0]), 1))
 
@@ -77,7 +77,7 @@ def _interval(ranks: Sequence[RankSummary], offset: Int64, begin: int, end: int)
         if place >= 0 and summary.idle.host[place]:
             doing[summary.idle.host[place]] += 1
     host, alike = max(doing.items(), key=lambda d: (d[1], d[0]), default=("", 0))
-    return IdleTogether(begin, end, ranks[0].own_steps.at(begin), host, alike)
+    return IdleTogether(begin, end, ranks[0].work_steps.at(begin), host, alike)
 
 
 def _wall(summary: RankSummary) -> int:

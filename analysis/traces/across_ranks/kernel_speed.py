@@ -39,13 +39,13 @@ class SlowerKernel:
     """One kernel on one rank; ns."""
 
     name: str
-    own_median: int
-    others_median: float
+    rank_median: int
+    peer_median: float
 
     @property
     def ratio(self) -> float:
         """Own over the others'."""
-        return self.own_median / self.others_median if self.others_median else 0.0
+        return self.rank_median / self.peer_median if self.peer_median else 0.0
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def rank_speeds(ranks: Sequence[RankSummary]) -> tuple[RankSpeed, ...]:
     count as usual.
     """
     tables = _tables(ranks)
-    found = _compared(ranks, tables, np.ones(len(ranks), dtype=np.bool_))
-    slow = {speed.rank for speed in found if speed.slow}
+    speeds = _compared(ranks, tables, np.ones(len(ranks), dtype=np.bool_))
+    slow = {speed.rank for speed in speeds if speed.slow}
     usual = np.asarray([s.rank not in slow for s in ranks], dtype=np.bool_)
-    return _compared(ranks, tables, usual) if len(slow) > 1 and usual.any() else found
+    return _compared(ranks, tables, usual) if len(slow) > 1 and usual.any() else speeds
 
 
 def _compared(
@@ -89,14 +89,14 @@ def _compared(
     common = _median(median[:, usual]) if len(ranks) >= MANY_RANKS and len(names) else None
     speeds = []
     for place, summary in enumerate(ranks):
-        own = median[:, place]
+        rank_median = median[:, place]
         rest = usual & (np.arange(len(ranks)) != place)
         beside = common if common is not None else _median(median[:, rest])
-        rows = np.flatnonzero(~np.isnan(own) & (own > 0) & (beside > 0))
+        rows = np.flatnonzero(~np.isnan(rank_median) & (rank_median > 0) & (beside > 0))
         speed = _speed(
             summary.rank,
             [names[r] for r in rows.tolist()],
-            own[rows],
+            rank_median[rows],
             beside[rows],
             total[rows, place],
         )
@@ -170,13 +170,13 @@ def _median(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 def _speed(
     rank: int,
     names: list[str],
-    own: NDArray[np.float64],
+    rank_median: NDArray[np.float64],
     beside: NDArray[np.float64],
     spent: NDArray[np.float64],
 ) -> RankSpeed | None:
     if not names:
         return None
-    ratio = own / beside
+    ratio = rank_median / beside
     expected = spent / ratio
     costliest = np.argsort(expected - spent, kind="stable")[:MAX_NAMED].tolist()
     return RankSpeed(
@@ -185,7 +185,7 @@ def _speed(
         ratio=float(spent.sum() / max(expected.sum(), 1.0)),
         slower_share=float(spent[ratio >= SLOWER].sum() / max(spent.sum(), 1.0)),
         slowest=tuple(
-            SlowerKernel(names[i], int(own[i]), float(beside[i]))
+            SlowerKernel(names[i], int(rank_median[i]), float(beside[i]))
             for i in costliest
             if ratio[i] >= SLOWER
         ),

@@ -83,11 +83,11 @@ class Matched:
 
     @cached_property
     def _by_place(self) -> dict[int, list[tuple[MatchedGroup, int]]]:
-        found: dict[int, list[tuple[MatchedGroup, int]]] = defaultdict(list)
+        group_columns: dict[int, list[tuple[MatchedGroup, int]]] = defaultdict(list)
         for block in self.groups:
             for column, place in enumerate(block.places.tolist()):
-                found[place].append((block, column))
-        return found
+                group_columns[place].append((block, column))
+        return group_columns
 
     def of(self, place: int) -> list[tuple[MatchedGroup, int]]:
         """The groups of the participant at this place, and its column in each."""
@@ -184,8 +184,10 @@ def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_
     alike = _pair(base, calls.size)
     by_step = ~numbered & _uneven_groups(calls, alike, ranks, members)
     in_step = by_step[calls.group]
-    told = np.where(numbered[calls.group], calls.sequence, np.where(in_step, calls.step, 0))
-    key = _pair(np.where(numbered[calls.group], base, alike + int(base.max()) + 1), told)
+    discriminator = np.where(
+        numbered[calls.group], calls.sequence, np.where(in_step, calls.step, 0)
+    )
+    key = _pair(np.where(numbered[calls.group], base, alike + int(base.max()) + 1), discriminator)
     return np.where(in_step & (calls.step < 0), -1, key)
 
 
@@ -233,7 +235,7 @@ def _complete(calls: _Calls, key: Int64, sizes: Int64) -> Int64:
     keys, first, counts, ranks = _run_lengths(order, key, calls.place)
     whole = keys[(counts.min_of == counts.max_of) & (ranks == sizes[calls.group[first]])]
     order = order[np.isin(key[order], whole)]
-    own = np.concatenate(
+    run_starts = np.concatenate(
         (
             [True],
             (key[order][1:] != key[order][:-1])
@@ -243,14 +245,16 @@ def _complete(calls: _Calls, key: Int64, sizes: Int64) -> Int64:
     if not len(order):
         return order
     positions = np.arange(len(order))
-    occurrence = positions - np.maximum.accumulate(np.where(own, positions, 0))
+    occurrence = positions - np.maximum.accumulate(np.where(run_starts, positions, 0))
     return order[np.lexsort((calls.place[order], occurrence, key[order]))]
 
 
-def _block(calls: _Calls, ranks: Sequence[RankSummary], own: Int64, group: int) -> MatchedGroup:
-    places = calls.place[own[0]]
-    row = calls.row[own]
-    start, end, size = (np.empty(own.shape, dtype=np.int64) for _ in range(3))
+def _block(
+    calls: _Calls, ranks: Sequence[RankSummary], call_rows: Int64, group: int
+) -> MatchedGroup:
+    places = calls.place[call_rows[0]]
+    row = calls.row[call_rows]
+    start, end, size = (np.empty(call_rows.shape, dtype=np.int64) for _ in range(3))
     for column, place in enumerate(places.tolist()):
         collectives = ranks[place].collectives
         start[:, column], end[:, column] = (
@@ -262,7 +266,7 @@ def _block(calls: _Calls, ranks: Sequence[RankSummary], own: Int64, group: int) 
         calls.groups[group],
         places,
         calls.operations,
-        calls.operation[own[:, 0]],
+        calls.operation[call_rows[:, 0]],
         start,
         end,
         row,

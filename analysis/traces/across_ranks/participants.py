@@ -69,7 +69,7 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
     in_order = [
         sorted(by_rank[rank], key=lambda s: (s.start_ns, s.file)) for rank in sorted(by_rank)
     ]
-    chosen = _numbered_alike([own[-1] for own in in_order])
+    chosen = _numbered_alike([rank_summaries[-1] for rank_summaries in in_order])
     worlds = [s.world_size for s in chosen if s.world_size]
     world = max(worlds) if worlds else None
     absent = (rank for rank in range(min(world or 0, 10_000_000)) if rank not in by_rank)
@@ -78,7 +78,7 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
         world_size=world,
         missing_count=max((world or 0) - sum(rank < (world or 0) for rank in by_rank), 0),
         missing=tuple(rank for rank, _ in zip(absent, range(MAX_NAMED), strict=False)),
-        left_out=tuple(s for own in in_order for s in own[:-1]),
+        left_out=tuple(s for rank_summaries in in_order for s in rank_summaries[:-1]),
         guessed=tuple(s.rank for s in chosen if s.rank_source != "distributedInfo"),
         steps=_in_common(chosen),
         different_steps=_different_steps(chosen),
@@ -99,17 +99,17 @@ def _numbered_alike(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     )
 
 
-def _shift(own: RankSummary, first: RankSummary, place: int) -> int:
+def _shift(rank_summary: RankSummary, first: RankSummary, place: int) -> int:
     """Median difference between the first rank's step numbers and the rank's own at the same
     moments."""
-    if own is first:
+    if rank_summary is first:
         return 0
-    middle = own.steps.start + (own.steps.end - own.steps.start) // 2
-    there = first.own_steps.position_of(middle)
-    seen = there >= 0
-    if not seen.any():
+    middle = rank_summary.steps.start + (rank_summary.steps.end - rank_summary.steps.start) // 2
+    there = first.work_steps.position_of(middle)
+    inside = there >= 0
+    if not inside.any():
         return NEVER * (place + 1)
-    return int(np.median(first.steps.number[there[seen]] - own.steps.number[seen]))
+    return int(np.median(first.steps.number[there[inside]] - rank_summary.steps.number[inside]))
 
 
 def _renumbered(summary: RankSummary, shift: int) -> RankSummary:
@@ -137,7 +137,7 @@ def _different_steps(ranks: Sequence[RankSummary]) -> tuple[DifferentSteps, ...]
     sets = [frozenset(s.steps.number.tolist()) for s in ranks]
     usual = Counter(sets).most_common(1)[0][0]
     return tuple(
-        DifferentSteps(s.rank, tuple(sorted(usual - own)), tuple(sorted(own - usual)))
-        for s, own in zip(ranks, sets, strict=True)
-        if own != usual
+        DifferentSteps(s.rank, tuple(sorted(usual - numbers)), tuple(sorted(numbers - usual)))
+        for s, numbers in zip(ranks, sets, strict=True)
+        if numbers != usual
     )

@@ -168,7 +168,7 @@ class RankSummary:
         return float(self.steps.parts[COMMUNICATION].sum()) / whole if whole else None
 
     @property
-    def own_steps(self) -> StepColumns:
+    def work_steps(self) -> StepColumns:
         """Numbers, starts and ends of the steps; on a rank with an accelerator, of the work that
         each launched."""
         return StepColumns(self.steps.number, self.steps.start, self.steps.end, self.steps.inferred)
@@ -270,9 +270,9 @@ def _encoded(value: Any) -> Any:
     return np.diff(value, axis=-1, prepend=0).tolist()
 
 
-def _decoded(wanted: type, value: Any) -> Any:
-    if get_origin(wanted) is not np.ndarray:
-        raise NotImplementedError(str(wanted))
+def _decoded(target_type: type, value: Any) -> Any:
+    if get_origin(target_type) is not np.ndarray:
+        raise NotImplementedError(str(target_type))
     return np.cumsum(np.asarray(value, dtype=np.int64), axis=-1)
 
 

@@ -68,7 +68,7 @@ def slow_steps(blame: Blame, ranks: Sequence[RankSummary]) -> tuple[SlowStep, ..
     if blame.step_count < MIN_STEPS:
         return ()
     median = blame.median_step_ns
-    found: list[SlowStep] = []
+    delayed_steps: list[SlowStep] = []
     for charged, steps, summary in zip(blame.ranks, blame.steps, ranks, strict=True):
         for number, took in zip(
             steps.number.tolist(), (steps.end - steps.start).tolist(), strict=True
@@ -76,8 +76,8 @@ def slow_steps(blame: Blame, ranks: Sequence[RankSummary]) -> tuple[SlowStep, ..
             lost = _blame_around(charged, number)
             enough = took >= lost >= max(SLOW_STEP_BLAME * took, SLOW_STEP_EXTRA * median)
             if took >= SLOW_STEP_RATIO * median and enough:
-                found.append(_slow_step(summary, number, took, median, lost))
-    return tuple(sorted(found, key=lambda s: -s.blame_ns))
+                delayed_steps.append(_slow_step(summary, number, took, median, lost))
+    return tuple(sorted(delayed_steps, key=lambda s: -s.blame_ns))
 
 
 def outlier_steps(ranks: Sequence[RankSummary], common: Sequence[int]) -> tuple[OutlierStep, ...]:
@@ -86,18 +86,20 @@ def outlier_steps(ranks: Sequence[RankSummary], common: Sequence[int]) -> tuple[
     if len(common) < MIN_STEPS:
         return ()
     numbers = set(common)
-    table = np.stack([(own.end - own.start) for own in (s.own_steps.only(numbers) for s in ranks)])
+    table = np.stack(
+        [(steps.end - steps.start) for steps in (s.work_steps.only(numbers) for s in ranks)]
+    )
     by_step = np.median(table, axis=0)
-    found = []
+    outliers = []
     for place, (step, took) in enumerate(zip(common, by_step.tolist(), strict=True)):
         usual = float(np.median(np.delete(by_step, place)))
         if usual and took >= SLOW_STEP_RATIO * usual:
-            found.append(OutlierStep(int(step), took, usual))
-    return tuple(sorted(found, key=lambda o: -o.ratio))
+            outliers.append(OutlierStep(int(step), took, usual))
+    return tuple(sorted(outliers, key=lambda o: -o.ratio))
 
 
 def _slow_step(summary: RankSummary, step: int, took: int, median: float, lost: int) -> SlowStep:
-    others = set(summary.steps.number.tolist()) - {step}
+    other_steps = set(summary.steps.number.tolist()) - {step}
     during = summary.operations.per_step({step})
     place = int(np.flatnonzero(summary.steps.number == step)[0])
     begin, end = int(summary.steps.start[place]), int(summary.steps.end[place])
@@ -109,7 +111,7 @@ def _slow_step(summary: RankSummary, step: int, took: int, median: float, lost: 
         step_ns=took,
         median_ns=median,
         blame_ns=lost,
-        operation=extra_operation(during, [summary.operations.per_step(others)], lost / 1e6),
+        operation=extra_operation(during, [summary.operations.per_step(other_steps)], lost / 1e6),
         idle_ns=int(idle[longest]) if longest >= 0 else 0,
         idle_host=summary.idle.host[longest] if longest >= 0 else "",
         event=_longest_event(summary, step),

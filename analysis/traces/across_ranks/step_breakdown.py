@@ -31,7 +31,7 @@ from faultline.analysis.traces.per_rank.step_times import COMMUNICATION, DATA, I
 WAIT, TRANSFER = "communication wait", "communication transfer"
 PARTS = (*PHASES, WAIT, TRANSFER, step_times.COPIES, IDLE, OTHER)
 """Parts of a step, in the order of a stacked chart."""
-OWN_PARTS = tuple(p for p in PARTS if p not in (WAIT, TRANSFER))
+LOCAL_PARTS = tuple(p for p in PARTS if p not in (WAIT, TRANSFER))
 """Parts that lie at the rank itself."""
 MAX_MEMBERS = 32
 """Of a group's ranks this many are asked whether they compute beside a transfer."""
@@ -115,7 +115,7 @@ def _of(
     waiting = difference((starts + offset, ends + offset), summary.hidden.spans)
     communication = steps.parts[COMMUNICATION]
     wait = np.minimum(covered(waiting, steps.start, steps.end), communication)
-    parts = {part: steps.parts[part] for part in OWN_PARTS} | {
+    parts = {part: steps.parts[part] for part in LOCAL_PARTS} | {
         WAIT: wait,
         TRANSFER: communication - wait,
     }

@@ -27,7 +27,7 @@ from faultline.analysis.traces.per_rank.collective_bandwidth import (
     by_size,
     collective_row,
     link_within,
-    rows_of_one,
+    rank_rows,
 )
 from faultline.analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
@@ -67,10 +67,10 @@ def collective_table(
     return _table(rows, "arrival" if clocks_agree else "shortest duration")
 
 
-def table_of_one(summary: RankSummary) -> CollectiveTable:
+def rank_table(summary: RankSummary) -> CollectiveTable:
     """One rank's collectives: their durations, which hold waiting that one rank's trace cannot tell
     apart."""
-    rows = rows_of_one(summary.collectives, summary.world_size)
+    rows = rank_rows(summary.collectives, summary.world_size)
     return _table([r for r in rows if r.operation not in POINT_TO_POINT], "duration")
 
 
@@ -138,12 +138,12 @@ def exposures(summary: RankSummary) -> tuple[Exposure, ...]:
     whole = (
         int((steps.end - steps.start).sum()) if len(steps) else summary.end_ns - summary.start_ns
     )
-    found = []
+    by_operation = []
     for i, operation in enumerate(calls.operations):
         mine = inside & (calls.operation == i)
         total, exposed = united(summary, mine)
         share = exposed / max(whole, 1)
-        found.append(
+        by_operation.append(
             Exposure(
                 summary.rank,
                 operation,
@@ -153,7 +153,7 @@ def exposures(summary: RankSummary) -> tuple[Exposure, ...]:
                 share,
             )
         )
-    return tuple(sorted((e for e in found if e.count), key=lambda e: -e.exposed))
+    return tuple(sorted((e for e in by_operation if e.count), key=lambda e: -e.exposed))
 
 
 def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:

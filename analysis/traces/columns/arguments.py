@@ -107,8 +107,8 @@ class SparseTexts:
 
     def at(self, rows: NDArray[np.integer]) -> list[str]:
         """The texts at some rows; "" where there is none."""
-        found = _at(self.rows, self.ids, rows, -1)
-        return [self.texts[i] if i >= 0 else "" for i in found.tolist()]
+        text_ids = _at(self.rows, self.ids, rows, -1)
+        return [self.texts[i] if i >= 0 else "" for i in text_ids.tolist()]
 
     def ids_at(self, rows: NDArray[np.integer]) -> Int32:
         """Indices into `texts` at some rows; -1 where there is none."""
@@ -148,9 +148,9 @@ class ArgumentColumns:
 
 
 def _at(have: Int32, values: NDArray[_T], rows: NDArray[np.integer], default: float) -> NDArray[_T]:
-    found = np.full(len(rows), default, dtype=values.dtype)
+    at_rows = np.full(len(rows), default, dtype=values.dtype)
     if len(have):
         place = np.minimum(np.searchsorted(have, rows), len(have) - 1)
         hit = have[place] == rows
-        found[hit] = values[place[hit]]
-    return found
+        at_rows[hit] = values[place[hit]]
+    return at_rows

@@ -18,7 +18,7 @@ from faultline.analysis.traces.columns.events import (
     Int64,
     TraceColumns,
 )
-from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 from faultline.analysis.traces.native.device_work import (
     CALL,
     WORK,
@@ -35,7 +35,7 @@ DENSE_PER_ROW, DENSE_LEAST = 4, 1 << 20
 matched by sort."""
 
 FEW = 6
-KNOWN_NAMES = 8192
+NAME_CACHE_SIZE = 8192
 """Names whose kind is remembered: the ranks of a job run the same kernels."""
 
 
@@ -70,13 +70,13 @@ _MEMORY_NAME = re.compile(r"^(hip)?(Memcpy|Memset)\b|^(hip)?(Memcpy|Memset)|^dma
 _MEMORY_CATEGORIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
 
-@kept
+@cached_per_trace
 def kinds(trace: TraceColumns) -> Int32:
     """`Kind` of every row; OTHER for everything that is not work on an accelerator's stream."""
-    found = np.zeros(len(trace), dtype=np.int32)
+    row_kinds = np.zeros(len(trace), dtype=np.int32)
     rows = np.flatnonzero(trace.on_device)
-    found[rows] = _kinds_at(trace, rows)
-    return found
+    row_kinds[rows] = _kinds_at(trace, rows)
+    return row_kinds
 
 
 def _kinds_at(trace: TraceColumns, rows: Int64) -> Int32:
@@ -101,7 +101,7 @@ def is_communication_kernel(name: str) -> bool:
     return COMMUNICATION_KERNEL.search(name) is not None
 
 
-@lru_cache(maxsize=KNOWN_NAMES)
+@lru_cache(maxsize=NAME_CACHE_SIZE)
 def kind_of_name(name: str) -> Kind:
     """The kind of work that a name on a stream stands for."""
     if _MEMORY_NAME.search(name):
@@ -129,7 +129,7 @@ def on_runtime(trace: TraceColumns) -> Bool:
     return _in_category(trace, RUNTIME_CATEGORIES)
 
 
-@kept
+@cached_per_trace
 def launched_by(trace: TraceColumns) -> Int64:
     """For every row on the device, the row of the call that launched it, by correlation; -1 where
     there is none.
@@ -137,9 +137,9 @@ def launched_by(trace: TraceColumns) -> Int64:
     A graph launch has many kernels, each of which points to it. Where several calls share a
     correlation the last in file order wins. O(rows).
     """
-    found = np.full(len(trace), -1, dtype=np.int64)
-    found[device_rows(trace)] = device_launches(trace)
-    return found
+    launch_rows = np.full(len(trace), -1, dtype=np.int64)
+    launch_rows[device_rows(trace)] = device_launches(trace)
+    return launch_rows
 
 
 def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
@@ -151,7 +151,7 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
         )
         if linked is not None:
             return linked
-    asked, give = trace.correlation.take(rows), np.flatnonzero(on_runtime(trace))
+    correlations, give = trace.correlation.take(rows), np.flatnonzero(on_runtime(trace))
     keys = trace.correlation.take(give)
     if len(keys) and keys.min() < 1:
         give = give[keys > 0]
@@ -161,21 +161,21 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
     low, top = int(keys.min()), int(keys.max())
     if top - low < _most_dense(trace):
         keys -= low
-        asked -= low
+        correlations -= low
         table = np.full(top - low + 2, -1, dtype=np.int32)
         table[keys] = give
-        asked[asked.view(np.uint64) > top - low] = top - low + 1
-        return table.take(asked).astype(np.int64)
+        correlations[correlations.view(np.uint64) > top - low] = top - low + 1
+        return table.take(correlations).astype(np.int64)
     order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], asked, side="right") - 1
-    hit = (place >= 0) & (keys[order][place] == asked)
+    place = np.searchsorted(keys[order], correlations, side="right") - 1
+    hit = (place >= 0) & (keys[order][place] == correlations)
     return np.asarray(np.where(hit, give[order][place], -1), dtype=np.int64)
 
 
 def device_rows(trace: TraceColumns) -> Int64:
     """Rows of the work on the accelerator's streams, by start. Kept with the trace; read-only."""
 
-    def found() -> Int64:
+    def scan_rows() -> Int64:
         scan = _scan(trace)
         if scan is not None and scan.in_order:
             return scan.rows.copy()
@@ -184,7 +184,7 @@ def device_rows(trace: TraceColumns) -> Int64:
         rows = np.flatnonzero(_in_category(trace, DEVICE_CATEGORIES))
         return rows.take(np.argsort(trace.ts.take(rows), kind="stable"))
 
-    return _once(trace, "_device_rows", found)
+    return _once(trace, "_device_rows", scan_rows)
 
 
 def device_launches(trace: TraceColumns) -> Int64:
@@ -195,11 +195,11 @@ def device_launches(trace: TraceColumns) -> Int64:
 
 def _once(trace: TraceColumns, name: str, make: Callable[[], Int64]) -> Int64:
     """Made once per trace, as its cached properties are: several analyses need it."""
-    kept = vars(trace)
-    if name not in kept:
-        kept[name] = make()
-        kept[name].setflags(write=False)
-    return np.asarray(kept[name])
+    cache = vars(trace)
+    if name not in cache:
+        cache[name] = make()
+        cache[name].setflags(write=False)
+    return np.asarray(cache[name])
 
 
 def _most_dense(trace: TraceColumns) -> int:
@@ -221,19 +221,19 @@ def _scan(trace: TraceColumns) -> DeviceScan | None:
         devices["_device_scan"] = scan_device(
             trace.category, _kinds(trace), trace.ts, trace.correlation
         )
-    found: DeviceScan | None = devices["_device_scan"]
-    return found
+    device_scan: DeviceScan | None = devices["_device_scan"]
+    return device_scan
 
 
-def _in_category(trace: TraceColumns, wanted: tuple[str, ...]) -> Bool:
+def _in_category(trace: TraceColumns, categories: tuple[str, ...]) -> Bool:
     """A few comparisons are quicker than a look-up per row."""
-    ids = [i for i, category in enumerate(trace.categories) if category.lower() in wanted]
+    ids = [i for i, category in enumerate(trace.categories) if category.lower() in categories]
     if len(ids) > FEW:
-        return trace.in_category(*wanted)
-    found = np.zeros(len(trace), dtype=np.bool_)
+        return trace.in_category(*categories)
+    mask = np.zeros(len(trace), dtype=np.bool_)
     for number in ids:
-        found |= trace.category == number
-    return found
+        mask |= trace.category == number
+    return mask
 
 
 @dataclass(frozen=True)
@@ -254,9 +254,9 @@ class DeviceWork:
         """The entries of the mask."""
         return DeviceWork(self.row[keep], self.start[keep], self.end[keep], self.kind[keep])
 
-    def of(self, *wanted: Kind) -> tuple[Int64, Int64]:
+    def of(self, *work_kinds: Kind) -> tuple[Int64, Int64]:
         """Starts and ends of these kinds."""
-        keep = np.isin(self.kind, wanted) if len(wanted) > 1 else self.kind == wanted[0]
+        keep = np.isin(self.kind, work_kinds) if len(work_kinds) > 1 else self.kind == work_kinds[0]
         return self.start[keep], self.end[keep]
 
 
@@ -296,25 +296,25 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[DeviceStr
     a_number[lane] = number
     if (a_number.take(lane) == number).all():
         group, used = lane, np.flatnonzero(np.bincount(lane))
-        found = [DeviceStream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()]
+        lane_streams = [DeviceStream(trace.lanes[i][0], int(a_number[i])) for i in used.tolist()]
     else:
         numbers, of_row = np.unique(number, return_inverse=True)
         used, group = np.unique(lane * np.int64(len(numbers)) + of_row, return_inverse=True)
         keys = [divmod(key, len(numbers)) for key in used.tolist()]
-        found = [DeviceStream(trace.lanes[i][0], int(numbers[j])) for i, j in keys]
+        lane_streams = [DeviceStream(trace.lanes[i][0], int(numbers[j])) for i, j in keys]
         used = np.arange(len(used))
-    return _indexed(found, used, int(used[-1]) + 1, lambda table: table.take(group))
+    return _indexed(lane_streams, used, int(used[-1]) + 1, lambda table: table.take(group))
 
 
 def _indexed(
-    found: Sequence[DeviceStream], used: Int64, size: int, look_up: Callable[[Int64], Int64]
+    lane_streams: Sequence[DeviceStream], used: Int64, size: int, look_up: Callable[[Int64], Int64]
 ) -> tuple[Int64, tuple[DeviceStream, ...]]:
-    """Streams in order, and each row's index among them; `found[i]` is what place `used[i]` stands
-    for."""
-    streams = tuple(sorted(set(found), key=lambda s: (s.device, s.stream)))
+    """Streams in order, and each row's index among them; `lane_streams[i]` is what place `used[i]`
+    stands for."""
+    streams = tuple(sorted(set(lane_streams), key=lambda s: (s.device, s.stream)))
     place = {stream: i for i, stream in enumerate(streams)}
     table = np.zeros(size, dtype=np.int64)
-    table[used] = [place[stream] for stream in found]
+    table[used] = [place[stream] for stream in lane_streams]
     return look_up(table), streams
 
 

@@ -75,12 +75,12 @@ def coarsened(spans: Spans, most: int) -> tuple[Spans, int]:
     if count <= most:
         return spans, 0
     gaps = spans[0][1:] - spans[1][:-1]
-    kept = (
+    open_gaps = (
         np.sort(np.argpartition(gaps, count - most)[count - most :])
         if most > 1
         else np.empty(0, dtype=np.int64)
     )
-    closed = int(gaps.sum() - gaps[kept].sum())
-    starts = np.concatenate((spans[0][:1], spans[0][kept + 1]))
-    ends = np.concatenate((spans[1][kept], spans[1][-1:]))
+    closed = int(gaps.sum() - gaps[open_gaps].sum())
+    starts = np.concatenate((spans[0][:1], spans[0][open_gaps + 1]))
+    ends = np.concatenate((spans[1][open_gaps], spans[1][-1:]))
     return (starts, ends), closed

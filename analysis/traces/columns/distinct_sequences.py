@@ -47,12 +47,14 @@ def _compared_in_full(
     item: Int32, offset: Int64, length: Int64, key: Int64 | Int32
 ) -> tuple[Int64, Int64]:
     """Where two different sequences have one hash."""
-    known: dict[tuple[int, bytes], int] = {}
+    kind_by_content: dict[tuple[int, bytes], int] = {}
     first: list[int] = []
     kind = np.empty(len(offset), dtype=np.int64)
     spans = zip(key.tolist(), offset.tolist(), (offset + length).tolist(), strict=True)
-    for number, (own, begin, end) in enumerate(spans):
-        kind[number] = known.setdefault((own, item[begin:end].tobytes()), len(known))
+    for number, (hash_key, begin, end) in enumerate(spans):
+        kind[number] = kind_by_content.setdefault(
+            (hash_key, item[begin:end].tobytes()), len(kind_by_content)
+        )
         if kind[number] == len(first):
             first.append(number)
     return np.asarray(first, dtype=np.int64), kind

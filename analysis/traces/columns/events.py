@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faultline.analysis.traces.columns.arguments import ArgumentColumns
-from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -147,16 +147,16 @@ class TraceColumns:
         are none."""
         return self.in_category(*DEVICE_CATEGORIES)
 
-    def rows_named(self, wanted: Callable[[str], bool]) -> Int64:
+    def rows_named(self, predicate: Callable[[str], bool]) -> Int64:
         """Rows whose name is wanted, by start."""
-        ids = [i for i, name in enumerate(self.names) if wanted(name)]
+        ids = [i for i, name in enumerate(self.names) if predicate(name)]
         rows = np.flatnonzero(np.isin(self.name, np.asarray(ids, dtype=np.int32)))
         return np.asarray(rows[np.argsort(self.ts[rows], kind="stable")], dtype=np.int64)
 
-    def in_category(self, *wanted: str) -> Bool:
+    def in_category(self, *categories: str) -> Bool:
         """Mask of the events of these categories; upper and lower case are one (older traces write
         "Kernel"). Not to be changed."""
-        return _in_category(self, frozenset(wanted))
+        return _in_category(self, frozenset(categories))
 
     def name_of(self, row: int) -> str:
         """The event's name."""
@@ -191,15 +191,15 @@ class TraceColumns:
             "correlation",
             "external_id",
         )
-        kept: dict[str, Any] = {
+        selection: dict[str, Any] = {
             c: getattr(self, c)[keep] for c in (*columns, "python_id", "python_parent_id")
         }
-        return replace(self, **kept, arguments=self.arguments.select(new_row))
+        return replace(self, **selection, arguments=self.arguments.select(new_row))
 
 
-@kept
-def _in_category(trace: TraceColumns, wanted: frozenset[str]) -> Bool:
-    known = np.asarray(
-        [category.lower() in wanted for category in trace.categories], dtype=np.bool_
+@cached_per_trace
+def _in_category(trace: TraceColumns, categories: frozenset[str]) -> Bool:
+    id_mask = np.asarray(
+        [category.lower() in categories for category in trace.categories], dtype=np.bool_
     )
-    return known[trace.category] if len(known) else np.zeros(len(trace), dtype=np.bool_)
+    return id_mask[trace.category] if len(id_mask) else np.zeros(len(trace), dtype=np.bool_)

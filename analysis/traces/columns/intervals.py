@@ -77,8 +77,8 @@ def innermost_at(
     """For each moment on a lane the index of the last-started interval open there; -1 for none. O(n
     log n)."""
     innermost = np.full(len(times), -1, dtype=np.int64)
-    _, owner, asked, place = _sweep(starts, ends, lanes, times, time_lanes)
-    innermost[asked] = owner[place]
+    _, owner, query, place = _sweep(starts, ends, lanes, times, time_lanes)
+    innermost[query] = owner[place]
     return innermost
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from faultline.analysis.traces.columns.device import Kind, kind_of_name
 
-KNOWN_NAMES = 8_192
+NAME_CACHE_SIZE = 8_192
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ _MATRIX = _names(
     (r"ck_tile|\bck::|^_ZN2ck", "Composable Kernel", ""),
     (r"(?i)aiter", "AITER", ""),
 )  # fmt: skip
-_OTHERS = _names(
+_FAMILIES = _names(
     (r"multi_tensor_apply|(?i:fused_?adam)", "PyTorch", "optimizer"),
     (r"(?i)layer_?norm|rms_?norm|batch_?norm|bn_fw|bn_bw|group_?norm", "", "normalisation"),
     (r"(?i)softmax", "", "softmax"),
@@ -120,7 +120,7 @@ _OLD_GEMM = re.compile(
 )
 
 
-@lru_cache(maxsize=KNOWN_NAMES)
+@lru_cache(maxsize=NAME_CACHE_SIZE)
 def family_of(name: str) -> KernelFamily:
     """The family of a kernel, copy or fill."""
     kind = kind_of_name(name)
@@ -129,8 +129,8 @@ def family_of(name: str) -> KernelFamily:
     # An hour of regular expressions hides in names of megabytes.
     name = name[:1_000]
     if kind == Kind.COMMUNICATION:
-        found = _first(_COMMUNICATION, name)
-        return KernelFamily(*found) if found else KernelFamily("other", "communication")
+        family = _first(_COMMUNICATION, name)
+        return KernelFamily(*family) if family else KernelFamily("other", "communication")
     generated = _TRITON.match(name)
     if generated is not None:
         return KernelFamily("Triton (Inductor)", _INDUCTOR[generated[1]])
@@ -141,10 +141,10 @@ def family_of(name: str) -> KernelFamily:
     if matrix is not None:
         library, work = matrix
         return KernelFamily(library, work or _work(name), _dtype(name), _tile(name))
-    found = _first(_OTHERS, name)
-    if found is None:
+    family = _first(_FAMILIES, name)
+    if family is None:
         return KernelFamily("other", "")
-    return KernelFamily(found[0] or _library(name), found[1])
+    return KernelFamily(family[0] or _library(name), family[1])
 
 
 def _first(
@@ -175,9 +175,9 @@ def _library(name: str) -> str:
 
 def _work(name: str) -> str:
     """What a kernel of a library of many kinds does."""
-    found = _first(_OTHERS[:4], name)
-    if found is not None:
-        return found[1]
+    family = _first(_FAMILIES[:4], name)
+    if family is not None:
+        return family[1]
     if re.search(r"conv|bwd_weight|bwd_data", name):
         return "convolution"
     return "matrix product" if re.search(r"(?i)gemm|xdl", name) else ""

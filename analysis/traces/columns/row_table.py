@@ -37,15 +37,15 @@ class RowTable:
             paths.append(path or name)
         self._values = attrgetter(*paths)
 
-    def rows(self, found: Iterable[object]) -> Rows:
+    def rows(self, objects: Iterable[object]) -> Rows:
         """One row for each object, of its attributes."""
-        return self.of(map(self._values, found))
+        return self.of(map(self._values, objects))
 
-    def of(self, found: Iterable[Iterable[Any]]) -> Rows:
+    def of(self, records: Iterable[Iterable[Any]]) -> Rows:
         """One row for each series of values, which are in the columns' order."""
         columns = tuple(self._convert.items())
         rows = []
-        for values in found:
+        for values in records:
             pairs = zip(columns, values, strict=True)
             rows.append({name: convert(value) for (name, convert), value in pairs})
         return rows

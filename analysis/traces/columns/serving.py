@@ -20,7 +20,7 @@ from faultline.analysis.traces.columns.events import TraceColumns
 
 Phase = Literal["prefill", "decode", "mixed", "idle"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "mixed", "idle")
-KNOWN_RANGES = 65_536
+RANGE_CACHE_SIZE = 65_536
 """Names that are remembered: batches of every size have their own."""
 
 
@@ -50,7 +50,7 @@ def pass_of(name: str) -> ForwardPass | None:
     return _pass_of(name)
 
 
-@lru_cache(maxsize=KNOWN_RANGES)
+@lru_cache(maxsize=RANGE_CACHE_SIZE)
 def _pass_of(name: str) -> ForwardPass | None:
     for pattern, read in _READERS:
         match = pattern.match(name)
@@ -64,12 +64,12 @@ def has_passes(trace: TraceColumns) -> bool:
     return any(pass_of(name) is not None for name in trace.names)
 
 
-def _vllm(found: re.Match[str]) -> ForwardPass:
-    return ForwardPass("vLLM", *(int(number) for number in found.groups()))
+def _vllm(match: re.Match[str]) -> ForwardPass:
+    return ForwardPass("vLLM", *(int(number) for number in match.groups()))
 
 
-def _sglang(found: re.Match[str]) -> ForwardPass:
-    mode, requests, tokens, more = found[1], int(found[2]), _number(found[3]), found[4]
+def _sglang(match: re.Match[str]) -> ForwardPass:
+    mode, requests, tokens, more = match[1], int(match[2]), _number(match[3]), match[4]
     if mode == "MIXED":
         parts = dict(_PART.findall(more))
         if "c" in parts:
@@ -85,14 +85,14 @@ def _sglang(found: re.Match[str]) -> ForwardPass:
     return ForwardPass("SGLang", 0, 0, requests, requests if mode == "DECODE" else None)
 
 
-def _tensorrt(found: re.Match[str]) -> ForwardPass:
-    contexts, tokens, made = int(found[1]), _number(found[2]), int(found[3])
+def _tensorrt(match: re.Match[str]) -> ForwardPass:
+    contexts, tokens, made = int(match[1]), _number(match[2]), int(match[3])
     return ForwardPass("TensorRT-LLM", contexts, tokens if contexts else 0, made, made)
 
 
-def _atom(found: re.Match[str]) -> ForwardPass:
-    requests, tokens = int(found[2]), _number(found[3])
-    if found[1] == "prefill":
+def _atom(match: re.Match[str]) -> ForwardPass:
+    requests, tokens = int(match[2]), _number(match[3])
+    if match[1] == "prefill":
         return ForwardPass("ATOM", requests, tokens, 0, 0)
     return ForwardPass("ATOM", 0, 0, requests, tokens if tokens is not None else requests)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 
 PHASES: dict[str, re.Pattern[str]] = {
     "data loading": re.compile(
@@ -90,7 +90,7 @@ class StepColumns:
         return StepColumns(self.number[keep], self.start[keep], self.end[keep], self.inferred)
 
 
-@kept
+@cached_per_trace
 def steps_of(trace: TraceColumns) -> StepColumns:
     """The rank's steps; a number that occurs twice (two threads, or a copy on the device) counts
     once."""
@@ -106,8 +106,10 @@ def steps_of(trace: TraceColumns) -> StepColumns:
         match = _STEP.match(trace.name_of(row))
         if match and cpu[row]:
             first.setdefault(int(match[1]), row)
-    kept = np.asarray(list(first.values()), dtype=np.int64)
-    return StepColumns(np.asarray(list(first), dtype=np.int64), trace.ts[kept], trace.end[kept])
+    step_rows = np.asarray(list(first.values()), dtype=np.int64)
+    return StepColumns(
+        np.asarray(list(first), dtype=np.int64), trace.ts[step_rows], trace.end[step_rows]
+    )
 
 
 def _pattern(name: str) -> re.Pattern[str]:

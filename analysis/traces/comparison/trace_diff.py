@@ -58,7 +58,7 @@ class Side:
     count: Int64
     total_ns: Int64
     """Summed lengths; an operator's contain those of the operators it calls."""
-    own_ns: Int64
+    self_ns: Int64
     """The same without what it calls; equal for kernels."""
     samples: tuple[tuple[int, int], ...]
     """(rank, step); the step is -1 where a trace has none and counts as a whole."""
@@ -85,7 +85,7 @@ class Times:
     """Mean over the samples."""
     total_ns_per_step: float
     """Mean."""
-    own_ns_median: float
+    self_ns_median: float
     """Median of the own time per sample; samples without the name count as 0."""
 
 
@@ -102,7 +102,7 @@ class NameDifference:
     @property
     def growth_ns(self) -> float:
         """Of the own time per step."""
-        return self.test.own_ns_median - self.control.own_ns_median
+        return self.test.self_ns_median - self.control.self_ns_median
 
 
 def side_of(
@@ -122,9 +122,9 @@ def side_of(
     key = which[trace.name[rows]] * 2 + trace.on_device[rows]
     used, place = np.unique(key, return_inverse=True)
     pair, entry = np.unique(place * len(windows) + sample, return_inverse=True)
-    total, own = np.zeros((2, len(pair)), dtype=np.int64)
+    total, self_ns = np.zeros((2, len(pair)), dtype=np.int64)
     np.add.at(total, entry, trace.dur[rows])
-    np.add.at(own, entry, stacks.self_ns[rows])
+    np.add.at(self_ns, entry, stacks.self_ns[rows])
     allocated = trace.memory.allocated[trace.memory.device_type != 0]
     return Side(
         tuple(names[k // 2] for k in used.tolist()),
@@ -133,7 +133,7 @@ def side_of(
         pair % len(windows),
         np.bincount(entry, minlength=len(pair)).astype(np.int64),
         total,
-        own,
+        self_ns,
         tuple((trace.rank, number) for number in windows.number.tolist()),
         _measures(trace, windows),
         (int(allocated.max(initial=-1)),),
@@ -145,20 +145,22 @@ def joined(sides: Sequence[Side]) -> Side:
     """Several ranks, or runs, as one side. Raises ValueError for none."""
     if not sides:
         raise ValueError("no sides to join")
-    known: dict[tuple[str, bool], int] = {}
+    place_by_key: dict[tuple[str, bool], int] = {}
     parts, before = [], 0
     for side in sides:
         keys = zip(side.names, side.on_device.tolist(), strict=True)
-        place = np.asarray([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+        place = np.asarray(
+            [place_by_key.setdefault(key, len(place_by_key)) for key in keys], dtype=np.int64
+        )
         parts.append(replace(side, name=place[side.name], sample=side.sample + before))
         before += len(side.samples)
-    columns = ("name", "sample", "count", "total_ns", "own_ns", "measures", "run")
+    columns = ("name", "sample", "count", "total_ns", "self_ns", "measures", "run")
     whole: dict[str, Any] = {
         c: np.concatenate([getattr(part, c) for part in parts]) for c in columns
     }
     return Side(
-        names=tuple(name for name, _ in known),
-        on_device=np.asarray([device for _, device in known], dtype=np.bool_),
+        names=tuple(name for name, _ in place_by_key),
+        on_device=np.asarray([device for _, device in place_by_key], dtype=np.bool_),
         samples=tuple(sample for side in sides for sample in side.samples),
         peak_bytes=tuple(peak for side in sides for peak in side.peak_bytes),
         **whole,
@@ -210,7 +212,7 @@ DIFFERENCES = RowTable(
     + " ".join(
         f"{side}_calls:int={side}.count {side}_calls_per_step:3={side}.count_per_step "
         f"{side}_total_ns:int={side}.total_ns {side}_total_per_step_ns:0={side}.total_ns_per_step "
-        f"{side}_own_per_step_ns:0={side}.own_ns_median"
+        f"{side}_own_per_step_ns:0={side}.self_ns_median"
         for side in ("control", "test")
     )
 )
@@ -271,12 +273,14 @@ def _windows(trace: TraceColumns, steps: Collection[int] | None) -> StepColumns:
 
 def _names(trace: TraceColumns, short: bool) -> tuple[list[str], Int64]:
     """The names as compared, and the place of each of the trace's names among them."""
-    known: dict[str, int] = {}
+    place_by_name: dict[str, int] = {}
     written = (
         STEP if is_step(name) else short_name(name) if short else name for name in trace.names
     )
-    place = np.asarray([known.setdefault(name, len(known)) for name in written], dtype=np.int64)
-    return list(known), place
+    place = np.asarray(
+        [place_by_name.setdefault(name, len(place_by_name)) for name in written], dtype=np.int64
+    )
+    return list(place_by_name), place
 
 
 def _measures(trace: TraceColumns, steps: StepColumns) -> NDArray[np.int64]:
@@ -302,16 +306,16 @@ def _measures(trace: TraceColumns, steps: StepColumns) -> NDArray[np.int64]:
 
 
 def _times(side: Side, keep: Bool, samples: int) -> list[Times]:
-    name, count, total, own = (
+    name, count, total, self_ns = (
         side.name[keep],
         side.count[keep],
         side.total_ns[keep],
-        side.own_ns[keep],
+        side.self_ns[keep],
     )
     counts, totals = np.zeros((2, len(side.names)), dtype=np.int64)
     np.add.at(counts, name, count)
     np.add.at(totals, name, total)
-    medians = _medians(name, own, len(side.names), samples)
+    medians = _medians(name, self_ns, len(side.names), samples)
     return [
         Times(c, t, c / samples, t / samples, m)
         for c, t, m in zip(counts.tolist(), totals.tolist(), medians.tolist(), strict=True)
@@ -327,9 +331,9 @@ def _medians(name: Int64, values: Int64, names: int, samples: int) -> NDArray[np
 
     def at(place: int) -> NDArray[np.int64]:
         inside = place >= zeros
-        found = np.zeros(names, dtype=np.int64)
-        found[inside] = values[(first + place - zeros)[inside]]
-        return found
+        place_values = np.zeros(names, dtype=np.int64)
+        place_values[inside] = values[(first + place - zeros)[inside]]
+        return place_values
 
     return np.asarray((at((samples - 1) // 2) + at(samples // 2)) / 2)
 

@@ -94,16 +94,18 @@ class Regression:
 
 def measures(diff: TraceDiff) -> list[Measure]:
     """Step time, time on the device by kind, idle time and peak memory, as both runs have them."""
-    found = []
+    comparable = []
     for i, name in enumerate(MEASURES):
         control, test = diff.control.measures[:, i], diff.test.measures[:, i]
         if control.any() or test.any():
-            found.append(_measure(diff, name, control, test))
+            comparable.append(_measure(diff, name, control, test))
     before = [peak for peak in diff.control.peak_bytes if peak >= 0]
     after = [peak for peak in diff.test.peak_bytes if peak >= 0]
     if before and after:
-        found.append(Measure(PEAK, "bytes", max(before), max(after), len(before), len(after), 0.0))
-    return found
+        comparable.append(
+            Measure(PEAK, "bytes", max(before), max(after), len(before), len(after), 0.0)
+        )
+    return comparable
 
 
 def grown(diff: TraceDiff, limit: int = 20, *, on_device: bool) -> list[NameDifference]:
@@ -129,15 +131,15 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
     if len(diff.control.measures):
         step_ns = float(np.median(diff.control.measures[:, 0]))
     least_ns = LEAST_STEP_SHARE * step_ns
-    found = []
+    over_limit = []
     for measure in measures(diff):
         if measure.name not in FAILING and measure.name != PEAK:
             continue
         least = {MEASURES[0]: 0.0, PEAK: LEAST_BYTES}.get(measure.name, least_ns)
         if _fails(measure, fail_over_percent, least):
-            found.append(_regression("measure", measure, fail_over_percent))
-    failed = bool(found)
-    slower = any(regression.measure.name == MEASURES[0] for regression in found)
+            over_limit.append(_regression("measure", measure, fail_over_percent))
+    failed = bool(over_limit)
+    slower = any(regression.measure.name == MEASURES[0] for regression in over_limit)
     kinds: list[Literal["kernel", "operator"]] = ["kernel"]
     # What the host does longer costs nothing while the step is not longer.
     if slower:
@@ -147,8 +149,8 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
             measure = _of_name(diff, difference)
             control = failed or measure.control
             if control and _fails(measure, fail_over_percent, least_ns):
-                found.append(_regression(kind, measure, fail_over_percent))
-    return found
+                over_limit.append(_regression(kind, measure, fail_over_percent))
+    return over_limit
 
 
 def regression_rows(
@@ -223,18 +225,18 @@ def _deviations(values: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _of_name(diff: TraceDiff, difference: NameDifference) -> Measure:
-    control = _own_times(diff.control, difference)
-    test = _own_times(diff.test, difference)
+    control = _self_times(diff.control, difference)
+    test = _self_times(diff.test, difference)
     return _measure(diff, difference.name, control, test)
 
 
-def _own_times(side: Side, difference: NameDifference) -> NDArray[np.int64]:
+def _self_times(side: Side, difference: NameDifference) -> NDArray[np.int64]:
     """The name's own time in each sample."""
     times = np.zeros(len(side.samples), dtype=np.int64)
     for place, (name, device) in enumerate(zip(side.names, side.on_device.tolist(), strict=True)):
         if name == difference.name and device == difference.on_device:
             entries = side.name == place
-            times[side.sample[entries]] = side.own_ns[entries]
+            times[side.sample[entries]] = side.self_ns[entries]
     return times
 
 

@@ -87,12 +87,12 @@ class Argument:
     def numbers(self) -> tuple[int, ...]:
         """The value as a list of whole numbers; () where it is none."""
         try:
-            found = json.loads(self.value)
+            content = json.loads(self.value)
         except ValueError:
             return ()
-        found = found if isinstance(found, list) else [found]
-        whole = [n for n in found if isinstance(n, int) and not isinstance(n, bool)]
-        return tuple(whole) if len(whole) == len(found) else ()
+        content = content if isinstance(content, list) else [content]
+        whole = [n for n in content if isinstance(n, int) and not isinstance(n, bool)]
+        return tuple(whole) if len(whole) == len(content) else ()
 
 
 NOTHING = Argument()
@@ -143,8 +143,8 @@ def _argument(shape: Any, type_name: str, value: str) -> Argument:
     return Argument(_shape(shape), type=type_name, value=value)
 
 
-def _shape(given: Any) -> Shape:
-    numbers = given if isinstance(given, list) else []
+def _shape(dims: Any) -> Shape:
+    numbers = dims if isinstance(dims, list) else []
     whole = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
     return tuple(whole) if len(whole) == len(numbers) else ()
 
@@ -153,10 +153,10 @@ def _list(text: str) -> Sequence[Any]:
     if not text.startswith("[") or "[" * (MAX_NESTING + 1) in text:
         return []
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return found if isinstance(found, list) else []
+    return content if isinstance(content, list) else []
 
 
 def _text(value: Any) -> str:

@@ -46,11 +46,11 @@ def _forward(
     if not parts or parts[0] < 1:
         raise Unknown(f"groups of {call.name}")
     space = len(shape) - 2
-    steps = _each(call, stride, space)
-    pads = _each(call, padding, space)
-    spread = _each(call, dilation, space)
+    steps = _per_dimension(call, stride, space)
+    pads = _per_dimension(call, padding, space)
+    spread = _per_dimension(call, dilation, space)
     if turned:
-        more = _each(call, extra or 0, space)
+        more = _per_dimension(call, extra or 0, space)
         out = _grown(shape[2:], weight[2:], steps, pads, spread, more)
         positions, channels = prod(shape[2:]), weight[1] * parts[0]
         weights_used = prod(weight)
@@ -78,8 +78,8 @@ def backward(call: Call) -> Cost:
     flops = moved = 0
     tensors = sum(call.at(place).bytes for place in (0, 1, 2))
     of_input, of_weight, of_bias = _output_mask(call.at(10).value)
-    for asked_for in (of_input, of_weight):
-        if asked_for:
+    for needs_gradient in (of_input, of_weight):
+        if needs_gradient:
             # It reads two of grad_output, input and weight, and writes the gradient of the third.
             flops += once
             moved += tensors
@@ -96,7 +96,7 @@ def _output_mask(value: str) -> tuple[bool, bool, bool]:
     return (words[0], words[1], words[2]) if len(words) == 3 else (True, True, False)
 
 
-def _each(call: Call, place: int, space: int) -> Shape:
+def _per_dimension(call: Call, place: int, space: int) -> Shape:
     """A value for each dimension of space; one stands for all."""
     numbers = call.at(place).numbers
     if len(numbers) == 1:

@@ -103,8 +103,8 @@ def reduction(call: Call) -> Cost:
     is read, but for a reduction over few elements."""
     shape = call.shape(0)
     over = call.at(1).numbers if call.at(1).type in ("ScalarList", "Scalar") else ()
-    kept = prod(s for i, s in enumerate(shape) if i not in {d % len(shape) for d in over})
-    out = kept if over else 1
+    out_elements = prod(s for i, s in enumerate(shape) if i not in {d % len(shape) for d in over})
+    out = out_elements if over else 1
     return cost_from(call, "reduction", prod(shape), call.at(0).bytes + out * call.at(0).item_bytes)
 
 

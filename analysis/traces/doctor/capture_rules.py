@@ -9,7 +9,7 @@ from faultline.analysis.traces.doctor.rule import (
     ms,
     percent,
     plural,
-    said_ranks,
+    rank_phrase,
     subject_of,
 )
 
@@ -61,7 +61,7 @@ def _unusable(job: TrainingJob) -> list[JobDiagnosis]:
     ]
     if not job.ranks or len(empty) + len(cut) < job.count:
         return []
-    who, numbers = said_ranks(sorted(empty + cut), job.count)
+    who, numbers = rank_phrase(sorted(empty + cut), job.count)
     why = (
         "no events"
         if not cut
@@ -71,7 +71,7 @@ def _unusable(job: TrainingJob) -> list[JobDiagnosis]:
     )
     verb = "has" if len(empty) + len(cut) == 1 else "have"
     statement = f"the capture cannot be relied on: the traces of {who} {verb} {why}"
-    return [CAPTURE_UNUSABLE.found("warning", "capture", statement, numbers)]
+    return [CAPTURE_UNUSABLE.diagnosis("warning", "capture", statement, numbers)]
 
 
 def _overhead(job: TrainingJob) -> list[JobDiagnosis]:
@@ -94,7 +94,7 @@ def _overhead(job: TrainingJob) -> list[JobDiagnosis]:
     )
     subject = subject_of([s.rank for s in heavy], job.count)
     return [
-        PROFILER_OVERHEAD.found("warning", subject, statement, numbers, events=overhead.longest)
+        PROFILER_OVERHEAD.diagnosis("warning", subject, statement, numbers, events=overhead.longest)
     ]
 
 
@@ -112,7 +112,7 @@ def _limited(job: TrainingJob) -> list[JobDiagnosis]:
         return []
     statement = "what can be judged is limited: " + "; ".join(parts)
     return [
-        CAPTURE_LIMITED.found("info", "capture", statement, numbers, details={"reasons": parts})
+        CAPTURE_LIMITED.diagnosis("info", "capture", statement, numbers, details={"reasons": parts})
     ]
 
 
@@ -155,7 +155,7 @@ def _cut(job: TrainingJob, numbers: dict[str, float]) -> str:
     cut = [s.rank for s in job.ranks if s.facts.capture.truncated]
     if not cut:
         return ""
-    who, more = said_ranks(cut, job.count)
+    who, more = rank_phrase(cut, job.count)
     numbers |= {f"cut_{name}": value for name, value in more.items()}
     return f"the traces of {who} end early"
 

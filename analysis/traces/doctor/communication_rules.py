@@ -18,7 +18,7 @@ from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
     ms,
     percent,
-    said_ranks,
+    rank_phrase,
     short,
     subject_of,
 )
@@ -98,7 +98,7 @@ def _after_backward(job: TrainingJob) -> list[JobDiagnosis]:
     late = [o for o in map(_overlap, job.ranks) if o is not None]
     if not late or len(late) < job.count or _only_waiting(job):
         return []
-    who, numbers = said_ranks([o.rank for o in late], job.count)
+    who, numbers = rank_phrase([o.rank for o in late], job.count)
     numbers |= {
         "calls_per_step": short(
             median(o.count / s.facts.step_count for o, s in zip(late, job.ranks, strict=True))
@@ -114,7 +114,7 @@ def _after_backward(job: TrainingJob) -> list[JobDiagnosis]:
         f"computation hides"
     )
     return [
-        NO_OVERLAP.found(
+        NO_OVERLAP.diagnosis(
             "warning",
             subject_of([o.rank for o in late], job.count),
             statement,
@@ -131,8 +131,8 @@ def _after_backward(job: TrainingJob) -> list[JobDiagnosis]:
 def _only_waiting(job: TrainingJob) -> bool:
     """Whether what is exposed is waiting for other ranks (at an all_reduce of one value, say),
     which is no transfer."""
-    known = job.compared is not None and all(s.has_accelerator for s in job.ranks)
-    return known and _transfer_share(job) < COMMUNICATION_SHARE
+    comparable = job.compared is not None and all(s.has_accelerator for s in job.ranks)
+    return comparable and _transfer_share(job) < COMMUNICATION_SHARE
 
 
 def _overlap(summary: RankSummary) -> AllReduceOverlap | None:
@@ -154,7 +154,7 @@ def _little_hidden(job: TrainingJob) -> list[JobDiagnosis]:
     hidden = median(
         s.time_on_device.hidden_communication / s.time_on_device.communication for s in ranks
     )
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     numbers |= {
         "hidden_percent": percent(hidden),
         "transfer_percent": percent(_transfer_share(job)),
@@ -165,7 +165,7 @@ def _little_hidden(job: TrainingJob) -> list[JobDiagnosis]:
         f"{numbers['transfer_percent']:g} % of the steps"
     ) + _why_exposed(job, numbers)
     cost = _transfer_share(job) * job.step_ns
-    return [NO_OVERLAP.found("warning", "all ranks", statement, numbers, cost_ns=cost)]
+    return [NO_OVERLAP.diagnosis("warning", "all ranks", statement, numbers, cost_ns=cost)]
 
 
 def _hides_little(summary: RankSummary) -> bool:
@@ -184,7 +184,7 @@ def _transfer(job: TrainingJob) -> list[JobDiagnosis]:
         or _transfer_share(job) < COMMUNICATION_SHARE
     ):
         return []
-    who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in job.ranks], job.count)
     transfer_ns = 1e6 * fmean(s.ms(TRANSFER) for s in job.steps_of_ranks)
     numbers |= {
         "percent": percent(transfer_ns / job.step_ns),
@@ -196,7 +196,9 @@ def _transfer(job: TrainingJob) -> list[JobDiagnosis]:
         f"{numbers['step_ms']:g} ms step on {who} "
         f"({numbers['percent']:g} %), beside all waiting for other ranks"
     ) + _why_exposed(job, numbers)
-    return [COMMUNICATION.found("warning", "all ranks", statement, numbers, cost_ns=transfer_ns)]
+    return [
+        COMMUNICATION.diagnosis("warning", "all ranks", statement, numbers, cost_ns=transfer_ns)
+    ]
 
 
 def _exposed(job: TrainingJob) -> list[JobDiagnosis]:
@@ -205,7 +207,7 @@ def _exposed(job: TrainingJob) -> list[JobDiagnosis]:
     if not shares or median(shares) < EXPOSED_SHARE:
         return []
     ranks = [s.rank for s in job.ranks]
-    who, numbers = said_ranks(ranks, job.count)
+    who, numbers = rank_phrase(ranks, job.count)
     numbers["percent"] = percent(median(shares))
     statement = (
         f"{who} {'spends' if job.count == 1 else 'spend'} {numbers['percent']:g} % of the time in "
@@ -222,7 +224,7 @@ def _exposed(job: TrainingJob) -> list[JobDiagnosis]:
     statement += _why_exposed(job, numbers)
     subject = subject_of(ranks, job.count)
     cost = median(shares) * job.step_ns
-    return [COMMUNICATION_BOUND.found("warning", subject, statement, numbers, cost_ns=cost)]
+    return [COMMUNICATION_BOUND.diagnosis("warning", subject, statement, numbers, cost_ns=cost)]
 
 
 def _why_exposed(job: TrainingJob, numbers: dict[str, float]) -> str:
@@ -256,7 +258,7 @@ def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:
     share = min(median(_sharding(s) for s in job.ranks), _transfer_share(job))
     if share < COMMUNICATION_SHARE:
         return []
-    who, numbers = said_ranks([s.rank for s in job.ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in job.ranks], job.count)
     numbers["percent"] = percent(share)
     statement = (
         f"all_gather and reduce_scatter of sharded parameters are exposed for "
@@ -264,7 +266,7 @@ def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:
         f"{who}, beside all waiting for other ranks"
     ) + _why_exposed(job, numbers)
     cost = share * job.step_ns
-    return [FSDP_EXPOSED.found("warning", "all ranks", statement, numbers, cost_ns=cost)]
+    return [FSDP_EXPOSED.diagnosis("warning", "all ranks", statement, numbers, cost_ns=cost)]
 
 
 def _sharding(summary: RankSummary) -> float:

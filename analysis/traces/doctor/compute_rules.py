@@ -10,7 +10,7 @@ from faultline.analysis.traces.doctor.rule import (
     JobRule,
     ms,
     percent,
-    said_ranks,
+    rank_phrase,
     subject_of,
 )
 
@@ -60,7 +60,7 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
         return []
     worst = max(ranks, key=lambda s: (_versions(s), _highest(s), s.facts.recompiles.compilations))
     recompiles = worst.facts.recompiles
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     parts = []
     if _versions(worst) >= MANY_VERSIONS:
         frame = recompiles.frames[0]
@@ -102,7 +102,7 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
         )
     limit = _limit_reached(worst) or recompiles.uncompiled_steps >= MIN_COMPILING_STEPS
     return [
-        RECOMPILES.found(
+        RECOMPILES.diagnosis(
             "critical" if limit else "warning",
             subject_of([s.rank for s in ranks], job.count),
             f"code is compiled again and again on {who}: " + "; ".join(parts),
@@ -144,7 +144,7 @@ def _tensor_cores(job: TrainingJob) -> list[JobDiagnosis]:
     worst = max(ranks, key=lambda s: s.facts.tensor_cores.matrix_ns)
     tensor_cores = [s.facts.tensor_cores for s in ranks]
     operators = sum(o.eligible_operators for o in tensor_cores)
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     share = sum(o.matrix_ns for o in tensor_cores) / sum(o.kernel_ns for o in tensor_cores)
     numbers |= {"operators": float(operators), "percent": percent(share)}
     statement = (
@@ -154,7 +154,7 @@ def _tensor_cores(job: TrainingJob) -> list[JobDiagnosis]:
     )
     subject = subject_of([s.rank for s in ranks], job.count)
     return [
-        TENSOR_CORES_UNUSED.found(
+        TENSOR_CORES_UNUSED.diagnosis(
             "info", subject, statement, numbers, events=worst.facts.tensor_cores.longest
         )
     ]

@@ -16,7 +16,7 @@ from faultline.analysis.traces.doctor.rule import (
     ms,
     percent,
     plural,
-    said_ranks,
+    rank_phrase,
     short,
     subject_of,
 )
@@ -122,7 +122,7 @@ def _launch_bound(summary: RankSummary) -> bool:
 def _bound_by_launches(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.pace.late_ns)
     named = [summary.rank for summary in ranks]
-    who, numbers = said_ranks(named, job.count)
+    who, numbers = rank_phrase(named, job.count)
     kernels = [s.facts.tiny.kernels for s in ranks]
     late = sum(s.facts.pace.late_ns for s in ranks)
     count = sum(k.count for k in kernels)
@@ -138,7 +138,7 @@ def _bound_by_launches(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDia
         f"{numbers['busy_percent']:g} % of the time and waits {numbers['late_percent']:g} % of it "
         "for the host to launch the next kernel"
     )
-    return LAUNCH_BOUND.found(
+    return LAUNCH_BOUND.diagnosis(
         "warning",
         subject_of(named, job.count),
         statement,
@@ -165,19 +165,19 @@ def _tiny(summary: RankSummary) -> bool:
 def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.tiny.kernels.count or s.facts.tiny.operators.count)
     named = [summary.rank for summary in ranks]
-    who, numbers = said_ranks(named, job.count)
+    who, numbers = rank_phrase(named, job.count)
     if worst.facts.on_device:
         pieces = worst.facts.tiny.kernels
-        statement = _said_kernels(who, numbers, ranks)
+        statement = _kernel_sentence(who, numbers, ranks)
     else:
         pieces = worst.facts.tiny.operators
-        statement = _said_operators(who, numbers, ranks)
+        statement = _operator_sentence(who, numbers, ranks)
     details = {
         "most_frequent": readable(pieces.most_frequent),
         "most_frequent_count": pieces.most_frequent_count,
     }
     subject = subject_of(named, job.count)
-    return TINY_KERNELS.found(
+    return TINY_KERNELS.diagnosis(
         "warning",
         subject,
         statement,
@@ -188,7 +188,7 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosi
     )
 
 
-def _said_kernels(who: str, numbers: dict[str, float], ranks: Sequence[RankSummary]) -> str:
+def _kernel_sentence(who: str, numbers: dict[str, float], ranks: Sequence[RankSummary]) -> str:
     per_step = fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)
     total_ns = sum(s.facts.tiny.kernels.total_ns for s in ranks)
     count = sum(s.facts.tiny.kernels.count for s in ranks)
@@ -203,7 +203,7 @@ def _said_kernels(who: str, numbers: dict[str, float], ranks: Sequence[RankSumma
     )
 
 
-def _said_operators(who: str, numbers: dict[str, float], ranks: Sequence[RankSummary]) -> str:
+def _operator_sentence(who: str, numbers: dict[str, float], ranks: Sequence[RankSummary]) -> str:
     per_step = fmean(s.facts.tiny.operators.count / s.facts.step_count for s in ranks)
     median_ns = fmean(s.facts.tiny.operators.median_ns for s in ranks)
     share = fmean(s.facts.tiny.operator_busy_ns / s.facts.window_ns for s in ranks)
@@ -251,7 +251,7 @@ def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     use = max((s.facts.device for s in ranks), key=lambda device: device.longest_gap_ns)
     gaps = sum(s.facts.device.long_gaps for s in ranks)
     named = [summary.rank for summary in ranks]
-    who, numbers = said_ranks(named, job.count)
+    who, numbers = rank_phrase(named, job.count)
     numbers["busy_percent"] = percent(fmean(s.facts.device.busy_share for s in ranks))
     numbers["gaps"] = float(gaps)
     numbers["gap_ms"] = ms(use.longest_gap_ns)
@@ -267,7 +267,7 @@ def _gpu_idle(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     if doing and not doing.startswith("ProfilerStep"):
         statement += f", in which the host is in `{doing}`"
     subject = subject_of(named, job.count)
-    return GPU_IDLE.found(
+    return GPU_IDLE.diagnosis(
         "warning",
         subject,
         statement,
@@ -293,7 +293,7 @@ def _has_full_queue(summary: RankSummary) -> bool:
 def _queue_full(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     device = max((s.facts.device for s in ranks), key=lambda device: device.full_queue_ns)
     named = [summary.rank for summary in ranks]
-    who, numbers = said_ranks(named, job.count)
+    who, numbers = rank_phrase(named, job.count)
     numbers["full_ms"] = ms(device.full_queue_ns)
     numbers["most"] = float(device.most_outstanding)
     statement = (
@@ -301,4 +301,4 @@ def _queue_full(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
         f"{device.most_outstanding} kernels outstanding): launches that take long wait for the "
         "accelerator"
     )
-    return LAUNCH_QUEUE_FULL.found("info", subject_of(named, job.count), statement, numbers)
+    return LAUNCH_QUEUE_FULL.diagnosis("info", subject_of(named, job.count), statement, numbers)

@@ -12,7 +12,7 @@ from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
     ms,
     percent,
-    said_ranks,
+    rank_phrase,
     short,
     subject_of,
 )
@@ -74,11 +74,11 @@ def host_rules(job: TrainingJob) -> list[JobDiagnosis]:
 def over_ranks(
     job: TrainingJob,
     applies: Callable[[RankSummary], bool],
-    said: Callable[[TrainingJob, Sequence[RankSummary]], JobDiagnosis],
+    diagnosis_of: Callable[[TrainingJob, Sequence[RankSummary]], JobDiagnosis],
 ) -> list[JobDiagnosis]:
     """One diagnosis of all ranks that a rule applies to; none where it applies to none."""
     affected = [s for s in job.ranks if applies(s)]
-    return [said(job, affected)] if affected else []
+    return [diagnosis_of(job, affected)] if affected else []
 
 
 def _of_step(summary: RankSummary, ns: float) -> float:
@@ -97,7 +97,7 @@ def waits_cost(summary: RankSummary) -> bool:
 def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: (s.facts.syncs.share, s.facts.syncs.reads))
     syncs = worst.facts.syncs
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     subject = subject_of([s.rank for s in ranks], job.count)
     verb = "reads" if len(ranks) == 1 else "read"
     if not worst.facts.on_device:
@@ -107,7 +107,9 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
             f"one (`aten::item`): "
             "each would make the host wait for an accelerator"
         )
-        return HOST_SYNCS.found("warning", subject, statement, numbers, events=syncs.read_events)
+        return HOST_SYNCS.diagnosis(
+            "warning", subject, statement, numbers, events=syncs.read_events
+        )
     waits = fmean(_of_step(s, s.facts.syncs.count) for s in ranks)
     times = "time" if round(waits, 1) == 1 else "times"
     operator = next((name for name, _ in syncs.by_operator if name), "")
@@ -125,7 +127,7 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
         + f", {numbers['percent']:g} % of the time, and leaves it idle for "
         f"{numbers['idle_percent']:g} %"
     )
-    return HOST_SYNCS.found(
+    return HOST_SYNCS.diagnosis(
         "warning",
         subject,
         statement,
@@ -142,7 +144,7 @@ def _pageable(summary: RankSummary) -> bool:
 
 def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.pageable_to_device.ns / s.facts.window_ns)
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     cost_ns = fmean(_of_step(s, s.facts.copies.pageable_to_device.ns) for s in ranks)
     numbers |= {
         "copies_per_step": short(
@@ -157,7 +159,7 @@ def _pageable_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagn
         f"({numbers['copies_per_step']:g} per step)"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    return PAGEABLE_COPIES.found(
+    return PAGEABLE_COPIES.diagnosis(
         "warning",
         subject,
         statement,
@@ -179,7 +181,7 @@ def _copies_long(summary: RankSummary) -> bool:
 
 def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
     worst = max(ranks, key=lambda s: s.facts.copies.to_device.ns)
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     cost_ns = fmean(_of_step(s, s.facts.copies.to_device.ns) for s in ranks)
     numbers |= {
         "copy_ms": ms(cost_ns),
@@ -190,7 +192,7 @@ def _long_copies(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis
         f"{numbers['step_ms']:g} ms step on {who}"
     )
     subject = subject_of([s.rank for s in ranks], job.count)
-    return LONG_COPIES.found(
+    return LONG_COPIES.diagnosis(
         "warning",
         subject,
         statement,

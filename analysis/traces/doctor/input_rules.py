@@ -13,7 +13,7 @@ from faultline.analysis.traces.doctor.rule import (
     ms,
     percent,
     plural,
-    said_ranks,
+    rank_phrase,
     subject_of,
 )
 from faultline.analysis.traces.judgement.waiting import CRITICAL_SHARE, WARN_SHARE
@@ -54,7 +54,7 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
     ranks = [summary.rank for summary in stalled]
     share = median(summary.facts.data.share for summary in stalled)
     in_process = any(summary.facts.data.in_process for summary in stalled)
-    who, numbers = said_ranks(ranks, job.count)
+    who, numbers = rank_phrase(ranks, job.count)
     worst = max(stalled, key=lambda summary: summary.facts.data.share)
     verb = "spends" if len(stalled) == 1 else "spend"
     if median(s.facts.data.usual_share for s in stalled) >= WARN_SHARE:
@@ -74,7 +74,7 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
         )
     if in_process:
         statement += ", which runs in the training process itself"
-    found = DATALOADER_STALL.found(
+    diagnosis = DATALOADER_STALL.diagnosis(
         "critical" if share >= CRITICAL_SHARE else "warning",
         subject_of(ranks, job.count),
         statement,
@@ -85,7 +85,7 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
         fix=IN_PROCESS_FIX if in_process else None,
         cost_ns=share * job.step_ns,
     )
-    return [found]
+    return [diagnosis]
 
 
 def _usual_step_ns(ranks: Sequence[RankSummary]) -> float:

@@ -19,7 +19,7 @@ class TrainingJob:
     it told."""
 
     summaries: tuple[RankSummary, ...]
-    told: tuple[JobDiagnosis, ...] = ()
+    file_diagnoses: tuple[JobDiagnosis, ...] = ()
     """Diagnoses from flight recorder dumps, stack dumps, metrics and logs (`hang_diagnoses`)."""
     unread: int = 0
     """Trace files that could not be read."""
@@ -87,7 +87,7 @@ def mean_step_ns(ranks: Sequence[RankSummary]) -> float:
 
 
 def job_of(
-    summaries: Sequence[RankSummary], told: Sequence[JobDiagnosis] = (), unread: int = 0
+    summaries: Sequence[RankSummary], file_diagnoses: Sequence[JobDiagnosis] = (), unread: int = 0
 ) -> TrainingJob:
     """A job of these summaries."""
-    return TrainingJob(tuple(summaries), tuple(told), unread)
+    return TrainingJob(tuple(summaries), tuple(file_diagnoses), unread)

@@ -45,7 +45,7 @@ def slow_links(job: TrainingJob) -> list[JobDiagnosis]:
         key = (row.operation, row.group, row.ranks)
         if key not in collective_rows or _bare(row) > _bare(collective_rows[key]):
             collective_rows[key] = row
-    return [_said(job, row) for row in collective_rows.values()]
+    return [_link_diagnosis(job, row) for row in collective_rows.values()]
 
 
 def _is_slow(row: CollectiveRow) -> bool:
@@ -59,7 +59,7 @@ def _bare(row: CollectiveRow) -> int:
     return min(max(row.exposed - row.wait, 0), row.transfer)
 
 
-def _said(job: TrainingJob, row: CollectiveRow) -> JobDiagnosis:
+def _link_diagnosis(job: TrainingJob, row: CollectiveRow) -> JobDiagnosis:
     share, peak, reached = row.link_percent, row.link.peak_gb_per_s, row.bus_bandwidth
     assert share is not None
     assert peak is not None
@@ -82,4 +82,4 @@ def _said(job: TrainingJob, row: CollectiveRow) -> JobDiagnosis:
         f"hides {numbers['exposed_ms']:g} ms of it in each {numbers['step_ms']:g} ms step"
     )
     gain = bare * (1 - share / 100 / REACHABLE)
-    return SLOW_LINK.found("warning", "all ranks", statement, numbers, cost_ns=gain)
+    return SLOW_LINK.diagnosis("warning", "all ranks", statement, numbers, cost_ns=gain)

@@ -9,7 +9,7 @@ from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
     JobRule,
     percent,
-    said_ranks,
+    rank_phrase,
     short,
     subject_of,
 )
@@ -66,7 +66,7 @@ def _driver_calls(job: TrainingJob) -> list[JobDiagnosis]:
         return []
     worst = max(ranks, key=lambda s: s.facts.allocations.driver_ns)
     allocations = worst.facts.allocations
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     steady = worst.facts.steps - 1
     numbers |= {
         "calls": float(allocations.driver_calls),
@@ -81,10 +81,10 @@ def _driver_calls(job: TrainingJob) -> list[JobDiagnosis]:
     )
     subject = subject_of([s.rank for s in ranks], job.count)
     cost = allocations.driver_ns / worst.facts.step_count
-    found = ALLOCATOR_CALLS.found(
+    diagnosis = ALLOCATOR_CALLS.diagnosis(
         "warning", subject, statement, numbers, events=allocations.longest, cost_ns=cost
     )
-    return [found]
+    return [diagnosis]
 
 
 def _calls_often(summary: RankSummary) -> bool:
@@ -99,9 +99,12 @@ def _growth(job: TrainingJob) -> list[JobDiagnosis]:
     if not growing:
         return []
     ranks = [rank for rank, _ in growing]
-    growth = max((own for _, own in growing), key=lambda own: own.rise.slope_bytes)
+    growth = max(
+        (memory_growth for _, memory_growth in growing),
+        key=lambda memory_growth: memory_growth.rise.slope_bytes,
+    )
     rise = growth.rise
-    who, numbers = said_ranks(ranks, job.count)
+    who, numbers = rank_phrase(ranks, job.count)
     numbers |= {
         "mb_per_step": round(rise.slope_bytes / 1e6, 2),
         "rising": float(rise.rising),
@@ -115,7 +118,7 @@ def _growth(job: TrainingJob) -> list[JobDiagnosis]:
         f"at the end of the trace, rising in {rise.rising} of {rise.steps - 1} steps"
     )
     return [
-        MEMORY_GROWTH.found(
+        MEMORY_GROWTH.diagnosis(
             rise.severity,
             subject_of(ranks, job.count),
             statement,
@@ -133,7 +136,7 @@ def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
         return []
     ranks = [s for s in ranks if pressure(_used(s)) is not None]
     allocations = worst.facts.allocations
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     numbers |= {
         "percent": percent(_used(worst)),
         "reserved_gb": short(allocations.peak_reserved / 1e9),
@@ -145,7 +148,7 @@ def _pressure(job: TrainingJob) -> list[JobDiagnosis]:
         f"({numbers['reserved_gb']:g} of {numbers['device_gb']:g} GB)"
     )
     return [
-        MEMORY_PRESSURE.found(
+        MEMORY_PRESSURE.diagnosis(
             severity, subject_of([s.rank for s in ranks], job.count), statement, numbers
         )
     ]
@@ -177,7 +180,7 @@ def _fragmentation(job: TrainingJob) -> list[JobDiagnosis]:
         return []
     worst = max(ranks, key=_used)
     allocations = worst.facts.allocations
-    who, numbers = said_ranks([s.rank for s in ranks], job.count)
+    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
     numbers |= {
         "reserved_gb": short(allocations.peak_reserved / 1e9),
         "allocated_gb": short(allocations.peak_allocated / 1e9),
@@ -189,7 +192,7 @@ def _fragmentation(job: TrainingJob) -> list[JobDiagnosis]:
         f"where at most {numbers['allocated_gb']:g} GB are allocated"
     )
     return [
-        FRAGMENTATION.found(
+        FRAGMENTATION.diagnosis(
             "info", subject_of([s.rank for s in ranks], job.count), statement, numbers
         )
     ]

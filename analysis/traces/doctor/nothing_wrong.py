@@ -31,19 +31,21 @@ on."""
 MAX_NAMED = 3
 
 
-def doubts(said: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
+def doubts(diagnoses: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """Information that may be a problem."""
-    return [d for d in said if d.severity == "info" and d.rule not in NO_DOUBT]
+    return [d for d in diagnoses if d.severity == "info" and d.rule not in NO_DOUBT]
 
 
-def nothing_wrong(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> str:
-    """One sentence for a job of which `said` accuses nobody, with its numbers."""
-    return health(job, said)[0]
+def nothing_wrong(job: TrainingJob, diagnoses: Sequence[JobDiagnosis] = ()) -> str:
+    """One sentence for a job of which `diagnoses` accuses nobody, with its numbers."""
+    return health(job, diagnoses)[0]
 
 
-def health(job: TrainingJob, said: Sequence[JobDiagnosis] = ()) -> tuple[str, dict[str, float]]:
+def health(
+    job: TrainingJob, diagnoses: Sequence[JobDiagnosis] = ()
+) -> tuple[str, dict[str, float]]:
     """The sentence, and every number in it. With doubts it does not say that nothing is wrong."""
-    unsure = doubts(said)
+    unsure = doubts(diagnoses)
     numbers: dict[str, float] = {}
     verdict = "nothing wrong"
     idle = unexplained_idle(job)

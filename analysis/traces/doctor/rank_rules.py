@@ -17,7 +17,7 @@ from faultline.analysis.traces.across_ranks.slow_steps import SlowStep
 from faultline.analysis.traces.columns.steps import PHASES
 from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
-from faultline.analysis.traces.doctor.rule import DoctorRule, said_ranks, short, subject_of
+from faultline.analysis.traces.doctor.rule import DoctorRule, rank_phrase, short, subject_of
 from faultline.analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
 from faultline.analysis.traces.per_rank.pauses import Pause
 from faultline.analysis.traces.per_rank.step_times import DATA, IDLE
@@ -29,7 +29,7 @@ above, all healthy jobs below)."""
 MAX_SLOW_STEPS = 3
 MAX_SLOW_DEVICES = 2
 """More of them share one sentence."""
-EXPLAINED_SHARE, SAID_SHARE = 0.3, 0.1
+EXPLAINED_SHARE, MENTION_SHARE = 0.3, 0.1
 """Share of the waiting that a part of the rank's own steps must explain, to tell a cause from a
 rank that is itself delayed; and to be said at all. Both are assumptions."""
 UNSEEN_SHARE = 0.5
@@ -151,13 +151,13 @@ def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> JobDiagnosis
     speed = speeds[0]
     worst = speed.slowest[0]
     ranks = sorted(speed.rank for speed in speeds)
-    who, numbers = said_ranks(ranks, job.count)
+    who, numbers = rank_phrase(ranks, job.count)
     numbers |= {
         "rank": float(speed.rank),
         "ratio": round(speed.ratio, 2),
         "kernels": float(speed.kernels),
-        "own_us": short(worst.own_median / 1e3),
-        "others_us": short(worst.others_median / 1e3),
+        "own_us": short(worst.rank_median / 1e3),
+        "others_us": short(worst.peer_median / 1e3),
     }
     takes = "takes" if len(speeds) == 1 else "take up to"
     statement = (
@@ -167,7 +167,7 @@ def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> JobDiagnosis
         f"`{readable(worst.name)}`"
     )
     details = {"ratios": {str(speed.rank): round(speed.ratio, 3) for speed in speeds[:64]}}
-    return SLOW_KERNELS.found(
+    return SLOW_KERNELS.diagnosis(
         "warning", subject_of(ranks, job.count), statement, numbers, ranks=ranks, details=details
     )
 
@@ -195,7 +195,7 @@ def _straggler(
     """One rank, or several that are late together: then the worst one's numbers."""
     charged, ranks = late[0], sorted(rank_blame.rank for rank_blame in late)
     (summary,) = job.where([charged.rank])
-    who, named = said_ranks(ranks, job.count)
+    who, named = rank_phrase(ranks, job.count)
     delays, them = ("delays", "it") if len(ranks) == 1 else ("together delay", "them")
     steps = compared.blame.step_count
     wait = charged.blame_ns / 1e6 / steps
@@ -215,7 +215,7 @@ def _straggler(
     if len(ranks) > 1:
         text = text.replace("; its", f"; rank {charged.rank}'s", 1)
     phases_ms, medians_by_phase = _parts(compared, charged.rank)
-    return STRAGGLER.found(
+    return STRAGGLER.diagnosis(
         "critical" if charged.share >= CRITICAL_SHARE else "warning",
         subject_of(ranks, job.count),
         statement + text,
@@ -282,11 +282,11 @@ def _why(compared: RankComparison, rank: int, wait_ms: float) -> _Why:
     """Where the straggler's extra time goes: part of the step, operation, and what kind of cause
     that is."""
     part = compared.extra_part(rank)
-    if part is not None and part.extra_ms < SAID_SHARE * wait_ms:
+    if part is not None and part.extra_ms < MENTION_SHARE * wait_ms:
         part = None
     operation = _extra_operation(compared, rank, part.extra_ms if part else wait_ms)
     speed = compared.speed_of(rank)
-    text, numbers = _said(part, operation)
+    text, numbers = _extra_work_phrase(part, operation)
     cause = _cause(part, operation, on_device=all(s.has_accelerator for s in compared.job.ranks))
     if speed is not None and speed.slow and cause != "input":
         cause = "device"
@@ -313,8 +313,8 @@ def _extra_operation(compared: RankComparison, rank: int, explained_ms: float) -
     for summary in compared.job.ranks:
         per_step = summary.operations.per_step(common)
         by_rank[summary.rank] = {name: ns for name, ns in per_step.items() if not _waits(name)}
-    own = by_rank.pop(rank)
-    return extra_operation(own, list(by_rank.values()), explained_ms)
+    rank_times = by_rank.pop(rank)
+    return extra_operation(rank_times, list(by_rank.values()), explained_ms)
 
 
 def _waits(name: str) -> bool:
@@ -329,17 +329,19 @@ def _cause(part: ExtraWork | None, operation: ExtraWork | None, *, on_device: bo
     return "computation" if operation is not None else "host"
 
 
-def _said(part: ExtraWork | None, operation: ExtraWork | None) -> tuple[str, dict[str, float]]:
+def _extra_work_phrase(
+    part: ExtraWork | None, operation: ExtraWork | None
+) -> tuple[str, dict[str, float]]:
     text, numbers = "", {}
     if part:
-        numbers = {"phase_ms": short(part.own_ms), "others_phase_ms": short(part.others_ms)}
+        numbers = {"phase_ms": short(part.rank_ms), "others_phase_ms": short(part.peer_ms)}
         text = f"; its {PART_WORDS.get(part.name, part.name)} takes {numbers['phase_ms']:g} ms"
         text += f" where the others take {numbers['others_phase_ms']:g} ms"
         if part.ratio is not None:
             numbers["ratio"] = short(part.ratio)
             text += f" ({numbers['ratio']:g}x)"
     if operation:
-        numbers["operation_ms"] = short(operation.own_ms)
+        numbers["operation_ms"] = short(operation.rank_ms)
         text += f", {numbers['operation_ms']:g} ms of it in `{readable(operation.name)}`"
     return text, numbers
 
@@ -362,7 +364,7 @@ def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Jo
         numbers["operation_ms"] = short(pause.event.duration_ns / 1e6)
         statement += f"; `{pause.event.name}` took {numbers['operation_ms']:g} ms of it"
     elif named is not None:
-        numbers["operation_ms"] = short(named.own_ms)
+        numbers["operation_ms"] = short(named.rank_ms)
         statement += f"; `{readable(named.name)}` took {numbers['operation_ms']:g} ms of it"
     elif slow.idle_ns >= UNSEEN_SHARE * slow.blame_ns:
         numbers["unseen_ms"] = short(slow.idle_ns / 1e6)
@@ -384,7 +386,7 @@ def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Jo
         "operation": operation,
         "pause": pause.kind if pause else None,
     }
-    return SLOW_STEP.found(
+    return SLOW_STEP.diagnosis(
         "warning",
         f"rank {slow.rank}",
         statement,

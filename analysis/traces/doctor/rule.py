@@ -27,7 +27,7 @@ class DoctorRule:
     source: str
     fix: str
 
-    def found(
+    def diagnosis(
         self,
         severity: Severity,
         subject: str,
@@ -89,7 +89,7 @@ def percent(share: float) -> float:
     return float(round(share * 100))
 
 
-def said_ranks(ranks: Sequence[int], of: int) -> tuple[str, dict[str, float]]:
+def rank_phrase(ranks: Sequence[int], of: int) -> tuple[str, dict[str, float]]:
     """ "all 4 ranks", "rank 2", "ranks 1 and 3", "3 of 8 ranks", and the numbers in it."""
     if len(ranks) == of and of > 1:
         return f"all {of} ranks", {"ranks": float(of)}
@@ -105,7 +105,7 @@ def said_ranks(ranks: Sequence[int], of: int) -> tuple[str, dict[str, float]]:
 
 def subject_of(ranks: Sequence[int], of: int) -> str:
     """What a diagnosis of these ranks is about."""
-    return "all ranks" if len(ranks) == of and of > 1 else said_ranks(ranks, of)[0]
+    return "all ranks" if len(ranks) == of and of > 1 else rank_phrase(ranks, of)[0]
 
 
 def plural(count: int, what: str) -> str:

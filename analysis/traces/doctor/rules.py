@@ -122,11 +122,11 @@ def diagnose(job: TrainingJob) -> list[JobDiagnosis]:
             for diagnosis in diagnoses
         ]
     troubles, limits = _split(capture, "info")
-    rest, certain = _split(job.told, "critical")
-    said = [*troubles, *certain, *diagnoses, *rest, *limits]
+    rest, certain = _split(job.file_diagnoses, "critical")
+    all_diagnoses = [*troubles, *certain, *diagnoses, *rest, *limits]
     # The sort is stable: findings of one severity keep the order of precedence.
-    said.sort(key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
-    return said
+    all_diagnoses.sort(key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
+    return all_diagnoses
 
 
 def _split(
@@ -144,35 +144,35 @@ def _split(
 
 
 def _from_traces(job: TrainingJob) -> list[JobDiagnosis]:
-    held_up = stragglers(job)
-    culprits = {rank for diagnosis in held_up for rank in diagnosis.ranks}
+    rank_delays = stragglers(job)
+    culprits = {rank for diagnosis in rank_delays for rank in diagnosis.ranks}
     slow: list[JobDiagnosis] = []
     shared: list[JobDiagnosis] = []
-    if not held_up:
+    if not rank_delays:
         slow = single_slow_steps(job)
         shared = _shared(job, slow)
     slow_devices = slow_kernels(job, culprits)
     input_stalls = input_rules(job, culprits)
-    found = list(input_stalls)
-    if not (held_up or slow or slow_devices):
+    diagnoses = list(input_stalls)
+    if not (rank_delays or slow or slow_devices):
         slow_transfers = slow_links(job)
-        found += communication_rules(
+        diagnoses += communication_rules(
             job, explained=bool(slow_transfers), waits_for_input=bool(input_stalls)
         )
-        found += slow_transfers
-    found += host_rules(job)
-    found += _on_device(job, held_up or slow or shared)
+        diagnoses += slow_transfers
+    diagnoses += host_rules(job)
+    diagnoses += _on_device(job, rank_delays or slow or shared)
     for rule in JOB_RULES:
-        found += rule.find(job)
-    return [*slow, *shared, *held_up, *slow_devices, *by_cost(found)]
+        diagnoses += rule.find(job)
+    return [*slow, *shared, *rank_delays, *slow_devices, *by_cost(diagnoses)]
 
 
-def by_cost(found: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
+def by_cost(diagnoses: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """Findings whose cost is known change places with one another, so that the dearest is first;
     the others stay where they are."""
-    places = [i for i, diagnosis in enumerate(found) if diagnosis.cost_ns is not None]
-    ordered = sorted((found[i] for i in places), key=lambda d: -(d.cost_ns or 0.0))
-    ranked = list(found)
+    places = [i for i, diagnosis in enumerate(diagnoses) if diagnosis.cost_ns is not None]
+    ordered = sorted((diagnoses[i] for i in places), key=lambda d: -(d.cost_ns or 0.0))
+    ranked = list(diagnoses)
     for place, diagnosis in zip(places, ordered, strict=True):
         ranked[place] = diagnosis
     return ranked
@@ -193,7 +193,7 @@ def _shared(job: TrainingJob, slow: Sequence[JobDiagnosis]) -> list[JobDiagnosis
 
 def _on_device(job: TrainingJob, explained: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """Ranks that wait for another, or all for what they share, are idle for its sake."""
-    found = device_rules(job)
+    diagnoses = device_rules(job)
     if explained:
-        found = [diagnosis for diagnosis in found if diagnosis.rule != GPU_IDLE.name]
-    return found
+        diagnoses = [diagnosis for diagnosis in diagnoses if diagnosis.rule != GPU_IDLE.name]
+    return diagnoses

@@ -15,7 +15,7 @@ from faultline.analysis.traces.per_rank.device_use import HUGE_GAP_NS
 from faultline.analysis.traces.per_rank.pauses import Pause, pause_kind
 from faultline.analysis.traces.readable import readable
 
-MAX_SAID = 3
+MAX_MENTIONS = 3
 
 ALL_RANKS_IDLE = DoctorRule(
     name="all_ranks_idle",
@@ -49,7 +49,7 @@ def slow_everywhere(job: TrainingJob, named: Collection[int]) -> list[JobDiagnos
         is_explained = outlier.step in named or outlier.step == common[0]
         if not is_explained and lost >= SLOW_STEP_EXTRA * outlier.usual_ns:
             slow_steps.append(_slow_step(job, outlier))
-    return slow_steps[:MAX_SAID]
+    return slow_steps[:MAX_MENTIONS]
 
 
 def _slow_step(job: TrainingJob, outlier: OutlierStep) -> JobDiagnosis:
@@ -75,7 +75,7 @@ def _slow_step(job: TrainingJob, outlier: OutlierStep) -> JobDiagnosis:
         statement += f"; `{operation}` took {numbers['operation_ms']:g} ms of it"
         events.append(pause.event)
         fix = PAUSE_FIXES[pause.kind]
-    return SLOW_STEP_EVERYWHERE.found(
+    return SLOW_STEP_EVERYWHERE.diagnosis(
         "warning",
         f"step {outlier.step}",
         statement,
@@ -108,16 +108,16 @@ def all_idle(job: TrainingJob, named: Collection[int]) -> list[JobDiagnosis]:
         statement += f" ({len(long)} such times)"
     if worst.host:
         statement += f"; the hosts are in `{readable(worst.host)}`"
-    found = ALL_RANKS_IDLE.found(
+    diagnosis = ALL_RANKS_IDLE.diagnosis(
         "warning",
         "all ranks",
         statement,
         numbers,
         steps=sorted({interval.step for interval in long if interval.step is not None}),
-        details={"intervals": [_interval(interval) for interval in long[:MAX_SAID]]},
+        details={"intervals": [_interval(interval) for interval in long[:MAX_MENTIONS]]},
         fix=_fix(worst.host),
     )
-    return [found]
+    return [diagnosis]
 
 
 def _interval(interval: IdleTogether) -> dict[str, object]:

@@ -19,7 +19,7 @@ MIN_ROUNDS = 3
 HABIT_SHARE = 0.9
 """Of the earlier rounds that held the collective (our choice)."""
 MAX_ROUNDS = 50
-MAX_ASKED = 50
+MAX_OPERATIONS = 50
 """Operations of a circle for which habits are looked at."""
 
 
@@ -62,7 +62,7 @@ def _circle(
     state: JobState, ranks: tuple[int, ...], operations: tuple[WaitedOperation, ...]
 ) -> Circle:
     inside = set(ranks)
-    for waited in operations[:MAX_ASKED]:
+    for waited in operations[:MAX_OPERATIONS]:
         for rank in inside.intersection(waited.missing):
             if waited.seq >= 0 and _left_out(state, rank, waited.group):
                 return Circle(ranks, operations, rank, waited)
@@ -76,7 +76,7 @@ def _left_out(state: JobState, rank: int, group: RecordedGroup) -> bool:
     if not dump.pending:
         return False
     rounds = _rounds(dump.entries, dump.pending[0].group, dump.pending[0].seq)
-    earlier = [group in held for held in rounds[:-1]]
+    earlier = [group in round_groups for round_groups in rounds[:-1]]
     habit = len(earlier) >= MIN_ROUNDS and sum(earlier) >= HABIT_SHARE * len(earlier)
     return habit and group not in rounds[-1]
 

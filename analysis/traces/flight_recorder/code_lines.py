@@ -47,8 +47,8 @@ class RankCodeLines:
         """Where the rank stands: its stack dump, else the last traceback in its log."""
         dump = self.stacks.get(rank)
         main = dump.main if dump else None
-        if main is not None and main.own_frame is not None:
-            return CodeLine(main.own_frame, "stack dump", main.in_collective)
+        if main is not None and main.job_frame is not None:
+            return CodeLine(main.job_frame, "stack dump", main.in_collective)
         log = self.logs.ranks.get(rank)
         raised = [e.frame for e in log.exceptions if e.frame is not None] if log else []
         return CodeLine(raised[-1], "log") if raised else None

@@ -90,8 +90,8 @@ class Collective:
         match = _PEERS.match(self.op) if self.is_p2p else None
         if match is None:
             return None
-        own, other = int(match[2]), int(match[4])
-        return (own, other) if match[3] == "->" else (other, own)
+        member, other = int(match[2]), int(match[4])
+        return (member, other) if match[3] == "->" else (other, member)
 
     @property
     def sends(self) -> bool:

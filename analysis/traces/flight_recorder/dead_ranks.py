@@ -31,7 +31,7 @@ CRASHES = (
     "device_assert",
     "illegal_memory_access",
 )
-GIVEN_UP = ("peer_connection_lost", "gloo_timeout", "nccl_watchdog_timeout")
+PEER_FAILURES = ("peer_connection_lost", "gloo_timeout", "nccl_watchdog_timeout")
 ENDED_BY_LAUNCHER = (-15, -6, -9, 143, 134, 137)
 """SIGTERM, then SIGKILL for what is left; watchdogs abort."""
 MAX_ROWS = 20
@@ -69,8 +69,8 @@ def dead_ranks(state: JobState, logs: JobLogs) -> list[DeadRank]:
         for rank in _first_to_fail(logs):
             first.append(DeadRank(rank, logs.exits[rank], _crash(logs, rank), 0))
         return first or _only_silent(logs)
-    gave_up = _gave_up(logs, GIVEN_UP)
-    found = []
+    gave_up = _gave_up(logs, PEER_FAILURES)
+    deaths = []
     for rank in sorted(state.without_dump):
         code, crash = logs.exits.get(rank), _crash(logs, rank)
         log = logs.ranks.get(rank)
@@ -78,8 +78,8 @@ def dead_ranks(state: JobState, logs: JobLogs) -> list[DeadRank]:
         if log and not log.exceptions and rank not in gave_up:
             peers = len(gave_up)
         if code is not None or crash or peers:
-            found.append(DeadRank(rank, code, crash, peers))
-    return found
+            deaths.append(DeadRank(rank, code, crash, peers))
+    return deaths
 
 
 def _gave_up(logs: JobLogs, failures: Sequence[str]) -> set[int]:
@@ -97,8 +97,8 @@ def _first_to_fail(logs: JobLogs) -> list[int]:
     if logs.root_cause is not None and logs.root_cause in logs.exits:
         return [logs.root_cause]
     ranks = sorted(rank for rank, code in logs.exits.items() if code not in ENDED_BY_LAUNCHER)
-    known = _ranks_with_log(logs) | set(logs.exits)
-    return ranks if len(ranks) < len(known) else []
+    reporting_ranks = _ranks_with_log(logs) | set(logs.exits)
+    return ranks if len(ranks) < len(reporting_ranks) else []
 
 
 def _ranks_with_log(logs: JobLogs) -> set[int]:
@@ -148,7 +148,7 @@ def dead_diagnosis(
     waiting = {rank for awaited in analysis.absent for rank in awaited.waiting}
     if waiting:
         first_operation = analysis.absent[0].operation
-        statement += _who_waits(numbers, len(waiting), first_operation, one=len(ranks) == 1)
+        statement += _who_waits(numbers, len(waiting), first_operation, single=len(ranks) == 1)
     here = lines.now(ranks[0])
     if here is not None:
         numbers["line"] = float(here.frame.line)
@@ -181,10 +181,10 @@ def _row(dead: DeadRank) -> dict[str, Any]:
     }
 
 
-def _who_waits(numbers: Numbers, waiting: int, operation: WaitedOperation, *, one: bool) -> str:
+def _who_waits(numbers: Numbers, waiting: int, operation: WaitedOperation, *, single: bool) -> str:
     count = numbers.count("waiting", waiting, "rank")
     verb = "waits" if waiting == 1 else "wait"
-    awaited = "it" if one else "them"
+    awaited = "it" if single else "them"
     return f"; {count} {verb} for {awaited} in {numbers.operation(operation.entry)}"
 
 

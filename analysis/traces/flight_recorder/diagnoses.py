@@ -53,13 +53,13 @@ def hang_diagnoses(files: JobFiles, until_us: int | None = None) -> list[JobDiag
         named=any(diagnosis.ranks for diagnosis in blamed),
         until_us=until_us,
     )
-    found = [*blamed, *spans]
-    found += log_diagnoses(logs, moment.state.world | files.ranks)
-    found += _measured(files, spans)
+    diagnoses = [*blamed, *spans]
+    diagnoses += log_diagnoses(logs, moment.state.world | files.ranks)
+    diagnoses += _measured(files, spans)
     incomplete = _incomplete(moment.state, unread, dumps)
     if incomplete is not None:
-        found.append(incomplete)
-    return found
+        diagnoses.append(incomplete)
+    return diagnoses
 
 
 def _blamed(
@@ -91,11 +91,11 @@ def _timed_out(logs: JobLogs) -> bool:
 def _measured(files: JobFiles, spans: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
     """What the metrics say, without what the spans have said already."""
     metrics = read_metrics(files.of("metrics", "log", "structured_log", "wandb_run"))
-    found = metrics_diagnoses(metrics)
+    diagnoses = metrics_diagnoses(metrics)
     named_by_spans = {span.rule for span in spans}
     if DATA in named_by_spans or "straggler" in named_by_spans:
-        found = [diagnosis for diagnosis in found if diagnosis.rule != DATA]
-    return found
+        diagnoses = [diagnosis for diagnosis in diagnoses if diagnosis.rule != DATA]
+    return diagnoses
 
 
 def _in_order(dead: JobDiagnosis | None, hang: JobDiagnosis | None) -> list[JobDiagnosis]:

@@ -82,7 +82,7 @@ class _Entries:
         self.groups = groups
         self._shared = shared
         self.local_ids: dict[int, RecordedGroup] = {}
-        self._seen: dict[tuple[str, str], RecordedGroup] = {}
+        self._group_by_key: dict[tuple[str, str], RecordedGroup] = {}
         self._stacks: dict[tuple[CallFrame, ...], tuple[CallFrame, ...]] = {}
         self._read: dict[tuple[str, int], Any] = {}
 
@@ -119,8 +119,8 @@ class _Entries:
         key = (read.__name__, id(raw))
         if key not in self._read:
             self._read[key] = read(raw)
-        known: Values = self._read[key]
-        return known
+        values: Values = self._read[key]
+        return values
 
     def _group(self, raw: dict[str, Any]) -> RecordedGroup:
         pair = raw.get("process_group")
@@ -128,10 +128,10 @@ class _Entries:
             name, description = _text(pair[0]), _text(pair[1])
         else:
             name, description = str(_integer(raw.get("pg_id"), 0)), ""
-        group = self._seen.get((name, description))
+        group = self._group_by_key.get((name, description))
         if group is None:
             group = self.groups.get(name) or RecordedGroup(name, description)
-            group = self._seen[name, description] = self._shared.setdefault(group, group)
+            group = self._group_by_key[name, description] = self._shared.setdefault(group, group)
         local = _integer(raw.get("pg_id"), -1)
         if local >= 0:
             self.local_ids.setdefault(local, group)

@@ -81,8 +81,8 @@ class HangAnalysis:
             ("circle", self.circle),
             ("joined", self.joined),
         )
-        for name, found in kinds:
-            if found:
+        for name, candidates in kinds:
+            if candidates:
                 return name
         return ""
 
@@ -100,7 +100,7 @@ class HangAnalysis:
             "stuck": self.stuck,
             "absent": self.absent,
         }
-        return tuple(found.rank for found in ranked.get(kind, ()))
+        return tuple(candidate.rank for candidate in ranked.get(kind, ()))
 
 
 def hang_analysis(state: JobState) -> HangAnalysis:
@@ -141,19 +141,19 @@ def _lags(state: JobState, rank: int) -> bool:
     Where they stand side by side with it, it is the operation that does not end, not the rank.
     """
     oldest = state.dumps[rank].pending[0]
-    own = state.at(oldest.group, rank)
-    if own is None or oldest.is_p2p:
+    rank_progress = state.at(oldest.group, rank)
+    if rank_progress is None or oldest.is_p2p:
         return False
-    others = dict(state.progress.get(oldest.group, {}))
-    others.pop(rank, None)
-    if len(others) < len(state.members[oldest.group]) - 1:
+    peer_progress = dict(state.progress.get(oldest.group, {}))
+    peer_progress.pop(rank, None)
+    if len(peer_progress) < len(state.members[oldest.group]) - 1:
         return False
-    own_enqueued = own.enqueued or 0
-    for progress in others.values():
+    rank_enqueued = rank_progress.enqueued or 0
+    for progress in peer_progress.values():
         same = progress.by_seq.get(oldest.seq)
         if same is None or not same.pending:
             return False
-        if (progress.enqueued or 0) <= own_enqueued:
+        if (progress.enqueued or 0) <= rank_enqueued:
             return False
     return True
 

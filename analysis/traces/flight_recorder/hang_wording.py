@@ -47,16 +47,16 @@ def hang_diagnosis(
 def _outside(
     state: JobState, analysis: HangAnalysis, lines: RankCodeLines, severity: Severity
 ) -> JobDiagnosis:
-    found = analysis.outside
-    first = found[0]
-    ranks = tuple(awaited.rank for awaited in found)
+    awaited_ranks = analysis.outside
+    first = awaited_ranks[0]
+    ranks = tuple(awaited.rank for awaited in awaited_ranks)
     several = len(ranks) > 1
-    held = analysis.waiting - frozenset(ranks)
+    blocked_ranks = analysis.waiting - frozenset(ranks)
     here = lines.now(first.rank)
     last = lines.last_collective(state, first.rank)
     numbers = Numbers()
     who = numbers.ranks(ranks)
-    waiting = numbers.count("waiting", len(held), "rank")
+    waiting = numbers.count("waiting", len(blocked_ranks), "rank")
     missing_in = numbers.operation(first.operation.entry)
     have, missing = "has", "it"
     if several:
@@ -66,9 +66,9 @@ def _outside(
         f"{missing} is missing in {missing_in}"
     )
     statement += _stands(numbers, here, last, several)
-    others = called_at(first.operation.entry)
+    peer_line = called_at(first.operation.entry)
     culprits = []
-    for awaited in found[:MAX_ROWS]:
+    for awaited in awaited_ranks[:MAX_ROWS]:
         called = lines.last_collective(state, awaited.rank)
         culprits.append(_culprit_row(awaited, lines.now(awaited.rank), called))
     return JobDiagnosis(
@@ -76,15 +76,15 @@ def _outside(
         severity=severity,
         subject=subject_of(ranks),
         statement=statement,
-        fix=_look_at(here, others),
+        fix=_look_at(here, peer_line),
         source=SOURCE,
         numbers=numbers,
         ranks=ranks,
         details={
             "culprits": culprits,
             "operation": operation_row(first.operation),
-            "waiting": bounded(held),
-            "waiting_at": others.place if others else None,
+            "waiting": bounded(blocked_ranks),
+            "waiting_at": peer_line.place if peer_line else None,
         },
     )
 
@@ -102,10 +102,10 @@ def _stands(numbers: Numbers, here: CodeLine | None, last: CodeLine | None, seve
     return ""
 
 
-def _look_at(here: CodeLine | None, others: CodeLine | None) -> str:
+def _look_at(here: CodeLine | None, peer_line: CodeLine | None) -> str:
     reach = "the collective the others wait in"
-    if others is not None:
-        reach = f"the collective that the others called at {others.place}"
+    if peer_line is not None:
+        reach = f"the collective that the others called at {peer_line.place}"
     if here is not None:
         return f"See in {here.text} why it does not reach {reach}."
     return (
@@ -115,34 +115,37 @@ def _look_at(here: CodeLine | None, others: CodeLine | None) -> str:
 
 
 def _culprit_row(
-    found: AwaitedRank, here: CodeLine | None, last: CodeLine | None
+    awaited_rank: AwaitedRank, here: CodeLine | None, last: CodeLine | None
 ) -> dict[str, Any]:
     return {
-        "rank": found.rank,
+        "rank": awaited_rank.rank,
         "stands_in": here.text if here else None,
         "line_from": here.source if here else None,
         "in_collective": here.in_collective if here else None,
-        "last_collective": readable(found.last.op) if found.last else None,
+        "last_collective": readable(awaited_rank.last.op) if awaited_rank.last else None,
         "last_collective_at": last.place if last else None,
-        "missing_in": operation_row(found.operation),
+        "missing_in": operation_row(awaited_rank.operation),
     }
 
 
 def _mismatch(
-    found: Sequence[Mismatch], culprits: tuple[int, ...], lines: RankCodeLines, severity: Severity
+    mismatches: Sequence[Mismatch],
+    culprits: tuple[int, ...],
+    lines: RankCodeLines,
+    severity: Severity,
 ) -> JobDiagnosis:
-    first = next((mismatch for mismatch in found if mismatch.odd), found[0])
+    first = next((mismatch for mismatch in mismatches if mismatch.odd), mismatches[0])
     numbers = Numbers()
     here: CodeLine | None = None
     if first.odd:
         rank = min(first.odd)
         here = called_at(first.odd[rank]) or lines.now(rank)
-        statement = _said_minority(numbers, first)
+        statement = _minority_sentence(numbers, first)
         if here is not None:
             numbers["line"] = float(here.frame.line)
             statement += f"; it is called in {here.text}"
     else:
-        statement = _said_tie(numbers, first)
+        statement = _tie_sentence(numbers, first)
     fix = _MISMATCH_FIX[first.aspect]
     if here is not None:
         fix += f" Start at {here.place}."
@@ -158,32 +161,36 @@ def _mismatch(
         ranks=culprits,
         details={
             "decided_by": decided_by,
-            "mismatches": [_mismatch_row(mismatch) for mismatch in found[:MAX_ROWS]],
+            "mismatches": [_mismatch_row(mismatch) for mismatch in mismatches[:MAX_ROWS]],
         },
     )
 
 
-def _said_minority(numbers: Numbers, found: Mismatch) -> str:
-    where = _where(numbers, found)
-    usual = _said(numbers, found, "usual")
-    who = numbers.ranks(sorted(found.odd))
-    odd = _said(numbers, found, "odd")
-    count = numbers.count("agreeing", len(found.agree), "rank")
-    verb = _verb(found, len(found.odd))
-    return f"{who} {verb} {odd} {where}, where {count} {_verb(found, len(found.agree))} {usual}"
+def _minority_sentence(numbers: Numbers, mismatch: Mismatch) -> str:
+    where = _where(numbers, mismatch)
+    usual = _side_text(numbers, mismatch, "usual")
+    who = numbers.ranks(sorted(mismatch.odd))
+    odd = _side_text(numbers, mismatch, "odd")
+    count = numbers.count("agreeing", len(mismatch.agree), "rank")
+    verb = _verb(mismatch, len(mismatch.odd))
+    return (
+        f"{who} {verb} {odd} {where}, where {count} {_verb(mismatch, len(mismatch.agree))} {usual}"
+    )
 
 
-def _said_tie(numbers: Numbers, found: Mismatch) -> str:
-    where = _where(numbers, found)
+def _tie_sentence(numbers: Numbers, mismatch: Mismatch) -> str:
+    where = _where(numbers, mismatch)
     # In a tie both sides are quoted in the table; here only the number of the usual one is kept.
-    _said(numbers, found, "usual")
-    ranks = numbers.count("agreeing", len(found.agree), "rank")
-    what = "what they call" if found.aspect == "operation" else found.aspect
+    _side_text(numbers, mismatch, "usual")
+    ranks = numbers.count("agreeing", len(mismatch.agree), "rank")
+    what = "what they call" if mismatch.aspect == "operation" else mismatch.aspect
     return f"{ranks} differ in {what} {where}, as many one way as the other"
 
 
-def _where(numbers: Numbers, found: Mismatch) -> str:
-    return f"at collective {numbers.say('collective', found.seq)} of {group_label(found.group)}"
+def _where(numbers: Numbers, mismatch: Mismatch) -> str:
+    return (
+        f"at collective {numbers.say('collective', mismatch.seq)} of {group_label(mismatch.group)}"
+    )
 
 
 _MISMATCH_FIX = {
@@ -195,34 +202,34 @@ _MISMATCH_FIX = {
 }
 
 
-def _verb(found: Mismatch, ranks: int) -> str:
-    if found.aspect == "operation":
+def _verb(mismatch: Mismatch, ranks: int) -> str:
+    if mismatch.aspect == "operation":
         return "calls" if ranks == 1 else "call"
     return "has" if ranks == 1 else "have"
 
 
-def _said(numbers: Numbers, found: Mismatch, side: str) -> str:
-    entry = found.usual
-    if side == "odd" and found.odd:
-        entry = found.odd[min(found.odd)]
-    if found.aspect == "operation":
+def _side_text(numbers: Numbers, mismatch: Mismatch, side: str) -> str:
+    entry = mismatch.usual
+    if side == "odd" and mismatch.odd:
+        entry = mismatch.odd[min(mismatch.odd)]
+    if mismatch.aspect == "operation":
         return readable(entry.op, 60)
-    if found.aspect == "data type":
+    if mismatch.aspect == "data type":
         types = (*entry.input_dtypes[:1], *entry.output_dtypes[:1])
         return readable("/".join(types) or "no type", 40)
     elements = sum(prod(shape) for shape in entry.input_sizes)
     return f"{numbers.say(f'{side}_elements', elements)} elements"
 
 
-def _mismatch_row(found: Mismatch) -> dict[str, Any]:
-    odd = [_odd_row(rank, found.odd[rank]) for rank in sorted(found.odd)[:MAX_ROWS]]
+def _mismatch_row(mismatch: Mismatch) -> dict[str, Any]:
+    odd = [_odd_row(rank, mismatch.odd[rank]) for rank in sorted(mismatch.odd)[:MAX_ROWS]]
     return {
-        "group": group_label(found.group),
-        "collective": found.seq,
-        "aspect": found.aspect,
-        "usual": readable(found.usual.op),
-        "usual_sizes": [list(shape) for shape in found.usual.input_sizes[:4]],
-        "agree": bounded(found.agree),
+        "group": group_label(mismatch.group),
+        "collective": mismatch.seq,
+        "aspect": mismatch.aspect,
+        "usual": readable(mismatch.usual.op),
+        "usual_sizes": [list(shape) for shape in mismatch.usual.input_sizes[:4]],
+        "agree": bounded(mismatch.agree),
         "odd": odd,
     }
 
@@ -238,24 +245,26 @@ def _odd_row(rank: int, entry: Collective) -> dict[str, Any]:
     }
 
 
-def _stuck(found: Sequence[StuckRank], lines: RankCodeLines, severity: Severity) -> JobDiagnosis:
-    first = found[0]
-    ranks = tuple(stuck.rank for stuck in found)
-    one = len(ranks) == 1
+def _stuck(
+    stuck_ranks: Sequence[StuckRank], lines: RankCodeLines, severity: Severity
+) -> JobDiagnosis:
+    first = stuck_ranks[0]
+    ranks = tuple(stuck.rank for stuck in stuck_ranks)
+    single = len(ranks) == 1
     numbers = Numbers()
     who = numbers.ranks(ranks)
-    pending = numbers.count("pending", sum(stuck.pending for stuck in found), "operation")
+    pending = numbers.count("pending", sum(stuck.pending for stuck in stuck_ranks), "operation")
     operation = numbers.operation(first.operation.entry)
     ended = numbers.count("ended_elsewhere", len(first.operation.done), "other member")
-    has = "has" if one else "have"
-    since = ", from" if one else f", on rank {first.rank} from"
+    has = "has" if single else "have"
+    since = ", from" if single else f", on rank {first.rank} from"
     statement = (
         f"{who} {has} {pending} on the device that do not end{since} {operation} on, "
         f"which has ended on {ended} of the group"
     )
-    hosts = "that rank's host" if one else "those ranks' hosts"
+    hosts = "that rank's host" if single else "those ranks' hosts"
     rows = []
-    for stuck in found[:MAX_ROWS]:
+    for stuck in stuck_ranks[:MAX_ROWS]:
         row = {"rank": stuck.rank, "pending": stuck.pending}
         rows.append(row | operation_row(stuck.operation))
     here = lines.now(first.rank)

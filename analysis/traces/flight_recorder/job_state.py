@@ -98,15 +98,15 @@ def _groups_with_peers(dumps: Mapping[int, Dump]) -> set[RecordedGroup]:
 
 
 def _world(dumps: Mapping[int, Dump], other_ranks: Iterable[int]) -> frozenset[int]:
-    known = set(dumps) | set(other_ranks)
+    ranks = set(dumps) | set(other_ranks)
     for dump in dumps.values():
         for group in dump.groups.values():
-            known.update(group.ranks)
-    highest = max(known, default=-1)
+            ranks.update(group.ranks)
+    highest = max(ranks, default=-1)
     # A hostile name such as rank999999 must not make a million ranks of two.
-    if highest < 2 * len(known) + 8:
+    if highest < 2 * len(ranks) + 8:
         return frozenset(range(highest + 1))
-    return frozenset(known)
+    return frozenset(ranks)
 
 
 def _add(progress: GroupProgress, entry: Collective) -> None:
@@ -133,14 +133,14 @@ def _members(
     local: Mapping[int, Mapping[int, RecordedGroup]],
     world: frozenset[int],
 ) -> dict[RecordedGroup, tuple[int, ...]]:
-    seen: dict[RecordedGroup, set[int]] = defaultdict(set)
+    ranks_by_group: dict[RecordedGroup, set[int]] = defaultdict(set)
     for rank, dump in dumps.items():
         for group in (*dump.groups.values(), *local[rank].values()):
-            seen[group].add(rank)
+            ranks_by_group[group].add(rank)
         for entry in dump.entries:
-            seen[entry.group].add(rank)
+            ranks_by_group[entry.group].add(rank)
     members = {}
-    for group, ranks in seen.items():
+    for group, ranks in ranks_by_group.items():
         if group.ranks:
             members[group] = group.ranks
         elif group.description in DEFAULT_GROUPS:
@@ -160,14 +160,14 @@ def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, RecordedGr
         if number in by_order:
             local_ids[number] = by_order[number]
             continue
-        others = {d.local_ids[number] for d in dumps.values() if number in d.local_ids}
-        same = [_own(dump, group) for group in others]
+        candidates = {d.local_ids[number] for d in dumps.values() if number in d.local_ids}
+        same = [_counterpart(dump, group) for group in candidates]
         if len(same) == 1 and same[0] is not None:
             local_ids[number] = same[0]
     return local_ids
 
 
-def _own(dump: Dump, other: RecordedGroup) -> RecordedGroup | None:
+def _counterpart(dump: Dump, other: RecordedGroup) -> RecordedGroup | None:
     """This rank's group that corresponds to another rank's: the same one, else the only one so
     described."""
     if other.name in dump.groups or not dump.groups:

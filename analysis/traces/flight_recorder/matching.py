@@ -31,9 +31,9 @@ EQUAL_SIZES = frozenset({
 })  # fmt: skip
 """Operations whose tensors have as many elements on every rank; all_to_all, gather and scatter need
 not."""
-MIN_SEEN = 3
+MIN_OCCURRENCES = 3
 """Times that make what a side does known (our choice)."""
-MAX_ASKED = 8
+MAX_SIDE_RANKS = 8
 """Ranks of a side whose habits are looked at."""
 MAX_HISTORY = 50
 """Earlier collectives of the group that are asked in a tie."""
@@ -125,7 +125,7 @@ def _usual(
         return keeping
     earlier = _earlier(state, group, seq, aspect)
     usuals = [side for side in sides if earlier[side]]
-    if len(usuals) == 1 and earlier[usuals[0]] >= MIN_SEEN:
+    if len(usuals) == 1 and earlier[usuals[0]] >= MIN_OCCURRENCES:
         return usuals
     return list(sides)
 
@@ -141,5 +141,5 @@ def _earlier(state: JobState, group: RecordedGroup, seq: int, aspect: Aspect) ->
 
 
 def _break_habits(state: JobState, group: RecordedGroup, seq: int, ranks: Sequence[int]) -> bool:
-    requested_ranks = ranks[:MAX_ASKED]
+    requested_ranks = ranks[:MAX_SIDE_RANKS]
     return any(breaks_habit(state.dumps[rank].entries, group, seq) for rank in requested_ranks)

@@ -36,7 +36,7 @@ class DumpMoment:
 
     state: JobState
     analysis: HangAnalysis
-    others: int
+    other_sets: int
     """Sets of dumps from other moments, or the same in another form."""
     lasting: bool
     """A second set, taken apart from this, shows the same operations still pending."""
@@ -156,11 +156,11 @@ def _passed(analysis: HangAnalysis, state: JobState, later: JobState) -> bool:
     return True
 
 
-def _same_moment(one: DumpSet, other: DumpSet) -> bool:
+def _same_moment(first: DumpSet, other: DumpSet) -> bool:
     """Whether the ranks that both sets have are in the same state in both; sets without a rank in
     common are one."""
-    shared = one.keys() & other.keys()
-    return all(_standing(one[rank]) == _standing(other[rank]) for rank in shared)
+    shared = first.keys() & other.keys()
+    return all(_standing(first[rank]) == _standing(other[rank]) for rank in shared)
 
 
 def _standing(dump: Dump) -> tuple[object, ...]:

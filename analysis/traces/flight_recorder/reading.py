@@ -154,7 +154,7 @@ def _page(
     if len(data) > MAX_JSON_BYTES:
         return [UnreadDump(str(path), None, f"larger than {MAX_JSON_BYTES >> 20} MiB")]
     page = data.decode("utf-8", "replace")
-    found: list[Dump | UnreadDump] = []
+    dumps: list[Dump | UnreadDump] = []
     for heading in _PAGE_PART.finditer(page):
         rank = int(heading[1])
         end = page.find("</pre>", heading.end())
@@ -167,5 +167,5 @@ def _page(
             dump = dump_of(value, rank, "page", str(path), "page", False, shared)
         if dump is None:
             dump = UnreadDump(str(path), rank, problem or "holds no flight recorder")
-        found.append(dump)
-    return found or [UnreadDump(str(path), None, "a page without dumps")]
+        dumps.append(dump)
+    return dumps or [UnreadDump(str(path), None, "a page without dumps")]

@@ -27,7 +27,7 @@ def outlier_diagnosis(stacks: Sequence[StackDump], severity: Severity) -> JobDia
     if len(mains) < MIN_RANKS or not outside or too_many:
         return None
     ranks = tuple(outside)
-    places = _own_lines(outside)
+    places = _job_lines(outside)
     first = places.get(ranks[0])
     numbers = Numbers()
     in_collective = len(mains) - len(ranks)
@@ -57,10 +57,10 @@ def _main_threads(stacks: Sequence[StackDump]) -> dict[int, StackThread]:
     return mains
 
 
-def _own_lines(threads: Mapping[int, StackThread]) -> dict[int, CodeLine]:
+def _job_lines(threads: Mapping[int, StackThread]) -> dict[int, CodeLine]:
     lines = {}
     for rank, thread in threads.items():
-        frame = thread.own_frame
+        frame = thread.job_frame
         if frame:
             lines[rank] = CodeLine(frame, "stack dump")
     return lines
@@ -69,12 +69,12 @@ def _own_lines(threads: Mapping[int, StackThread]) -> dict[int, CodeLine]:
 def _statement(
     numbers: Numbers, ranks: tuple[int, ...], first: CodeLine | None, in_collective: int
 ) -> str:
-    one = len(ranks) == 1
-    verb = "stands" if one else "stand"
+    single = len(ranks) == 1
+    verb = "stands" if single else "stand"
     phrase = f"{numbers.ranks(ranks)} {verb} outside of collectives"
     if first is not None:
         numbers["line"] = float(first.frame.line)
-        which = "" if one else "the first "
+        which = "" if single else "the first "
         phrase += f", {which}in {first.text},"
     count = numbers.count("in_collective", in_collective, "other rank")
     waits = "waits" if in_collective == 1 else "wait"

@@ -22,7 +22,7 @@ MIN_PAUSES = 3.0
 UNKNOWN_STANDING_S = 60.0
 """Where the recorder holds too few collectives to know the job's rhythm: compiling and loading take
 long (our choice)."""
-MIN_KNOWN = 4
+MIN_COLLECTIVES = 4
 """Collectives of the group before the pending one, from which its rhythm is known."""
 
 
@@ -45,18 +45,18 @@ class PendingAge:
 
 def standing(dumps: Iterable[Dump], taken_ns: Mapping[str, int]) -> PendingAge | None:
     """The longest standing of any rank; None where nothing is pending or no moment is known."""
-    found = []
+    pending_ages = []
     for dump in dumps:
         if dump.pending and dump.file in taken_ns:
-            found.append(_of_rank(dump, taken_ns[dump.file]))
-    return max(found, key=lambda age: (age.is_hang, age.seconds), default=None)
+            pending_ages.append(_of_rank(dump, taken_ns[dump.file]))
+    return max(pending_ages, key=lambda age: (age.is_hang, age.seconds), default=None)
 
 
 def _of_rank(dump: Dump, taken_ns: int) -> PendingAge:
     oldest = dump.pending[0]
     created = [entry.created_ns for entry in dump.entries if _earlier(entry, oldest)]
     longest_pause_s = None
-    if len(created) >= MIN_KNOWN:
+    if len(created) >= MIN_COLLECTIVES:
         created.append(oldest.created_ns)
         pauses = [later - earlier for earlier, later in itertools.pairwise(created)]
         longest_pause_s = max(pauses) / 1e9

@@ -27,11 +27,11 @@ def diagnoses_of_files(files: JobFiles, until_us: int | None = None) -> list[Job
     # Late: reading logs takes Polars and the signatures of failures, half a second of CPU.
     from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 
-    told, measured = hang_diagnoses(files, until_us), telemetry_diagnoses(files)
+    job_diagnoses, measured = hang_diagnoses(files, until_us), telemetry_diagnoses(files)
     explained = {rank for d in measured if d.rule == OUT_OF_MEMORY for rank in d.ranks}
     rest = [
         d
-        for d in told
+        for d in job_diagnoses
         if not (d.rule == OUT_OF_MEMORY and d.ranks and explained.issuperset(d.ranks))
     ]
     return [*rest, *measured]

@@ -63,10 +63,10 @@ class TraceRecords:
     def of(self, path: Path) -> TraceRecord | None:
         """The record that stands for the trace at `path`, or None."""
         if path not in self._read:
-            self._read[path] = self._found(path)
+            self._read[path] = self._load_record(path)
         return self._read[path]
 
-    def known(self, path: Path) -> JobFile | None:
+    def job_file(self, path: Path) -> JobFile | None:
         """What the file is, where that is known without looking at it."""
         record = self.of(path)
         if record is None and path in self.left_out:  # reading it will say that it is not there
@@ -78,7 +78,7 @@ class TraceRecords:
         record = self.of(path)
         return record.reading if record is not None else None
 
-    def _found(self, path: Path) -> TraceRecord | None:
+    def _load_record(self, path: Path) -> TraceRecord | None:
         name = path.relative_to(self.case / TRACES).as_posix()
         place = record_name(name)
         if place not in self._names:

@@ -110,7 +110,7 @@ def _findings_of_files(case: Case, records: TraceRecords | None) -> list[Finding
         paths += records.left_out
     if not paths:
         return []
-    files = sort_job_files(sorted(paths), records.known if records else None)
+    files = sort_job_files(sorted(paths), records.job_file if records else None)
     traces = traces_of(files)
     summaries, problems = put_together((file, _read(file, records)) for file in traces)
     problems += _never_read(files, traces)
@@ -156,12 +156,18 @@ def _not_read(file: JobFile) -> str:
 def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     """What accuses; else that nothing stands out, or why nothing can be said."""
     name = case.scope.job or case.alert.job or case.alert.service or "training job"
-    said = diagnose(job)
+    diagnoses = diagnose(job)
     notes = _notes(name, job)
     # What a job is like was so before the alert, too.
-    serious = [one for one in said if one.severity != "info" and one.rule not in ALWAYS_SO]
-    notes["also"] = [one.statement for one in said if one not in serious][:MAX_DIAGNOSES]
-    accusing = [one for one in serious if one.rule not in CAPTURE][:MAX_DIAGNOSES]
+    serious = [
+        diagnosis
+        for diagnosis in diagnoses
+        if diagnosis.severity != "info" and diagnosis.rule not in ALWAYS_SO
+    ]
+    notes["also"] = [diagnosis.statement for diagnosis in diagnoses if diagnosis not in serious][
+        :MAX_DIAGNOSES
+    ]
+    accusing = [diagnosis for diagnosis in serious if diagnosis.rule not in CAPTURE][:MAX_DIAGNOSES]
     if accusing:
         return [_finding(name, diagnosis, notes) for diagnosis in accusing]
     if serious:
@@ -173,11 +179,11 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     why_not = job.comparison.why_not
     if why_not is not None:
         return [_inconclusive(name, why_not.sentence, why_not.numbers, notes)]
-    unsure = doubts(said)
+    unsure = doubts(diagnoses)
     if unsure:
         sentence, numbers = _to_look_at(unsure)
         return [_inconclusive(name, sentence, numbers, notes)]
-    sentence, numbers = health(job, said)
+    sentence, numbers = health(job, diagnoses)
     return [_plain(TRAINING_HEALTHY.name, name, HEALTHY_STRENGTH, sentence, numbers, notes)]
 
 

@@ -53,14 +53,14 @@ CLEAR_WEIGHT = 0.7
 def metrics_diagnoses(ranks: Sequence[RankMetrics]) -> list[JobDiagnosis]:
     """NaN or Inf, loss spikes, a lasting loss of speed; waiting for input and full memory, where
     the job logs them."""
-    found = [
+    candidates = [
         _nan(ranks),
         _spike(ranks, loss_spikes(ranks)),
         _slowdown(ranks),
         _input(ranks),
         _full(ranks),
     ]
-    return [diagnosis for diagnosis in found if diagnosis is not None]
+    return [diagnosis for diagnosis in candidates if diagnosis is not None]
 
 
 def _nan(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
@@ -117,7 +117,7 @@ def _moment(ranks: Sequence[RankMetrics], step: int) -> dict[str, Any]:
     timed = [rank for rank in ranks if step in rank.times]
     if not timed:
         return {}
-    first = min(timed, key=lambda own: own.times[step])
+    first = min(timed, key=lambda rank_metrics: rank_metrics.times[step])
     at = first.times[step]
     earlier = [time for other, time in first.times.items() if other < step and time <= at]
     before = max(earlier, default=at)
@@ -154,36 +154,36 @@ def _spike(ranks: Sequence[RankMetrics], spikes: Sequence[LossSpike]) -> JobDiag
 
 
 def _slowdown(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
-    found = slowdown(ranks)
-    if found is None:
+    speed_loss = slowdown(ranks)
+    if speed_loss is None:
         return None
     numbers = Numbers()
-    lost = numbers.say("lost_percent", round(100 * found.lost, 1))
+    lost = numbers.say("lost_percent", round(100 * speed_loss.lost, 1))
     return JobDiagnosis(
         rule="throughput_drop",
         severity="warning",
         subject=subject_of(()),
-        statement=f"the job runs {lost} % slower from step {numbers.say('step', found.step)} to "
-        f"the end",
+        statement=f"the job runs {lost} % slower from step {numbers.say('step', speed_loss.step)} "
+        "to the end",
         fix="Capture a profile now and compare it with one from before; look at what changed at "
         "that time.",
         source="20 % of speed (own); one change point in the logarithm of the step time",
         numbers=numbers,
-        steps=(found.step,),
+        steps=(speed_loss.step,),
         details={
-            "before_ms": round(found.before_ms, 4),
-            "after_ms": round(found.after_ms, 4),
-            "ranks_that_show_it": found.ranks,
+            "before_ms": round(speed_loss.before_ms, 4),
+            "after_ms": round(speed_loss.after_ms, 4),
+            "ranks_that_show_it": speed_loss.ranks,
         }
-        | _moment(ranks, found.step),
+        | _moment(ranks, speed_loss.step),
     )
 
 
 def _input(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
-    found = input_bound(ranks)
-    if found is None:
+    stall = input_bound(ranks)
+    if stall is None:
         return None
-    share, steps = found
+    share, steps = stall
     numbers = Numbers()
     return JobDiagnosis(
         rule="dataloader_stall",
@@ -201,12 +201,12 @@ def _input(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
 
 
 def _full(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
-    found = full_memory(ranks)
-    if not found:
+    full_ranks = full_memory(ranks)
+    if not full_ranks:
         return None
-    worst, numbers = found[0], Numbers()
-    known = [memory.rank for memory in found if memory.rank is not None]
-    who = f"{numbers.ranks(known)}: " if known else ""
+    worst, numbers = full_ranks[0], Numbers()
+    named_ranks = [memory.rank for memory in full_ranks if memory.rank is not None]
+    who = f"{numbers.ranks(named_ranks)}: " if named_ranks else ""
     percent = numbers.say("percent", round(worst.percent, 1))
     statement = f"{who}up to {percent} % of the device's memory is reserved"
     if worst.retries:
@@ -217,7 +217,7 @@ def _full(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
     return JobDiagnosis(
         rule="memory_pressure",
         severity="critical" if worst.ooms else pressure(worst.percent / 100) or "warning",
-        subject=subject_of(known),
+        subject=subject_of(named_ranks),
         statement=statement,
         fix=PRESSURE_FIX,
         source="TraceML (92 %, 97 %), on TorchTitan's memory/max_reserved(%), num_alloc_retries "
@@ -384,7 +384,7 @@ def _failure(logs: JobLogs, rule: str, names: Sequence[str]) -> JobDiagnosis | N
 def _exceptions(logs: JobLogs, world: Collection[int]) -> JobDiagnosis | None:
     """Exceptions that follow from no other rank's failure; what all ranks raise alike blames
     none."""
-    exceptions = _own_exceptions(logs)
+    exceptions = _root_exceptions(logs)
     if not exceptions:
         return None
     ranks = tuple(sorted(rank for rank in exceptions if rank is not None))
@@ -417,14 +417,14 @@ def _exceptions(logs: JobLogs, world: Collection[int]) -> JobDiagnosis | None:
     )
 
 
-def _own_exceptions(logs: JobLogs) -> dict[int | None, LoggedException]:
+def _root_exceptions(logs: JobLogs) -> dict[int | None, LoggedException]:
     """By rank, the first exception that follows from nobody else's."""
-    own = {}
+    exceptions = {}
     for rank in logs.ranks:
         raised = _raised(logs, rank)
         if raised is not None:
-            own[rank] = raised
-    return own
+            exceptions[rank] = raised
+    return exceptions
 
 
 def is_symptom(raised: LoggedException) -> bool:
@@ -432,8 +432,8 @@ def is_symptom(raised: LoggedException) -> bool:
     person's."""
     if raised.type.rpartition(".")[2] in QUIET_EXCEPTIONS or "DistBackendError" in raised.type:
         return True
-    known = match(f"{raised.type}: {raised.message}")
-    return known is not None and known.kind in SYMPTOMS
+    signature = match(f"{raised.type}: {raised.message}")
+    return signature is not None and signature.kind in SYMPTOMS
 
 
 def _raised(logs: JobLogs, rank: int | None, memory: bool = False) -> LoggedException | None:
@@ -442,8 +442,8 @@ def _raised(logs: JobLogs, rank: int | None, memory: bool = False) -> LoggedExce
     if log is None:
         return None
     for raised in log.exceptions:
-        known = match(f"{raised.type}: {raised.message}")
-        is_memory = known is not None and known.kind == "memory"
+        signature = match(f"{raised.type}: {raised.message}")
+        is_memory = signature is not None and signature.kind == "memory"
         if is_memory == memory and not is_symptom(raised):
             return raised
     return None

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from faultline.analysis.traces.job_logs.lines import bounded_lines
 from faultline.analysis.traces.job_logs.structured_log import MARK, scalar_row
 from faultline.analysis.traces.reading.job_files import JobFile
-from faultline.analysis.traces.reading.wandb_run import history_rows, one_run
+from faultline.analysis.traces.reading.wandb_run import history_rows, single_run
 
 Measure = Literal[
     "loss",
@@ -105,17 +105,17 @@ def read_metrics(files: Iterable[JobFile]) -> list[RankMetrics]:
     """The metrics of every rank, by rank; from metrics files, logs and wandb's runs."""
     ranks: dict[int | None, RankMetrics] = {}
     points = 0
-    for file in one_run(files):
+    for file in single_run(files):
         points_of = _wandb_points if file.kind == "wandb_run" else _points
-        for rank, step, found, at in points_of(file.path, file.rank):
-            own = ranks.setdefault(rank, RankMetrics(rank))
-            if not own.files or own.files[-1] != str(file.path):
-                own.files.append(str(file.path))
-            for measure, value in found.items():
-                own.values.setdefault(measure, {})[step] = value
+        for rank, step, measures, at in points_of(file.path, file.rank):
+            rank_metrics = ranks.setdefault(rank, RankMetrics(rank))
+            if not rank_metrics.files or rank_metrics.files[-1] != str(file.path):
+                rank_metrics.files.append(str(file.path))
+            for measure, value in measures.items():
+                rank_metrics.values.setdefault(measure, {})[step] = value
             if at is not None:
-                own.times[step] = at
-            points += len(found)
+                rank_metrics.times[step] = at
+            points += len(measures)
             if points >= MAX_POINTS:
                 break
     return [ranks[r] for r in sorted(ranks, key=lambda r: -1 if r is None else r)]
@@ -126,7 +126,7 @@ class _Row(NamedTuple):
 
     rank: int | None
     step: int
-    found: dict[Measure, float]
+    measures: dict[Measure, float]
     at: float | None = None
     """Seconds since 1970."""
 
@@ -174,17 +174,17 @@ def _measured(value: Mapping[str, Any]) -> _Row | None:
     step = _step(value)
     if step is None:
         return None
-    found: dict[Measure, float] = {}
+    measures: dict[Measure, float] = {}
     for key, (measure, factor) in KEYS.items():
         number = _number(value.get(key))
-        if number is not None and measure not in found:
-            found[measure] = number * factor
-    if not found:
+        if number is not None and measure not in measures:
+            measures[measure] = number * factor
+    if not measures:
         return None
     at = _number(value.get(TIME_KEY))
     if at is not None and not 0 < at < LATEST:
         at = None
-    return _Row(_whole(value.get("rank")), step, found, at)
+    return _Row(_whole(value.get("rank")), step, measures, at)
 
 
 def _step(value: Mapping[str, Any]) -> int | None:
@@ -200,16 +200,16 @@ def _text_line(line: str) -> _Row | None:
     step = _STEP_TEXT.search(line)
     if step is None or "validate step" in line:
         return None
-    found: dict[Measure, float] = {}
+    measures: dict[Measure, float] = {}
     for pair in _PAIR.finditer(line):
         measure, factor = KEYS[pair[1].lower()]
-        found.setdefault(measure, float(pair[2].replace(",", "")) * factor)
+        measures.setdefault(measure, float(pair[2].replace(",", "")) * factor)
     memory = _TITAN_MEMORY.search(line) if "GiB(" in line else None
     if memory:
-        found["memory_percent"] = float(memory[1].replace(",", ""))
-    if not found:
+        measures["memory_percent"] = float(memory[1].replace(",", ""))
+    if not measures:
         return None
-    return _Row(None, int(step[1].replace(",", "")), found)
+    return _Row(None, int(step[1].replace(",", "")), measures)
 
 
 def _whole(value: Any) -> int | None:

@@ -91,12 +91,12 @@ class JobLogs:
 
     def failed(self, name: str) -> list[tuple[int | None, LoggedFailure]]:
         """Ranks whose log shows a failure, by rank; first the log that names no rank."""
-        found = []
+        failures = []
         for rank, log in self.ranks.items():
             if name in log.failures:
-                found.append((rank, log.failures[name]))
-        found.sort(key=lambda failure: -1 if failure[0] is None else failure[0])
-        return found
+                failures.append((rank, log.failures[name]))
+        failures.sort(key=lambda failure: -1 if failure[0] is None else failure[0])
+        return failures
 
 
 def read_rank_logs(files: Iterable[JobFile]) -> JobLogs:
@@ -163,7 +163,7 @@ class _Reader:
         name = raised[1].rpartition(".")[2]
         if _EXCEPTION.match(name):
             message = (raised[2] or "")[:MAX_EXCEPTION]
-            frame = _own_frame(stack or [])
+            frame = _job_frame(stack or [])
             log.exceptions.append(LoggedException(raised[1], message, frame, offset))
             self._stacks.pop(log.rank, None)
 
@@ -220,7 +220,7 @@ def _count(
         failures[name] = LoggedFailure(signature, line[:MAX_EXCERPT], offset, 1)
 
 
-def _own_frame(frames: list[StackFrame]) -> StackFrame | None:
+def _job_frame(frames: list[StackFrame]) -> StackFrame | None:
     """Of a traceback (innermost last) the innermost line of the job's own code."""
     for frame in reversed(frames):
         if not frame.is_library:

@@ -66,7 +66,7 @@ def _standing(
         return _all_stand(ranks, quiet_s) if severity == "critical" else None
     if 2 * len(behind) > len(ranks):
         return None
-    ranks_behind, numbers = tuple(own.rank for own in behind), Numbers()
+    ranks_behind, numbers = tuple(rank_spans.rank for rank_spans in behind), Numbers()
     span = behind[0].place
     other_ranks = [rank for rank in ranks if _place(rank) == usual]
     who = numbers.ranks(ranks_behind)
@@ -122,8 +122,11 @@ def _usual_place(ranks: Sequence[RankSpans]) -> tuple[int, str]:
     return max(counts, key=lambda place: (counts[place], place[0], began[place], place[1]))
 
 
-def _place(own: RankSpans) -> tuple[int, str]:
-    return (own.place.step if own.place.step is not None else -1, own.place.name)
+def _place(rank_spans: RankSpans) -> tuple[int, str]:
+    return (
+        rank_spans.place.step if rank_spans.place.step is not None else -1,
+        rank_spans.place.name,
+    )
 
 
 def _where(span: OpenSpan, numbers: Numbers, prefix: str) -> str:
@@ -144,9 +147,9 @@ def _for_how_long(numbers: Numbers, quiet_s: float | None) -> str:
 
 def _details(standing: Sequence[RankSpans]) -> dict[str, object]:
     places = {}
-    for own in standing[:64]:
-        spans = [readable(span.name, 60) for span in own.open[:8]]
-        places[str(own.rank)] = {"in": spans, "since": _time(own.place.start_us)}
+    for rank_spans in standing[:64]:
+        spans = [readable(span.name, 60) for span in rank_spans.open[:8]]
+        places[str(rank_spans.rank)] = {"in": spans, "since": _time(rank_spans.place.start_us)}
     return {"stands_in": places}
 
 
@@ -162,14 +165,14 @@ class _LateInput:
     """Ranks that wait longer for their batches than the others."""
 
     ranks: tuple[int, ...]
-    own_ms: float
+    rank_ms: float
     other_ms: float
     step_ms: float
     steps: int
 
     @property
     def share(self) -> float:
-        return (self.own_ms - self.other_ms) / self.step_ms
+        return (self.rank_ms - self.other_ms) / self.step_ms
 
 
 def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
@@ -190,13 +193,13 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     if not late or 2 * len(late) >= len(ranks) > 2:
         return None
     worst = max(late, key=lambda pair: (pair[0], -pair[1].rank))[1]
-    own_ms = median(worst.data_ms.get(step, 0.0) for step in steps)
+    rank_ms = median(worst.data_ms.get(step, 0.0) for step in steps)
     other_ms = median(usual.values())
     if len(ranks) == 2:
         # The median of two ranks lies between them: the other one is as far on its other side.
-        other_ms = 2 * other_ms - own_ms
-    late_ranks = tuple(sorted(own.rank for _, own in late))
-    return _LateInput(late_ranks, own_ms, max(other_ms, 0.0), length, len(steps))
+        other_ms = 2 * other_ms - rank_ms
+    late_ranks = tuple(sorted(rank_spans.rank for _, rank_spans in late))
+    return _LateInput(late_ranks, rank_ms, max(other_ms, 0.0), length, len(steps))
 
 
 def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
@@ -210,12 +213,12 @@ def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
 def _straggler(late: _LateInput) -> JobDiagnosis:
     numbers = Numbers()
     who, verb = numbers.ranks(late.ranks), "wait" if len(late.ranks) > 1 else "waits"
-    own_ms = numbers.say("own_ms", short(late.own_ms))
+    rank_ms = numbers.say("own_ms", short(late.rank_ms))
     step_ms = numbers.say("step_ms", short(late.step_ms))
     other_ms = numbers.say("other_ms", short(late.other_ms))
     steps = numbers.say("steps", late.steps)
     statement = (
-        f"{who} {verb} {own_ms} ms of a step of {step_ms} ms for the next batch, the others "
+        f"{who} {verb} {rank_ms} ms of a step of {step_ms} ms for the next batch, the others "
         f"{other_ms} ms, in {steps} steps"
     )
     return JobDiagnosis(

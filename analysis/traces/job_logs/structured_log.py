@@ -103,15 +103,17 @@ def read_structured_logs(files: Iterable[JobFile]) -> list[RankSpans]:
         reader = _FileReader(file.rank, left)
         reader.read(file)
         left = reader.left
-        for source, own in reader.finished():
-            known = sources.setdefault(source, {}).get(own.rank)
-            sources[source][own.rank] = own if known is None else _joined(known, own)
-    best = max(
+        for source, rank_spans in reader.finished():
+            earlier_spans = sources.setdefault(source, {}).get(rank_spans.rank)
+            sources[source][rank_spans.rank] = (
+                rank_spans if earlier_spans is None else _joined(earlier_spans, rank_spans)
+            )
+    largest = max(
         sources.values(),
         key=lambda ranks: (sum(len(r.step_ms) for r in ranks.values()), len(ranks)),
         default={},
     )
-    return [best[rank] for rank in sorted(best)]
+    return [largest[rank] for rank in sorted(largest)]
 
 
 def scalar_row(line: str) -> dict[str, Any] | None:
@@ -134,9 +136,9 @@ def raised_in(line: str) -> tuple[str, str] | None:
     record = _record(line)
     if record is None or not record.log_type_name.endswith("_error") or record.message is None:
         return None
-    _, found, said = record.message.partition(f"{record.log_type_name}: ")
-    kind, _, message = said.partition(": ")
-    return (kind, message) if found and kind.isidentifier() else None
+    _, separator, error_text = record.message.partition(f"{record.log_type_name}: ")
+    kind, _, message = error_text.partition(": ")
+    return (kind, message) if separator and kind.isidentifier() else None
 
 
 class _FileReader:
@@ -145,7 +147,7 @@ class _FileReader:
     def __init__(self, rank: int | None, left: int) -> None:
         self.left = left
         self._rank = rank
-        self._found: dict[tuple[str, int], RankSpans] = {}
+        self._spans: dict[tuple[str, int], RankSpans] = {}
         self._open: dict[tuple[str, int], dict[tuple[Any, ...], list[OpenSpan]]] = {}
 
     def read(self, file: JobFile) -> None:
@@ -165,17 +167,17 @@ class _FileReader:
 
     def finished(self) -> list[tuple[str, RankSpans]]:
         """(source, spans) of every rank in the file; in TorchTitan's it is one."""
-        for key, own in self._found.items():
-            own.open = _of_main_thread(self._open.get(key, {}).values())
-        return [(source, own) for (source, _), own in self._found.items()]
+        for key, rank_spans in self._spans.items():
+            rank_spans.open = _of_main_thread(self._open.get(key, {}).values())
+        return [(source, rank_spans) for (source, _), rank_spans in self._spans.items()]
 
     def _take(self, record: _Record) -> None:
         rank = record.rank if record.rank is not None else self._rank
         if rank is None or not 0 <= rank < 10**6:
             return
         key = (record.source[:MAX_NAME], rank)
-        own = self._found.setdefault(key, RankSpans(rank))
-        own.last_us = max(own.last_us, int(record.time_us))
+        rank_spans = self._spans.setdefault(key, RankSpans(rank))
+        rank_spans.last_us = max(rank_spans.last_us, int(record.time_us))
         if record.log_type != "event":
             return
         name, _, edge = record.log_type_name.rpartition("_")
@@ -187,7 +189,7 @@ class _FileReader:
             _end(threads.get(thread, []), name)
             if not threads.get(thread):
                 threads.pop(thread, None)
-            _timed(own, name, record)
+            _timed(rank_spans, name, record)
 
 
 def _begin(stack: list[OpenSpan], name: str, record: _Record) -> None:
@@ -207,14 +209,14 @@ def _end(stack: list[OpenSpan], name: str) -> None:
             return
 
 
-def _timed(own: RankSpans, name: str, record: _Record) -> None:
+def _timed(rank_spans: RankSpans, name: str, record: _Record) -> None:
     step, ms = record.step, record.value
     if step is None or ms is None or not 0 <= ms < math.inf:
         return
-    if name == STEP and len(own.step_ms) < MAX_STEPS:
-        own.step_ms[step] = float(ms)
-    elif name in DATA_SPANS and (step in own.data_ms or len(own.data_ms) < MAX_STEPS):
-        own.data_ms[step] = own.data_ms.get(step, 0.0) + float(ms)
+    if name == STEP and len(rank_spans.step_ms) < MAX_STEPS:
+        rank_spans.step_ms[step] = float(ms)
+    elif name in DATA_SPANS and (step in rank_spans.data_ms or len(rank_spans.data_ms) < MAX_STEPS):
+        rank_spans.data_ms[step] = rank_spans.data_ms.get(step, 0.0) + float(ms)
 
 
 def _of_main_thread(stacks: Iterable[list[OpenSpan]]) -> tuple[OpenSpan, ...]:
@@ -226,12 +228,12 @@ def _of_main_thread(stacks: Iterable[list[OpenSpan]]) -> tuple[OpenSpan, ...]:
     return tuple(remaining_stack)
 
 
-def _joined(one: RankSpans, other: RankSpans) -> RankSpans:
+def _joined(spans: RankSpans, other: RankSpans) -> RankSpans:
     """A rank's logs before and after a restart; steps that were done again count as done the last
     time."""
-    first, last = sorted((one, other), key=lambda r: r.last_us)
+    first, last = sorted((spans, other), key=lambda r: r.last_us)
     return RankSpans(
-        one.rank,
+        spans.rank,
         _latest(first.step_ms, last.step_ms),
         _latest(first.data_ms, last.data_ms),
         last.open,

@@ -104,9 +104,9 @@ def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber 
     step = min(steps[0] for steps in bad.values())
     first = {rank for rank, steps in bad.items() if steps[0] == step}
     later = bad.keys() - first
-    known = {rank.rank for rank in ranks if step in rank.values.get(measure, {})}
+    logging_ranks = {rank.rank for rank in ranks if step in rank.values.get(measure, {})}
     # Where every rank has it at once, or the log names no rank, none can be distinguished.
-    told_apart = first < known and None not in first
+    distinguishable = first < logging_ranks and None not in first
     leader = next(rank for rank in ranks if rank.rank in first)
     last_good = None
     lasting = True
@@ -119,7 +119,7 @@ def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber 
         measure=measure,
         step=step,
         value=leader.values[measure][step],
-        ranks=_named(first) if told_apart else (),
+        ranks=_named(first) if distinguishable else (),
         later=_named(later),
         lasting=lasting,
         last_good=last_good,
@@ -204,12 +204,12 @@ def _times(ranks: Sequence[RankMetrics]) -> list[list[tuple[int, float]]]:
 
 def _logged(ranks: Sequence[RankMetrics], measure: Measure) -> list[list[tuple[int, float]]]:
     """The series of the ranks that log this measure."""
-    found = []
+    all_series = []
     for rank in ranks:
         series = rank.series(measure)
         if series:
-            found.append(list(series))
-    return found
+            all_series.append(list(series))
+    return all_series
 
 
 def input_bound(ranks: Sequence[RankMetrics]) -> tuple[float, int] | None:
@@ -241,16 +241,16 @@ class FullMemory:
 
 def full_memory(ranks: Sequence[RankMetrics]) -> list[FullMemory]:
     """The ranks short of memory, the fullest first."""
-    found = []
+    full_ranks = []
     for rank in ranks:
         logged = [value for _, value in rank.series("memory_percent") if 0 <= value <= 100]
         percent = max(logged, default=0.0)
         retries = _rise(rank.series("alloc_retries"))
         ooms = _rise(rank.series("ooms"))
         if pressure(percent / 100) or ooms:
-            found.append(FullMemory(rank.rank, percent, retries, ooms))
-    found.sort(key=lambda rank: (-rank.ooms, -rank.percent))
-    return found
+            full_ranks.append(FullMemory(rank.rank, percent, retries, ooms))
+    full_ranks.sort(key=lambda rank: (-rank.ooms, -rank.percent))
+    return full_ranks
 
 
 def _rise(series: Sequence[tuple[int, float]]) -> int:

@@ -42,7 +42,7 @@ FIXES = {
     "near the limit": "Activation checkpointing, mixed precision, sharded states (FSDP), or a "
     "smaller batch.",
 }
-Found = tuple[int | None, JudgedSnapshot]
+RankSnapshot = tuple[int | None, JudgedSnapshot]
 FailedSnapshot = tuple[int | None, JudgedSnapshot, AllocationFailure]
 
 
@@ -54,7 +54,7 @@ def snapshot_diagnoses(
 
     Never raises for what a file holds.
     """
-    judged: list[Found] = []
+    judged: list[RankSnapshot] = []
     problems: list[tuple[str, str]] = []
     total = 0
     for rank, file in _latest(files):
@@ -90,17 +90,19 @@ def _latest(files: Iterable[JobFile]) -> list[tuple[int | None, JobFile]]:
     return [*sorted(by_rank.items()), *unnamed]
 
 
-def _failures(judged: Sequence[Found]) -> list[JobDiagnosis]:
+def _failures(judged: Sequence[RankSnapshot]) -> list[JobDiagnosis]:
     """One diagnosis for each cause and line, of all ranks that share them."""
     groups: dict[tuple[str, str], list[FailedSnapshot]] = defaultdict(list)
-    for rank, own in judged:
-        if own.failure is not None:
-            groups[own.failure.cause, own.failure.site].append((rank, own, own.failure))
+    for rank, judgement in judged:
+        if judgement.failure is not None:
+            groups[judgement.failure.cause, judgement.failure.site].append(
+                (rank, judgement, judgement.failure)
+            )
     return [_failure(group) for group in groups.values()]
 
 
 def _failure(group: Sequence[FailedSnapshot]) -> JobDiagnosis:
-    _, own, failed = group[0]
+    _, judgement, failed = group[0]
     ranks = tuple(rank for rank, _, _ in group if rank is not None)
     numbers = Numbers()
     who = numbers.ranks(ranks) if ranks else "a process"
@@ -109,7 +111,7 @@ def _failure(group: Sequence[FailedSnapshot]) -> JobDiagnosis:
     free = _size(failed.device_free, numbers, "device_free")
     statement = (
         f"{who} ran out of memory on the GPU{where}: {requested} were asked for, {free} were free "
-        f"on the device; {_why(own, failed, numbers)}"
+        f"on the device; {_why(judgement, failed, numbers)}"
     )
     return JobDiagnosis(
         rule="out_of_memory",
@@ -131,58 +133,58 @@ def _failure(group: Sequence[FailedSnapshot]) -> JobDiagnosis:
             "reserved_bytes": failed.reserved,
             "largest_free_block_bytes": failed.largest_free,
             "held_by": _rows(failed.holders),
-            "file": readable(own.snapshot.file, 200),
+            "file": readable(judgement.snapshot.file, 200),
         },
     )
 
 
-def _why(own: JudgedSnapshot, failed: AllocationFailure, numbers: Numbers) -> str:
+def _why(judgement: JudgedSnapshot, failed: AllocationFailure, numbers: Numbers) -> str:
     if failed.cause == "fragmentation":
         inside = _size(max(failed.reserved - failed.active, 0), numbers, "unusable")
         piece = ""
         if failed.largest_free is not None:
             piece = f", the largest {_size(failed.largest_free, numbers, 'largest_free')}"
         return f"the allocator had {inside} more, but in pieces too small{piece}: fragmentation"
-    if failed.cause == "growth" and own.growth is not None:
-        grew = _size(own.growth.rise.slope_bytes, numbers, "per_step")
+    if failed.cause == "growth" and judgement.growth is not None:
+        grew = _size(judgement.growth.rise.slope_bytes, numbers, "per_step")
         why = f"what is held grew by {grew} per step"
-        if own.growth.site:
-            why += f", kept from {_place(own.growth.site, numbers, 'growing_line')}"
+        if judgement.growth.site:
+            why += f", kept from {_place(judgement.growth.site, numbers, 'growing_line')}"
         return why
     phrase = f"{_size(failed.allocated, numbers, 'allocated')} were held"
     top = failed.holders[0] if failed.holders else None
     if top is not None and top.site:
         place = _place(top.site, numbers, "holding_line")
-        phrase += f", most by {place} ({_size(top.held, numbers, 'most')})"
+        phrase += f", most by {place} ({_size(top.size, numbers, 'most')})"
     if failed.cause.startswith("one"):
         return f"one allocation that is itself large; {phrase}"
     return phrase
 
 
-def _growths(judged: Sequence[Found]) -> list[JobDiagnosis]:
+def _growths(judged: Sequence[RankSnapshot]) -> list[JobDiagnosis]:
     """One diagnosis for each line that keeps memory."""
     groups: dict[str, list[tuple[int | None, Growth]]] = defaultdict(list)
-    for rank, own in judged:
+    for rank, judgement in judged:
         # A failure by growth has said it already.
-        has_failed_by_it = own.failure is not None and own.failure.cause == "growth"
-        if own.growth is not None and not has_failed_by_it:
-            groups[own.growth.site].append((rank, own.growth))
+        has_failed_by_it = judgement.failure is not None and judgement.failure.cause == "growth"
+        if judgement.growth is not None and not has_failed_by_it:
+            groups[judgement.growth.site].append((rank, judgement.growth))
     return [_growth(group, len(judged)) for group in groups.values()]
 
 
 def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagnosis:
     ranks = tuple(rank for rank, _ in group if rank is not None)
-    _, growth = max(group, key=lambda one: one[1].rise.slope_bytes)
+    _, growth = max(group, key=lambda pair: pair[1].rise.slope_bytes)
     numbers = Numbers()
     who = f" on {numbers.ranks(ranks)}" if ranks else ""
     phrase = ""
     if growth.site:
-        stays = _size(growth.site_held, numbers, "kept")
+        stays = _size(growth.site_size, numbers, "kept")
         phrase = f"; {stays} of it stay from {_place(growth.site, numbers, 'line')}"
     per_step = _size(growth.rise.slope_bytes, numbers, "per_step")
     rising = numbers.say("rising", growth.rise.rising)
     changes = numbers.say("changes", growth.rise.steps - 1)
-    return MEMORY_GROWTH.found(
+    return MEMORY_GROWTH.diagnosis(
         growth.rise.severity,
         subject_of(ranks) if ranks else "the GPU",
         f"the GPU's memory{who} grows by {per_step} per step, rising in {rising} of {changes} "
@@ -197,18 +199,24 @@ def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagno
     )
 
 
-def _idle(judged: Sequence[Found]) -> list[JobDiagnosis]:
+def _idle(judged: Sequence[RankSnapshot]) -> list[JobDiagnosis]:
     """Memory that the allocator reserved and never used."""
-    found = [(rank, own) for rank, own in judged if own.idle_reserved and own.failure is None]
-    if not found:
+    idle_ranks = [
+        (rank, judgement)
+        for rank, judgement in judged
+        if judgement.idle_reserved and judgement.failure is None
+    ]
+    if not idle_ranks:
         return []
-    ranks = tuple(rank for rank, _ in found if rank is not None)
-    worst = max((own for _, own in found), key=lambda own: own.idle_reserved)
+    ranks = tuple(rank for rank, _ in idle_ranks if rank is not None)
+    worst = max(
+        (judgement for _, judgement in idle_ranks), key=lambda judgement: judgement.idle_reserved
+    )
     numbers = Numbers()
     who = numbers.ranks(ranks) if ranks else "a process"
     reserved = _size(worst.snapshot.reserved, numbers, "reserved")
     idle = _size(worst.idle_reserved, numbers, "idle")
-    diagnosis = FRAGMENTATION.found(
+    diagnosis = FRAGMENTATION.diagnosis(
         "warning",
         subject_of(ranks) if ranks else "the GPU",
         f"{who}: of {reserved} that the allocator reserved, {idle} were in use at no moment of "
@@ -219,29 +227,29 @@ def _idle(judged: Sequence[Found]) -> list[JobDiagnosis]:
     return [diagnosis]
 
 
-def _most_held(own: JudgedSnapshot) -> int:
+def _peak_bytes(judgement: JudgedSnapshot) -> int:
     """Bytes that were held at the peak; without a history, when the snapshot was taken."""
-    return own.peak.allocated if own.peak else own.snapshot.held("allocated")
+    return judgement.peak.allocated if judgement.peak else judgement.snapshot.bytes_in("allocated")
 
 
-def _peaks(judged: Sequence[Found]) -> list[JobDiagnosis]:
+def _peaks(judged: Sequence[RankSnapshot]) -> list[JobDiagnosis]:
     """What was held at most, of the rank that held most, as information."""
     if not judged:
         return []
-    rank, own = max(judged, key=lambda found: _most_held(found[1]))
+    rank, judgement = max(judged, key=lambda pair: _peak_bytes(pair[1]))
     numbers = Numbers()
     who = numbers.ranks([rank]) if rank is not None else "a process"
-    peak = own.peak
-    count = _most_held(own)
+    peak = judgement.peak
+    count = _peak_bytes(judgement)
     if peak is not None:
         holders, when = peak.holders, "at its peak"
     else:
-        holders = tuple(holders_at(own.snapshot, len(own.snapshot.events) - 1))
+        holders = tuple(holders_at(judgement.snapshot, len(judgement.snapshot.events) - 1))
         when = "when the snapshot was taken (no history was recorded)"
     located = [holder for holder in holders if holder.site]
     by = ""
     if located:
-        most = _size(located[0].held, numbers, "most")
+        most = _size(located[0].size, numbers, "most")
         by = f", {most} of it from {_place(located[0].site, numbers, 'line')}"
     return [
         JobDiagnosis(
@@ -256,12 +264,12 @@ def _peaks(judged: Sequence[Found]) -> list[JobDiagnosis]:
                 "held_by": _rows(holders),
                 "peak_event": peak.event if peak else None,
                 "events": peak.of_events if peak else 0,
-                "reserved_bytes": own.snapshot.reserved,
-                "active_bytes": own.snapshot.held("allocated", "pending"),
-                "split_free_bytes": own.split_free,
-                "largest_free_block_bytes": own.snapshot.largest_free,
-                "cut_off": own.snapshot.cut_off,
-                "file": readable(own.snapshot.file, 200),
+                "reserved_bytes": judgement.snapshot.reserved,
+                "active_bytes": judgement.snapshot.bytes_in("allocated", "pending"),
+                "split_free_bytes": judgement.split_free,
+                "largest_free_block_bytes": judgement.snapshot.largest_free,
+                "cut_off": judgement.snapshot.cut_off,
+                "file": readable(judgement.snapshot.file, 200),
             },
         )
     ]
@@ -271,7 +279,7 @@ def _rows(holders: Sequence[LineHolder]) -> list[dict[str, Any]]:
     rows = []
     for holder in holders[:MAX_HOLDERS]:
         line = holder.site or "not recorded"
-        rows.append({"line": line, "bytes": holder.held, "blocks": holder.blocks})
+        rows.append({"line": line, "bytes": holder.size, "blocks": holder.blocks})
     return rows
 
 

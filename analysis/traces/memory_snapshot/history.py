@@ -47,7 +47,7 @@ class LineHolder:
     """A line and what it holds."""
 
     site: str
-    held: int
+    size: int
     blocks: int
 
 
@@ -55,9 +55,9 @@ def levels(snapshot: Snapshot) -> Levels:
     """The levels, from the end backwards."""
     action, size = snapshot.actions(), snapshot.sizes()
     born = np.where(action == ALLOC, size, 0)
-    allocated = _backwards(born - np.where(action == FREE, size, 0), snapshot.held("allocated"))
+    allocated = _backwards(born - np.where(action == FREE, size, 0), snapshot.bytes_in("allocated"))
     active = _backwards(
-        born - np.where(action == FREED, size, 0), snapshot.held("allocated", "pending")
+        born - np.where(action == FREED, size, 0), snapshot.bytes_in("allocated", "pending")
     )
     mapped = np.where(action == SEGMENT, size, 0) - np.where(action == SEGMENT_FREED, size, 0)
     return Levels(allocated, active, _backwards(mapped, snapshot.reserved))
@@ -85,33 +85,33 @@ def holders_at(snapshot: Snapshot, index: int) -> list[LineHolder]:
         if event.action == ALLOC:
             live.pop(event.address, None)
         elif event.action == FREE:
-            known = allocated_by.get(i)
+            alloc_index = allocated_by.get(i)
             live[event.address] = (
-                snapshot.events[known].site if known is not None else "",
+                snapshot.events[alloc_index].site if alloc_index is not None else "",
                 event.size,
             )
     return _by_site(live.values())
 
 
-def newly_held(snapshot: Snapshot, since: int) -> tuple[list[LineHolder], dict[str, list[int]]]:
+def new_holders(snapshot: Snapshot, since: int) -> tuple[list[LineHolder], dict[str, list[int]]]:
     """What was allocated after event `since` and is held at the end, by line; and the events that
     allocated it."""
     live = {b.address for b in snapshot.blocks if b.state == "allocated"}
-    held: list[tuple[str, int]] = []
+    allocations: list[tuple[str, int]] = []
     events: dict[str, list[int]] = {}
     for i in range(len(snapshot.events) - 1, since, -1):
         event = snapshot.events[i]
         if event.action == ALLOC and event.address in live:
             live.discard(event.address)
-            held.append((event.site, event.size))
+            allocations.append((event.site, event.size))
             events.setdefault(event.site, []).append(i)
-    return _by_site(held), events
+    return _by_site(allocations), events
 
 
-def _by_site(held: Iterable[tuple[str, int]]) -> list[LineHolder]:
+def _by_site(allocations: Iterable[tuple[str, int]]) -> list[LineHolder]:
     total: dict[str, int] = {}
     count: dict[str, int] = {}
-    for site, size in held:
+    for site, size in allocations:
         total[site] = total.get(site, 0) + size
         count[site] = count.get(site, 0) + 1
     return [LineHolder(s, total[s], count[s]) for s in sorted(total, key=lambda s: (-total[s], s))]
@@ -129,15 +129,15 @@ def step_lows(snapshot: Snapshot, allocated: Ints) -> list[int]:
 def _optimizer_ends(snapshot: Snapshot) -> list[int]:
     """The last allocation of each run of the optimizer."""
     ends: list[int] = []
-    last, others = -1, 0
+    last, gap = -1, 0
     for i, event in enumerate(snapshot.events):
         if event.action != ALLOC:
             continue
         if event.in_optimizer:
-            last, others = i, 0
+            last, gap = i, 0
         elif last >= 0:
-            others += 1
-            if others == STEP_GAP:
+            gap += 1
+            if gap == STEP_GAP:
                 ends.append(last)
                 last = -1
     return ends + ([last] if last >= 0 else [])

@@ -19,7 +19,7 @@ from faultline.analysis.traces.memory_snapshot.history import (
     LineHolder,
     holders_at,
     levels,
-    newly_held,
+    new_holders,
     step_lows,
 )
 from faultline.analysis.traces.memory_snapshot.reading import ALLOC, FREE, FREED, OOM, Snapshot
@@ -56,7 +56,7 @@ class Growth:
     site: str
     """The line that allocated what stays, in at least half of the steps; "" where none stands
     out."""
-    site_held: int
+    site_size: int
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ def _growth(snapshot: Snapshot, allocated: Ints, lows: list[int]) -> Growth | No
     rise = rise_of(allocated[lows])
     if rise is None or not rise.grows(MIN_STEPS if marked else MIN_VALLEYS):
         return None
-    held, events = newly_held(snapshot, lows[0])
-    often = [h for h in held if h.site and _steps_of(events[h.site], lows) >= len(lows) / 2]
+    holders, events = new_holders(snapshot, lows[0])
+    often = [h for h in holders if h.site and _steps_of(events[h.site], lows) >= len(lows) / 2]
     top = often[0] if often else None
     return Growth(
         rise=rise,
         site=top.site if top else "",
-        site_held=top.held if top else 0,
+        site_size=top.size if top else 0,
     )
 
 

@@ -25,7 +25,7 @@ MAX_BYTES = 128 << 20
 MAX_EVENTS = 2_000_000
 MAX_BLOCKS = 2_000_000
 MAX_FRAMES = 200
-MAX_FRAMES_LOOKED = 10_000_000
+MAX_FRAME_VISITS = 10_000_000
 """Frames of all stacks together; later stacks give no line. Files can refer to one frame a million
 times."""
 LARGEST = 1 << 41
@@ -91,7 +91,7 @@ class Snapshot:
     cut_off: bool
     """The file ends too early: its history is not used."""
 
-    def held(self, *states: str) -> int:
+    def bytes_in(self, *states: str) -> int:
         """Bytes asked for, in blocks of these states."""
         return sum(b.requested for b in self.blocks if b.state in states)
 
@@ -197,13 +197,13 @@ def _events(entries: list[Any], sites: _Sites) -> tuple[AllocatorEvent, ...]:
 
 def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[MemoryBlock, ...]:
     memory_blocks: list[MemoryBlock] = []
-    looked = 0
+    visits = 0
     for segment in segments:
         blocks = segment.get("blocks")
         at = _address(segment.get("address"))
         for block in blocks if isinstance(blocks, list) else ():
-            looked += 1
-            if looked > MAX_BLOCKS:
+            visits += 1
+            if visits > MAX_BLOCKS:
                 return tuple(memory_blocks)
             if not isinstance(block, dict):
                 continue
@@ -242,9 +242,9 @@ class _Sites:
     """Stacks to lines of the user's code; a stack or frame that is shared is looked at once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[str, bool]] = {}
+        self._site_by_stack: dict[int, tuple[str, bool]] = {}
         self._frames: dict[int, _Frame | None] = {}
-        self._looked = 0
+        self._visits = 0
 
     def of(self, frames: Any) -> tuple[str, bool]:
         """(line, whether an optimizer of torch's is on the stack). Frames stand with the innermost
@@ -252,14 +252,14 @@ class _Sites:
         if not isinstance(frames, list) or not frames:
             return "", False
         key = id(frames)
-        if key not in self._known:
-            self._known[key] = self._site(frames)
-        return self._known[key]
+        if key not in self._site_by_stack:
+            self._site_by_stack[key] = self._site(frames)
+        return self._site_by_stack[key]
 
     def _site(self, frames: list[Any]) -> tuple[str, bool]:
-        if self._looked >= MAX_FRAMES_LOOKED:
+        if self._visits >= MAX_FRAME_VISITS:
             return "", False
-        self._looked += min(len(frames), MAX_FRAMES)
+        self._visits += min(len(frames), MAX_FRAMES)
         python = [f for frame in frames[:MAX_FRAMES] if (f := self._frame(frame)) is not None]
         site = next((f.site for f in python if not f.library), python[0].site if python else "")
         return site, any(f.optimizer for f in python)
@@ -286,8 +286,8 @@ def _frame(frame: Any) -> _Frame | None:
     name = name[-1000:]
     line, function = frame.get("line"), frame.get("name")
     file = "/".join(name[-300:].split("/")[-2:])
-    known_line = type(line) is int and 0 <= line < 10**8
-    where = f"{file}:{line if known_line else '?'}"
+    has_line = type(line) is int and 0 <= line < 10**8
+    where = f"{file}:{line if has_line else '?'}"
     called = f" ({function[:60]})" if isinstance(function, str) else ""
     return _Frame(
         readable(where + called, 120),

@@ -46,16 +46,16 @@ def scan_device(
         np.ascontiguousarray(start, dtype=np.int64),
     )
     correlation = np.ascontiguousarray(correlation, dtype=np.int64)
-    found, told = np.empty(len(category), dtype=np.int64), np.zeros(3, dtype=np.int64)
-    columns = [pointer(c) for c in (start, correlation, found, told)]
+    row_buffer, summary = np.empty(len(category), dtype=np.int64), np.zeros(3, dtype=np.int64)
+    columns = [pointer(c) for c in (start, correlation, row_buffer, summary)]
     count = native.fl_device_rows(
         _n(category), pointer(category), _n(kind), pointer(kind), *columns
     )
-    return DeviceScan(found[:count].copy(), bool(told[0]), int(told[1]), int(told[2]))
+    return DeviceScan(row_buffer[:count].copy(), bool(summary[0]), int(summary[1]), int(summary[2]))
 
 
 def linked_calls(
-    category: Int32, kind: Flags, correlation: Int64, asked: Int64, lowest: int, highest: int
+    category: Int32, kind: Flags, correlation: Int64, queries: Int64, lowest: int, highest: int
 ) -> Int64 | None:
     """For each asked row the last call with its correlation, or -1; correlations lie in [lowest,
     highest]."""
@@ -64,12 +64,12 @@ def linked_calls(
         return None
     size = max(highest - lowest + 1, 0)
     category, correlation = np.ascontiguousarray(category), np.ascontiguousarray(correlation)
-    table, asked = np.empty(size, dtype=np.int32), np.ascontiguousarray(asked, dtype=np.int64)
-    launch = np.empty(len(asked), dtype=np.int64)
+    table, queries = np.empty(size, dtype=np.int32), np.ascontiguousarray(queries, dtype=np.int64)
+    launch = np.empty(len(queries), dtype=np.int64)
     native.fl_launches(
         _n(category), pointer(category), _n(kind), pointer(kind), pointer(correlation),
         ctypes.c_int64(lowest),
-        ctypes.c_int64(size), pointer(table), _n(asked), pointer(asked), pointer(launch),
+        ctypes.c_int64(size), pointer(table), _n(queries), pointer(queries), pointer(launch),
     )  # fmt: skip
     return launch
 
@@ -86,16 +86,20 @@ def streams_of_lanes(
         np.ascontiguousarray(lane),
         np.ascontiguousarray(stream),
     )
-    seen, found = np.zeros(lanes, dtype=np.uint8), np.full(lanes, -1, dtype=np.int64)
+    in_use, lane_streams = np.zeros(lanes, dtype=np.uint8), np.full(lanes, -1, dtype=np.int64)
     columns = (
         pointer(rows),
         pointer(lane),
         pointer(stream),
         ctypes.c_int64(lanes),
-        pointer(seen),
-        pointer(found),
+        pointer(in_use),
+        pointer(lane_streams),
     )
-    return (seen.astype(np.bool_), found) if native.fl_lane_streams(_n(rows), *columns) else None
+    return (
+        (in_use.astype(np.bool_), lane_streams)
+        if native.fl_lane_streams(_n(rows), *columns)
+        else None
+    )
 
 
 def of_lane(rows: Int64, lane: Int32, table: Int64) -> Int64:

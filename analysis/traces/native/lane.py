@@ -59,10 +59,10 @@ class NativeLane:
     """Collects rows in the library's memory; see analysis/traces/reading/scanned.py."""
 
     def __init__(self, limits: ScanLimits) -> None:
-        found = library()
-        if found is None:
+        native_library = library()
+        if native_library is None:
             raise RuntimeError("there is no compiled library")
-        self._library = found
+        self._library = native_library
         tables = (
             limits.names,
             limits.categories,
@@ -72,7 +72,7 @@ class NativeLane:
             limits.labels,
             limits.texts,
         )
-        place = found.fl_scan_new(
+        place = native_library.fl_scan_new(
             *[
                 ctypes.c_int64(n)
                 for n in (limits.events, limits.arguments, limits.text_bytes, limits.label_bytes)

@@ -38,7 +38,7 @@ def longest_path(
     if native is None:
         return longest_path_in_python(node_count, source, target, weight, order)
     distance = np.empty(node_count, dtype=np.int64)
-    best = np.empty(node_count, dtype=np.int64)
+    incoming = np.empty(node_count, dtype=np.int64)
     left = np.zeros(node_count, dtype=np.uint8)
     problem = native.fl_longest_path(
         ctypes.c_int64(node_count),
@@ -48,12 +48,12 @@ def longest_path(
         pointer(weight),
         None if order is None else pointer(order),
         pointer(distance),
-        pointer(best),
+        pointer(incoming),
         pointer(left),
     )
     if problem:
         raise ValueError(PROBLEMS[problem])
-    return distance, best
+    return distance, incoming
 
 
 def _check_lengths(source: Int64, target: Int64, weight: Int64, order: Int64 | None) -> None:
@@ -69,7 +69,7 @@ def longest_path_in_python(
 ) -> tuple[Int64, Int64]:
     """The same without the compiled library."""
     distance = [0] * node_count
-    best = [-1] * node_count
+    incoming = [-1] * node_count
     left = bytearray(node_count)
     # Lists of plain ints are several times faster to index one by one than numpy arrays.
     sources, targets, weights = source.tolist(), target.tolist(), weight.tolist()
@@ -85,8 +85,8 @@ def longest_path_in_python(
         if left[after]:
             raise ValueError(PROBLEMS[-2])
         reached = max(INT64_MIN, min(INT64_MAX, distance[before] + weights[edge]))
-        is_first = reached == distance[after] and best[after] < 0
+        is_first = reached == distance[after] and incoming[after] < 0
         if reached > distance[after] or is_first:
             distance[after] = reached
-            best[after] = edge
-    return np.asarray(distance, dtype=np.int64), np.asarray(best, dtype=np.int64)
+            incoming[after] = edge
+    return np.asarray(distance, dtype=np.int64), np.asarray(incoming, dtype=np.int64)

@@ -97,13 +97,13 @@ class _Export:
     def _trace(
         self, file: str, rank: int, process: int, parts: Sequence[ExportPart], world: int
     ) -> TraceColumns:
-        own = [(part, part.process == process) for part in parts]
+        masked_parts = [(part, part.process == process) for part in parts]
         base, header, host = self._session()
         lanes: dict[tuple[str, str], int] = {}
         categories: dict[str, int] = {}
-        start = np.concatenate([part.start[mask] for part, mask in own])
-        end = np.concatenate([part.end[mask] for part, mask in own])
-        lane = np.concatenate([_lane_ids(part, mask, lanes) for part, mask in own])
+        start = np.concatenate([part.start[mask] for part, mask in masked_parts])
+        end = np.concatenate([part.end[mask] for part, mask in masked_parts])
+        lane = np.concatenate([_lane_ids(part, mask, lanes) for part, mask in masked_parts])
         category = np.concatenate(
             [
                 np.full(
@@ -111,7 +111,7 @@ class _Export:
                     categories.setdefault(part.category, len(categories)),
                     dtype=np.int32,
                 )
-                for part, mask in own
+                for part, mask in masked_parts
             ]
         )
         position = np.arange(len(start), dtype=np.int64)
@@ -124,7 +124,7 @@ class _Export:
             host=host,
             ts=start + base,
             dur=end - start,
-            name=np.concatenate([part.name[mask] for part, mask in own]),
+            name=np.concatenate([part.name[mask] for part, mask in masked_parts]),
             category=category,
             lane=lane,
             names=tuple(self.strings.names),
@@ -132,12 +132,12 @@ class _Export:
             lanes=tuple(lanes),
             event=position,
             offset=nothing(len(start)),
-            stream=_joined(own, "stream"),
-            correlation=_joined(own, "correlation"),
+            stream=_joined(masked_parts, "stream"),
+            correlation=_joined(masked_parts, "correlation"),
             external_id=nothing(len(start)),
             python_id=nothing(len(start)),
             python_parent_id=nothing(len(start)),
-            arguments=_arguments(own),
+            arguments=_arguments(masked_parts),
             header=header,
             format=FORMAT,
             dropped=self._dropped(),
@@ -215,20 +215,20 @@ def _lane_ids(part: ExportPart, mask: Bool, lanes: dict[tuple[str, str], int]) -
     return np.asarray(table[part.lane_of[mask]], dtype=np.int32)
 
 
-def _joined(own: Sequence[tuple[ExportPart, Bool]], what: str) -> Int64:
+def _joined(masked_parts: Sequence[tuple[ExportPart, Bool]], what: str) -> Int64:
     columns = []
-    for part, mask in own:
+    for part, mask in masked_parts:
         values = getattr(part, what)
         columns.append(nothing(int(mask.sum())) if values is None else values[mask])
     return np.concatenate(columns)
 
 
-def _arguments(own: Sequence[tuple[ExportPart, Bool]]) -> ArgumentColumns:
+def _arguments(masked_parts: Sequence[tuple[ExportPart, Bool]]) -> ArgumentColumns:
     rows_of: dict[str, list[Int32]] = {}
     values_of: dict[str, list[Any]] = {}
     texts: dict[str, SparseTexts] = {}
     at = 0
-    for part, mask in own:
+    for part, mask in masked_parts:
         rows = np.arange(at, at + int(mask.sum()), dtype=np.int32)
         at += len(rows)
         for key, values in part.numbers.items():
@@ -239,6 +239,6 @@ def _arguments(own: Sequence[tuple[ExportPart, Bool]]) -> ArgumentColumns:
             if key not in texts:
                 texts[key] = SparseTexts(rows, ids[mask], words)
     numbers = {}
-    for key, found in rows_of.items():
-        numbers[key] = SparseNumbers(np.concatenate(found), np.concatenate(values_of[key]))
+    for key, row_arrays in rows_of.items():
+        numbers[key] = SparseNumbers(np.concatenate(row_arrays), np.concatenate(values_of[key]))
     return ArgumentColumns(numbers, texts)

@@ -80,11 +80,11 @@ class Strings:
 
 
 def _kernels(strings: Strings) -> ExportPart:
-    wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName",
-        "shortName",
-              "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
-              "staticSharedMemory", "dynamicSharedMemory")  # fmt: skip
-    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_KERNEL", wanted)
+    columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid",
+               "demangledName", "shortName", "registersPerThread", "gridX", "gridY", "gridZ",
+               "blockX", "blockY", "blockZ", "staticSharedMemory",
+               "dynamicSharedMemory")  # fmt: skip
+    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_KERNEL", columns)
     names = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
     shared = np.maximum(rows["staticSharedMemory"], 0) + np.maximum(rows["dynamicSharedMemory"], 0)
     return _on_gpu(
@@ -101,8 +101,8 @@ def _kernels(strings: Strings) -> ExportPart:
 
 def _graphs(strings: Strings) -> ExportPart:
     """Whole CUDA graphs, where the capture did not look into them."""
-    wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId")
-    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", wanted)
+    columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "graphId")
+    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", columns)
     names = np.asarray(
         [strings.name(f"CUDA graph {i}") for i in rows["graphId"].tolist()], dtype=np.int32
     )
@@ -110,7 +110,7 @@ def _graphs(strings: Strings) -> ExportPart:
 
 
 def _copies(strings: Strings) -> ExportPart:
-    wanted = (
+    columns = (
         "start",
         "end",
         "deviceId",
@@ -122,7 +122,7 @@ def _copies(strings: Strings) -> ExportPart:
         "srcKind",
         "dstKind",
     )
-    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", wanted)
+    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", columns)
     keys = zip(
         rows["copyKind"].tolist(), rows["srcKind"].tolist(), rows["dstKind"].tolist(), strict=True
     )
@@ -137,7 +137,7 @@ def _copies(strings: Strings) -> ExportPart:
 
 
 def _fills(strings: Strings) -> ExportPart:
-    wanted = (
+    columns = (
         "start",
         "end",
         "deviceId",
@@ -147,14 +147,14 @@ def _fills(strings: Strings) -> ExportPart:
         "bytes",
         "memKind",
     )
-    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_MEMSET", wanted)
+    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_MEMSET", columns)
     names = [strings.name(f"Memset ({MEMORY.get(k, 'Unknown')})") for k in rows["memKind"].tolist()]
     return _on_gpu(rows, "gpu_memset", np.asarray(names, dtype=np.int32), _transfer(rows), {})
 
 
 def _synchronisations(strings: Strings) -> ExportPart:
-    wanted = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "syncType")
-    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", wanted)
+    columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "syncType")
+    rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", columns)
     names = [strings.name(SYNCS.get(kind, "Sync")) for kind in rows["syncType"].tolist()]
     return _on_gpu(rows, "cuda_sync", np.asarray(names, dtype=np.int32), {}, {})
 
@@ -179,12 +179,14 @@ def _ranges(strings: Strings, operators: bool) -> ExportPart:
         text or strings.string(i) for text, i in zip(texts, rows["textId"].tolist(), strict=False)
     ]
     matches = [OPERATOR.match(text) for text in text]
-    wanted = np.isin(rows["eventType"], RANGES) & (rows["end"] >= rows["start"]) & (rows["end"] > 0)
-    mine = wanted & np.asarray(
+    is_complete = (
+        np.isin(rows["eventType"], RANGES) & (rows["end"] >= rows["start"]) & (rows["end"] > 0)
+    )
+    mine = is_complete & np.asarray(
         [(match is not None) == operators for match in matches], dtype=np.bool_
     )
     if not operators:
-        strings.dropped["NVTX marks and ranges that never end"] = int((~wanted).sum())
+        strings.dropped["NVTX marks and ranges that never end"] = int((~is_complete).sum())
     rows = {key: values[mine] for key, values in rows.items()}
     names = [
         strings.name(matches[i][1] if operators else text[i])  # type: ignore[index]

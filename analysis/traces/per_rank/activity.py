@@ -16,8 +16,8 @@ from faultline.analysis.traces.columns.disjoint_intervals import (
 )
 from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import union
-from faultline.analysis.traces.columns.kept import kept
 from faultline.analysis.traces.columns.steps import PHASES, StepColumns, phase_spans
+from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 from faultline.analysis.traces.per_rank.collective_names import is_collective_on_host
 
 DATA = "data loading"
@@ -54,7 +54,7 @@ class Activity:
         return union_of(self.computation, self.communication, self.copies)
 
 
-@kept
+@cached_per_trace
 def activity_of(trace: TraceColumns, steps: StepColumns) -> Activity:
     """What the rank did when. O(events log events)."""
     kind, launch = kinds(trace), launched_by(trace)
@@ -81,12 +81,12 @@ def _before_backward(steps: StepColumns, host: dict[str, Spans]) -> Spans:
     step."""
     starts, ends = host[BACKWARD]
     last = np.searchsorted(starts, steps.end) - 1
-    known = (
+    has_backward = (
         (last >= 0) & (starts[np.maximum(last, 0)] > steps.start)
         if len(starts)
         else np.zeros(len(steps), bool)
     )
-    spans = union(steps.start[known], starts[last[known]])
+    spans = union(steps.start[has_backward], starts[last[has_backward]])
     for taken in (host[DATA], host["optimizer"], union(starts, ends + BACKWARD_GAP_NS)):
         spans = difference(spans, taken)
     return spans
@@ -110,17 +110,17 @@ def _by_launch(
     trace: TraceColumns, rows: Int64, launch: Int64, host: dict[str, Spans]
 ) -> dict[str, Spans]:
     rows, launch = rows[launch >= 0], launch[launch >= 0]
-    found = {}
+    by_phase = {}
     for phase in COMPUTING:
         inside = rows[lies_in(host[phase], trace.ts[launch])]
-        found[phase] = union(trace.ts[inside], trace.end[inside])
-    return found
+        by_phase[phase] = union(trace.ts[inside], trace.end[inside])
+    return by_phase
 
 
 def _operators(trace: TraceColumns) -> Spans:
     by_name = np.asarray(
         [_OPERATOR.match(name) is not None for name in trace.names], dtype=np.bool_
     )
-    wanted = by_name[trace.name] if len(by_name) else np.zeros(len(trace), dtype=np.bool_)
-    wanted &= trace.in_category("cpu_op", "operator")
-    return union(trace.ts[wanted], trace.end[wanted])
+    is_operator = by_name[trace.name] if len(by_name) else np.zeros(len(trace), dtype=np.bool_)
+    is_operator &= trace.in_category("cpu_op", "operator")
+    return union(trace.ts[is_operator], trace.end[is_operator])

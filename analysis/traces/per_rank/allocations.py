@@ -155,9 +155,9 @@ def rows(trace: TraceColumns) -> Rows:
     devices: set[tuple[int, int]] = set()
     if len(memory):
         devices = set(zip(memory.device_type.tolist(), memory.device.tolist(), strict=True))
-    found: Rows = []
+    table: Rows = []
     for device in sorted(devices)[:64]:
         numbers, floors = step_floors(trace, window, *device)
         pairs = zip(numbers.tolist(), floors.tolist(), strict=True)
-        found += TABLE.of((*device, number, floor) for number, floor in pairs)
-    return found
+        table += TABLE.of((*device, number, floor) for number, floor in pairs)
+    return table

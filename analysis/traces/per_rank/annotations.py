@@ -28,7 +28,7 @@ CATEGORY: dict[Side, tuple[str, ...]] = {
     "device": ("gpu_user_annotation",),
     "host": ("user_annotation",),
 }
-OTHERS = "others"
+REST = "others"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AnnotationTime:
     """All annotations of one name."""
 
     name: str
-    """`OTHERS` for all that were cut."""
+    """`REST` for all that were cut."""
     times: Distribution
     """Lengths, ns."""
 
@@ -71,7 +71,7 @@ def annotation_breakdown(
     """Annotations by name, the longest in all first; () where the trace has none on that side.
 
     With `top` only this many names are kept, and those that a pattern of `keep` finds; the rest is
-    one last `OTHERS`.
+    one last `REST`.
     """
     rows = np.flatnonzero(trace.in_category(*CATEGORY[side]))
     used, group = _groups(trace.name[rows])
@@ -90,7 +90,7 @@ def annotation_breakdown(
             cut.append(index)
     if cut:
         rest = np.isin(group, cut)
-        time.append(AnnotationTime(OTHERS, distribution(lengths[rest])))
+        time.append(AnnotationTime(REST, distribution(lengths[rest])))
     return tuple(time)
 
 
@@ -104,18 +104,18 @@ def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelA
     if side is None:
         side = "device" if trace.in_category(*CATEGORY["device"]).any() else "host"
     marks = np.flatnonzero(trace.in_category(*CATEGORY[side]))
-    found = np.full(len(rows), -1, dtype=np.int64)
+    annotation_rows = np.full(len(rows), -1, dtype=np.int64)
     requested_rows = rows if side == "device" else device_launches(trace)
-    known: Bool = requested_rows >= 0
+    has_row: Bool = requested_rows >= 0
     place = innermost_at(
         trace.ts[marks],
         trace.end[marks],
         trace.lane[marks],
-        trace.ts[requested_rows[known]],
-        trace.lane[requested_rows[known]],
+        trace.ts[requested_rows[has_row]],
+        trace.lane[requested_rows[has_row]],
     )
-    found[known] = np.where(place >= 0, marks[place], -1) if len(marks) else -1
-    return KernelAnnotations(rows, found, side)
+    annotation_rows[has_row] = np.where(place >= 0, marks[place], -1) if len(marks) else -1
+    return KernelAnnotations(rows, annotation_rows, side)
 
 
 def kernels_by_annotation(
@@ -154,9 +154,11 @@ def rows(trace: TraceColumns) -> Rows:
         )
     sides: tuple[Side, ...] = ("device", "host")
     for side in sides:
-        for found in annotation_breakdown(trace, side):
-            row = by_name.setdefault(found.name, {"name": found.name, "kernels": 0, "kernel_ns": 0})
-            times = found.times
+        for annotation in annotation_breakdown(trace, side):
+            row = by_name.setdefault(
+                annotation.name, {"name": annotation.name, "kernels": 0, "kernel_ns": 0}
+            )
+            times = annotation.times
             values = {"count": times.count, "total_ns": times.total}
             values |= {"mean_ns": times.mean, "max_ns": times.max}
             row |= TABLE.row(**{f"{side}_{name}": value for name, value in values.items()})

@@ -107,12 +107,12 @@ def copies_of(trace: TraceColumns) -> CopyColumns:
     by_name = [direction_of(trace.names[i]) for i in used.tolist()]
     directions = tuple(sorted(set(by_name)))
     index = np.asarray([directions.index(d) for d in by_name], dtype=np.int64)[place]
-    given = trace.arguments.number(BANDWIDTH).at(work.row, 0.0)
+    trace_speed = trace.arguments.number(BANDWIDTH).at(work.row, 0.0)
     size = trace.arguments.number(BYTES).at(work.row, -1.0)
     size = np.where((size >= 0) & (size < 2**53), size, -1.0)
     length = work.end - work.start
     measured = np.where(size > 0, size, 0.0) / np.maximum(length, 1)
-    speed = np.where((given > 0) & (given < MOST_GBPS), given, measured)
+    speed = np.where((trace_speed > 0) & (trace_speed < MOST_GBPS), trace_speed, measured)
     speed = np.where((length > 0) & (speed < MOST_GBPS), speed, 0.0)
     whole = np.rint(speed * 1e9).astype(np.int64)
     return CopyColumns(
@@ -124,9 +124,9 @@ def bandwidth_series(trace: TraceColumns) -> BandwidthSeries:
     """The bandwidth in use over time, by direction; copies without length or known bandwidth are
     not in it."""
     copies = copies_of(trace)
-    known = copies.bytes_per_second > 0
-    speed, index = copies.bytes_per_second[known], copies.direction[known]
-    time = np.concatenate((copies.end[known], copies.start[known]))
+    has_speed = copies.bytes_per_second > 0
+    speed, index = copies.bytes_per_second[has_speed], copies.direction[has_speed]
+    time = np.concatenate((copies.end[has_speed], copies.start[has_speed]))
     direction = np.concatenate((index, index))
     order = np.lexsort((time, direction))
     level = np.cumsum(np.concatenate((-speed, speed))[order])
@@ -151,7 +151,7 @@ def bandwidth_summary(series: BandwidthSeries) -> tuple[BandwidthSummary, ...]:
 def copy_totals(trace: TraceColumns) -> tuple[CopyTotal, ...]:
     """Copies by direction and sort of host memory, the longest in all first."""
     copies = copies_of(trace)
-    found = []
+    totals = []
     names = trace.name[copies.row]
     used, place = np.unique(names, return_inverse=True)
     kinds = [(direction_of(trace.names[i]), host_memory(trace.names[i])) for i in used.tolist()]
@@ -160,8 +160,8 @@ def copy_totals(trace: TraceColumns) -> tuple[CopyTotal, ...]:
         size = copies.bytes[mine]
         length = int((copies.end - copies.start)[mine].sum())
         total = int(size[size >= 0].sum())
-        found.append(CopyTotal(*kind, int(mine.sum()), total, int((size < 0).sum()), length))
-    return tuple(sorted(found, key=lambda t: (-t.duration_ns, t.direction, t.host)))
+        totals.append(CopyTotal(*kind, int(mine.sum()), total, int((size < 0).sum()), length))
+    return tuple(sorted(totals, key=lambda t: (-t.duration_ns, t.direction, t.host)))
 
 
 def direction_of(name: str) -> str:

@@ -18,8 +18,8 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import launched_by
 from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from faultline.analysis.traces.columns.kept import kept
 from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 from faultline.analysis.traces.native.lane_order import lane_order
 from faultline.analysis.traces.native.nesting import nesting_parents
 from faultline.analysis.traces.per_rank.forest import (
@@ -217,7 +217,7 @@ def rows(trace: TraceColumns) -> Rows:
     return TABLE.rows(folded_stacks(stacks, "device" if trace.on_device.any() else "host"))
 
 
-@kept
+@cached_per_trace
 def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStacks:
     """The forest of one rank's calls. O(n log n); `link_backward` off leaves every thread its own
     tree."""
@@ -252,8 +252,8 @@ def _enclosing(lane: Int32, start: Int64, end: Int64) -> tuple[Int64, int]:
         return parent, overlaps
     if len(long):
         before = np.searchsorted(long, short) - 1
-        known = (before >= 0) & (lane[long[before]] == lane[short])
-        first = np.where(known, before, -1).astype(np.int32)
+        is_enclosed = (before >= 0) & (lane[long[before]] == lane[short])
+        first = np.where(is_enclosed, before, -1).astype(np.int32)
         around = containing(inner.astype(np.int32), end[long], first, start[short])
         parent[short] = np.where(around >= 0, long[around], -1)
     follows = (np.diff(short) == 1) & (np.diff(start[short]) == 0) & (np.diff(lane[short]) == 0)
@@ -312,8 +312,10 @@ def _forward_of(trace: TraceColumns) -> Int32:
 def _boxes(stacks: CallStacks) -> Int64:
     """One number for all rows with the same names from the root down; -1 outside the forest."""
     names = _frame_names(stacks.trace)
-    known: dict[str, int] = {}
-    frame = np.asarray([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
+    number_by_name: dict[str, int] = {}
+    frame = np.asarray(
+        [number_by_name.setdefault(name, len(number_by_name)) for name in names], dtype=np.int64
+    )
     box = np.full(len(stacks.parent), -1, dtype=np.int64)
     depth = np.where(stacks.inside, stacks.depth, MAX_FRAMES)
     by_depth = np.argsort(depth, kind="stable")

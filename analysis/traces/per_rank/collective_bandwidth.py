@@ -27,7 +27,7 @@ from faultline.analysis.traces.per_rank.collective_calls import (
 from faultline.analysis.traces.per_rank.collective_names import OTHER
 
 """Rows of a table kept: those with the most time."""
-NOT_KNOWN = "not known"
+UNKNOWN_NAME = "not known"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Link:
     """In one direction."""
 
 
-UNKNOWN_LINK = Link(NOT_KNOWN, None)
+UNKNOWN_LINK = Link(UNKNOWN_NAME, None)
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,12 @@ def collective_row(
     at_least: bool,
 ) -> CollectiveRow:
     """One row of these calls; `sizes` in bytes, one per call."""
-    known = (sizes > 0) & (times.transfer > 0)
-    rate = float(np.median(sizes[known] / times.transfer[known])) if known.any() else None
+    measurable = (sizes > 0) & (times.transfer > 0)
+    rate = (
+        float(np.median(sizes[measurable] / times.transfer[measurable]))
+        if measurable.any()
+        else None
+    )
     took, exposed = (times.took.mean(axis=1).sum(), times.exposed.mean(axis=1).sum())
     return CollectiveRow(
         operation=operation,
@@ -177,7 +181,7 @@ class CallTimes:
         )
 
 
-def rows_of_one(
+def rank_rows(
     calls: CollectiveCalls, world_size: int | None, link: Link = UNKNOWN_LINK
 ) -> list[CollectiveRow]:
     """One rank's collectives, sends and receives, those with the most time first: their durations,
@@ -216,4 +220,4 @@ def rows(trace: TraceColumns) -> Rows:
     devices, world = trace.header.get("deviceProperties"), trace.world_size
     alone = isinstance(devices, list) and world is not None and 1 < world <= len(devices)
     link = link_within(accelerator_of(trace.header), world or 1) if alone else UNKNOWN_LINK
-    return TABLE.rows(rows_of_one(calls, world, link))
+    return TABLE.rows(rank_rows(calls, world, link))

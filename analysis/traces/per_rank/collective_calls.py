@@ -111,8 +111,12 @@ class CollectiveCalls:
 
     def named(self, *operations: str) -> Bool:
         """Mask of the rows of these operations."""
-        wanted = np.asarray([o in operations for o in self.operations], dtype=np.bool_)
-        return wanted[self.operation] if len(wanted) else np.zeros(len(self), dtype=np.bool_)
+        operation_mask = np.asarray([o in operations for o in self.operations], dtype=np.bool_)
+        return (
+            operation_mask[self.operation]
+            if len(operation_mask)
+            else np.zeros(len(self), dtype=np.bool_)
+        )
 
     def at_most(self, limit: int) -> CollectiveCalls:
         """Whole steps from the start, of about that many collectives."""
@@ -167,7 +171,7 @@ def collective_calls(
         end=trace.end[rows],
         launch=launched[:whole_steps],
         exposed=trace.dur[rows] - covered(activity.computation, trace.ts[rows], trace.end[rows]),
-        awaited=covered(_held_back(trace, activity), trace.ts[rows], trace.end[rows]),
+        awaited=covered(_blocked_spans(trace, activity), trace.ts[rows], trace.end[rows]),
         step=step[:whole_steps],
         launched_in=_phases(moment, activity),
         on_device=on_device.astype(np.int64),
@@ -177,7 +181,7 @@ def collective_calls(
     )
 
 
-def _held_back(trace: TraceColumns, activity: Activity) -> Spans:
+def _blocked_spans(trace: TraceColumns, activity: Activity) -> Spans:
     """The pauses of computation during which the kernel that ends them was launched already: from
     its launch to its start."""
     starts, ends = activity.computation
@@ -186,13 +190,13 @@ def _held_back(trace: TraceColumns, activity: Activity) -> Spans:
     if not activity.accelerator or len(starts) < 2 or not len(computing):
         return nothing_in()
     first = np.searchsorted(trace.ts[computing], starts[1:])
-    known = first < len(computing)
+    is_blocked = first < len(computing)
     row = computing[np.minimum(first, len(computing) - 1)]
     # A kernel that no call in the trace launched begins the pause's end unseen: nothing is known.
-    known &= trace.ts[row] == starts[1:]
+    is_blocked &= trace.ts[row] == starts[1:]
     begin = np.maximum(trace.ts[activity.launch[row]], ends[:-1])
-    known &= begin < starts[1:]
-    return begin[known], starts[1:][known]
+    is_blocked &= begin < starts[1:]
+    return begin[is_blocked], starts[1:][is_blocked]
 
 
 def _rows(trace: TraceColumns, activity: Activity) -> tuple[Int64, int]:
@@ -259,9 +263,9 @@ def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[st
     return _interned(operations)
 
 
-def _interned(told: list[str]) -> tuple[tuple[str, ...], Int64]:
+def _interned(words: list[str]) -> tuple[tuple[str, ...], Int64]:
     ids: dict[str, int] = {}
-    column = np.asarray([ids.setdefault(t, len(ids)) for t in told], dtype=np.int64)
+    column = np.asarray([ids.setdefault(t, len(ids)) for t in words], dtype=np.int64)
     return tuple(ids), column
 
 
@@ -272,8 +276,8 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
         arguments.text("Process Group Description"),
     )
     ranks, sizes = arguments.text("Process Group Ranks"), _whole(trace, "Group size", rows, 0)
-    known = declared_groups(trace.header)
-    unnamed = _group_of_all(known, trace.world_size)
+    members_by_group = declared_groups(trace.header)
+    unnamed = _group_of_all(members_by_group, trace.world_size)
     ids: dict[tuple[int, int, int, int], int] = {}
     keys = zip(
         name.ids_at(rows).tolist(),
@@ -287,7 +291,7 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
     for n, d, r, s in list(ids)[:MAX_GROUPS]:
         called = name.texts[n] if n >= 0 else ""
         members = ranks_of(ranks.texts[r], s) if r >= 0 else None
-        members = members or (known.get(called) if n >= 0 else unnamed)
+        members = members or (members_by_group.get(called) if n >= 0 else unnamed)
         about = description.texts[d] if d >= 0 else ""
         size = len(members) if members else s or None
         listed = members if members and len(members) <= MAX_LISTED else None
@@ -296,22 +300,30 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
 
 
 def _group_of_all(
-    known: Mapping[str, tuple[int, ...]], world: int | None
+    members_by_group: Mapping[str, tuple[int, ...]], world: int | None
 ) -> tuple[int, ...] | None:
     """Where events name no group (gloo's do not): the group of the whole world, or the only one.
     Ranks that are in further groups must not differ in this from those that are not."""
-    whole = [ranks for ranks in known.values() if len(ranks) == world]
-    return whole[0] if whole else next(iter(known.values())) if len(known) == 1 else None
+    whole = [ranks for ranks in members_by_group.values() if len(ranks) == world]
+    return (
+        whole[0]
+        if whole
+        else next(iter(members_by_group.values()))
+        if len(members_by_group) == 1
+        else None
+    )
 
 
 def _dtypes(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[str, ...], Int64, Int64]:
     """Names of element types, each row's, and its bytes (0 where unknown)."""
-    told, inputs = trace.arguments.text("dtype").at(rows), trace.arguments.text("Input type")
-    own, lender = inputs.at(rows), inputs.at(np.maximum(lent, 0))
+    dtype_texts, inputs = trace.arguments.text("dtype").at(rows), trace.arguments.text("Input type")
+    input_types, lender = inputs.at(rows), inputs.at(np.maximum(lent, 0))
     types = []
-    for said, mine, theirs, note in zip(told, own, lender, lent.tolist(), strict=True):
+    for dtype_text, mine, theirs, note in zip(
+        dtype_texts, input_types, lender, lent.tolist(), strict=True
+    ):
         match = re.search(r'"([^"]+)"', mine or (theirs if note >= 0 else ""))
-        types.append((said or (match[1] if match else ""))[:MAX_NAME])
+        types.append((dtype_text or (match[1] if match else ""))[:MAX_NAME])
     names, column = _interned(types)
     width = np.asarray([element_bytes(n) for n in names], dtype=np.int64)
     return names, column, width[column] if len(names) else column
@@ -333,9 +345,9 @@ def _elements(
     counted = np.zeros(len(dims.texts) + 1, dtype=np.int64)
     used = np.unique(np.append(ids, their_id))
     counted[used] = [elements_of(dims.texts[i]) if i >= 0 else 0 for i in used.tolist()]
-    own, theirs = counted[ids], counted[their_id]
-    given = _whole(trace, "In msg nelems", rows, 0)
-    elements = np.where(given > 0, given, np.where(own > 0, own, theirs))
+    mine, theirs = counted[ids], counted[their_id]
+    in_elements = _whole(trace, "In msg nelems", rows, 0)
+    elements = np.where(in_elements > 0, in_elements, np.where(mine > 0, mine, theirs))
     out = _whole(trace, "Out msg nelems", rows, 0)
     gathers = (
         np.asarray([o == "all_gather" for o in operations] or [False])[operation]

@@ -18,9 +18,9 @@ def launch_times(trace: TraceColumns, rows: Int64, launch: Int64) -> Int64:
     the order of the calls of its process group (`c10d::allreduce_`): it takes the oldest call that
     no other took; where there is none, its own start.
     """
-    known = launch >= 0
+    has_launch = launch >= 0
     times = (
-        np.where(known, trace.ts[np.maximum(launch, 0)], -1)
+        np.where(has_launch, trace.ts[np.maximum(launch, 0)], -1)
         if len(trace)
         else np.empty(0, dtype=np.int64)
     )

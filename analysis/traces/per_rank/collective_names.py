@@ -93,7 +93,7 @@ def declared_groups(header: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Ranks by group name, from the trace's distributedInfo."""
     info = header.get("distributedInfo")
     groups = info.get("pg_config") if isinstance(info, dict) else None
-    found = {}
+    ranks_by_group = {}
     for group in groups if isinstance(groups, list) else ():
         ranks = group.get("ranks") if isinstance(group, dict) else None
         if (
@@ -101,8 +101,8 @@ def declared_groups(header: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
             and ranks
             and all(isinstance(r, int) and 0 <= r < MAX_RANK for r in ranks)
         ):
-            found[str(group.get("pg_name"))] = tuple(ranks)
-    return found
+            ranks_by_group[str(group.get("pg_name"))] = tuple(ranks)
+    return ranks_by_group
 
 
 def ranks_of(text: str, size: int) -> tuple[int, ...] | None:

@@ -98,7 +98,7 @@ def rows(trace: TraceColumns) -> Rows:
     here = here[named[trace.name[here]]]
     calls = launched_by(trace) if len(here) else here
     rows = []
-    for name, own in trace.by_name(here):
-        direction = _direction(trace, own, calls)
+    for name, copy_rows in trace.by_name(here):
+        direction = _direction(trace, copy_rows, calls)
         rows.append((name, direction.count, direction.bytes, direction.ns, direction.host_ns))
     return TABLE.of(rows)

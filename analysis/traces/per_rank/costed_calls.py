@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.columns.kept import kept
+from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 from faultline.analysis.traces.costs.cost import Cost
 from faultline.analysis.traces.costs.models import MODELS, ON_MATRIX_UNITS, cost_of
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks
@@ -53,11 +53,11 @@ class CostedCalls:
         key = self.group[self.owner] * names + self.trace.name[self.kernels]
         pairs, place = np.unique(key, return_inverse=True)
         spent = np.bincount(place.reshape(-1), weights=self.trace.dur[self.kernels])
-        found = [""] * len(self.costs)
+        kernel_names = [""] * len(self.costs)
         # From the shortest to the longest, so that the longest is what stays.
         for pair in pairs[np.argsort(spent, kind="stable")].tolist():
-            found[pair // names] = self.trace.names[pair % names]
-        return tuple(found)
+            kernel_names[pair // names] = self.trace.names[pair % names]
+        return tuple(kernel_names)
 
     @cached_property
     def matrix_units(self) -> tuple[bool, ...]:
@@ -65,12 +65,12 @@ class CostedCalls:
         return tuple(TENSOR_CORE_KERNEL.search(name) is not None for name in self.main_kernel)
 
 
-@kept
+@cached_per_trace
 def costed_calls(trace: TraceColumns, stacks: CallStacks) -> CostedCalls:
     """The calls that launch work and whose cost is known."""
     dims = trace.arguments.text("Input Dims")
-    known = np.asarray([name in MODELS for name in trace.names] + [False], dtype=np.bool_)
-    rows = dims.rows[known[trace.name[dims.rows]]].astype(np.int64)
+    has_model = np.asarray([name in MODELS for name in trace.names] + [False], dtype=np.bool_)
+    rows = dims.rows[has_model[trace.name[dims.rows]]].astype(np.int64)
     rows = rows[stacks.num_kernels[rows] > 0]
     group, costs = _costs(trace, rows)
     has_cost = np.asarray([cost is not None for cost in costs], dtype=np.bool_)[group]

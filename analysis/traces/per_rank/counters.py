@@ -95,19 +95,19 @@ TABLE = RowTable(
 def rows(trace: TraceColumns) -> Rows:
     """Ranges with their counters as JSON values, those with most floating point operations
     first."""
-    found = kernel_counters(trace)
-    flops = found.flops
-    order = np.argsort(-flops, kind="stable") if flops is not None else np.arange(len(found))
-    return [_row(trace, found, flops, i) for i in order.tolist()]
+    counters = kernel_counters(trace)
+    flops = counters.flops
+    order = np.argsort(-flops, kind="stable") if flops is not None else np.arange(len(counters))
+    return [_row(trace, counters, flops, i) for i in order.tolist()]
 
 
 def _row(
-    trace: TraceColumns, found: KernelCounters, flops: NDArray[np.float64] | None, place: int
+    trace: TraceColumns, counters: KernelCounters, flops: NDArray[np.float64] | None, place: int
 ) -> dict[str, Any]:
-    operators = found.operators[place]
+    operators = counters.operators[place]
     row = TABLE.row(
-        kernel=trace.name_of(int(found.rows[place])),
-        event=trace.event[found.rows[place]],
+        kernel=trace.name_of(int(counters.rows[place])),
+        event=trace.event[counters.rows[place]],
         operators=operators,
         top_operator=operators[0] if operators else None,
         bottom_operator=operators[-1] if operators else None,
@@ -116,10 +116,12 @@ def _row(
         row |= TABLE.row(flops=flops[place])
     row |= {
         name: float(values[place])
-        for name, values in found.counters.items()
+        for name, values in counters.counters.items()
         if np.isfinite(values[place])
     }
-    return row | ({"no_operator_because": found.reason} if found.reason and not operators else {})
+    return row | (
+        {"no_operator_because": counters.reason} if counters.reason and not operators else {}
+    )
 
 
 def _launches_of(trace: TraceColumns, stacks: CallStacks, ranges: Int64) -> tuple[Int64, str]:
@@ -160,9 +162,9 @@ def _launch_rows(trace: TraceColumns, stacks: CallStacks) -> Int64:
     launch = np.asarray(
         [KERNEL_LAUNCH.match(name) is not None for name in trace.names], dtype=np.bool_
     )
-    wanted: Bool = on_runtime(trace) & launch[trace.name]
-    above = np.where(stacks.parent >= 0, nearest(stacks.parent, wanted)[stacks.parent], -1)
-    indexes = np.flatnonzero(wanted & (above < 0))
+    launch_mask: Bool = on_runtime(trace) & launch[trace.name]
+    above = np.where(stacks.parent >= 0, nearest(stacks.parent, launch_mask)[stacks.parent], -1)
+    indexes = np.flatnonzero(launch_mask & (above < 0))
     return np.asarray(indexes[np.argsort(trace.ts[indexes], kind="stable")], dtype=np.int64)
 
 

@@ -91,14 +91,14 @@ def critical_path(
     launch, keys = launched_by(trace), stream_keys(trace)
     kernels = kernels_of(trace, events, keys, launch)
     syncs = syncs_of(trace, events, kernels, keys, launch, rules)
-    found = EdgeList(events)
-    host_edges(trace, events, rules, found, syncs.unblocked)
-    stream_edges(trace, events, kernels, syncs.between, rules, found)
-    sync_edges(events, kernels, syncs, rules, found)
-    edges = found.edges()
+    edge_list = EdgeList(events)
+    host_edges(trace, events, rules, edge_list, syncs.unblocked)
+    stream_edges(trace, events, kernels, syncs.between, rules, edge_list)
+    sync_edges(events, kernels, syncs, rules, edge_list)
+    edges = edge_list.edges()
     path = _path(events.node_count, edges)
     missing = (*syncs.missing, *_unlaunched(events, kernels))
-    lost = {reason: count for reason, count in found.lost.items() if count}
+    lost = {reason: count for reason, count in edge_list.lost.items() if count}
     return CriticalPath(window, events, edges, path, syncs.unblocked, missing, lost)
 
 
@@ -115,8 +115,8 @@ def _path(node_count: int, edges: Edges) -> Int64:
     distance, incoming = longest_path(
         node_count, edges.source, edges.target, edges.weight, edges.order
     )
-    node, found, sources = int(np.argmax(distance)), [], edges.source
+    node, path_edges, sources = int(np.argmax(distance)), [], edges.source
     while (edge := int(incoming[node])) >= 0:
-        found.append(edge)
+        path_edges.append(edge)
         node = int(sources[edge])
-    return np.asarray(found[::-1], dtype=np.int64)
+    return np.asarray(path_edges[::-1], dtype=np.int64)

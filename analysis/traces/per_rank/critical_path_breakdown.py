@@ -147,13 +147,15 @@ def _names(
     row, bound, weight = row[counted], bound[counted], weight[counted]
     name = np.where(row >= 0, trace.name[row], -1) if len(trace) else row
     key = (name + 1).astype(np.int64) * len(BOUNDS) + bound
-    known, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-    sums = np.zeros(len(known), dtype=np.int64)
+    unique_keys, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(unique_keys), dtype=np.int64)
     np.add.at(sums, inverse, weight)
     return tuple(
         NameOnPath(
-            trace.names[known[i] // len(BOUNDS) - 1] if known[i] >= len(BOUNDS) else BETWEEN,
-            BOUNDS[int(known[i]) % len(BOUNDS)],
+            trace.names[unique_keys[i] // len(BOUNDS) - 1]
+            if unique_keys[i] >= len(BOUNDS)
+            else BETWEEN,
+            BOUNDS[int(unique_keys[i]) % len(BOUNDS)],
             int(sums[i]),
             int(counts[i]),
         )
@@ -161,14 +163,16 @@ def _names(
     )
 
 
-def what_if(trace: TraceColumns, found: Breakdown, names: int = MAX_WHAT_IF) -> dict[str, int]:
+def what_if(
+    trace: TraceColumns, path_breakdown: Breakdown, names: int = MAX_WHAT_IF
+) -> dict[str, int]:
     """For the largest names on the path: how much shorter the longest path would be if they took no
     time, ns.
 
     It is at most their time on the path, and less where another path is nearly as long.
     """
     saved: dict[str, int] = {}
-    for entry in found.names:
+    for entry in path_breakdown.names:
         if (
             entry.name in saved
             or entry.name == BETWEEN
@@ -177,13 +181,13 @@ def what_if(trace: TraceColumns, found: Breakdown, names: int = MAX_WHAT_IF) -> 
         ):
             continue
         rows = np.flatnonzero(trace.name == trace.names.index(entry.name))
-        saved[entry.name] = found.path.length_ns - found.path.length_without(rows)
+        saved[entry.name] = path_breakdown.path.length_ns - path_breakdown.path.length_without(rows)
     return saved
 
 
-def longest_edges(trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES) -> Rows:
+def longest_edges(trace: TraceColumns, path_breakdown: Breakdown, count: int = MAX_EDGES) -> Rows:
     """The longest single edges of the path, longest first, as HTA's breakdown table has them."""
-    path, edges = found.path, found.path.edges
+    path, edges = path_breakdown.path, path_breakdown.path.edges
     table = []
     for place in np.argsort(-edges.weight[path.path], kind="stable")[:count].tolist():
         edge = int(path.path[place])
@@ -197,7 +201,7 @@ def longest_edges(trace: TraceColumns, found: Breakdown, count: int = MAX_EDGES)
                 type=HTA_NAMES[EdgeKind(int(edges.kind[edge]))],
                 start_ns=path.events.node_time[edges.source[edge]],
                 time_ns=edges.weight[edge],
-                bound_by=BOUNDS[int(found.bound[place])],
+                bound_by=BOUNDS[int(path_breakdown.bound[place])],
             )
         )
     return table
@@ -213,23 +217,23 @@ def rows(trace: TraceColumns) -> Rows:
     """The path of the last complete step (of the whole trace where it has no steps): bounds,
     longest edges, names."""
     path = critical_path(trace, last_complete_step(trace))
-    found = breakdown(trace, path)
+    path_breakdown = breakdown(trace, path)
     whole = max(path.length_ns, 1)
-    saved = what_if(trace, found)
+    saved = what_if(trace, path_breakdown)
     window = path.window.label
     table = [TABLE.row(window=window, what="path", name="", bound_by="", time_ns=path.length_ns)]
     table += [TABLE.row(what="missing", name=reason) for reason in path.missing]
     busy = device_share(path)
-    if 2 * found.by_bound_ns.get("cpu_bound", 0) > whole and busy >= QUESTIONED:
+    if 2 * path_breakdown.by_bound_ns.get("cpu_bound", 0) > whole and busy >= QUESTIONED:
         reason = f"the device is busy {100 * busy:.0f} % of the window: what stands as the host's "
         table.append(TABLE.row(what="missing", name=reason + "time may be waiting for it"))
-    for bound, ns in found.by_bound_ns.items():
+    for bound, ns in path_breakdown.by_bound_ns.items():
         share = 100 * ns / whole
         table.append(
             TABLE.row(what="bound", name="", bound_by=bound, time_ns=ns, of_path_percent=share)
         )
-    table += longest_edges(trace, found)
-    for entry in found.names:
+    table += longest_edges(trace, path_breakdown)
+    for entry in path_breakdown.names:
         line = TABLE.row(
             what="name",
             name=entry.name,

@@ -102,9 +102,9 @@ def _device_ended(trace: TraceColumns, keys: Int64, row: Int64) -> Int64:
     device = keys[row] >> 33
     order = np.lexsort((trace.ts[row], device))
     last = ended_last(device[order], trace.end[row[order]])
-    found = np.empty(len(row), dtype=np.int64)
-    found[order] = np.where(last >= 0, trace.end[row[order][last]], NEVER)
-    return found
+    end_times = np.empty(len(row), dtype=np.int64)
+    end_times[order] = np.where(last >= 0, trace.end[row[order][last]], NEVER)
+    return end_times
 
 
 def ended_last(stream: Int64, end: Int64) -> Int64:
@@ -116,9 +116,9 @@ def ended_last(stream: Int64, end: Int64) -> Int64:
     by_end = np.lexsort((np.arange(count), end, stream))
     rank = np.empty(count, dtype=np.int64)
     rank[by_end] = np.arange(count)
-    best = by_end[np.maximum.accumulate(rank)]
+    latest = by_end[np.maximum.accumulate(rank)]
     follows = np.concatenate(([False], stream[1:] == stream[:-1]))
-    return np.asarray(np.where(follows, np.concatenate(([-1], best[:-1])), -1))
+    return np.asarray(np.where(follows, np.concatenate(([-1], latest[:-1])), -1))
 
 
 def stream_edges(
@@ -127,7 +127,7 @@ def stream_edges(
     kernels: Kernels,
     waits: tuple[Int64, Int64],
     rules: Rules,
-    found: EdgeList,
+    edge_list: EdgeList,
 ) -> None:
     """Add the edges inside and between kernels. `waits` are pairs (source, target) of kernels
     across streams."""
@@ -135,10 +135,10 @@ def stream_edges(
         return
     first, last = events.start_node[kernels.event], events.end_node[kernels.event]
     row = events.row[kernels.event]
-    found.add_time(EdgeKind.OPERATOR, first, last, row)
+    edge_list.add_time(EdgeKind.OPERATOR, first, last, row)
     source, target = waits
     late = kernels.end[source] > kernels.start[target]
-    found.add(EdgeKind.SYNC_DEPENDENCY, last[source[~late]], first[target[~late]], 0, -1)
+    edge_list.add(EdgeKind.SYNC_DEPENDENCY, last[source[~late]], first[target[~late]], 0, -1)
     awaited = np.full(len(kernels), NEVER, dtype=np.int64)
     np.maximum.at(awaited, target[~late], kernels.end[source[~late]])
     before = kernels.before
@@ -149,21 +149,21 @@ def stream_edges(
     by_launch &= rules.launches | ~_followed(kernels)
     queued = _waits_for_work_before(kernels, by_launch, awaited) & (call >= 0) & rules.waits
     delayed = by_launch & ~queued
-    found.add_time(EdgeKind.DEPENDENCY, launch_node[queued], first[queued], row[queued])
-    found.add_time(EdgeKind.LAUNCH_DELAY, launch_node[delayed], first[delayed], row[delayed])
+    edge_list.add_time(EdgeKind.DEPENDENCY, launch_node[queued], first[queued], row[queued])
+    edge_list.add_time(EdgeKind.LAUNCH_DELAY, launch_node[delayed], first[delayed], row[delayed])
     soon = kernels.start < ended + KERNEL_GAP_NS
     behind = (before >= 0) & ~by_launch & soon & (ended > awaited)
     overlapping = (before >= 0) & (ended > kernels.start) & (kernels.start > kernels.start[before])
     in_turn = behind & ~overlapping
-    found.add_time(
+    edge_list.add_time(
         EdgeKind.KERNEL_KERNEL_DELAY, last[before[in_turn]], first[in_turn], row[before[in_turn]]
     )
-    found.add_time(
+    edge_list.add_time(
         EdgeKind.OPERATOR, first[before[overlapping]], first[overlapping], row[before[overlapping]]
     )
     if rules.launches:
         rest = (call >= 0) & ~delayed & ~queued
-        found.add(EdgeKind.DEPENDENCY, launch_node[rest], first[rest], 0, -1)
+        edge_list.add(EdgeKind.DEPENDENCY, launch_node[rest], first[rest], 0, -1)
 
 
 def _followed(kernels: Kernels) -> Bool:

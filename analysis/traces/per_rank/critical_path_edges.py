@@ -104,7 +104,7 @@ def _column(values: Int64 | int, length: int) -> Int64:
 
 
 def count_up_to(
-    keys: Int64, times: Int64, asked_keys: Int64, asked_times: Int64
+    keys: Int64, times: Int64, query_keys: Int64, query_times: Int64
 ) -> tuple[Int64, Int64]:
     """As-of lookup: an order of the entries by (key, time), and for each question how many of them
     lie up to it.
@@ -113,9 +113,9 @@ def count_up_to(
     key is the asked one. O(n log n).
     """
     count = len(keys)
-    kind = np.repeat(np.asarray([0, 1]), [count, len(asked_keys)])
+    kind = np.repeat(np.asarray([0, 1]), [count, len(query_keys)])
     together = np.lexsort(
-        (kind, np.concatenate((times, asked_times)), np.concatenate((keys, asked_keys)))
+        (kind, np.concatenate((times, query_times)), np.concatenate((keys, query_keys)))
     )
     entry = together < count
     place = np.empty(len(together), dtype=np.int64)
@@ -123,21 +123,21 @@ def count_up_to(
     return together[entry], place[count:]
 
 
-def entry_before(keys: Int64, times: Int64, asked_keys: Int64, asked_times: Int64) -> Int64:
+def entry_before(keys: Int64, times: Int64, query_keys: Int64, query_times: Int64) -> Int64:
     """For each question the last entry of its key with a time up to it; -1 where there is none."""
-    order, place = count_up_to(keys, times, asked_keys, asked_times)
-    return _entries(keys, order, place - 1, asked_keys)
+    order, place = count_up_to(keys, times, query_keys, query_times)
+    return _entries(keys, order, place - 1, query_keys)
 
 
-def entry_after(keys: Int64, times: Int64, asked_keys: Int64, asked_times: Int64) -> Int64:
+def entry_after(keys: Int64, times: Int64, query_keys: Int64, query_times: Int64) -> Int64:
     """For each question the first entry of its key with a later time; -1 where there is none."""
-    order, place = count_up_to(keys, times, asked_keys, asked_times)
-    return _entries(keys, order, place, asked_keys)
+    order, place = count_up_to(keys, times, query_keys, query_times)
+    return _entries(keys, order, place, query_keys)
 
 
-def _entries(keys: Int64, order: Int64, place: Int64, asked_keys: Int64) -> Int64:
+def _entries(keys: Int64, order: Int64, place: Int64, query_keys: Int64) -> Int64:
     if not len(order):
-        return np.full(len(asked_keys), -1, dtype=np.int64)
-    found = order[np.clip(place, 0, len(order) - 1)]
-    fits = (place >= 0) & (place < len(order)) & (keys[found] == asked_keys)
-    return np.asarray(np.where(fits, found, -1), dtype=np.int64)
+        return np.full(len(query_keys), -1, dtype=np.int64)
+    entries = order[np.clip(place, 0, len(order) - 1)]
+    fits = (place >= 0) & (place < len(order)) & (keys[entries] == query_keys)
+    return np.asarray(np.where(fits, entries, -1), dtype=np.int64)

@@ -67,10 +67,10 @@ def whole_trace(trace: TraceColumns) -> PathWindow:
 
 def step_window(trace: TraceColumns, number: int) -> PathWindow | None:
     """The profiler's step of that number; None where there is none."""
-    found = steps_of(trace).only({number})
-    if not len(found):
+    steps = steps_of(trace).only({number})
+    if not len(steps):
         return None
-    return PathWindow(int(found.start[0]), int(found.end[0]), f"step {number}")
+    return PathWindow(int(steps.start[0]), int(steps.end[0]), f"step {number}")
 
 
 def last_complete_step(trace: TraceColumns) -> PathWindow | None:
@@ -147,8 +147,8 @@ def events_of(trace: TraceColumns, window: PathWindow, rules: Rules) -> Events:
         trace.in_category(*OPERATOR_CATEGORIES) | on_runtime(trace) | loading(trace, rules)
     ) & inside
     launch = launched_by(trace)
-    known = launch >= 0
-    device = trace.on_device & np.where(known, inside[launch], inside)
+    has_launch = launch >= 0
+    device = trace.on_device & np.where(has_launch, inside[launch], inside)
     rows = np.flatnonzero(host | device)
     start, end = trace.ts[rows], trace.end[rows]
     order = np.lexsort((rows, -end, start))
@@ -160,8 +160,10 @@ def loading(trace: TraceColumns, rules: Rules) -> Bool:
     pattern = rules.data_loading
     if pattern is None:
         return np.zeros(len(trace), dtype=np.bool_)
-    wanted = np.asarray([pattern.search(name) is not None for name in trace.names], dtype=np.bool_)
-    named = wanted[trace.name] if len(wanted) else np.zeros(len(trace), dtype=np.bool_)
+    name_mask = np.asarray(
+        [pattern.search(name) is not None for name in trace.names], dtype=np.bool_
+    )
+    named = name_mask[trace.name] if len(name_mask) else np.zeros(len(trace), dtype=np.bool_)
     return named & ~trace.on_device & ~trace.in_category("gpu_user_annotation", "python_function")
 
 

@@ -59,7 +59,7 @@ class HostMarks:
 
 
 def host_edges(
-    trace: TraceColumns, events: Events, rules: Rules, found: EdgeList, unblocked: Int64
+    trace: TraceColumns, events: Events, rules: Rules, edge_list: EdgeList, unblocked: Int64
 ) -> None:
     """Add the edges between host events.
 
@@ -71,8 +71,8 @@ def host_edges(
     main = main_lane(trace, events, autograd)
     autograd = autograd[autograd != main]
     if rules.backward:
-        _fork_and_join(events, marks, main, autograd, rules, found)
-    _chains(trace, events, marks, main, autograd, rules, found, unblocked)
+        _fork_and_join(events, marks, main, autograd, rules, edge_list)
+    _chains(trace, events, marks, main, autograd, rules, edge_list, unblocked)
 
 
 def host_marks(trace: TraceColumns, events: Events) -> HostMarks:
@@ -89,35 +89,39 @@ def host_marks(trace: TraceColumns, events: Events) -> HostMarks:
 def autograd_lanes(trace: TraceColumns, events: Events, marks: HostMarks) -> Int32:
     """Threads of the backward pass: most of their outermost operators are calls of the autograd
     engine. On the CPU the engine works on the thread that called it."""
-    wanted = np.asarray([AUTOGRAD.match(name) is not None for name in trace.names], dtype=np.bool_)
+    name_mask = np.asarray(
+        [AUTOGRAD.match(name) is not None for name in trace.names], dtype=np.bool_
+    )
     outermost = (marks.depth == 1) & events.node_is_start[marks.node]
     lane = marks.lane[outermost]
     if not len(lane):
         return np.empty(0, dtype=np.int32)
-    engine = wanted[trace.name[events.row[events.node_event[marks.node[outermost]]]]]
+    engine = name_mask[trace.name[events.row[events.node_event[marks.node[outermost]]]]]
     count = int(lane.max()) + 1
     mostly = 2 * np.bincount(lane[engine], minlength=count) > np.bincount(lane, minlength=count)
     return np.asarray(np.flatnonzero(mostly), dtype=np.int32)
 
 
-def main_lane(trace: TraceColumns, events: Events, others: Int32) -> int:
+def main_lane(trace: TraceColumns, events: Events, autograd: Int32) -> int:
     """The thread that drives the training: of the profiler's steps, else of the most operators and
-    none of the `others`; -1 for none."""
+    none of the `autograd`; -1 for none."""
     steps = trace.rows_named(is_step)
     threads = trace.lane[steps[~trace.in_category("gpu_user_annotation")[steps]]]
     if len(threads):
         return int(np.bincount(threads).argmax())
     lanes = trace.lane[events.row[~events.on_device]]
-    lanes = lanes[~np.isin(lanes, others)]
+    lanes = lanes[~np.isin(lanes, autograd)]
     return int(np.bincount(lanes).argmax()) if len(lanes) else -1
 
 
 def named(trace: TraceColumns, events: Events, pattern: re.Pattern[str]) -> Bool:
     """Mask of the host events whose name matches."""
-    wanted = np.asarray([pattern.match(name) is not None for name in trace.names], dtype=np.bool_)
-    if not len(wanted):
+    name_mask = np.asarray(
+        [pattern.match(name) is not None for name in trace.names], dtype=np.bool_
+    )
+    if not len(name_mask):
         return np.zeros(len(events), dtype=np.bool_)
-    return np.asarray(wanted[trace.name[events.row]] & ~events.on_device)
+    return np.asarray(name_mask[trace.name[events.row]] & ~events.on_device)
 
 
 def _chains(
@@ -127,7 +131,7 @@ def _chains(
     main: int,
     autograd: Int32,
     rules: Rules,
-    found: EdgeList,
+    edge_list: EdgeList,
     unblocked: Int64,
 ) -> None:
     if len(marks.node) < 2:
@@ -136,16 +140,14 @@ def _chains(
     same = marks.lane[:-1] == marks.lane[1:]
     between = same & (depth == 0)
     gaps = rules.gaps and _has_operators(trace, events, main)
-    counted = (
-        between & (marks.lane[1:] == main) & gaps & ~_waits_for_others(events, marks, autograd)
-    )
+    counted = between & (marks.lane[1:] == main) & gaps & ~_backward_gaps(events, marks, autograd)
     indexes = np.flatnonzero(counted)
     polling, waited = polling_gaps(events, u[indexes], v[indexes])
     counted[indexes[polling]] = False
     drained = waited >= 0
-    found.add_time(EdgeKind.SYNC_DEPENDENCY, waited[drained], v[indexes[drained]], -1)
-    found.add_time(EdgeKind.DEPENDENCY, u[counted], v[counted], -1)
-    found.add(EdgeKind.DEPENDENCY, u[between & ~counted], v[between & ~counted], 0, -1)
+    edge_list.add_time(EdgeKind.SYNC_DEPENDENCY, waited[drained], v[indexes[drained]], -1)
+    edge_list.add_time(EdgeKind.DEPENDENCY, u[counted], v[counted], -1)
+    edge_list.add(EdgeKind.DEPENDENCY, u[between & ~counted], v[between & ~counted], 0, -1)
     inside = np.flatnonzero(same & (depth > 0))
     u, v = u[inside], v[inside]
     owner = _owner(events, marks, inside)
@@ -153,12 +155,12 @@ def _chains(
     done = np.where(events.node_is_start[v], NOT_BLOCKING, unblocked[events.node_event[v]])
     began = events.start(events.node_event[v])
     blocked = done > began if rules.waits else done != NOT_BLOCKING
-    free = _lock_free(trace, events, found)[events.node_event[v]]
-    held = ~events.node_is_start[v] & (free > began) & (done == NOT_BLOCKING)
+    free = _lock_free(trace, events, edge_list)[events.node_event[v]]
+    lock_waits = ~events.node_is_start[v] & (free > began) & (done == NOT_BLOCKING)
     weight = np.where(
-        held, np.minimum(weight, events.node_time[v] - free), np.where(blocked, 0, weight)
+        lock_waits, np.minimum(weight, events.node_time[v] - free), np.where(blocked, 0, weight)
     )
-    found.add(EdgeKind.OPERATOR, u, v, weight, events.row[owner])
+    edge_list.add(EdgeKind.OPERATOR, u, v, weight, events.row[owner])
 
 
 def _has_operators(trace: TraceColumns, events: Events, lane: int) -> bool:
@@ -184,17 +186,17 @@ def _owner(events: Events, marks: HostMarks, places: Int64) -> Int64:
     return np.asarray(owner)
 
 
-def _last_start(depths: Int64, places: Int64, asked_depths: Int64, asked_places: Int64) -> Int64:
+def _last_start(depths: Int64, places: Int64, query_depths: Int64, query_places: Int64) -> Int64:
     """The last start before a place that reached this depth; there is one wherever the depth is
     above 0."""
     size = int(places.max()) + 2
     keys = depths * size + places
     order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], asked_depths * size + asked_places) - 1
+    place = np.searchsorted(keys[order], query_depths * size + query_places) - 1
     return np.asarray(places[order][np.maximum(place, 0)])
 
 
-def _waits_for_others(events: Events, marks: HostMarks, autograd: Int32) -> Bool:
+def _backward_gaps(events: Events, marks: HostMarks, autograd: Int32) -> Bool:
     """Mask of the gaps (from mark i to i + 1) during which a backward thread starts an operator."""
     other = np.isin(marks.lane, autograd)
     starts = np.sort(marks.node[other & (marks.depth == 1) & events.node_is_start[marks.node]])
@@ -203,15 +205,15 @@ def _waits_for_others(events: Events, marks: HostMarks, autograd: Int32) -> Bool
 
 
 def _fork_and_join(
-    events: Events, marks: HostMarks, main: int, autograd: Int32, rules: Rules, found: EdgeList
+    events: Events, marks: HostMarks, main: int, autograd: Int32, rules: Rules, edge_list: EdgeList
 ) -> None:
     """The main thread's gaps hold the bursts of the backward threads: from its last end to the
     first start of each burst, and from the last end of the burst to the main thread's next
     start."""
     on_main = marks.lane == main
     trunk, idle = marks.node[on_main], marks.depth[on_main] == 0
-    others = np.isin(marks.lane, autograd)
-    node, depth, lane = marks.node[others], marks.depth[others], marks.lane[others]
+    on_autograd = np.isin(marks.lane, autograd)
+    node, depth, lane = marks.node[on_autograd], marks.depth[on_autograd], marks.lane[on_autograd]
     opens, closes = (
         events.node_is_start[node] & (depth == 1),
         ~events.node_is_start[node] & (depth == 0),
@@ -223,23 +225,23 @@ def _fork_and_join(
     follows = lane[1:] == lane[:-1]
     in_gap = (gap > 0) & idle[np.maximum(gap - 1, 0)]
     first = in_gap & np.concatenate(([True], (gap[1:] != gap[:-1]) | ~follows))
-    _link(found, rules, trunk[gap[first] - 1], starts[first])
+    _link(edge_list, rules, trunk[gap[first] - 1], starts[first])
     ends_in_gap = (end_gap < len(trunk)) & ((end_gap == 0) | idle[np.maximum(end_gap - 1, 0)])
     last = ends_in_gap & np.concatenate(((end_gap[1:] != end_gap[:-1]) | ~follows, [True]))
-    _link(found, rules, ends[last], trunk[end_gap[last]])
+    _link(edge_list, rules, ends[last], trunk[end_gap[last]])
     if rules.gaps:
         within = (gap[1:] == end_gap[:-1]) & in_gap[1:] & follows
-        found.add_time(EdgeKind.DEPENDENCY, ends[:-1][within], starts[1:][within], -1)
+        edge_list.add_time(EdgeKind.DEPENDENCY, ends[:-1][within], starts[1:][within], -1)
 
 
-def _link(found: EdgeList, rules: Rules, source: Int64, target: Int64) -> None:
+def _link(edge_list: EdgeList, rules: Rules, source: Int64, target: Int64) -> None:
     if rules.gaps:
-        found.add_time(EdgeKind.DEPENDENCY, source, target, -1)
+        edge_list.add_time(EdgeKind.DEPENDENCY, source, target, -1)
     else:
-        found.add(EdgeKind.DEPENDENCY, source, target, 0, -1)
+        edge_list.add(EdgeKind.DEPENDENCY, source, target, 0, -1)
 
 
-def _lock_free(trace: TraceColumns, events: Events, found: EdgeList) -> Int64:
+def _lock_free(trace: TraceColumns, events: Events, edge_list: EdgeList) -> Int64:
     """When a locking call got the lock, per event: at the end of the last locking call before its
     own end, where that lies inside it and on another thread; NOT_BLOCKING elsewhere. Adds the edges
     from end to end."""
@@ -253,7 +255,7 @@ def _lock_free(trace: TraceColumns, events: Events, found: EdgeList) -> Int64:
     late = (events.end_node[before] > events.start_node[after]) & (lanes[before] != lanes[after])
     before, after = before[late], after[late]
     free[after] = events.end(before)
-    found.add_time(
+    edge_list.add_time(
         EdgeKind.OPERATOR, events.end_node[before], events.end_node[after], events.row[after]
     )
     return free

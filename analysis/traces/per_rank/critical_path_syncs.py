@@ -83,7 +83,7 @@ def syncs_of(
 
 
 def sync_edges(
-    events: Events, kernels: Kernels, syncs: Syncs, rules: Rules, found: EdgeList
+    events: Events, kernels: Kernels, syncs: Syncs, rules: Rules, edge_list: EdgeList
 ) -> None:
     """Add the edges from work on the device to the ends of the calls that waited for it. They weigh
     what the call still took when all that it waited for was done."""
@@ -91,7 +91,7 @@ def sync_edges(
     waited = done > events.start(syncs.call)
     rest = np.where(waited & rules.waits, events.end(syncs.call) - done, 0)
     source, target = events.end_node[kernels.event[syncs.source]], events.end_node[syncs.call]
-    found.add(EdgeKind.SYNC_DEPENDENCY, source, target, rest, events.row[syncs.call])
+    edge_list.add(EdgeKind.SYNC_DEPENDENCY, source, target, rest, events.row[syncs.call])
 
 
 def _without(rules: Rules) -> str:
@@ -117,7 +117,9 @@ def _picked(values: Int64, places: Int64) -> Int64:
 
 
 def _ids(trace: TraceColumns, name: str) -> Int64:
-    return np.asarray([i for i, known in enumerate(trace.names) if known == name], dtype=np.int64)
+    return np.asarray(
+        [i for i, trace_name in enumerate(trace.names) if trace_name == name], dtype=np.int64
+    )
 
 
 def _written(
@@ -133,26 +135,26 @@ def _written(
     """Pairs (kernel, call) of stream, context and event synchronizations."""
     at = events.of_rows(len(trace))
     waiter = np.where(call >= 0, at[call], -1)
-    found = []
+    pairs = []
     on = np.isin(trace.name[rows], _ids(trace, STREAM_SYNC)) & (waiter >= 0)
     source = entry_before(kernels.stream, kernels.start, keys[rows[on]], trace.end[rows[on]])
-    found.append((source, waiter[on]))
+    pairs.append((source, waiter[on]))
     on = np.isin(trace.name[rows], _ids(trace, CONTEXT_SYNC)) & (waiter >= 0)
-    found.append(_last_of_each_stream(kernels, trace.end[rows[on]], waiter[on]))
+    pairs.append(_last_per_stream(kernels, trace.end[rows[on]], waiter[on]))
     on = np.isin(trace.name[rows], _ids(trace, EVENT_SYNC)) & (waiter >= 0)
     recorded = _recorded(trace, keys, launch, rows[on], missing)
     kernel = _kernel_of(events, kernels, len(trace), recorded)
-    found.append((kernel, waiter[on]))
-    return [(s[s >= 0], c[s >= 0]) for s, c in found]
+    pairs.append((kernel, waiter[on]))
+    return [(s[s >= 0], c[s >= 0]) for s, c in pairs]
 
 
-def _last_of_each_stream(kernels: Kernels, ends: Int64, waiter: Int64) -> tuple[Int64, Int64]:
+def _last_per_stream(kernels: Kernels, ends: Int64, waiter: Int64) -> tuple[Int64, Int64]:
     """For each synchronization of a whole device the last kernel of each stream that had
     started."""
     streams = np.unique(kernels.stream)
     chosen = streams[: max(MAX_PAIRS // max(len(waiter), 1), 1)]
-    asked = np.repeat(chosen, len(waiter))
-    source = entry_before(kernels.stream, kernels.start, asked, np.tile(ends, len(chosen)))
+    query_streams = np.repeat(chosen, len(waiter))
+    source = entry_before(kernels.stream, kernels.start, query_streams, np.tile(ends, len(chosen)))
     return source, np.tile(waiter, len(chosen))
 
 
@@ -160,28 +162,28 @@ def _recorded(
     trace: TraceColumns, keys: Int64, launch: Int64, rows: Int64, missing: list[str]
 ) -> Int64:
     """The row of the work that the event waited for stands for; -1 where it is not known."""
-    asked = (
+    correlations = (
         trace.arguments.number("wait_on_cuda_event_record_corr_id").at(rows, -1).astype(np.int64)
     )
     stream = trace.arguments.number("wait_on_stream").at(rows, -1).astype(np.int64)
     records = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
-    entry = entry_before(trace.correlation[records], records * 0, asked, asked * 0)
+    entry = entry_before(trace.correlation[records], records * 0, correlations, correlations * 0)
     record = _picked(records, entry)
-    known = (record >= 0) & (asked > 0) & (stream >= 0)
-    if not known.all():
+    is_recorded = (record >= 0) & (correlations > 0) & (stream >= 0)
+    if not is_recorded.all():
         missing.append(
-            f"{int((~known).sum())} waits for events whose recording is not in the trace"
+            f"{int((~is_recorded).sum())} waits for events whose recording is not in the trace"
         )
     device = keys[rows] - np.minimum(trace.stream[rows], (1 << 32) - 1) - 1
     work = np.flatnonzero(launch >= 0)
     if not len(work):
         return np.full(len(rows), -1, dtype=np.int64)
     work = work[np.argsort(trace.ts[work], kind="stable")]
-    moment = np.where(known, trace.ts[record], NEVER)
+    moment = np.where(is_recorded, trace.ts[record], NEVER)
     last = _picked(
         work, entry_before(keys[work], trace.ts[launch[work]], device + stream + 1, moment)
     )
-    return np.where(known, last, -1)
+    return np.where(is_recorded, last, -1)
 
 
 def _kernel_of(events: Events, kernels: Kernels, length: int, rows: Int64) -> Int64:
@@ -209,10 +211,12 @@ def _stream_waits(
     if not len(work) or not len(waits):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     work = work[np.argsort(trace.ts[work], kind="stable")]
-    held = _picked(
+    waiting_rows = _picked(
         work, entry_after(keys[work], trace.ts[launch[work]], keys[waits], trace.ts[calls])
     )
-    source, target = (_kernel_of(events, kernels, len(trace), rows) for rows in (recorded, held))
+    source, target = (
+        _kernel_of(events, kernels, len(trace), rows) for rows in (recorded, waiting_rows)
+    )
     fits = (source >= 0) & (target >= 0)
     source, target = source[fits], target[fits]
     across = kernels.stream[source] != kernels.stream[target]
@@ -235,8 +239,8 @@ def _last_before_return(
 ) -> tuple[Int64, Int64]:
     """For each blocking call the work launched before it that ended last before it returned."""
     call = np.flatnonzero(named(trace, events, BLOCKING))
-    one = np.zeros(len(kernels), dtype=np.int64)
-    order, place = count_up_to(one, kernels.end, call * 0, events.end(call))
+    zero_keys = np.zeros(len(kernels), dtype=np.int64)
+    order, place = count_up_to(zero_keys, kernels.end, call * 0, events.end(call))
     if not len(order):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     source = order[np.maximum(place - 1, 0)]

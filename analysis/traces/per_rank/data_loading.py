@@ -91,8 +91,8 @@ TABLE = RowTable("step:int loader_ns:int step_ns:int loader_percent:float")
 def rows(trace: TraceColumns) -> Rows:
     """Time in the data loader by step, as JSON rows."""
     window = window_of(trace)
-    found = loader_rows(trace, window)
-    spans = union(trace.ts[found], trace.end[found])
+    load_rows = loader_rows(trace, window)
+    spans = union(trace.ts[load_rows], trace.end[load_rows])
     steps = window.steps
     begins = steps.start.tolist() if len(steps) else [window.begin]
     ends = steps.end.tolist() if len(steps) else [window.end]

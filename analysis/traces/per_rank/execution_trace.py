@@ -152,21 +152,21 @@ def correlate(trace: TraceColumns, execution: ExecutionTrace) -> Correlation:
     by_id = nodes[np.argsort(execution.record_function[nodes], kind="stable")]
     place = np.searchsorted(execution.record_function[by_id], ids, side="right") - 1
     hit = (place >= 0) & (execution.record_function[by_id[place]] == ids) & (ids > 0)
-    rows, found = rows[hit], by_id[place[hit]]
+    rows, node_places = rows[hit], by_id[place[hit]]
     if not len(rows):
         return Correlation(
             none, "no id of a record function is in both: they are of different runs or times"
         )
     same = sum(
         trace.name_of(row) == execution.names[node]
-        for row, node in zip(rows.tolist(), found.tolist(), strict=True)
+        for row, node in zip(rows.tolist(), node_places.tolist(), strict=True)
     )
     if same < SAME_NAMES_SHARE * len(rows):
         return Correlation(
             none,
             f"only {same} of {len(rows)} shared ids have the same name: they are of different runs",
         )
-    none[rows] = found
+    none[rows] = node_places
     return Correlation(none)
 
 
@@ -202,9 +202,9 @@ def _with_attributes(node: _Node) -> _Node:
     node.parent = node.ctrl_deps
     node.rf_id = values["rf_id"] if type(values.get("rf_id")) is int else 0
     node.op_schema = str(values.get("op_schema", ""))
-    taken, given = _values_of(node.inputs), _values_of(node.outputs)
+    taken, outputs = _values_of(node.inputs), _values_of(node.outputs)
     node.input_shapes, node.input_types = taken.shapes, taken.types
-    node.output_shapes, node.output_types = given.shapes, given.types
+    node.output_shapes, node.output_types = outputs.shapes, outputs.types
     return node
 
 

@@ -24,27 +24,27 @@ def depths(parent: Int32) -> Int32:
     return depth
 
 
-def nearest(parent: Int32, wanted: Bool) -> Int32:
+def nearest(parent: Int32, mask: Bool) -> Int32:
     """The row itself where it is wanted, else its nearest wanted ancestor; -1 where there is
     none."""
     rows = np.arange(len(parent), dtype=np.int32)
-    found = np.where(wanted, rows, parent)
-    open_rows = np.flatnonzero(~wanted & (parent >= 0))
+    ancestors = np.where(mask, rows, parent)
+    open_rows = np.flatnonzero(~mask & (parent >= 0))
     while len(open_rows):
-        found[open_rows] = found[found[open_rows]]
-        reached = found[open_rows]
-        open_rows = open_rows[(reached >= 0) & ~wanted[reached]]
-    return found
+        ancestors[open_rows] = ancestors[ancestors[open_rows]]
+        reached = ancestors[open_rows]
+        open_rows = open_rows[(reached >= 0) & ~mask[reached]]
+    return ancestors
 
 
-def outermost(parent: Int32, wanted: Bool) -> Int32:
+def outermost(parent: Int32, mask: Bool) -> Int32:
     """The outermost wanted row among the row itself and its ancestors; -1 where there is none."""
-    inner = nearest(parent, wanted)
-    tops = np.flatnonzero(wanted)
+    inner = nearest(parent, mask)
+    tops = np.flatnonzero(mask)
     above = np.full(len(parent), -1, dtype=np.int32)
     inside = tops[parent[tops] >= 0]
     above[inside] = inner[parent[inside]]
-    root = nearest(above, wanted & (above < 0))
+    root = nearest(above, mask & (above < 0))
     return np.asarray(np.where(inner >= 0, root[inner], -1), dtype=np.int32)
 
 
@@ -65,8 +65,8 @@ def subtree_maxima(parent: Int32, values: NDArray[np.int64]) -> Int64:
     return top
 
 
-def containing(parent: Int32, ends: Int64, first: Int32, wanted_end: Int64) -> Int32:
-    """For each query the nearest row, from `first` upwards, that ends at or after `wanted_end`; -1
+def containing(parent: Int32, ends: Int64, first: Int32, query_end: Int64) -> Int32:
+    """For each query the nearest row, from `first` upwards, that ends at or after `query_end`; -1
     where none does.
 
     Right where a parent never ends before its child.
@@ -77,12 +77,12 @@ def containing(parent: Int32, ends: Int64, first: Int32, wanted_end: Int64) -> I
         tables.append(jumped)
     for table in reversed(tables):
         short = np.flatnonzero(at >= 0)
-        short = short[ends[at[short]] < wanted_end[short]]
+        short = short[ends[at[short]] < query_end[short]]
         above = table[at[short]]
-        further = (above >= 0) & (ends[above] < wanted_end[short])
+        further = (above >= 0) & (ends[above] < query_end[short])
         at[short[further]] = above[further]
     short = np.flatnonzero(at >= 0)
-    short = short[ends[at[short]] < wanted_end[short]]
+    short = short[ends[at[short]] < query_end[short]]
     at[short] = parent[at[short]]
     return at
 

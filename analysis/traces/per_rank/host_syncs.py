@@ -93,10 +93,10 @@ def sync_rows(trace: TraceColumns, window: StepWindow) -> Int64:
     rows = rows[(on_runtime(trace) & window.holds(trace))[rows]]
     loader = loader_rows(trace, window)
     inside = _inside(trace, rows, union(trace.ts[loader], trace.end[loader]))
-    return np.asarray(rows[~inside & ~_profilers_own(trace, rows)], dtype=np.int64)
+    return np.asarray(rows[~inside & ~_from_profiler(trace, rows)], dtype=np.int64)
 
 
-def _profilers_own(trace: TraceColumns, rows: Int64) -> Bool:
+def _from_profiler(trace: TraceColumns, rows: Int64) -> Bool:
     """The whole-device waits after the last launch: the profiler makes one when it stops."""
     device = trace.rows_named(lambda name: "DeviceSynchronize" in name)
     launches = trace.ts[on_runtime(trace) & ~np.isin(np.arange(len(trace)), device)]
@@ -132,16 +132,16 @@ def _operators(trace: TraceColumns, rows: Int64) -> tuple[tuple[str, int], ...]:
     left = rows
     counts: dict[str, int] = {}
     for operator in OPERATORS:
-        calls = trace.rows_named(lambda name, wanted=operator: name == wanted)  # type: ignore[misc]
+        calls = trace.rows_named(lambda name, target=operator: name == target)  # type: ignore[misc]
         if not len(calls) or not len(left):
             continue
         place = np.maximum(np.searchsorted(trace.ts[calls], trace.ts[left], side="right") - 1, 0)
         call = calls[place]
-        held = (trace.ts[call] <= trace.ts[left]) & (trace.ts[left] < trace.end[call])
-        held &= trace.lane[call] == trace.lane[left]
-        if held.any():
-            counts[operator] = int(held.sum())
-        left = left[~held]
+        is_inside = (trace.ts[call] <= trace.ts[left]) & (trace.ts[left] < trace.end[call])
+        is_inside &= trace.lane[call] == trace.lane[left]
+        if is_inside.any():
+            counts[operator] = int(is_inside.sum())
+        left = left[~is_inside]
     if len(left):
         counts[""] = len(left)
     return tuple(sorted(counts.items(), key=lambda pair: -pair[1]))
@@ -152,7 +152,7 @@ TABLE = RowTable("call:text count:int total_ns:int longest_ns:int")
 
 def rows(trace: TraceColumns) -> Rows:
     """Waits by name of the call, as JSON rows, the longest sum first."""
-    found = trace.by_name(sync_rows(trace, window_of(trace)))
-    durations = ((name, trace.dur[own]) for name, own in found)
+    by_name = trace.by_name(sync_rows(trace, window_of(trace)))
+    durations = ((name, trace.dur[call_rows]) for name, call_rows in by_name)
     rows = TABLE.of((name, len(ns), ns.sum(), ns.max()) for name, ns in durations)
     return sorted(rows, key=lambda row: -int(row["total_ns"]))

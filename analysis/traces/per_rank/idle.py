@@ -125,11 +125,11 @@ def stream_gaps(
 ) -> Gaps:
     """Every gap of every stream (None: of all). What begins before all before it has ended leaves
     none."""
-    index, known = device_streams(trace)
-    order = by_stream(index, len(known))
+    index, all_streams = device_streams(trace)
+    order = by_stream(index, len(all_streams))
     if streams is not None:
-        wanted = np.asarray([stream.stream in streams for stream in known] + [False])
-        order = order[wanted[index[order]]]
+        stream_mask = np.asarray([stream.stream in streams for stream in all_streams] + [False])
+        order = order[stream_mask[index[order]]]
     rows = device_rows(trace)
     place, begin = gaps_of_streams(order, index, rows, trace.ts, trace.dur) or _gaps(
         order, index, rows, trace
@@ -137,15 +137,15 @@ def stream_gaps(
     next_row, launch = rows.take(place), device_launches(trace).take(place)
     end = trace.ts.take(next_row)
     category = gap_category(trace, begin, end, launch, consecutive_kernel_delay_ns)
-    return Gaps(begin, end, index.take(place), category, next_row, launch, known)
+    return Gaps(begin, end, index.take(place), category, next_row, launch, all_streams)
 
 
 def _gaps(order: Int64, index: Int64, rows: Int64, trace: TraceColumns) -> tuple[Int64, Int64]:
     """`gaps_of_streams` without the compiled library."""
-    ordered, own = rows.take(order), index.take(order)
+    ordered, stream_index = rows.take(order), index.take(order)
     starts = trace.ts.take(ordered)
-    reach = running_end(starts + trace.dur.take(ordered), own)
-    after = np.flatnonzero((own[1:] == own[:-1]) & (starts[1:] > reach[:-1]))
+    reach = running_end(starts + trace.dur.take(ordered), stream_index)
+    after = np.flatnonzero((stream_index[1:] == stream_index[:-1]) & (starts[1:] > reach[:-1]))
     return order.take(after + 1), reach.take(after)
 
 

@@ -117,7 +117,7 @@ TABLE = RowTable(
 
 def rows(trace: TraceColumns) -> Rows:
     """One row per gap and call of the host."""
-    found: Rows = []
+    table: Rows = []
     for gap in longest_gaps(trace):
         row = TABLE.row(
             begin_ns=gap.begin_ns,
@@ -128,7 +128,7 @@ def rows(trace: TraceColumns) -> Rows:
             unrecorded_ns=gap.unrecorded_ns,
         )
         for call in gap.host:
-            found.append(
+            table.append(
                 row
                 | TABLE.row(
                     host_call=call.name,
@@ -138,8 +138,8 @@ def rows(trace: TraceColumns) -> Rows:
                 )
             )
         if not gap.host:
-            found.append(row)
-    return found
+            table.append(row)
+    return table
 
 
 def _nested(trace: TraceColumns, rows: Int64) -> Int64:

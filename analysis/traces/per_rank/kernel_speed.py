@@ -9,7 +9,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import Kind
 from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
-from faultline.analysis.traces.readable import told_apart
+from faultline.analysis.traces.readable import distinct_name
 
 MAX_KERNELS = 128
 """Kernels kept: those with the most time."""
@@ -44,11 +44,11 @@ def no_kernels() -> KernelSpeeds:
 
 
 def kernel_speeds(
-    trace: TraceColumns, kind: Int32, wanted: Kind = Kind.COMPUTATION
+    trace: TraceColumns, kind: Int32, requested_kind: Kind = Kind.COMPUTATION
 ) -> KernelSpeeds:
     """Durations of kernels of one kind; `kind` of every row as `kinds` gives it. O(kernels log
     kernels)."""
-    rows = np.flatnonzero(kind == wanted)
+    rows = np.flatnonzero(kind == requested_kind)
     grid, block = (
         trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block")
     )
@@ -82,4 +82,6 @@ def kernel_speeds(
 def _named(trace: TraceColumns, name: int, grid: int, block: int) -> str:
     texts = [trace.arguments.text("grid").texts[grid] if grid >= 0 else ""]
     texts += [trace.arguments.text("block").texts[block] if block >= 0 else ""]
-    return " ".join([told_apart(trace.names[name], MAX_NAME), *[t[:MAX_SHAPE] for t in texts if t]])
+    return " ".join(
+        [distinct_name(trace.names[name], MAX_NAME), *[t[:MAX_SHAPE] for t in texts if t]]
+    )

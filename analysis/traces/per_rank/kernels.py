@@ -24,7 +24,7 @@ KINDS = {
     Kind.COMMUNICATION: "communication",
     Kind.MEMORY: "memory",
 }
-OTHERS = "others"
+REST = "others"
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class KernelTime:
     """All kernels of one name."""
 
     name: str
-    """`OTHERS` for all that were cut."""
+    """`REST` for all that were cut."""
     kind: str
-    """A value of `KINDS`; `OTHERS` for the cut."""
+    """A value of `KINDS`; `REST` for the cut."""
     times: Distribution
     """Lengths, ns."""
     percent: float
@@ -106,7 +106,7 @@ def kernel_breakdown(
     """Kernels by name, the longest in all first. O(n log n).
 
     Only the first `top` names are kept, and of these only as many as fill this share of the time;
-    what is cut stands in one last entry `OTHERS`, with the statistics of its kernels.
+    what is cut stands in one last entry `REST`, with the statistics of its kernels.
     """
     work = device_work(trace)
     key = work.kind * np.int64(len(trace.names)) + trace.name[work.row]
@@ -119,16 +119,16 @@ def kernel_breakdown(
     spread = distributions(lengths, group, len(used))
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
     whole = int(spread.total.sum())
-    kept = order[: _kept(spread.total[order].astype(np.int64), whole, top, share)]
+    largest = order[: _entry_count(spread.total[order].astype(np.int64), whole, top, share)]
     kernel_time = []
-    for index in kept.tolist():
+    for index in largest.tolist():
         kind, name = divmod(int(used[index]), len(trace.names))
         kernel_time.append(
             _kernel_time(trace.names[name], KINDS[Kind(kind)], spread.at(index), whole)
         )
-    if len(kept) < len(order):
-        rest = ~np.isin(group, kept)
-        kernel_time.append(_kernel_time(OTHERS, OTHERS, distribution(lengths[rest]), whole))
+    if len(largest) < len(order):
+        rest = ~np.isin(group, largest)
+        kernel_time.append(_kernel_time(REST, REST, distribution(lengths[rest]), whole))
     return tuple(kernel_time)
 
 
@@ -137,7 +137,7 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
     by_name: dict[tuple[str, str], list[tuple[float, int, float]]] = {}
     for rank, kernels in sorted(by_rank.items()):
         for kernel in kernels:
-            if kernel.kind != OTHERS:
+            if kernel.kind != REST:
                 entry = (kernel.times.mean, rank, kernel.times.total)
                 by_name.setdefault((kernel.name, kernel.kind), []).append(entry)
     kernel_spreads = []
@@ -177,7 +177,7 @@ def _label(mask: int, kinds: Sequence[Kind]) -> str:
     return " overlapping ".join(KINDS[kind] for bit, kind in enumerate(kinds) if mask >> bit & 1)
 
 
-def _kept(
+def _entry_count(
     descending: np.ndarray[Any, np.dtype[np.int64]], whole: int, top: int | None, share: float
 ) -> int:
     count = len(descending) if top is None else min(top, len(descending))

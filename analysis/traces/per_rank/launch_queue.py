@@ -150,17 +150,17 @@ TABLE = RowTable(
 def rows(trace: TraceColumns) -> Rows:
     """One row per stream; what could not be matched is in the first."""
     queue = queue_length(trace)
-    blocked = {found.stream: found for found in time_blocked(trace, queue)}
+    blocked = {blocked_time.stream: blocked_time for blocked_time in time_blocked(trace, queue)}
     unmatched = TABLE.row(
         stream="all",
         launches_without_work=launches_without_work(trace),
         work_without_launch=queue.work_without_launch,
         work_before_launch=queue.early,
     )
-    found = [unmatched]
+    table = [unmatched]
     for summary in queue_summary(queue):
         full, lengths = blocked.get(summary.stream), summary.lengths
-        found.append(
+        table.append(
             TABLE.row(
                 device=summary.stream.device,
                 stream=summary.stream.stream,
@@ -173,13 +173,13 @@ def rows(trace: TraceColumns) -> Rows:
                 blocked_percent=full.percent if full else 0.0,
             )
         )
-    return found
+    return table
 
 
 def _repeats(rows: Int64, count: int) -> bool:
-    seen = np.zeros(count, dtype=np.bool_)
-    seen[rows] = True
-    return int(np.count_nonzero(seen)) < len(rows)
+    is_present = np.zeros(count, dtype=np.bool_)
+    is_present[rows] = True
+    return int(np.count_nonzero(is_present)) < len(rows)
 
 
 def _by_stream_and_time(stream: Int64, time: Int64, streams: int) -> Int64:

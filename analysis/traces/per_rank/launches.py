@@ -194,7 +194,7 @@ def rows(trace: TraceColumns) -> Rows:
         launches_without_work=stats.without_work,
         work_without_launch=stats.work_without_launch,
     )
-    found = [first | _times(distribution(stats.call_ns), distribution(stats.delay_ns))]
+    table = [first | _times(distribution(stats.call_ns), distribution(stats.delay_ns))]
     for summary in launch_summary(trace):
         row = TABLE.row(
             call=summary.name,
@@ -205,8 +205,8 @@ def rows(trace: TraceColumns) -> Rows:
             long_calls=summary.long_call,
             long_delays=summary.long_delay,
         )
-        found.append(row | _times(summary.call, summary.delay))
-    return found
+        table.append(row | _times(summary.call, summary.delay))
+    return table
 
 
 def _times(call: Distribution, delay: Distribution) -> dict[str, Any]:

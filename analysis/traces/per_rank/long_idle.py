@@ -55,15 +55,15 @@ def long_idle(trace: TraceColumns, steps: StepColumns, activity: Activity) -> Lo
     )
     long = np.flatnonzero(ends - starts >= LONG_NS)
     by_length = long[np.argsort(starts[long] - ends[long], kind="stable")]
-    kept, cut = np.sort(by_length[:MAX_INTERVALS]), by_length[MAX_INTERVALS:]
+    longest, cut = np.sort(by_length[:MAX_INTERVALS]), by_length[MAX_INTERVALS:]
     named = set(by_length[:MAX_NAMED].tolist())
     candidates = _host_rows(trace)
     return LongIdle(
-        start=starts[kept],
-        end=ends[kept],
+        start=starts[longest],
+        end=ends[longest],
         host=tuple(
             _doing(trace, candidates, int(starts[i]), int(ends[i])) if i in named else ""
-            for i in kept.tolist()
+            for i in longest.tolist()
         ),
         cut=len(cut),
         cut_ns=int((ends[cut] - starts[cut]).sum()),
@@ -77,9 +77,11 @@ def _window(steps: StepColumns, busy: Spans) -> tuple[int, int]:
 
 
 def _host_rows(trace: TraceColumns) -> Int64:
-    wanted: Bool = ~trace.on_device & ~trace.in_category("gpu_user_annotation", "trace", "overhead")
-    wanted &= trace.dur >= int(LONG_NS * NAMED_SHARE)
-    return np.flatnonzero(wanted)
+    is_candidate: Bool = ~trace.on_device & ~trace.in_category(
+        "gpu_user_annotation", "trace", "overhead"
+    )
+    is_candidate &= trace.dur >= int(LONG_NS * NAMED_SHARE)
+    return np.flatnonzero(is_candidate)
 
 
 def _doing(trace: TraceColumns, rows: Int64, begin: int, end: int) -> str:

@@ -147,9 +147,9 @@ TABLE = RowTable(
 def rows(trace: TraceColumns) -> Rows:
     """Peaks, holders, what was not freed, and points of the lines, as JSON values; each row says
     which `kind` it is."""
-    found = memory_timelines(trace)
-    summaries = [_summary(trace, timeline) for timeline in found]
-    for timeline in found:
+    timelines = memory_timelines(trace)
+    summaries = [_summary(trace, timeline) for timeline in timelines]
+    for timeline in timelines:
         for kind, holders in (
             ("at_peak", holders_at_peak(trace, timeline)),
             ("never_freed", never_freed(trace, timeline)),
@@ -157,14 +157,14 @@ def rows(trace: TraceColumns) -> Rows:
             for h in holders[:MAX_HOLDERS]:
                 row = TABLE.row(operator=h.operator, blocks=h.blocks, bytes=h.bytes, steps=h.steps)
                 summaries.append({"kind": kind, "device": timeline.name} | row)
-    for timeline in found:
+    for timeline in timelines:
         for i in thinned(timeline).tolist():
             point = TABLE.row(
                 kind="point",
                 device=timeline.name,
                 ts_ns=timeline.ts[i],
                 allocated_bytes=timeline.allocated[i],
-                reserved_bytes=_known(timeline.reserved[i]),
+                reserved_bytes=_size_or_none(timeline.reserved[i]),
             )
             summaries.append(point)
     return summaries
@@ -179,15 +179,15 @@ def _summary(trace: TraceColumns, timeline: MemoryTimeline) -> dict[str, Any]:
         has_addresses=timeline.has_addresses,
         peak_ns=timeline.ts[peak],
         peak_allocated_bytes=timeline.allocated[peak],
-        reserved_at_peak_bytes=_known(timeline.reserved[peak]),
-        peak_reserved_bytes=_known(timeline.reserved.max()),
+        reserved_at_peak_bytes=_size_or_none(timeline.reserved[peak]),
+        peak_reserved_bytes=_size_or_none(timeline.reserved.max()),
         allocations=len(timeline.blocks),
         never_freed_bytes=sum(h.bytes for h in lost) if timeline.has_addresses else None,
         slope_bytes_per_step=timeline.slope_bytes,
     )
 
 
-def _known(size: np.int64) -> int | None:
+def _size_or_none(size: np.int64) -> int | None:
     """None for what the trace does not say."""
     return int(size) if size >= 0 else None
 

@@ -63,9 +63,9 @@ def read_memory_timeline(path: Path) -> MemoryByCategory:
     """Read a raw timeline, packed or not. Raises EvidenceError, one line, for other files."""
     dropped: Counter[str] = Counter()
     table = _events(path, dropped)
-    known = (table[:, 3] >= 0) & (table[:, 3] < len(CATEGORIES))
-    dropped["events of unknown categories"] += int((~known).sum())
-    table = table[known]
+    has_category = (table[:, 3] >= 0) & (table[:, 3] < len(CATEGORIES))
+    dropped["events of unknown categories"] += int((~has_category).sum())
+    table = table[has_category]
     if not len(table):
         raise EvidenceError(path.name, "holds no memory events")
     time = table[:, 0]

@@ -18,7 +18,7 @@ from faultline.analysis.traces.per_rank.collective_names import (
     is_collective_on_host,
     is_launch,
 )
-from faultline.analysis.traces.readable import told_apart
+from faultline.analysis.traces.readable import distinct_name
 
 MAX_NAMES = 96
 MAX_NUMBERS = 16_384
@@ -83,29 +83,29 @@ def operation_times(
         step = np.where(trace.on_device, on_device.first(count).position_of(trace.ts), step)
     copied = trace.in_category("gpu_user_annotation", "trace", "overhead")
     rows = np.flatnonzero((step >= 0) & ~copied)
-    own = self_times(trace, rows)
-    working = (kind[rows] != Kind.COMMUNICATION) & ~_named(trace, rows, _waits_for_others)
-    rows, own = rows[working], own[working]
-    longest = _longest_events(trace, rows, own, step[rows], remaining_steps)
+    self_ns = self_times(trace, rows)
+    working = (kind[rows] != Kind.COMMUNICATION) & ~_named(trace, rows, _waits_for_peers)
+    rows, self_ns = rows[working], self_ns[working]
+    longest = _longest_events(trace, rows, self_ns, step[rows], remaining_steps)
     counted = ~_named(trace, rows, _is_frame)
-    rows, own = rows[counted], own[counted]
+    rows, self_ns = rows[counted], self_ns[counted]
     width = max(len(remaining_steps), 1)
     cells, cell = np.unique(
         trace.name[rows].astype(np.int64) * width + step[rows], return_inverse=True
     )
     spent = np.zeros(len(cells), dtype=np.int64)
-    np.add.at(spent, cell, own)
+    np.add.at(spent, cell, self_ns)
     names, first = np.unique(cells // width, return_index=True)
     most = np.maximum.reduceat(spent, first) if len(names) else spent
     top = np.argsort(-most, kind="stable")[: min(MAX_NAMES, MAX_NUMBERS // width)]
     table = np.zeros((len(top), width), dtype=np.int64)
     for row, name in enumerate(names[top].tolist()):
-        own_cells = slice(
+        name_cells = slice(
             first[top[row]], first[top[row] + 1] if top[row] + 1 < len(first) else len(cells)
         )
-        table[row, cells[own_cells] - name * width] = spent[own_cells]
+        table[row, cells[name_cells] - name * width] = spent[name_cells]
     return OperationTimes(
-        names=tuple(told_apart(trace.names[i], MAX_NAME) for i in names[top].tolist()),
+        names=tuple(distinct_name(trace.names[i], MAX_NAME) for i in names[top].tolist()),
         steps=remaining_steps.number,
         self_ns=table[:, : len(remaining_steps)],
         longest=longest,
@@ -119,32 +119,32 @@ def self_times(trace: TraceColumns, rows: Int64) -> Int64:
     starts, ends = trace.ts[order], trace.end[order]
     parent, _ = nesting_parents(trace.lane[order], starts, ends)
     inside = np.flatnonzero(parent >= 0)
-    own = ends - starts
+    self_ns = ends - starts
     spent = np.minimum(ends[inside], ends[parent[inside]]) - starts[inside]
-    np.subtract.at(own, parent[inside], spent)
+    np.subtract.at(self_ns, parent[inside], spent)
     by_row = np.zeros(len(trace), dtype=np.int64)
-    by_row[order] = np.maximum(own, 0)
+    by_row[order] = np.maximum(self_ns, 0)
     return by_row[rows]
 
 
 def _longest_events(
-    trace: TraceColumns, rows: Int64, own: Int64, place: Int64, steps: StepColumns
+    trace: TraceColumns, rows: Int64, self_ns: Int64, place: Int64, steps: StepColumns
 ) -> LongestEvents:
-    """`own` is the self time of each row, `place` that of its step in `steps`."""
-    best = np.full(len(steps), -1, dtype=np.int64)
+    """`self_ns` is the self time of each row, `place` that of its step in `steps`."""
+    longest_rows = np.full(len(steps), -1, dtype=np.int64)
     # Of several rows with the same step the last one stays, the longest.
-    order = np.argsort(own, kind="stable")
-    best[place[order]] = rows[order]
-    indexes = np.flatnonzero(best >= 0)
-    best = best[indexes]
-    used, name = np.unique(trace.name[best], return_inverse=True)
+    order = np.argsort(self_ns, kind="stable")
+    longest_rows[place[order]] = rows[order]
+    indexes = np.flatnonzero(longest_rows >= 0)
+    longest_rows = longest_rows[indexes]
+    used, name = np.unique(trace.name[longest_rows], return_inverse=True)
     return LongestEvents(
         step=steps.number[indexes],
-        event=trace.event[best].astype(np.int64),
-        start=trace.ts[best],
-        end=trace.end[best],
+        event=trace.event[longest_rows].astype(np.int64),
+        start=trace.ts[longest_rows],
+        end=trace.end[longest_rows],
         name=name.astype(np.int64),
-        names=tuple(told_apart(trace.names[i], MAX_NAME) for i in used.tolist()),
+        names=tuple(distinct_name(trace.names[i], MAX_NAME) for i in used.tolist()),
     )
 
 
@@ -156,7 +156,7 @@ def _named(trace: TraceColumns, rows: Int64, chosen: Callable[[str], bool]) -> B
     return np.asarray(by_name[trace.name[rows]], dtype=np.bool_)
 
 
-def _waits_for_others(name: str) -> bool:
+def _waits_for_peers(name: str) -> bool:
     return (
         is_collective_on_host(name)
         or is_launch(name)

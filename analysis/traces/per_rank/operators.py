@@ -71,13 +71,13 @@ def operator_table(
         return []
     group, first = _groups(trace, rows, by_shapes)
     counted = _outermost_of_group(trace, rows, group)
-    own = _own_time(trace, stacks, listed)[rows]
+    self_ns = _self_time(trace, stacks, listed)[rows]
     count = int(group.max()) + 1
     calls = np.bincount(group, minlength=count)
     host_total = _sum_by(group[counted], trace.dur[rows[counted]], count)
     device_total = _sum_by(group[counted], stacks.kernel_sum_ns[rows[counted]], count)
     kernels = _sum_by(group[counted], stacks.num_kernels[rows[counted]].astype(np.int64), count)
-    host_self = _sum_by(group, own, count)
+    host_self = _sum_by(group, self_ns, count)
     device_self = _sum_by(group, _device_self(trace, stacks, listed)[rows], count)
     shapes = trace.arguments.text("Input Dims").at(rows[first]) if by_shapes else [""] * count
     order = np.argsort(-host_self, kind="stable").tolist()
@@ -144,11 +144,11 @@ def rows(trace: TraceColumns) -> Rows:
     themselves."""
     stacks = call_stacks(trace)
     table, delays = operator_table(trace, stacks=stacks), _mean_delays(trace, stacks)
-    found = LISTED.rows(table)
-    for row in found:
+    listing = LISTED.rows(table)
+    for row in listing:
         if row["category"].lower() in OPERATOR_CATEGORIES:
             row.update(delays.get(row["name"], {}))
-    return found
+    return listing
 
 
 def _mean_delays(trace: TraceColumns, stacks: CallStacks) -> dict[str, dict[str, int]]:
@@ -187,10 +187,10 @@ def _delays(
     after = _sum_by(kind, trace.ts[kernels[starts]] - trace.ts[first_launch], len(first)) / calls
     table = []
     for number, place in enumerate(first.tolist()):
-        own = names[starts[place] : ends[place]].tolist()
+        name_ids = names[starts[place] : ends[place]].tolist()
         delay = OperatorDelay(
             trace.name_of(int(operator[place])),
-            tuple(trace.names[i] for i in own),
+            tuple(trace.names[i] for i in name_ids),
             int(calls[number]),
             float(before[number]),
             float(after[number]),
@@ -227,7 +227,7 @@ def _outermost_of_group(trace: TraceColumns, rows: Int64, group: Int64) -> Bool:
     return mask
 
 
-def _own_time(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
+def _self_time(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
     """Length of each listed row less that of the listed rows next below it on its thread, ns."""
     parent = _on_thread(trace, stacks)
     rows = np.flatnonzero(listed & (parent >= 0))
@@ -243,11 +243,11 @@ def _device_self(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64
     kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
     launches, length = stacks.parent[kernels], trace.dur[kernels]
     runtime = trace.in_category(*RUNTIME_CATEGORIES)
-    own = np.zeros(len(trace), dtype=np.int64)
-    np.add.at(own, launches[runtime[launches]], length[runtime[launches]])
+    self_ns = np.zeros(len(trace), dtype=np.int64)
+    np.add.at(self_ns, launches[runtime[launches]], length[runtime[launches]])
     above = nearest(stacks.parent, listed & ~runtime)[launches]
-    np.add.at(own, above[above >= 0], length[above >= 0])
-    return own
+    np.add.at(self_ns, above[above >= 0], length[above >= 0])
+    return self_ns
 
 
 def _on_thread(trace: TraceColumns, stacks: CallStacks) -> Int32:

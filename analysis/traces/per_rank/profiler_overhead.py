@@ -87,7 +87,9 @@ def rows(trace: TraceColumns) -> Rows:
     """The profiler's own time by name, as JSON rows."""
     window = window_of(trace)
     rows = []
-    for name, own in trace.by_name(np.flatnonzero(trace.in_category("overhead"))):
-        begin, end = union(*clip(trace.ts[own], trace.end[own], window.begin, window.end))
-        rows.append((name, len(own), (end - begin).sum()))
+    for name, event_rows in trace.by_name(np.flatnonzero(trace.in_category("overhead"))):
+        begin, end = union(
+            *clip(trace.ts[event_rows], trace.end[event_rows], window.begin, window.end)
+        )
+        rows.append((name, len(event_rows), (end - begin).sum()))
     return TABLE.of(rows)

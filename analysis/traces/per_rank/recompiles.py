@@ -31,7 +31,10 @@ _COMPILING = re.compile(
 )
 _COMPILE_ID = re.compile(r"compile_id=(\d{1,9})/(\d{1,9})")
 LOOKUP = "TorchDynamo Cache Lookup"
-_ONE_EACH = (re.compile(r"^_compile\.compile_inner\b"), re.compile(r"^entire_frame_compile\b"))
+_COMPILE_RANGES = (
+    re.compile(r"^_compile\.compile_inner\b"),
+    re.compile(r"^entire_frame_compile\b"),
+)
 """Ranges of which each compilation has one, by version of PyTorch."""
 
 
@@ -74,7 +77,8 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
     compiling = _rows(trace, _COMPILING)
     compiling = compiling[here[compiling]]
     counted = next(
-        (found for mark in _ONE_EACH if len(found := _matching(trace, compiling, mark))), compiling
+        (matches for mark in _COMPILE_RANGES if len(matches := _matching(trace, compiling, mark))),
+        compiling,
     )
     in_step = window.steps.of(trace.ts[counted])
     return Recompiles(
@@ -84,7 +88,7 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
         compiling_ns=window.time_in(trace.ts[compiling], trace.end[compiling]),
         uncompiled_steps=_uncompiled(trace, window, np.concatenate((regions, compiling))),
         events=longest(
-            trace, counted if len(counted) else _first_of_each(trace, regions), window.steps
+            trace, counted if len(counted) else _first_per_name(trace, regions), window.steps
         ),
     )
 
@@ -105,21 +109,23 @@ def _matching(trace: TraceColumns, rows: Int64, pattern: re.Pattern[str]) -> Int
     return np.asarray(rows[np.asarray(keep, dtype=np.bool_)], dtype=np.int64)
 
 
-def _first_of_each(trace: TraceColumns, rows: Int64) -> Int64:
+def _first_per_name(trace: TraceColumns, rows: Int64) -> Int64:
     _, first = np.unique(trace.name[rows], return_index=True)
     return np.asarray(rows[first], dtype=np.int64)
 
 
 def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[CompiledFrame, ...]:
-    first = _first_of_each(trace, regions)
-    seen: dict[int, dict[int, int]] = defaultdict(dict)
+    first = _first_per_name(trace, regions)
+    versions_by_frame: dict[int, dict[int, int]] = defaultdict(dict)
     for row, step in zip(first.tolist(), window.steps.of(trace.ts[first]).tolist(), strict=True):
         match = _REGION.match(trace.name_of(row)) or _COMPILE_ID.search(trace.name_of(row))
         if match:
-            seen[int(match[1])].setdefault(int(match[2]), step)
+            versions_by_frame[int(match[1])].setdefault(int(match[2]), step)
     frames = [
-        CompiledFrame(frame, len(own), max(own), tuple(own[n] for n in sorted(own))[:16])
-        for frame, own in seen.items()
+        CompiledFrame(
+            frame, len(versions), max(versions), tuple(versions[n] for n in sorted(versions))[:16]
+        )
+        for frame, versions in versions_by_frame.items()
     ]
     return tuple(sorted(frames, key=lambda f: (-f.versions, f.frame))[:MAX_FRAMES])
 
@@ -129,8 +135,8 @@ def _uncompiled(trace: TraceColumns, window: StepWindow, ran: Int64) -> int:
     lookups = trace.rows_named(lambda name: name == LOOKUP)
     if not len(lookups) or "baseTimeNanoseconds" not in trace.header:
         return 0
-    looked = np.unique(window.steps.of(trace.ts[lookups]))
-    return int((~np.isin(looked[looked >= 0], window.steps.of(trace.ts[ran]))).sum())
+    lookup_steps = np.unique(window.steps.of(trace.ts[lookups]))
+    return int((~np.isin(lookup_steps[lookup_steps >= 0], window.steps.of(trace.ts[ran]))).sum())
 
 
 TABLE = RowTable("frame:int versions:int highest:int first_seen_in_step:ints=first_seen")

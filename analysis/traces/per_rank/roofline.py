@@ -70,31 +70,31 @@ class CostedOperator:
 def roofline(trace: TraceColumns, stacks: CallStacks | None = None) -> list[CostedOperator]:
     """Operators with a known cost in the rank's steps; those that lose the most time first, then
     by time."""
-    found = costed_calls(trace, stacks or call_stacks(trace))
+    operator_calls = costed_calls(trace, stacks or call_stacks(trace))
     device = accelerator_of(trace.header)
-    inside = window_of(trace).holds(trace)[found.rows]
-    groups = len(found.costs)
-    kernels = found.kernels[inside[found.owner]]
-    of = found.group[found.owner[inside[found.owner]]]
-    calls = np.bincount(found.group[inside], minlength=groups).tolist()
+    inside = window_of(trace).holds(trace)[operator_calls.rows]
+    groups = len(operator_calls.costs)
+    kernels = operator_calls.kernels[inside[operator_calls.owner]]
+    of = operator_calls.group[operator_calls.owner[inside[operator_calls.owner]]]
+    calls = np.bincount(operator_calls.group[inside], minlength=groups).tolist()
     launched = np.bincount(of, minlength=groups).tolist()
     spent = np.bincount(of, weights=trace.dur[kernels], minlength=groups).tolist()
-    shapes = trace.arguments.text("Input Dims").at(found.first)
+    shapes = trace.arguments.text("Input Dims").at(operator_calls.first)
     table = []
-    for group, cost in enumerate(found.costs):
+    for group, cost in enumerate(operator_calls.costs):
         if not spent[group]:
             continue
         floor_ns, bound = None, ""
         if device is not None:
-            floor_ns, bound = device.floor_ns(cost, matrix_units=found.matrix_units[group])
+            floor_ns, bound = device.floor_ns(cost, matrix_units=operator_calls.matrix_units[group])
         operator = CostedOperator(
-            name=trace.name_of(int(found.first[group])),
+            name=trace.name_of(int(operator_calls.first[group])),
             shapes=shapes[group],
             cost=cost,
             calls=calls[group],
             kernels=launched[group],
             time_ns=int(spent[group]),
-            kernel=found.main_kernel[group],
+            kernel=operator_calls.main_kernel[group],
             floor_ns=floor_ns,
             bound=bound,
         )

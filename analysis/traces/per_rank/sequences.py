@@ -56,7 +56,7 @@ def kernel_sequences(
     """
     stacks = stacks or call_stacks(trace)
     kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
-    root = outermost(stacks.parent, _wanted(trace, stacks, operator))[kernels]
+    root = outermost(stacks.parent, _call_mask(trace, stacks, operator))[kernels]
     kernels, root = kernels[root >= 0], root[root >= 0]
     order = np.lexsort((trace.ts[kernels], root))
     kernels, root = kernels[order], root[order]
@@ -77,14 +77,14 @@ TABLE = RowTable(
 
 def rows(trace: TraceColumns) -> Rows:
     """The sequences of all operators as JSON values, those with most kernel time first."""
-    found = sorted(kernel_sequences(trace), key=lambda s: (-s.kernel_ns, s.operator))
+    sequences = sorted(kernel_sequences(trace), key=lambda s: (-s.kernel_ns, s.operator))
     return TABLE.of(
         (s.operator, s.kernels[:MAX_NAMES], len(s.kernels), s.calls, s.kernel_ns, s.host_ns)
-        for s in found
+        for s in sequences
     )
 
 
-def _wanted(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bool:
+def _call_mask(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bool:
     calls = stacks.inside & ~trace.on_device
     if operator is None:
         return calls & trace.in_category(*OPERATOR_CATEGORIES)
@@ -101,16 +101,16 @@ def _grouped(
     first, kind = distinct_sequences(names, begin, end, trace.name[calls])
     places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind))[:-1])
     sequences = []
-    for one, own in zip(first.tolist(), places, strict=True) if len(first) else ():
-        sequence = names[begin[one] : end[one]].tolist()
+    for index, members in zip(first.tolist(), places, strict=True) if len(first) else ():
+        sequence = names[begin[index] : end[index]].tolist()
         sequences.append(
             KernelSequence(
-                trace.name_of(int(calls[one])),
+                trace.name_of(int(calls[index])),
                 tuple(trace.names[i] for i in sequence),
-                len(own),
-                int((length[end[own]] - length[begin[own]]).sum()),
-                int(trace.dur[calls[own]].sum()),
-                calls[own].astype(np.int32),
+                len(members),
+                int((length[end[members]] - length[begin[members]]).sum()),
+                int(trace.dur[calls[members]].sum()),
+                calls[members].astype(np.int32),
             )
         )
     return sorted(sequences, key=lambda s: (-s.calls, s.name))

@@ -50,9 +50,13 @@ def serving_passes(trace: TraceColumns) -> ServingPasses:
         return ServingPasses(host, _passes(trace, host), of_work)
     device = _rows(trace, trace.in_category("gpu_user_annotation"))
     # Streams beside the one with the range do work for the same pass.
-    one = np.zeros(len(device), dtype=np.int64)
+    single_lane = np.zeros(len(device), dtype=np.int64)
     of_work = innermost_at(
-        trace.ts[device], trace.end[device], one, work.start, np.zeros(len(work), dtype=np.int64)
+        trace.ts[device],
+        trace.end[device],
+        single_lane,
+        work.start,
+        np.zeros(len(work), dtype=np.int64),
     )
     return ServingPasses(device, _passes(trace, device), of_work)
 
@@ -67,28 +71,32 @@ TABLE = RowTable(
 
 def rows(trace: TraceColumns) -> Rows:
     """One row per server and phase; [] for other traces."""
-    found = serving_passes(trace)
-    if not len(found.row):
+    serving = serving_passes(trace)
+    if not len(serving.row):
         return []
-    kinds = [(told.server, told.phase) for told in found.passes]
+    kinds = [(forward_pass.server, forward_pass.phase) for forward_pass in serving.passes]
     rows = []
     for server in dict.fromkeys(server for server, _ in kinds):
         for phase in PHASES:
             which = np.asarray([kind == (server, phase) for kind in kinds], dtype=np.bool_)
             if which.any():
-                rows.append({"server": server, "phase": phase, **_phase(trace, found, which)})
+                rows.append({"server": server, "phase": phase, **_phase(trace, serving, which)})
     return rows
 
 
-def _phase(trace: TraceColumns, found: ServingPasses, which: NDArray[np.bool_]) -> dict[str, Any]:
-    passes = [told for told, mine in zip(found.passes, which.tolist(), strict=True) if mine]
-    lengths = trace.dur[found.row[which]]
+def _phase(trace: TraceColumns, serving: ServingPasses, which: NDArray[np.bool_]) -> dict[str, Any]:
+    passes = [
+        forward_pass
+        for forward_pass, mine in zip(serving.passes, which.tolist(), strict=True)
+        if mine
+    ]
+    lengths = trace.dur[serving.row[which]]
     work = device_work(trace)
-    own = work.only((found.of_work >= 0) & which[np.maximum(found.of_work, 0)])
-    on_device = total(own.start, own.end)
+    phase_work = work.only((serving.of_work >= 0) & which[np.maximum(serving.of_work, 0)])
+    on_device = total(phase_work.start, phase_work.end)
     prefilled, made = _sum(passes, "prefill_tokens"), _sum(passes, "decode_tokens")
     tokens = None if prefilled is None or made is None else prefilled + made
-    kernels = own.only(own.kind != Kind.MEMORY)
+    kernels = phase_work.only(phase_work.kind != Kind.MEMORY)
     names: Counter[str] = Counter()
     for row, length in zip(
         kernels.row.tolist(), (kernels.end - kernels.start).tolist(), strict=True
@@ -101,8 +109,8 @@ def _phase(trace: TraceColumns, found: ServingPasses, which: NDArray[np.bool_]) 
         pass_median_ns=float(np.median(lengths)),
         pass_max_ns=lengths.max(),
         device_ns=on_device,
-        communication_ns=total(*own.of(Kind.COMMUNICATION)),
-        copy_ns=total(*own.of(Kind.MEMORY)),
+        communication_ns=total(*phase_work.of(Kind.COMMUNICATION)),
+        copy_ns=total(*phase_work.of(Kind.MEMORY)),
         kernels=len(kernels),
         kernels_per_pass=len(kernels) / len(passes),
         prefill_requests=_sum(passes, "prefill_requests"),
@@ -115,14 +123,14 @@ def _phase(trace: TraceColumns, found: ServingPasses, which: NDArray[np.bool_]) 
     )
 
 
-def _rows(trace: TraceColumns, wanted: NDArray[np.bool_]) -> Int64:
-    found = trace.rows_named(lambda name: pass_of(name) is not None)
-    return found[wanted[found]]
+def _rows(trace: TraceColumns, mask: NDArray[np.bool_]) -> Int64:
+    pass_rows = trace.rows_named(lambda name: pass_of(name) is not None)
+    return pass_rows[mask[pass_rows]]
 
 
 def _passes(trace: TraceColumns, rows: Int64) -> list[ForwardPass]:
     passes = [pass_of(trace.name_of(row)) for row in rows.tolist()]
-    return [found for found in passes if found is not None]
+    return [forward_pass for forward_pass in passes if forward_pass is not None]
 
 
 def _sum(passes: list[ForwardPass], what: str) -> int | None:

@@ -68,17 +68,26 @@ def step_times(
 ) -> StepTimes:
     """The parts of every step; `on_device` are the steps as the accelerator worked them off, those
     of the host else."""
-    issued, kept = steps.first(MAX_STEPS), (on_device or steps).first(MAX_STEPS)
+    issued, work_steps = steps.first(MAX_STEPS), (on_device or steps).first(MAX_STEPS)
     taken = _on_accelerator(activity) if activity.accelerator else _on_host(activity)
-    parts = {part: covered(taken.get(part, nothing_in()), kept.start, kept.end) for part in PARTS}
+    parts = {
+        part: covered(taken.get(part, nothing_in()), work_steps.start, work_steps.end)
+        for part in PARTS
+    }
     rest = IDLE if activity.accelerator else OTHER
-    parts[rest] = kept.end - kept.start - sum(parts[p] for p in PARTS if p != rest)
+    parts[rest] = work_steps.end - work_steps.start - sum(parts[p] for p in PARTS if p != rest)
     host = {
         phase: covered(spans, issued.start, issued.end)
         for phase, spans in activity.annotated.items()
     }
     return StepTimes(
-        kept.number, kept.start, kept.end, parts, host, len(steps) - len(kept), steps.inferred
+        work_steps.number,
+        work_steps.start,
+        work_steps.end,
+        parts,
+        host,
+        len(steps) - len(work_steps),
+        steps.inferred,
     )
 
 

@@ -126,9 +126,9 @@ def communication_overlap(
     trace: TraceColumns, begin: int | None = None, end: int | None = None
 ) -> CommunicationOverlap:
     """How much communication has computation beside it, in all or in the window [begin, end)."""
-    found = temporal_breakdown(trace, begin, end)
-    hidden = found.communication_ns - found.exposed_communication_ns
-    return CommunicationOverlap(found.communication_ns, found.compute_ns, hidden)
+    breakdown = temporal_breakdown(trace, begin, end)
+    hidden = breakdown.communication_ns - breakdown.exposed_communication_ns
+    return CommunicationOverlap(breakdown.communication_ns, breakdown.compute_ns, hidden)
 
 
 def breakdowns(
@@ -186,15 +186,15 @@ TABLE = RowTable("part:text " + BREAKDOWN.columns)
 def rows(trace: TraceColumns) -> Rows:
     """The rank as a whole, then each accelerator where it has several, then each step."""
     work = device_work(trace)
-    found = [("all", breakdowns(work)[0])]
+    part_breakdowns = [("all", breakdowns(work)[0])]
     index, streams = device_streams(trace)
     devices = sorted({stream.device for stream in streams})
     for device in devices if len(devices) > 1 else []:
         mine = np.asarray([stream.device == device for stream in streams])[index]
-        found.append((f"device {device}", breakdowns(work.only(mine))[0]))
-    found += [(f"step {number}", step) for number, step in step_breakdowns(trace)]
-    parts = BREAKDOWN.rows(breakdown for _, breakdown in found)
-    return [{"part": part, **row} for (part, _), row in zip(found, parts, strict=True)]
+        part_breakdowns.append((f"device {device}", breakdowns(work.only(mine))[0]))
+    part_breakdowns += [(f"step {number}", step) for number, step in step_breakdowns(trace)]
+    parts = BREAKDOWN.rows(breakdown for _, breakdown in part_breakdowns)
+    return [{"part": part, **row} for (part, _), row in zip(part_breakdowns, parts, strict=True)]
 
 
 def _within(span: tuple[Int64, Int64], marks: Int64) -> Int64:

@@ -154,7 +154,7 @@ def rows(trace: TraceColumns) -> Rows:
     launch = launched_by(trace) if len(kernels) else kernels
     rows = []
     for group, uses in zip(_split(trace, kernels), (True, False), strict=True):
-        for name, own in trace.by_name(group):
-            launched = (launch[own] >= 0).sum()
-            rows.append((name, uses, len(own), launched, trace.dur[own].sum()))
+        for name, kernel_rows in trace.by_name(group):
+            launched = (launch[kernel_rows] >= 0).sum()
+            rows.append((name, uses, len(kernel_rows), launched, trace.dur[kernel_rows].sum()))
     return sorted(TABLE.of(rows), key=lambda row: -int(row["total_ns"]))

@@ -81,11 +81,11 @@ def operator_rows(trace: TraceColumns, window: StepWindow) -> Int64:
         "record_param_comms",
         "FSDP::",
     )
-    wanted = np.asarray(
+    is_operator = np.asarray(
         ["::" in n and not n.startswith(frames) for n in trace.names] or [False], dtype=np.bool_
     )
     here = window.holds(trace) & trace.in_category("cpu_op", "operator")
-    return np.flatnonzero(here & (wanted[trace.name] if len(trace) else here))
+    return np.flatnonzero(here & (is_operator[trace.name] if len(trace) else here))
 
 
 def _pieces(trace: TraceColumns, rows: Int64, window: StepWindow) -> Pieces:

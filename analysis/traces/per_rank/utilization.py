@@ -68,8 +68,8 @@ def utilization(trace: TraceColumns, stacks: CallStacks | None = None) -> list[U
     """Of the rank's steps together, then of each; of everything, without steps. Empty where no
     operator has a cost. Work belongs to the step in which the host asked for it."""
     stacks = stacks or call_stacks(trace)
-    found = costed_calls(trace, stacks)
-    if not len(found.kernels):
+    operator_calls = costed_calls(trace, stacks)
+    if not len(operator_calls.kernels):
         return []
     window, steps = window_of(trace), steps_of(trace)
     parts = [("all", window.begin, window.end)]
@@ -79,8 +79,8 @@ def utilization(trace: TraceColumns, stacks: CallStacks | None = None) -> list[U
     computing = np.flatnonzero(kinds(trace) == Kind.COMPUTATION)
     launch = stacks.parent[computing]
     # Where no launch is recorded, a kernel belongs to the step in which it runs.
-    asked = np.where(launch >= 0, trace.ts[launch], trace.ts[computing])
-    return [_utilization(found, device, computing, asked, *part) for part in parts]
+    launch_ns = np.where(launch >= 0, trace.ts[launch], trace.ts[computing])
+    return [_utilization(operator_calls, device, computing, launch_ns, *part) for part in parts]
 
 
 TABLE = RowTable(
@@ -95,22 +95,24 @@ def rows(trace: TraceColumns) -> Rows:
 
 
 def _utilization(
-    found: CostedCalls,
+    operator_calls: CostedCalls,
     device: Accelerator | None,
     computing: Int64,
-    asked: Int64,
+    launch_ns: Int64,
     part: str,
     begin: int,
     end: int,
 ) -> Utilization:
-    """`computing` are all kernels, and `asked` is when each was launched."""
-    trace = found.trace
-    called = trace.ts[found.rows]
+    """`computing` are all kernels, and `launch_ns` is when each was launched."""
+    trace = operator_calls.trace
+    called = trace.ts[operator_calls.rows]
     here = (called >= begin) & (called < end)
-    counts = np.bincount(found.group[here], minlength=len(found.costs)).tolist()
+    counts = np.bincount(operator_calls.group[here], minlength=len(operator_calls.costs)).tolist()
     flops = matrix_flops = 0
     peak_ns: float | None = 0.0 if device is not None else None
-    for cost, calls, matrix in zip(found.costs, counts, found.matrix_units, strict=True):
+    for cost, calls, matrix in zip(
+        operator_calls.costs, counts, operator_calls.matrix_units, strict=True
+    ):
         flops += calls * cost.flops
         if not cost.on_matrix_units or not calls:
             continue
@@ -119,9 +121,9 @@ def _utilization(
         peak_ns = None if peak is None or peak_ns is None else peak_ns
         if peak is not None and peak_ns is not None:
             peak_ns += calls * cost.flops / peak / 1e3
-    launched = computing[(asked >= begin) & (asked < end)]
-    costed = np.isin(launched, found.kernels)
-    missing = trace.ts[found.without]
+    launched = computing[(launch_ns >= begin) & (launch_ns < end)]
+    costed = np.isin(launched, operator_calls.kernels)
+    missing = trace.ts[operator_calls.without]
     return Utilization(
         part=part,
         length_ns=end - begin,

@@ -29,7 +29,7 @@ from faultline.analysis.traces.perfetto.augmented_counters import CounterTrack, 
 from faultline.analysis.traces.reading.raw_events import EventBlock, RawEvents
 
 SEPARATOR = b",\n  "
-KEPT_CATEGORIES = ("user_annotation", "python_function")
+BASE_CATEGORIES = ("user_annotation", "python_function")
 """Intervals that stay where only the critical ones are shown, as with HTA."""
 DRAWN_KINDS = (EdgeKind.DEPENDENCY, EdgeKind.LAUNCH_DELAY, EdgeKind.SYNC_DEPENDENCY)
 """Edges of the path that are drawn as arrows; the others run inside the slices."""
@@ -97,7 +97,7 @@ def write_overlay(
     """
     critical = _flags(trace, path.rows())
     left_out = (
-        _flags(trace, np.flatnonzero(~trace.in_category(*KEPT_CATEGORIES))) & ~critical
+        _flags(trace, np.flatnonzero(~trace.in_category(*BASE_CATEGORIES))) & ~critical
         if only_critical
         else None
     )
@@ -176,12 +176,12 @@ def _critical(event: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
 class _Tracks:
     """The pid and tid of some events as the file writes them: numbers or text."""
 
-    def __init__(self, wanted: Bool) -> None:
-        self._wanted = wanted
+    def __init__(self, mask: Bool) -> None:
+        self._mask = mask
         self.of: dict[int, Lane] = {}
 
     def see(self, block: EventBlock) -> None:
-        for place in np.flatnonzero(self._wanted[block.first : block.first + len(block)]).tolist():
+        for place in np.flatnonzero(self._mask[block.first : block.first + len(block)]).tolist():
             try:
                 members = _MEMBERS.decode(block.events[place])
             except (msgspec.DecodeError, RecursionError):
@@ -310,24 +310,24 @@ def _copy(
 ) -> Written:
     raw, packed = RawEvents(source), _Packed(file) if target.suffix == ".gz" else None
     out: _Sink = packed or file
-    kept = left_out = count = 0
+    copy_count = left_out = count = 0
     opened = False
     for block in raw.blocks():
         if not opened:
             opened = True
             out.write(raw.header + b"\n  ")
         changed, gone = change(block)
-        left_out, own = left_out + gone, len(block) - gone
-        if own:
+        left_out, block_count = left_out + gone, len(block) - gone
+        if block_count:
             out.write(
-                (SEPARATOR if kept else b"")
+                (SEPARATOR if copy_count else b"")
                 + (block.text if changed is None else SEPARATOR.join(changed))
             )
-        kept += own
+        copy_count += block_count
     if not opened:
         out.write(raw.header + b"\n  ")
     for text in added():
-        out.write((SEPARATOR if kept or count else b"") + text)
+        out.write((SEPARATOR if copy_count or count else b"") + text)
         count += 1
     if raw.closed:
         out.write(b"\n  ")
@@ -338,5 +338,5 @@ def _copy(
     if packed:
         packed.close()
     return Written(
-        target, kept, count, left_out, {reason: n for reason, n in raw.dropped.items() if n}
+        target, copy_count, count, left_out, {reason: n for reason, n in raw.dropped.items() if n}
     )

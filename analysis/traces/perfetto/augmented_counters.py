@@ -143,8 +143,11 @@ def _groups(keys: Int64) -> list[Int64]:
 
 
 def _process_of_lane(trace: TraceColumns) -> Int64:
-    known: dict[str, int] = {}
-    return np.asarray([known.setdefault(pid, len(known)) for pid, _ in trace.lanes], dtype=np.int64)
+    number_by_pid: dict[str, int] = {}
+    return np.asarray(
+        [number_by_pid.setdefault(pid, len(number_by_pid)) for pid, _ in trace.lanes],
+        dtype=np.int64,
+    )
 
 
 def _process(trace: TraceColumns, rows: Int64) -> str:

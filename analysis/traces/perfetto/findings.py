@@ -126,15 +126,15 @@ def _diagnoses(
 
 def _windows(summary: RankSummary, diagnosis: JobDiagnosis) -> list[tuple[int, int, str]]:
     """(begin, end, name): its events on this rank and its steps, else all of the trace."""
-    found = []
+    windows = []
     for event in diagnosis.events:
         if event.file == summary.file:
-            found.append((event.start_ns, event.start_ns + event.duration_ns, event.name))
+            windows.append((event.start_ns, event.start_ns + event.duration_ns, event.name))
     steps = summary.steps
     for place in np.flatnonzero(np.isin(steps.number, diagnosis.steps)).tolist():
         name = f"step {int(steps.number[place])}"
-        found.append((int(steps.start[place]), int(steps.end[place]), name))
-    return found or [(summary.start_ns, summary.end_ns, diagnosis.subject)]
+        windows.append((int(steps.start[place]), int(steps.end[place]), name))
+    return windows or [(summary.start_ns, summary.end_ns, diagnosis.subject)]
 
 
 def _late(arrivals: Sequence[LateArrival], lanes: Mapping[int, Lane], base: int) -> Iterator[bytes]:

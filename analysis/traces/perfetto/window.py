@@ -24,7 +24,7 @@ from faultline.analysis.traces.reading.raw_events import RawEvents
 
 MAX_DOCUMENT_BYTES = 20_000_000
 """Perfetto opens it within seconds; a page of the same size can be sent."""
-OTHERS_SHARE = 0.25
+EXTRAS_SHARE = 0.25
 """Most of the document that may go to names of processes and threads, and as much to arrows,
 instants, counters."""
 MAX_METADATA_BYTES = 100_000
@@ -82,7 +82,7 @@ def perfetto_window(
         chosen.read(source)
     lost = np.setdiff1d(np.flatnonzero(inside), rows)
     cut = Counter(trace.category_of(row) for row in lost.tolist())
-    cut[""] += chosen.others_lost
+    cut[""] += chosen.extras_lost
     counts = {category: count for category, count in cut.items() if count}
     note = WindowDocument(b"", 0, counts).note
     text = head + SEPARATOR.join(chosen.texts) + tail.replace(b'"NOTE"', json.dumps(note).encode())
@@ -120,8 +120,8 @@ class _Choice:
         self._place[trace.event[rows]] = np.arange(len(rows))
         self._count = len(rows)
         self.texts: list[bytes] = []
-        self._others = {True: 0, False: 0}
-        self.others_lost = 0
+        self._extra_bytes = {True: 0, False: 0}
+        self.extras_lost = 0
 
     def read(self, source: Path) -> Int64 | None:
         """Fill `texts`; where they would be larger than the room, give the size of every row's
@@ -153,7 +153,7 @@ class _Choice:
     @property
     def other_bytes(self) -> int:
         """Size of all that are no intervals."""
-        return sum(self._others.values())
+        return sum(self._extra_bytes.values())
 
     def _takes(self, raw: bytes, size: int) -> bool:
         """Whether an event that is no interval is to be in the document, and there is room for
@@ -167,10 +167,10 @@ class _Choice:
             time = nanoseconds(bytes(other.ts)) if other.ph != "X" else None
             if time is None or not self._begin <= time + self._base < self._end:
                 return False
-        if self._others[names] + size > self._room * OTHERS_SHARE:
-            self.others_lost += 1
+        if self._extra_bytes[names] + size > self._room * EXTRAS_SHARE:
+            self.extras_lost += 1
             return False
-        self._others[names] += size
+        self._extra_bytes[names] += size
         return True
 
 

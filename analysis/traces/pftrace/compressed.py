@@ -57,13 +57,13 @@ def unpacked(buffer: Buffer, outer: Fields, content: Fields) -> Buffer:
 
 def _compressed(content: Fields) -> dict[int, tuple[int, int, int]]:
     """(field, begin, end) by packet."""
-    found: dict[int, tuple[int, int, int]] = {}
+    field_by_packet: dict[int, tuple[int, int, int]] = {}
     for kind in (_DEFLATE, _ZSTD):
         fields = content.of(kind, BYTES)
         columns = (fields.owner.tolist(), fields.start.tolist(), fields.stop.tolist())
         for packet, begin, end in zip(*columns, strict=True):
-            found[packet] = (kind, begin, end)
-    return found
+            field_by_packet[packet] = (kind, begin, end)
+    return field_by_packet
 
 
 def _decompressed(buffer: Buffer, kind: int, begin: int, end: int, room: int) -> bytes:

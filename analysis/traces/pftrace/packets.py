@@ -21,7 +21,7 @@ from faultline.analysis.traces.protobuf.wire import BYTES, Buffer, Fields, field
 MAX_TEXT = 4_096
 MAX_INTERNED = 2_000_000
 BOOTTIME, REALTIME = 6, 1
-FIRST_OWN_CLOCK = 64
+FIRST_SEQUENCE_CLOCK = 64
 """Clocks from here on are those of one sequence; they may count from packet to packet."""
 _PACKET, _TIMESTAMP, _CLOCKS, _SEQUENCE, _EVENT, _INTERNED, _FLAGS = 1, 8, 6, 10, 11, 12, 13
 _CLOCK, _DEFAULTS, _DESCRIPTOR, _CLEARED_BEFORE = 58, 59, 60, 41
@@ -123,23 +123,23 @@ class _Reading:
         columns = zip(
             sequence, flags.tolist(), clock.tolist(), stamp, is_event.tolist(), strict=True
         )
-        for index, (number_of, flag, clock_of, value, wanted) in enumerate(columns):
-            own = self.sequences.get(number_of)
-            if own is None:
-                own = self.sequences[number_of] = Sequence(scope=self._new_scope())
+        for index, (number_of, flag, clock_of, value, has_event) in enumerate(columns):
+            state = self.sequences.get(number_of)
+            if state is None:
+                state = self.sequences[number_of] = Sequence(scope=self._new_scope())
             if flag & _CLEARED:
-                own.scope = self._new_scope()
-                own.clocks, own.default_clock, own.default_track = {}, 0, 0
+                state.scope = self._new_scope()
+                state.clocks, state.default_clock, state.default_track = {}, 0, 0
             if index in rare:
                 for kind, start, stop in rare[index]:
-                    self._learn(own, kind, start, stop)
+                    self._learn(state, kind, start, stop)
             time = -1
             if value >= 0:
-                time = self._time(own, clock_of or own.default_clock, value)
-            if wanted:
+                time = self._time(state, clock_of or state.default_clock, value)
+            if has_event:
                 times.append(time)
-                scopes.append(own.scope)
-                tracks.append(own.default_track)
+                scopes.append(state.scope)
+                tracks.append(state.default_track)
         # The last of several events of a packet counts, as with every field that is no list.
         last = np.append(event.owner[1:] != event.owner[:-1], True) if len(event) else event.owner
         return Packets(
@@ -155,12 +155,15 @@ class _Reading:
 
     def _rare(self) -> dict[int, list[tuple[int, int, int]]]:
         """What changes the state of a sequence, by packet."""
-        wanted = (_CLOCKS, _DEFAULTS, _INTERNED)
+        kinds = (_CLOCKS, _DEFAULTS, _INTERNED)
         rares: dict[int, list[tuple[int, int, int]]] = {}
-        for kind in wanted:
-            own = self.content.of(kind, BYTES)
+        for kind in kinds:
+            messages = self.content.of(kind, BYTES)
             for packet, start, stop in zip(
-                own.owner.tolist(), own.start.tolist(), own.stop.tolist(), strict=True
+                messages.owner.tolist(),
+                messages.start.tolist(),
+                messages.stop.tolist(),
+                strict=True,
             ):
                 rares.setdefault(packet, []).append((kind, start, stop))
         return rares
@@ -169,20 +172,20 @@ class _Reading:
         self.scopes += 1
         return self.scopes
 
-    def _learn(self, own: Sequence, kind: int, start: int, stop: int) -> None:
+    def _learn(self, state: Sequence, kind: int, start: int, stop: int) -> None:
         if kind == _CLOCKS:
-            self._snapshot(own, start, stop)
+            self._snapshot(state, start, stop)
         elif kind == _DEFAULTS:
             for number, wire, value, end in walk(self.buffer, start, stop):
                 if number == _CLOCK and wire == 0:
-                    own.default_clock = value
+                    state.default_clock = value
                 elif number == _EVENT and wire == BYTES:
                     for inside, _, track, _ in walk(self.buffer, value, end):
-                        own.default_track = track if inside == 11 else own.default_track
+                        state.default_track = track if inside == 11 else state.default_track
         else:
             for number, wire, value, end in walk(self.buffer, start, stop):
                 if wire == BYTES and number in (EVENT_NAMES, CATEGORIES, ANNOTATION_NAMES, TEXTS):
-                    self._intern(own.scope, number, value, end)
+                    self._intern(state.scope, number, value, end)
 
     def _intern(self, scope: int, kind: int, start: int, stop: int) -> None:
         if len(self.interned) >= MAX_INTERNED:
@@ -196,48 +199,52 @@ class _Reading:
                 text = self.buffer.text(value, end, MAX_TEXT)
         self.interned[scope, kind, key] = text
 
-    def _snapshot(self, own: Sequence, start: int, stop: int) -> None:
+    def _snapshot(self, state: Sequence, start: int, stop: int) -> None:
         """Values of several clocks at one moment."""
         read: dict[int, tuple[int, int, bool]] = {}
         for number, wire, value, end in walk(self.buffer, start, stop):
             if number == 1 and wire == BYTES:
                 clock = dict.fromkeys((1, 2, 3, 4), 0)
-                for inside, kind, told, _ in walk(self.buffer, value, end):
+                for inside, kind, field_value, _ in walk(self.buffer, value, end):
                     if kind == 0 and inside in clock:
-                        clock[inside] = told
+                        clock[inside] = field_value
                 read[clock[1]] = (clock[2], min(clock[4] or 1, 1 << 31), bool(clock[3]))
         now = read.get(BOOTTIME, (None,))[0]
         if now is None:
             # Without the trace's own clock, another of the machine's stands for it.
-            now = next((v for key, (v, _, _) in read.items() if 1 < key < FIRST_OWN_CLOCK), 0)
+            now = next((v for key, (v, _, _) in read.items() if 1 < key < FIRST_SEQUENCE_CLOCK), 0)
         for key, (value, unit, counts_on) in read.items():
-            if key >= FIRST_OWN_CLOCK:
-                own.clocks[key] = Clock(value, now, unit, counts_on)
+            if key >= FIRST_SEQUENCE_CLOCK:
+                state.clocks[key] = Clock(value, now, unit, counts_on)
             elif key == REALTIME:
                 self.offsets.setdefault(-REALTIME, value - now)
             self.offsets.setdefault(key, now - value)
 
-    def _time(self, own: Sequence, clock: int, value: int) -> int:
-        if clock < FIRST_OWN_CLOCK:
+    def _time(self, state: Sequence, clock: int, value: int) -> int:
+        if clock < FIRST_SEQUENCE_CLOCK:
             time = value + self.offsets.get(clock, 0)
-        elif clock in own.clocks:
-            known = own.clocks[clock]
-            passed = value * known.unit if known.counts_on else (value - known.value) * known.unit
-            time = known.time + passed
-            if known.counts_on:
-                own.clocks[clock] = Clock(known.value, time, known.unit, True)
+        elif clock in state.clocks:
+            reference = state.clocks[clock]
+            passed = (
+                value * reference.unit
+                if reference.counts_on
+                else (value - reference.value) * reference.unit
+            )
+            time = reference.time + passed
+            if reference.counts_on:
+                state.clocks[clock] = Clock(reference.value, time, reference.unit, True)
         else:
             time = -1
         return time if 0 <= time < 1 << 61 else -1
 
 
-def texts_at(buffer: Buffer, found: Fields) -> Iterator[str]:
+def texts_at(buffer: Buffer, text_fields: Fields) -> Iterator[str]:
     """The texts of fields of BYTES; equal ones are one object."""
-    known: dict[bytes, str] = {}
+    text_by_content: dict[bytes, str] = {}
     raw = buffer.raw
-    for start, stop in zip(found.start.tolist(), found.stop.tolist(), strict=True):
+    for start, stop in zip(text_fields.start.tolist(), text_fields.stop.tolist(), strict=True):
         content = bytes(raw[start : min(stop, start + MAX_TEXT)])
-        text = known.get(content)
+        text = text_by_content.get(content)
         if text is None:
-            text = known[content] = content.decode("utf-8", "replace")
+            text = text_by_content[content] = content.decode("utf-8", "replace")
         yield text

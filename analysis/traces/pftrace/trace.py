@@ -72,8 +72,8 @@ class _Slices:
         event = packets.event
         self.kind = event.of(_TYPE).column(count)
         self.track = packets.track.copy()
-        own = event.of(_TRACK)
-        self.track[own.owner] = own.signed
+        track_fields = event.of(_TRACK)
+        self.track[track_fields.owner] = track_fields.signed
         self.name = self._texts(_NAME_ID, _NAME, packed.EVENT_NAMES)
         self.category = self._texts(_CATEGORY_ID, _CATEGORY, packed.CATEGORIES)
         self.arguments = self._annotations(event.of(_ANNOTATION, BYTES))
@@ -172,15 +172,15 @@ class _Slices:
         kind = _OF_ROCPROF.get(category, category or "cpu_op")
         numbers = {}
         for key, values in self.arguments.items():
-            own = values[begin]
-            if key in NUMBERS and not np.isnan(own).all():
-                numbers[key] = own
+            part_values = values[begin]
+            if key in NUMBERS and not np.isnan(part_values).all():
+                numbers[key] = part_values
         stream = track.stream
         if kind.lower() in DEVICE_CATEGORIES and track.device >= 0 and "device" not in numbers:
             numbers["device"] = np.full(len(begin), float(track.device))
-        told = self.arguments.get("stream")
-        if told is not None and len(begin) and 0 <= told[begin[0]] < 1 << 30:
-            stream = int(told[begin[0]])
+        stream_numbers = self.arguments.get("stream")
+        if stream_numbers is not None and len(begin) and 0 <= stream_numbers[begin[0]] < 1 << 30:
+            stream = int(stream_numbers[begin[0]])
         if kind == "gpu_memcpy" and "bytes" in numbers:
             numbers["memory bandwidth (GB/s)"] = numbers["bytes"] / np.maximum(end - start, 1)
         correlation = self.arguments.get("correlation")
@@ -203,8 +203,10 @@ class _Slices:
         """A text of each event: interned, or as it stands; the first of several."""
         packets = self.packets
         text_by_owner = [""] * packets.count
-        own = packets.event.of(itself, BYTES)
-        for owner, text in zip(own.owner.tolist(), texts_at(packets.buffer, own), strict=True):
+        text_fields = packets.event.of(itself, BYTES)
+        for owner, text in zip(
+            text_fields.owner.tolist(), texts_at(packets.buffer, text_fields), strict=True
+        ):
             text_by_owner[owner] = text_by_owner[owner] or text
         numbers = packets.event.of(by_number)
         scopes = packets.scope[numbers.owner].tolist()
@@ -221,8 +223,10 @@ class _Slices:
         packets = self.packets
         content = inner(packets.buffer, outer)
         labels = [""] * len(outer)
-        own = content.of(10, BYTES)
-        for owner, text in zip(own.owner.tolist(), texts_at(packets.buffer, own), strict=True):
+        label_fields = content.of(10, BYTES)
+        for owner, text in zip(
+            label_fields.owner.tolist(), texts_at(packets.buffer, label_fields), strict=True
+        ):
             labels[owner] = text
         numbers = content.of(1)
         scopes = packets.scope[outer.owner[numbers.owner]].tolist()
@@ -234,18 +238,18 @@ class _Slices:
         kinds = {name: i for i, name in enumerate(arguments)}
         of_label = {label: kinds.get(_argument(label), -1) for label in set(labels)}
         which = np.asarray([of_label[label] for label in labels], dtype=np.int64)
-        found = {name: np.full(packets.count, np.nan) for name in arguments}
+        values_by_name = {name: np.full(packets.count, np.nan) for name in arguments}
         for number, wire in ((3, 0), (4, 0), (5, FIXED64)):
             values = content.of(number, wire)
             doubles = values.doubles if wire == FIXED64 else values.signed.astype(np.float64)
             for name, i in kinds.items():
                 mine = which[values.owner] == i
                 events = outer.owner[values.owner[mine]]
-                found[name][events] = doubles[mine]
+                values_by_name[name][events] = doubles[mine]
                 if name in ("begin_ns", "end_ns") and wire != FIXED64:
                     column = self.exact.setdefault(name, np.full(packets.count, -1, dtype=np.int64))
                     column[events] = values.signed[mine]
-        return found
+        return values_by_name
 
 
 def _argument(label: str) -> str:

@@ -46,28 +46,28 @@ class Tracks:
 
     def __init__(self, packets: Packets) -> None:
         self.packets = packets
-        self.known: dict[int, Track] = {}
+        self.by_number: dict[int, Track] = {}
         descriptors = packets.descriptors
         for start, stop in zip(descriptors.start.tolist(), descriptors.stop.tolist(), strict=True):
-            if len(self.known) >= MAX_TRACKS:
+            if len(self.by_number) >= MAX_TRACKS:
                 packets.buffer.dropped[f"tracks after {MAX_TRACKS}"] = 1
                 break
             self._add(start, stop)
 
     def lane(self, number: int) -> tuple[str, str]:
         """(process, thread or row) of a track."""
-        track = self.known.get(number, Track())
+        track = self.by_number.get(number, Track())
         above = track
         for _ in range(MAX_PARENTS):
-            if above.pid or above.parent not in self.known:
+            if above.pid or above.parent not in self.by_number:
                 break
-            above = self.known[above.parent]
+            above = self.by_number[above.parent]
         thread = track.name or (str(track.tid) if track.tid else str(number))
         return str(above.pid) if above.pid else above.process or "trace", thread
 
     def of(self, number: int) -> Track:
         """A track; one without facts where the file does not describe it."""
-        return self.known.get(number, Track())
+        return self.by_number.get(number, Track())
 
     def _add(self, start: int, stop: int) -> None:
         buffer = self.packets.buffer
@@ -82,14 +82,14 @@ class Tracks:
             elif number in (2, 10):
                 name = buffer.text(value, end, MAX_TEXT)
             elif number == 3:
-                for inside, _, told, close in walk(buffer, value, end):
-                    pid = told if inside == 1 else pid
-                    process = buffer.text(told, close, 256) if inside == 6 else process
+                for inside, _, field_value, close in walk(buffer, value, end):
+                    pid = field_value if inside == 1 else pid
+                    process = buffer.text(field_value, close, 256) if inside == 6 else process
             elif number == 4:
-                for inside, _, told, close in walk(buffer, value, end):
-                    pid = told if inside == 1 else pid
-                    tid = told if inside == 2 else tid
-                    name = buffer.text(told, close, 256) if inside == 5 else name
+                for inside, _, field_value, close in walk(buffer, value, end):
+                    pid = field_value if inside == 1 else pid
+                    tid = field_value if inside == 2 else tid
+                    name = buffer.text(field_value, close, 256) if inside == 5 else name
             elif number == 8:
                 counter = True
-        self.known[numbers[1]] = Track(name, numbers[5], pid, tid, process, counter)
+        self.by_number[numbers[1]] = Track(name, numbers[5], pid, tid, process, counter)

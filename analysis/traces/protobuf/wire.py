@@ -133,7 +133,7 @@ def read_file(path: Path, limit: int = MAX_BYTES) -> Buffer:
 def fields(buffer: Buffer, start: Int64, stop: Int64) -> Fields:
     """The fields of all messages. O(bytes)."""
     if len(start) <= FEW:
-        return _one_by_one(buffer, start, stop)
+        return _read_serially(buffer, start, stop)
     return _together(buffer, start, stop)
 
 
@@ -190,7 +190,7 @@ def _varint(raw: bytes | bytearray, at: int) -> tuple[int, int]:
     return -1, 1 << 62
 
 
-def _one_by_one(buffer: Buffer, start: Int64, stop: Int64) -> Fields:
+def _read_serially(buffer: Buffer, start: Int64, stop: Int64) -> Fields:
     columns = [array("q") for _ in range(4)]
     owner, numbers, kinds, stops = columns
     values = array("Q")
@@ -233,8 +233,8 @@ def _together(buffer: Buffer, start: Int64, stop: Int64) -> Fields:
             if len(rows):
                 value[rows] = _fixed(data, at[rows], size)
             after = np.where(kind == fixed, at + size, after)
-        known = is_bytes | (kind == VARINT) | (kind == FIXED64) | (kind == FIXED32)
-        sound = known & (number > 0) & (after <= end)
+        is_supported = is_bytes | (kind == VARINT) | (kind == FIXED64) | (kind == FIXED32)
+        sound = is_supported & (number > 0) & (after <= end)
         lost = int((~sound).sum())
         if lost:
             buffer.dropped["messages that are damaged"] += lost
@@ -291,7 +291,9 @@ def _table(parts: list[Fields]) -> Fields:
 
 def whole(buffer: Buffer) -> Fields:
     """The fields of the file's outermost message. Raises EvidenceError where there is none."""
-    found = fields(buffer, np.zeros(1, dtype=np.int64), np.asarray([buffer.length], dtype=np.int64))
-    if not len(found):
+    message = fields(
+        buffer, np.zeros(1, dtype=np.int64), np.asarray([buffer.length], dtype=np.int64)
+    )
+    if not len(message):
         raise EvidenceError(buffer.name, "holds no message of protocol buffers")
-    return found
+    return message

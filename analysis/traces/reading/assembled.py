@@ -71,15 +71,15 @@ class EventPart:
 
 def words_of(texts: Sequence[str]) -> Words:
     """Texts as ids and words; "" is none."""
-    known: dict[str, int] = {}
-    ids = [known.setdefault(text, len(known)) if text else -1 for text in texts]
-    return np.asarray(ids, dtype=np.int32), tuple(known)
+    id_by_text: dict[str, int] = {}
+    ids = [id_by_text.setdefault(text, len(id_by_text)) if text else -1 for text in texts]
+    return np.asarray(ids, dtype=np.int32), tuple(id_by_text)
 
 
 def renamed(words: Words, change: Callable[[str], str]) -> Words:
     """Every word changed; those that become "" are none."""
-    ids, told = words
-    new = [change(word) for word in told]
+    ids, texts = words
+    new = [change(word) for word in texts]
     keep = np.asarray([bool(word) for word in new] + [False], dtype=np.bool_)
     return np.where(keep[ids], ids, -1).astype(np.int32), tuple(new)
 
@@ -93,11 +93,11 @@ def assembled(
     base: int,
     header: Mapping[str, Any],
     dropped: Mapping[str, int],
-    **others: Any,
+    **extra_fields: Any,
 ) -> TraceColumns:
-    """The columns of a rank. `base` is the ns since 1970 at which the events' time 0 lies; `others`
-    are further fields of TraceColumns. Events that end before they begin, or whose time is outside
-    64 bits, are dropped."""
+    """The columns of a rank. `base` is the ns since 1970 at which the events' time 0 lies;
+    `extra_fields` are further fields of TraceColumns. Events that end before they begin, or whose
+    time is outside 64 bits, are dropped."""
     lanes: dict[tuple[str, str], int] = {}
     categories: dict[str, int] = {}
     counts = [len(part.start) for part in parts]
@@ -128,7 +128,7 @@ def assembled(
         arguments=_arguments(parts),
         header=header,
         dropped={reason: count for reason, count in dropped.items() if count},
-        **{"world_size": None, "host": None, **others},
+        **{"world_size": None, "host": None, **extra_fields},
     )
     if sane.all():
         return trace
@@ -161,15 +161,16 @@ def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
             indexes = np.flatnonzero(~np.isnan(values))
             number_rows.setdefault(key, []).append(indexes + first)
             number_values.setdefault(key, []).append(values[indexes])
-        for key, (ids, told) in part.texts.items():
-            found = np.flatnonzero(ids >= 0)
-            if len(found):
-                own = words.setdefault(key, {})
+        for key, (ids, part_words) in part.texts.items():
+            text_places = np.flatnonzero(ids >= 0)
+            if len(text_places):
+                id_by_word = words.setdefault(key, {})
                 table = np.asarray(
-                    [own.setdefault(word, len(own)) for word in told], dtype=np.int32
+                    [id_by_word.setdefault(word, len(id_by_word)) for word in part_words],
+                    dtype=np.int32,
                 )
-                text_rows.setdefault(key, []).append(found + first)
-                text_ids.setdefault(key, []).append(table[ids[found]])
+                text_rows.setdefault(key, []).append(text_places + first)
+                text_ids.setdefault(key, []).append(table[ids[text_places]])
         first += len(part.start)
     numbers = {
         key: SparseNumbers(

@@ -47,7 +47,7 @@ class EventScanner:
     def __init__(self, lane: ScanLane, dropped: Counter[str]) -> None:
         self.header = b""
         self.trailer = b""
-        self.found = False
+        self.has_events = False
         self.bare = False
         """Whether the file is a list of events and nothing else."""
         self.full = False
@@ -56,28 +56,28 @@ class EventScanner:
         self._buffer = bytearray(FIRST_BUFFER)
         self._start = self._end = 0
         self._offset = 0
-        self._wanted = 1
+        self._min_bytes = 1
         self._ended = False
         self._wasted = 0
         self._cut = False
 
     def read(self, blocks: Iterable[bytes | memoryview]) -> None:
-        """Read all events that can be read. `found` tells afterwards whether there was a list of
-        events."""
+        """Read all events that can be read. `has_events` tells afterwards whether there was a list
+        of events."""
         for block in blocks:
             if self._ended:
                 self._keep_trailer(block)
                 continue
             self._append(block)
-            if not self.found and not self._open_list():
+            if not self.has_events and not self._open_list():
                 if self._end > MAX_HEADER_BYTES:
                     return
                 continue
-            if self._end - self._start >= self._wanted:
+            if self._end - self._start >= self._min_bytes:
                 self._take(final=False)
             if self.full:
                 return
-        if self.found and not self._ended:
+        if self.has_events and not self._ended:
             self._take(final=True)
 
     @property
@@ -86,16 +86,16 @@ class EventScanner:
         return bytes(self._buffer[: min(self._end, FIRST_BUFFER)])
 
     def _append(self, block: bytes | memoryview) -> None:
-        kept = self._end - self._start
+        pending = self._end - self._start
         if self._start:
-            self._buffer[:kept] = self._buffer[self._start : self._end]
-            self._start, self._end = 0, kept
-        if kept + len(block) > len(self._buffer):
+            self._buffer[:pending] = self._buffer[self._start : self._end]
+            self._start, self._end = 0, pending
+        if pending + len(block) > len(self._buffer):
             self._buffer.extend(
-                bytes(max(len(self._buffer), kept + len(block) - len(self._buffer)))
+                bytes(max(len(self._buffer), pending + len(block) - len(self._buffer)))
             )
-        self._buffer[kept : kept + len(block)] = block
-        self._end = kept + len(block)
+        self._buffer[pending : pending + len(block)] = block
+        self._end = pending + len(block)
 
     def _open_list(self) -> bool:
         head = bytes(self._buffer[: min(self._end, 4096)])
@@ -103,12 +103,12 @@ class EventScanner:
         opened = _LIST_OPENS.search(self._buffer, 0, self._end)
         if text.startswith(b"["):
             self._advance(len(head) - len(text) + 1)
-            self.found = self.bare = True
+            self.has_events = self.bare = True
         elif opened:
             self.header = bytes(self._buffer[: opened.start()])
             self._advance(opened.end())
-            self.found = True
-        return self.found
+            self.has_events = True
+        return self.has_events
 
     def _advance(self, count: int) -> None:
         self._start += count
@@ -129,10 +129,10 @@ class EventScanner:
             if left == 0 and final and not self._cut:
                 self._dropped["end of the file: the list of events is not closed"] += 1
             if left == 0 or (outcome == "more" and not final and left < MAX_EVENT_BYTES):
-                self._wanted = max(1, 2 * left)
+                self._min_bytes = max(1, 2 * left)
                 return
             if not self._repair(final=final):
-                self._wanted = 2 * left
+                self._min_bytes = 2 * left
                 return
             if self._wasted > MAX_WASTED_BYTES:
                 self._dropped["rest of the file: too many unreadable events"] += 1

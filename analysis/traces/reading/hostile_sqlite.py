@@ -82,14 +82,14 @@ class Database:
                 for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})")
             }
 
-    def numbers(self, table: str, wanted: Sequence[str], default: int = -1) -> dict[str, Int64]:
+    def numbers(self, table: str, columns: Sequence[str], default: int = -1) -> dict[str, Int64]:
         """Columns of whole numbers, one value for each row; `default` for NULL and for columns that
         the table does not have."""
         have = self.columns_of(table)
-        names = [name for name in wanted if name in have]
+        names = [name for name in columns if name in have]
         if not names:
             rows = np.full(self._rows_of(table), default, dtype=np.int64)
-            return {name: rows.copy() for name in wanted}
+            return {name: rows.copy() for name in columns}
         chosen = ", ".join(
             f"coalesce(CAST({_quoted(name)} AS INTEGER), {default})" for name in names
         )
@@ -102,9 +102,10 @@ class Database:
         if len(whole) > MAX_ROWS:
             self.cut[table] = MAX_ROWS
             whole = whole[:MAX_ROWS]
-        found = {name: np.ascontiguousarray(whole[:, i]) for i, name in enumerate(names)}
+        by_name = {name: np.ascontiguousarray(whole[:, i]) for i, name in enumerate(names)}
         return {
-            name: found.get(name, np.full(len(whole), default, dtype=np.int64)) for name in wanted
+            name: by_name.get(name, np.full(len(whole), default, dtype=np.int64))
+            for name in columns
         }
 
     def _rows_of(self, table: str) -> int:
@@ -118,7 +119,7 @@ class Database:
             return int(counted.fetchone()[0])
 
     def texts(
-        self, table: str, wanted: Sequence[str], limit: int = MAX_ROWS
+        self, table: str, columns: Sequence[str], limit: int = MAX_ROWS
     ) -> list[tuple[str, ...]]:
         """Rows of text, in the order of `numbers`; "" for NULL and for columns that the table does
         not have.
@@ -129,22 +130,22 @@ class Database:
         if not have:
             return []
         chosen = ", ".join(
-            f"coalesce(CAST({_quoted(n)} AS TEXT), '')" if n in have else "''" for n in wanted
+            f"coalesce(CAST({_quoted(n)} AS TEXT), '')" if n in have else "''" for n in columns
         )
         rows: list[tuple[str, ...]] = []
-        known: dict[str, str] = {}
+        text_pool: dict[str, str] = {}
         left = MAX_ALL_TEXT
         with self._errors():
             for row in self._connection.execute(
                 f"SELECT {chosen} FROM {_in_order(table)} LIMIT {limit}"  # noqa: S608
             ):
                 left -= _ROW_BYTES + sum(
-                    len(text) + _TEXT_BYTES for text in row if text not in known
+                    len(text) + _TEXT_BYTES for text in row if text not in text_pool
                 )
                 if left < 0:
                     self.cut[table] = len(rows)
                     break
-                rows.append(tuple(known.setdefault(text, text) for text in row))
+                rows.append(tuple(text_pool.setdefault(text, text) for text in row))
         return rows
 
     def _too_long(self) -> bool:

@@ -68,15 +68,15 @@ def traces_of(files: JobFiles) -> list[JobFile]:
 def without_doubles(traces: Iterable[JobFile]) -> list[JobFile]:
     """JAX writes each profile twice: the Chrome JSON is left out where the XPlane file is beside
     it, which holds more and is not cut at a million events."""
-    found = list(traces)
-    profiles = {str(f.path).removesuffix(XPLANE) for f in found if f.kind == "xplane"}
-    return [f for f in found if str(f.path).removesuffix(CHROME) not in profiles]
+    job_files = list(traces)
+    profiles = {str(f.path).removesuffix(XPLANE) for f in job_files if f.kind == "xplane"}
+    return [f for f in job_files if str(f.path).removesuffix(CHROME) not in profiles]
 
 
 def sort_job_files(
-    paths: Iterable[Path], known: Callable[[Path], JobFile | None] | None = None
+    paths: Iterable[Path], lookup: Callable[[Path], JobFile | None] | None = None
 ) -> JobFiles:
-    """Look at files, and at everything below folders, in the order of their names. `known` says
+    """Look at files, and at everything below folders, in the order of their names. `lookup` says
     what a file is that was read before. It does not have to exist.
 
     Links are followed to files but not to folders; what is neither file nor folder (pipes, devices)
@@ -88,11 +88,11 @@ def sort_job_files(
         if len(job_files) >= MAX_FILES:
             left_out[f"beyond the first {MAX_FILES} files"] = 1
             break
-        looked = ((known and known(path)) or _look(path)) if problem is None else problem
-        if isinstance(looked, str):
-            left_out[looked] = left_out.get(looked, 0) + 1
+        outcome = ((lookup and lookup(path)) or _look(path)) if problem is None else problem
+        if isinstance(outcome, str):
+            left_out[outcome] = left_out.get(outcome, 0) + 1
         else:
-            job_files.append(looked)
+            job_files.append(outcome)
     return JobFiles(tuple(job_files), left_out)
 
 

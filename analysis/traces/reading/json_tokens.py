@@ -127,7 +127,7 @@ def compact(token: bytes) -> str:
     if token[:1] == b'"':
         return _unquoted(token)
     return _SPACE_OUTSIDE_STRINGS.sub(
-        lambda found: found[1] or "", token.decode("utf-8", "replace")
+        lambda match: match[1] or "", token.decode("utf-8", "replace")
     )
 
 

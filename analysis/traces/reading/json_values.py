@@ -52,4 +52,4 @@ def without_bare_words(text: str) -> str:
     strings stays."""
     if not _WORD.search(text):
         return text
-    return _BARE.sub(lambda found: '""' + " " * (len(found[1]) - 2) if found[1] else found[0], text)
+    return _BARE.sub(lambda match: '""' + " " * (len(match[1]) - 2) if match[1] else match[0], text)

@@ -29,7 +29,7 @@ from faultline.analysis.traces.reading.trace_bytes import (
     unpacked,
 )
 from faultline.analysis.traces.reading.trace_columns import columns_of
-from faultline.analysis.traces.reading.trace_ranks import rank_of, told_apart
+from faultline.analysis.traces.reading.trace_ranks import rank_of, with_distinct_ranks
 
 __all__ = ["LIMITS", "nanoseconds", "read_trace", "read_trace_stream", "read_traces"]
 
@@ -92,8 +92,8 @@ def read_trace_stream(
     lane = lane or (_slow_lane() if library() is None else NativeLane(LIMITS))
     scanner = EventScanner(lane, dropped)
     scanner.read(unpacked(file, blocks, dropped, max_bytes))
-    if not scanner.found:
-        raise EvidenceError(file, _said_to_be(scanner.beginning))
+    if not scanner.has_events:
+        raise EvidenceError(file, _refusal(scanner.beginning))
     scanned = lane.finish()
     if scanner.full:
         dropped[f"rest of the file after {len(scanned.ts) + len(scanned.memory)} events"] += 1
@@ -130,12 +130,12 @@ def read_traces(
             return error
 
     with ThreadPoolExecutor(max(1, min(jobs or os.cpu_count() or 1, len(files)))) as pool:
-        for found in pool.map(read, range(len(files))):
-            if isinstance(found, EvidenceError):
-                errors.append(found)
+        for outcome in pool.map(read, range(len(files))):
+            if isinstance(outcome, EvidenceError):
+                errors.append(outcome)
             else:
-                traces.append(found)
-    return told_apart(traces), errors
+                traces.append(outcome)
+    return with_distinct_ranks(traces), errors
 
 
 def _slow_lane() -> ScanLane:
@@ -158,7 +158,7 @@ def _shared_progress(files: list[Path], progress: Callable[[int, int], None]) ->
     return advance
 
 
-def _said_to_be(beginning: bytes) -> str:
+def _refusal(beginning: bytes) -> str:
     for pattern, what in _NO_EVENTS:
         if pattern.match(beginning):
             return (
@@ -173,22 +173,22 @@ def _metadata(header: bytes, trailer: bytes) -> dict[str, Any]:
     """What stands beside the list of events, from before it or after it."""
     before = header.decode("utf-8", "replace").strip().lstrip("\ufeff").rstrip(", \t\r\n")
     after = trailer.decode("utf-8", "replace").strip().lstrip(", \t\r\n")
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for text in (before + "}", "{" + after):
         try:
             value = json.JSONDecoder(strict=False).raw_decode(text)[0]
         except (ValueError, RecursionError):
             continue
-        found |= value if isinstance(value, dict) else {}
-    return _by_pattern(before + after) | found
+        metadata |= value if isinstance(value, dict) else {}
+    return _by_pattern(before + after) | metadata
 
 
 def _by_pattern(text: str) -> dict[str, Any]:
     """The values that matter most, where the header as a whole is not valid JSON."""
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     base, rank = _BASE.search(text), _RANK.search(text)
     if base:
-        found["baseTimeNanoseconds"] = int(base[1])
+        metadata["baseTimeNanoseconds"] = int(base[1])
     if rank:
-        found["distributedInfo"] = {"rank": int(rank[1])}
-    return found
+        metadata["distributedInfo"] = {"rank": int(rank[1])}
+    return metadata

@@ -101,14 +101,14 @@ class PythonLane:
         self._counters = (array("i"), array("i"), array("d"))
         self._numbers: dict[str, tuple[array[int], array[float]]] = {}
         self._texts: dict[str, tuple[array[int], array[int], _Table]] = {}
-        self._arguments_kept = 0
+        self._argument_count = 0
         self._memory: array[int] = array("q")
         self._labels = _Table(limits.labels)
         self._labels_left = limits.label_bytes
         self._skipped: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._position = 0
-        self._known = {spelling.key.encode(): spelling for spelling in spellings()}
+        self._spelling_by_key = {spelling.key.encode(): spelling for spelling in spellings()}
 
     def feed(self, buffer: bytearray, start: int, end: int, offset: int) -> tuple[Outcome, int]:
         """Read as many whole events as there are."""
@@ -205,7 +205,7 @@ class PythonLane:
         row = len(self._wide["ts"])
         pairs = _arguments(event.get("args", b""))
         links = dict.fromkeys(LINKS, -1)
-        for (kind, argument), token in self._kept(pairs).items():
+        for (kind, argument), token in self._argument_values(pairs).items():
             if argument == "stream":
                 links[argument] = self._stream(token)
             elif kind == "link":
@@ -220,20 +220,20 @@ class PythonLane:
         if event.get("cat") == _COUNTER:
             self._add_counters(row, pairs)
 
-    def _kept(self, pairs: list[tuple[bytes, bytes]]) -> dict[tuple[str, str], bytes]:
+    def _argument_values(self, pairs: list[tuple[bytes, bytes]]) -> dict[tuple[str, str], bytes]:
         """The values of the arguments that are known, by (kind, argument); the last one counts."""
         tokens: dict[tuple[str, str], bytes] = {}
         for key, token in pairs:
-            spelling = self._known.get(key)
+            spelling = self._spelling_by_key.get(key)
             if spelling is not None:
                 tokens[spelling.kind, spelling.argument] = token
         return tokens
 
     def _room_for_argument(self) -> bool:
-        if self._arguments_kept >= self._limits.arguments:
+        if self._argument_count >= self._limits.arguments:
             self._dropped[_TOO_MANY_ARGUMENTS] += 1
             return False
-        self._arguments_kept += 1
+        self._argument_count += 1
         return True
 
     def _add_number(self, argument: str, row: int, token: bytes) -> None:
@@ -282,9 +282,9 @@ class PythonLane:
             self._dropped[_NO_TIME] += 1
             return
         self._memory.append(ts)
-        kept = self._kept(_arguments(event.get("args", b"")))
+        tokens = self._argument_values(_arguments(event.get("args", b"")))
         for key, unknown in zip(MEMORY_KEYS, MEMORY_UNKNOWN, strict=True):
-            number = whole_number(kept.get(("memory", key), b""))
+            number = whole_number(tokens.get(("memory", key), b""))
             self._memory.append(unknown if number is None else number)
 
     def _add_label(self, event: dict[str, bytes], kind: bytes) -> None:

@@ -178,11 +178,11 @@ class RawEvents:
         go_on = len(text)
         for number, boundary in enumerate(islice(_TEXT_BOUNDARY.finditer(text, at), MAX_PIECES)):
             go_on = go_on if number else boundary.end()
-            found = _repaired(text, at, boundary.start() + 1)
-            if found is not None:
-                return *found, False
-        found = _repaired(text, at, len(text)) if go_on == len(text) else None
-        return (*found, False) if found is not None else (None, go_on, cut)
+            repair = _repaired(text, at, boundary.start() + 1)
+            if repair is not None:
+                return *repair, False
+        repair = _repaired(text, at, len(text)) if go_on == len(text) else None
+        return (*repair, False) if repair is not None else (None, go_on, cut)
 
 
 def _repaired(text: str, at: int, end: int) -> tuple[bytes, int] | None:

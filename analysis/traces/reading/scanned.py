@@ -132,10 +132,10 @@ class Spelling:
 def spellings() -> list[Spelling]:
     """All arguments that are kept, in all spellings."""
     names = dict.fromkeys(NUMBERS, "number") | dict.fromkeys(TEXTS, "text")
-    found = [Spelling(key, argument, "link") for key, argument in LINK_KEYS.items()]
-    found += [Spelling(key, key, kind) for key, kind in names.items()]  # type: ignore[arg-type]
-    found += [Spelling(key, name, names[name]) for key, name in ALIASES.items()]  # type: ignore[arg-type]
-    return found + [Spelling(key, key, "memory") for key in MEMORY_KEYS]
+    all_spellings = [Spelling(key, argument, "link") for key, argument in LINK_KEYS.items()]
+    all_spellings += [Spelling(key, key, kind) for key, kind in names.items()]  # type: ignore[arg-type]
+    all_spellings += [Spelling(key, name, names[name]) for key, name in ALIASES.items()]  # type: ignore[arg-type]
+    return all_spellings + [Spelling(key, key, "memory") for key in MEMORY_KEYS]
 
 
 def lost_reasons() -> tuple[str, ...]:

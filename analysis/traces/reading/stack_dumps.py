@@ -53,7 +53,7 @@ class StackThread:
     frames: tuple[StackFrame, ...]
 
     @property
-    def own_frame(self) -> StackFrame | None:
+    def job_frame(self) -> StackFrame | None:
         """The innermost call of the job's own code; where there is none, the innermost of all."""
         frames = (f for f in self.frames if not f.is_library)
         return next(frames, self.frames[0] if self.frames else None)

@@ -75,9 +75,9 @@ def unpacked(
     yield from _capped(whole, dropped, max_bytes)
 
 
-def _with_first(first: bytes, others: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+def _with_first(first: bytes, rest: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     yield first
-    yield from others
+    yield from rest
 
 
 def _pieces(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes]:
@@ -101,21 +101,21 @@ def _capped(
 
 def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Small blocks together: gzip may be made of millions of members of one byte."""
-    held: list[bytes] = []
+    batch: list[bytes] = []
     size = 0
     for block in blocks:
-        held.append(block)
+        batch.append(block)
         size += len(block)
         if size >= BLOCK_BYTES // 2:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
+            yield b"".join(batch)
+            batch, size = [], 0
+    if batch:
+        yield b"".join(batch)
 
 
 def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
     packed = b""
-    taken = given = 0
+    taken = out_bytes = 0
     while True:
         inflate = isal_zlib.decompressobj(wbits=31)
         while not inflate.eof:
@@ -123,7 +123,7 @@ def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
             if not packed:
                 dropped["rest of the file: gzip data end early"] += 1
                 return
-            if given > BOMB_BYTES and given > BOMB_RATIO * taken:
+            if out_bytes > BOMB_BYTES and out_bytes > BOMB_RATIO * taken:
                 dropped[
                     f"rest of the file: it unpacks to more than {BOMB_RATIO} times its size"
                 ] += 1
@@ -136,7 +136,7 @@ def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
                 return
             packed = inflate.unconsumed_tail
             taken += before - len(packed) - len(inflate.unused_data)
-            given += len(block)
+            out_bytes += len(block)
             if block:
                 yield block
         packed = inflate.unused_data or next(blocks, b"")

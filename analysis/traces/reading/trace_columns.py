@@ -189,7 +189,7 @@ def _stream_of_lane(tid: str) -> int:
     return -1 if number is None else number
 
 
-def _last_of_each_row(rows: Int32) -> Bool:
+def _last_per_row(rows: Int32) -> Bool:
     return np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, dtype=np.bool_)
 
 
@@ -221,11 +221,11 @@ def _counters(scanned: Scanned) -> dict[str, SparseNumbers]:
     edges = np.searchsorted(ids[order], np.arange(len(texts) + 1))
     sparse_numbers = {}
     for number, name in enumerate(texts):
-        own = order[edges[number] : edges[number + 1]]
-        own = own[_last_of_each_row(rows[own])]
-        own = own[~np.isnan(values[own])]
-        if name not in numbers and len(own):
-            sparse_numbers[name] = SparseNumbers(rows[own], values[own])
+        counter_places = order[edges[number] : edges[number + 1]]
+        counter_places = counter_places[_last_per_row(rows[counter_places])]
+        counter_places = counter_places[~np.isnan(values[counter_places])]
+        if name not in numbers and len(counter_places):
+            sparse_numbers[name] = SparseNumbers(rows[counter_places], values[counter_places])
     return sparse_numbers
 
 

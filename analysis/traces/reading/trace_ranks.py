@@ -46,7 +46,7 @@ def _is_rank(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANK
 
 
-def told_apart(traces: Sequence[TraceColumns]) -> list[TraceColumns]:
+def with_distinct_ranks(traces: Sequence[TraceColumns]) -> list[TraceColumns]:
     """The traces by rank. Those that have no rank of their own get the lowest free ones, in their
     order; of those that have the same rank each gets a note that says so.
     """

@@ -45,7 +45,7 @@ def is_wandb_run(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def one_run(files: Iterable[JobFile]) -> list[JobFile]:
+def single_run(files: Iterable[JobFile]) -> list[JobFile]:
     """The files without those of other runs of wandb's.
 
     A run does not say its rank. Several runs, distinguished by neither rank nor name, would
@@ -135,9 +135,9 @@ def _history(message: bytes, row: dict[str, Any]) -> None:
         if count >= MAX_ITEMS or not isinstance(value, bytes):
             return
         if number == ITEM:
-            key, found = _item(value)
-            if key and found is not None:
-                row[key] = found
+            key, content = _item(value)
+            if key and content is not None:
+                row[key] = content
         elif number == STEP:
             row.setdefault("_step", next((n for f, n in _fields(value) if f == STEP_NUMBER), 0))
 

@@ -20,7 +20,7 @@ from faultline.analysis.traces.rocprof.records import Call, Copy, Dispatch, Exte
 FORMAT = "rocprofv3's JSON"
 GPU = 2
 MAX_PROCESSES = 256
-MAX_SAID = 200
+MAX_REASON = 200
 _CATEGORIES = {
     "hip_api": "cuda_runtime",
     "hsa_api": "cuda_driver",
@@ -55,12 +55,12 @@ def read_results(path: Path) -> list[TraceColumns]:
         raise EvidenceError(path.name, next(iter(buffer.dropped)))
     try:
         # Arguments of calls may hold bytes that are no UTF-8; they are skipped, not decoded.
-        found = msgspec.json.decode(memoryview(buffer.raw)[: buffer.length], type=Results)
+        results = msgspec.json.decode(memoryview(buffer.raw)[: buffer.length], type=Results)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
-        why = str(error)[:MAX_SAID]
+        why = str(error)[:MAX_REASON]
         raise EvidenceError(path.name, f"is no readable JSON of rocprofv3 ({why})") from error
     traces: list[TraceColumns] = []
-    for process in found.processes[:MAX_PROCESSES]:
+    for process in results.processes[:MAX_PROCESSES]:
         trace = _Process(path.name, len(traces), process).trace()
         if trace is not None:
             traces.append(trace)
@@ -85,7 +85,7 @@ class _Process:
         for symbol in process.kernel_symbols:
             name = symbol.formatted_kernel_name or symbol.demangled_kernel_name
             self.symbols[symbol.kernel_id] = name or symbol.kernel_name
-        self.messages = {told.key: told.value for told in process.strings.marker_api}
+        self.messages = {message.key: message.value for message in process.strings.marker_api}
         self.queues: dict[int, int] = {}
 
     def trace(self) -> TraceColumns | None:
@@ -111,10 +111,10 @@ class _Process:
             format=FORMAT,
         )
 
-    def _kernels(self, found: Sequence[Dispatch]) -> list[EventPart]:
+    def _kernels(self, dispatches: Sequence[Dispatch]) -> list[EventPart]:
         """By agent and stream; by queue where the build says no stream."""
         parts = []
-        for (agent, stream), records in _grouped(found, self._place).items():
+        for (agent, stream), records in _grouped(dispatches, self._place).items():
             device = self.device.get(agent, 0)
             shared = [float(r.dispatch_info.group_segment_size) for r in records]
             parts.append(
@@ -149,9 +149,9 @@ class _Process:
         number = record.dispatch_info.kernel_id
         return self.symbols.get(number) or f"kernel {number}"
 
-    def _copies(self, found: Sequence[Copy]) -> list[EventPart]:
+    def _copies(self, copies: Sequence[Copy]) -> list[EventPart]:
         parts = []
-        for (agent, stream), records in _grouped(found, self._copied).items():
+        for (agent, stream), records in _grouped(copies, self._copied).items():
             device = self.device.get(agent, 0)
             size = np.asarray([float(r.bytes) for r in records])
             start = _column([r.start_timestamp for r in records])
@@ -188,9 +188,9 @@ class _Process:
         named = _DIRECTIONS.get((kinds[0], kinds[1]))
         return named or self._operation(record.kind, record.operation) or "Memcpy"
 
-    def _calls(self, found: Sequence[Call], category: str) -> list[EventPart]:
+    def _calls(self, calls: Sequence[Call], category: str) -> list[EventPart]:
         parts = []
-        for thread, records in _grouped(found, lambda r: r.thread_id).items():
+        for thread, records in _grouped(calls, lambda r: r.thread_id).items():
             names = []
             for record in records:
                 message = ""
@@ -220,9 +220,9 @@ class _Process:
 K = TypeVar("K")
 
 
-def _grouped(found: Sequence[R], key: Callable[[R], K]) -> dict[K, list[R]]:
+def _grouped(records: Sequence[R], key: Callable[[R], K]) -> dict[K, list[R]]:
     groups: dict[K, list[R]] = {}
-    for record in found:
+    for record in records:
         groups.setdefault(key(record), []).append(record)
     return groups
 

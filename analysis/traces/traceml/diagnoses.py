@@ -133,7 +133,7 @@ def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
     )
     if late.cause:
         statement += ": it " + CAUSES[late.cause].format(
-            own=numbers.say("own_ms", short(late.own_ms)),
+            own=numbers.say("own_ms", short(late.rank_ms)),
             victim=numbers.say("other_rank", late.victim),
             other=numbers.say("other_ms", short(late.victim_ms)),
         )
@@ -158,39 +158,41 @@ def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
 
 
 def _shares(session: TraceMLSession, late: Straggler | None) -> list[JobDiagnosis]:
-    found = shares(session)
-    told = []
-    if found.get("input", 0.0) >= WARN_SHARE and not (late and late.cause == "input"):
-        told.append(
+    phase_shares = shares(session)
+    diagnoses = []
+    if phase_shares.get("input", 0.0) >= WARN_SHARE and not (late and late.cause == "input"):
+        diagnoses.append(
             _share(
                 session,
                 "dataloader_stall",
-                found["input"],
+                phase_shares["input"],
                 "of the step is waiting for input",
                 INPUT_FIX,
-                {"data_share": round(found["input"], 4)},
+                {"data_share": round(phase_shares["input"], 4)},
             )
         )
-    if found.get("h2d", 0.0) >= WARN_SHARE:
+    if phase_shares.get("h2d", 0.0) >= WARN_SHARE:
         fix = (
             "pin_memory=True with .to(device, non_blocking=True), and copies that overlap with "
             "computation."
         )
-        told.append(
+        diagnoses.append(
             _share(
                 session,
                 "long_copies",
-                found["h2d"],
+                phase_shares["h2d"],
                 "of the step is copying to the device",
                 fix,
                 {},
             )
         )
-    if found.get("residual", 0.0) >= WARN_SHARE and not (late and late.cause == "residual"):
+    if phase_shares.get("residual", 0.0) >= WARN_SHARE and not (late and late.cause == "residual"):
         fix = FIXES["residual"].replace("its loop", "the loop")
         what = "of the step lies outside input, forward, backward and optimizer"
-        told.append(_share(session, "time_outside_phases", found["residual"], what, fix, {}))
-    return told
+        diagnoses.append(
+            _share(session, "time_outside_phases", phase_shares["residual"], what, fix, {})
+        )
+    return diagnoses
 
 
 def _share(

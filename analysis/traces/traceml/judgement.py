@@ -36,7 +36,7 @@ class Straggler:
     step_ms: float
     cause: str
     """"input", "computation", "h2d", "optimizer", "residual"; "" where no part explains it."""
-    own_ms: float
+    rank_ms: float
     """That part on the rank; 0 without a cause."""
     victim_ms: float
     sharded: bool
@@ -72,7 +72,7 @@ def straggler(session: TraceMLSession) -> Straggler | None:
         wait_ms=wait,
         step_ms=step,
         cause=cause,
-        own_ms=float(parts[cause][culprit]) if cause else 0.0,
+        rank_ms=float(parts[cause][culprit]) if cause else 0.0,
         victim_ms=float(parts[cause][victim]) if cause else 0.0,
         sharded=sharded,
     )

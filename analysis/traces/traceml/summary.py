@@ -92,7 +92,7 @@ def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> TraceMLVerdict
     if not isinstance(kind, str):
         return None
     issues = _list(section, "issues")
-    own: dict[str, Any] = next(
+    issue: dict[str, Any] = next(
         (i for i in issues if isinstance(i, dict) and i.get("kind") == kind), {}
     )
     return TraceMLVerdict(
@@ -100,18 +100,18 @@ def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> TraceMLVerdict
         severity=str(primary.get("severity"))[:10],
         summary=str(primary.get("summary"))[:300],
         action=str(primary.get("action"))[:300],
-        ranks=tuple(r for r in _list(own, "ranks")[:64] if type(r) is int and 0 <= r < 10**7),
+        ranks=tuple(r for r in _list(issue, "ranks")[:64] if type(r) is int and 0 <= r < 10**7),
     )
 
 
 def _list(value: dict[str, Any], key: str) -> list[Any]:
-    found = value.get(key)
-    return found if isinstance(found, list) else []
+    child = value.get(key)
+    return child if isinstance(child, list) else []
 
 
 def _dict(value: dict[str, Any], key: str) -> dict[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    child = value.get(key)
+    return child if isinstance(child, dict) else {}
 
 
 def _number(value: Any) -> float:

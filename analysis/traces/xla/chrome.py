@@ -75,8 +75,8 @@ class _Profile:
         self._host(np.flatnonzero(~on_device[trace.lane]))
         for lane in np.flatnonzero(on_device).tolist():
             self._row(lane, np.flatnonzero(trace.lane == lane))
-        known = self.category > 0
-        unused = int((~known).sum())
+        has_category = self.category > 0
+        unused = int((~has_category).sum())
         whole = replace(
             trace,
             name=self.name,
@@ -90,18 +90,20 @@ class _Profile:
         )
         keys = sorted({key for key in self.devices if key is not None})
         if not keys:
-            return [whole.select(known)]
-        return [self._rank(whole, number, key, known) for number, key in enumerate(keys)]
+            return [whole.select(has_category)]
+        return [self._rank(whole, number, key, has_category) for number, key in enumerate(keys)]
 
     def _rank(
-        self, whole: TraceColumns, number: int, key: tuple[str, int], known: Bool
+        self, whole: TraceColumns, number: int, key: tuple[str, int], has_category: Bool
     ) -> TraceColumns:
         mine = np.asarray([device in (None, key) for device in self.devices], dtype=np.bool_)
         header = {**whole.header, "deviceProperties": [{"name": f"{key[0]}:{key[1]}"}]}
         rank = whole.rank + number if whole.rank_source == "order" else number
-        found = replace(whole.select(known & mine[whole.lane]), header=header, rank=rank)
+        rank_trace = replace(
+            whole.select(has_category & mine[whole.lane]), header=header, rank=rank
+        )
         several = len({device for device in self.devices if device is not None}) > 1
-        return replace(found, rank_source="order") if several else found
+        return replace(rank_trace, rank_source="order") if several else rank_trace
 
     def _host(self, rows: Int64) -> None:
         trace = self.trace

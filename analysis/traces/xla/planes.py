@@ -31,7 +31,7 @@ MAX_EVENTS = 10_000_000
 """Of a file (own): their columns take 1 GB."""
 CHUNK = 1 << 18
 """Events of a line that are decoded together: their fields take 50 MB."""
-WANTED = (
+STATISTIC_NAMES = (
     "step_num",
     "correlation_id",
     "hlo_category",
@@ -186,25 +186,32 @@ class Plane:
         described = inner(self.buffer, values)
         names, shown = [""] * len(keys), [""] * len(keys)
         for texts, place in ((names, 2), (shown, 4)):
-            found = described.of(place, BYTES)
+            name_fields = described.of(place, BYTES)
             for owner, start, stop in zip(
-                found.owner.tolist(), found.start.tolist(), found.stop.tolist(), strict=True
+                name_fields.owner.tolist(),
+                name_fields.start.tolist(),
+                name_fields.stop.tolist(),
+                strict=True,
             ):
                 texts[owner] = self.buffer.text(start, stop, MAX_TEXT)
         return dict(zip(keys, zip(names, shown, strict=True), strict=True))
 
-    def _statistics(self, outer: Fields, wanted: tuple[str, ...] | None = WANTED) -> Statistics:
-        """Statistics (of BYTES); the owner is the event's index. `wanted` None: all."""
+    def _statistics(
+        self, outer: Fields, statistic_names: tuple[str, ...] | None = STATISTIC_NAMES
+    ) -> Statistics:
+        """Statistics (of BYTES); the owner is the event's index. `statistic_names` None: all."""
         described = inner(self.buffer, outer)
         kind_of = described.of(1).column(len(outer))
         numbers: dict[str, tuple[Int64, Int64]] = {}
         texts: dict[str, tuple[Int64, Int32, tuple[str, ...]]] = {}
         for key, name in self.stat_names.items():
-            if wanted is not None and name not in wanted:
+            if statistic_names is not None and name not in statistic_names:
                 continue
-            own = described.where(kind_of[described.owner] == key)
-            values = own.where(((own.number == 3) | (own.number == 4)) & (own.kind == 0))
-            doubles = own.of(2, FIXED64)
+            statistic = described.where(kind_of[described.owner] == key)
+            values = statistic.where(
+                ((statistic.number == 3) | (statistic.number == 4)) & (statistic.kind == 0)
+            )
+            doubles = statistic.of(2, FIXED64)
             if len(values):
                 numbers[name] = (outer.owner[values.owner], values.signed)
             elif len(doubles):
@@ -213,26 +220,29 @@ class Plane:
                     outer.owner[doubles.owner],
                     np.clip(whole_numbers, -(2**62), 2**62).astype(np.int64),
                 )
-            told = own.where((own.number == 5) | (own.number == 7))
-            if len(told):
-                texts[name] = (outer.owner[told.owner], *self._words(told))
+            text_fields = statistic.where((statistic.number == 5) | (statistic.number == 7))
+            if len(text_fields):
+                texts[name] = (outer.owner[text_fields.owner], *self._words(text_fields))
         return Statistics(numbers, texts)
 
-    def _words(self, found: Fields) -> Words:
+    def _words(self, text_fields: Fields) -> Words:
         """Texts as they stand, and those that refer to the name of a statistic."""
-        known: dict[bytes | int, int] = {}
+        id_by_text: dict[bytes | int, int] = {}
         ids = []
         raw = self.buffer.raw
         for kind, value, stop in zip(
-            found.kind.tolist(), found.value.tolist(), found.stop.tolist(), strict=True
+            text_fields.kind.tolist(),
+            text_fields.value.tolist(),
+            text_fields.stop.tolist(),
+            strict=True,
         ):
             if kind == BYTES:
                 key: bytes | int = bytes(raw[value : min(stop, value + MAX_TEXT)])
             else:
                 key = value
-            ids.append(known.setdefault(key, len(known)))
+            ids.append(id_by_text.setdefault(key, len(id_by_text)))
         words = []
-        for key in known:
+        for key in id_by_text:
             if isinstance(key, bytes):
                 words.append(key.decode("utf-8", "replace"))
             else:
@@ -253,9 +263,9 @@ def _together(chunks: list[Statistics]) -> Statistics:
         first = place * CHUNK
         for name, (rows, values) in chunk.numbers.items():
             numbers.setdefault(name, []).append((rows + first, values))
-        for name, (rows, ids, told) in chunk.texts.items():
+        for name, (rows, ids, chunk_words) in chunk.texts.items():
             word = words.setdefault(name, {})
-            table = np.asarray([word.setdefault(w, len(word)) for w in told], dtype=np.int32)
+            table = np.asarray([word.setdefault(w, len(word)) for w in chunk_words], dtype=np.int32)
             texts.setdefault(name, []).append((rows + first, table[ids]))
     joined = {}
     for name, parts in numbers.items():
@@ -281,22 +291,22 @@ def space_of(buffer: Buffer) -> Space:
     planes = outer.of(1, BYTES)
     if len(planes) > MAX_PLANES:
         raise EvidenceError(buffer.name, f"has over {MAX_PLANES:,} planes")
-    found = []
+    named_planes = []
     for i in range(len(planes)):
         content = fields(buffer, planes.start[i : i + 1], planes.stop[i : i + 1])
         name = _text(buffer, content.of(2, BYTES))
         if name:
-            found.append(Plane(buffer, name, content))
-    if not found:
+            named_planes.append(Plane(buffer, name, content))
+    if not named_planes:
         raise EvidenceError(buffer.name, "is no XPlane file (it has no named planes)")
-    return Space(tuple(found), _text(buffer, outer.of(4, BYTES)))
+    return Space(tuple(named_planes), _text(buffer, outer.of(4, BYTES)))
 
 
-def _text(buffer: Buffer, found: Fields) -> str:
-    if not len(found):
+def _text(buffer: Buffer, text_fields: Fields) -> str:
+    if not len(text_fields):
         return ""
-    return buffer.text(int(found.start[-1]), int(found.stop[-1]), MAX_TEXT)
+    return buffer.text(int(text_fields.start[-1]), int(text_fields.stop[-1]), MAX_TEXT)
 
 
-def _last(found: Fields) -> int:
-    return int(found.signed[-1]) if len(found) else 0
+def _last(number_fields: Fields) -> int:
+    return int(number_fields.signed[-1]) if len(number_fields) else 0

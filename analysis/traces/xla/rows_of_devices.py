@@ -42,6 +42,6 @@ def enclosing(start: Int64, end: Int64) -> NDArray[np.bool_]:
     """Which events of a row have others inside (loops, conditionals, calls)."""
     order = np.lexsort((-end, start))
     parents, _ = nesting_parents(np.zeros(len(start), dtype=np.int32), start[order], end[order])
-    found = np.zeros(len(start), dtype=np.bool_)
-    found[order[parents[parents >= 0]]] = True
-    return found
+    has_children = np.zeros(len(start), dtype=np.bool_)
+    has_children[order[parents[parents >= 0]]] = True
+    return has_children

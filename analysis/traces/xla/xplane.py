@@ -248,8 +248,8 @@ class _File:
             categories.append(DEVICE_KINDS.index(device_category(text)))
         category = np.asarray(categories, dtype=np.int64)[place.reshape(-1)]
         for kind_of_work, details in enumerate(_DETAILS, start=1):
-            told, _ = line.statistics.text(details, count)
-            category[told >= 0] = kind_of_work
+            text_ids, _ = line.statistics.text(details, count)
+            category[text_ids >= 0] = kind_of_work
         return np.asarray(names, dtype=np.int32)[place.reshape(-1)], category
 
 
@@ -262,8 +262,8 @@ def _hlo_categories(plane: Plane, line: Line) -> Words:
     if not words or (hlo_categories[0] >= 0).all():
         return hlo_categories
     unique, place = np.unique(line.metadata, return_inverse=True)
-    known = dict(zip(keys, of_key.tolist(), strict=True))
-    ids = np.asarray([known.get(key, -1) for key in unique.tolist()], dtype=np.int32)[place]
+    id_by_key = dict(zip(keys, of_key.tolist(), strict=True))
+    ids = np.asarray([id_by_key.get(key, -1) for key in unique.tolist()], dtype=np.int32)[place]
     shared = np.where(ids >= 0, ids + len(hlo_categories[1]), -1)
     return np.where(hlo_categories[0] >= 0, hlo_categories[0], shared).astype(np.int32), (
         *hlo_categories[1],

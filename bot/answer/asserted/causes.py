@@ -13,7 +13,7 @@ from faultline.analysis.vocabulary import Assertion, Cause, Finding
 from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.bot.answer.asserted import measurements
 from faultline.bot.answer.asserted.ground import Ground, Refused
-from faultline.bot.answer.asserted.measurements import own_finding
+from faultline.bot.answer.asserted.measurements import cited_finding
 from faultline.bot.answer.asserted.times import is_change, when
 from faultline.bot.answer.writer.headline import LIKELY, SURE
 from faultline.bot.answer.writer.plain_text import neutral
@@ -27,21 +27,23 @@ LEAST_CONFIDENCE = 0.05
 """A less likely cause is none that a reader should think about."""
 
 
-def shows(said: Assertion, ground: Ground) -> Phrase:
+def shows(assertion: Assertion, ground: Ground) -> Phrase:
     """What a finding says; of a change with what code thinks of it."""
-    finding = own_finding(said, ground)
+    finding = cited_finding(assertion, ground)
     if is_change(finding) and finding.onset is not None:
-        return changed(said, ground)
-    return measurements.shows(said, ground)
+        return changed(assertion, ground)
+    return measurements.shows(assertion, ground)
 
 
-def explained_by(said: Assertion, ground: Ground) -> Phrase:
+def explained_by(assertion: Assertion, ground: Ground) -> Phrase:
     """An effect because of the first cause, as sure as code is."""
-    effect, behind = (ground.finding(finding) for finding in said.findings)
+    effect, behind = (ground.finding(finding) for finding in assertion.findings)
     cause, story = ground.cause, story_of(ground.diagnosis, ground.alert)
     if cause is None or not ground.blames:
         raise Refused("code has established no cause")
-    if not ground.is_blamed_change(behind) and behind != (story.mechanism or _lead(cause, ground)):
+    if not ground.is_blamed_change(behind) and behind != (
+        story.mechanism or _leading_finding(cause, ground)
+    ):
         raise Refused(f"{behind.id} is not what code blames: infer it, or give a second opinion")
     if not _is_an_effect(effect, behind, ground) and effect != story.effect:
         raise Refused(f"{effect.id} is no effect of {behind.id} that code has found")
@@ -50,19 +52,19 @@ def explained_by(said: Assertion, ground: Ground) -> Phrase:
     if is_change(behind):
         why = say("of {it}", it=change_called(behind, with_service=True))
     else:
-        known = behind.subject == effect.subject
-        why = statement(behind, known=known).clause(ground.tense_of(behind))
+        same_subject = behind.subject == effect.subject
+        why = statement(behind, as_pronoun=same_subject).clause(ground.tense_of(behind))
     return say("{what}{because} {why}", what=what, because=_because(cause), why=why)
 
 
-def changed(said: Assertion, ground: Ground) -> Phrase:
+def changed(assertion: Assertion, ground: Ground) -> Phrase:
     """A change with its title, when it went live, and how far that is from the onset."""
-    finding = own_finding(said, ground)
+    finding = cited_finding(assertion, ground)
     details = ChangeDetails.of(finding)
     if details is None or not is_change(finding):
         raise Refused(f"{finding.id} is not about a change")
     if finding.kind == CHANGE_RULED_OUT.name:
-        return ruled_out(said, ground)
+        return ruled_out(assertion, ground)
     if finding.onset is None:
         raise Refused(f"{finding.id} does not say when it went live")
     called = change_called(finding, with_service=True, with_time=False)
@@ -84,9 +86,9 @@ def changed(said: Assertion, ground: Ground) -> Phrase:
     return say("{live}, {size} {side} the onset", live=live, size=size, side=side)
 
 
-def ruled_out(said: Assertion, ground: Ground) -> Phrase:
+def ruled_out(assertion: Assertion, ground: Ground) -> Phrase:
     """A change that was checked and is no explanation."""
-    finding = own_finding(said, ground)
+    finding = cited_finding(assertion, ground)
     if finding.kind != CHANGE_RULED_OUT.name:
         raise Refused(f"{finding.id} rules out no change")
     called = change_called(finding, with_service=True, with_time=False)
@@ -98,18 +100,18 @@ def ruled_out(said: Assertion, ground: Ground) -> Phrase:
     return say("{change} was ruled out: {why}", change=called, why=neutral(details.reason))
 
 
-def against(said: Assertion, ground: Ground) -> Phrase:
+def against(assertion: Assertion, ground: Ground) -> Phrase:
     """What contradicts the first cause."""
-    finding, cause = own_finding(said, ground), ground.cause
+    finding, cause = cited_finding(assertion, ground), ground.cause
     if cause is None or finding.id not in cause.contradicting:
         raise Refused(f"{finding.id} is not held against the first cause")
     what = statement(finding).clause(ground.tense_of(finding))
     return say("against {who} as the cause: {what}", who=name(cause.subject), what=what)
 
 
-def candidate(said: Assertion, ground: Ground) -> Phrase:
+def candidate(assertion: Assertion, ground: Ground) -> Phrase:
     """A cause that code ranked below the first."""
-    subject, first = ground.subject(said.subjects[0]), ground.cause
+    subject, first = ground.subject(assertion.subjects[0]), ground.cause
     for cause in sorted(ground.diagnosis.causes, key=lambda cause: cause.rank):
         finding = ground.findings.get(cause.findings[0]) if cause.findings else None
         if cause is first or cause.subject != subject or finding is None or tells_nothing(finding):
@@ -118,14 +120,16 @@ def candidate(said: Assertion, ground: Ground) -> Phrase:
             break
         near = first.confidence - cause.confidence < AS_LIKELY
         likely = "as likely a" if near else "a less likely"
-        what = statement(finding, known=finding.subject == subject).clause(ground.tense_of(finding))
+        what = statement(finding, as_pronoun=finding.subject == subject).clause(
+            ground.tense_of(finding)
+        )
         return say("{who} is {how} cause: {what}", who=name(subject), how=likely, what=what)
     raise Refused(f"{neutral(subject, 60)} is not among the causes below the first")
 
 
-def calls(said: Assertion, ground: Ground) -> Phrase:
+def calls(assertion: Assertion, ground: Ground) -> Phrase:
     """A call that the case knows."""
-    caller, callee = (ground.subject(subject) for subject in said.subjects)
+    caller, callee = (ground.subject(subject) for subject in assertion.subjects)
     if callee not in ground.calls.callees(caller):
         raise Refused(f"no call from {neutral(caller, 60)} to {neutral(callee, 60)} is known")
     return say("{caller} calls {callee}", caller=name(caller), callee=name(callee))
@@ -137,7 +141,7 @@ def _because(cause: Cause) -> str:
     return ", probably because" if cause.confidence >= LIKELY else ", possibly because"
 
 
-def _lead(cause: Cause, ground: Ground) -> Finding | None:
+def _leading_finding(cause: Cause, ground: Ground) -> Finding | None:
     """The finding that leads the first cause, where it says more than that something fails."""
     finding = ground.findings.get(cause.findings[0]) if cause.findings else None
     return None if finding is None or is_symptom(finding) or tells_nothing(finding) else finding

@@ -104,11 +104,11 @@ class Ground:
         shown = {change_name(change).casefold() for change in changes}
         return frozenset(names | set(self.subjects) | {c.casefold() for c in changes} | shown)
 
-    def finding(self, one: str) -> Finding:
+    def finding(self, finding_id: str) -> Finding:
         """The finding of this id. Raises Refused."""
-        finding = self.findings.get(one)
+        finding = self.findings.get(finding_id)
         if finding is None:
-            raise Refused(f"there is no finding {neutral(one, 40)}")
+            raise Refused(f"there is no finding {neutral(finding_id, 40)}")
         return finding
 
     def subject(self, name: str) -> str:
@@ -118,23 +118,27 @@ class Ground:
             raise Refused(f"{neutral(name, 60)} is no service, place or rank of this case")
         return subject
 
-    def onset(self, one: str) -> tuple[datetime, timedelta]:
+    def onset(self, finding_id: str) -> tuple[datetime, timedelta]:
         """When that began, and how far the time may be off. Raises Refused."""
-        if one == ALERT:
+        if finding_id == ALERT:
             return self.alert.started_at, timedelta(0)
-        finding = self.finding(one)
+        finding = self.finding(finding_id)
         if finding.onset is None:
-            raise Refused(f"{one} has no onset")
+            raise Refused(f"{finding_id} has no onset")
         return finding.onset, timedelta(seconds=finding.onset_uncertainty_s or 0.0)
 
     def moved(self, subject: str) -> str:
         """The id of a finding that says so of any of its signals, or of a part of it; empty where
         none does."""
         for finding in self.findings.values():
-            own = finding.subject == subject or finding.subject.startswith(
+            concerns_subject = finding.subject == subject or finding.subject.startswith(
                 (f"{subject}/", f"{subject} ")
             )
-            if own and change_named(finding) is None and finding.details.direction != "unaffected":
+            if (
+                concerns_subject
+                and change_named(finding) is None
+                and finding.details.direction != "unaffected"
+            ):
                 return finding.id
         return ""
 
@@ -162,9 +166,11 @@ def _measured(case: Case) -> frozenset[str]:
     kinds = {signal: classify(signal) for signal in rows["signal"].unique()}
     measured: list[set[str]] = []
     for felt in FELT:
-        own = rows.filter(pl.col("signal").is_in([s for s, kind in kinds.items() if kind in felt]))
+        felt_rows = rows.filter(
+            pl.col("signal").is_in([s for s, kind in kinds.items() if kind in felt])
+        )
         for inside in (windows.in_baseline("time"), windows.in_search("time")):
-            measured.append(set(own.filter(inside)["service"].drop_nulls().unique()))
+            measured.append(set(felt_rows.filter(inside)["service"].drop_nulls().unique()))
     return frozenset(set.intersection(*measured))
 
 

@@ -23,12 +23,12 @@ SECOND_OPINION = "It may rather be"
 def inference(text: str, because: Sequence[str], ground: Ground) -> Claim:
     """What the model concludes from findings. Raises Refused."""
     ids = _reasons(because, ground)
-    return Claim(text=_own_words(text, ground), findings=ids, section=Section.INFERRED)
+    return Claim(text=_without_figures(text, ground), findings=ids, section=Section.INFERRED)
 
 
 def question_to_a_person(text: str, ground: Ground) -> Claim:
     """What the model would ask somebody who knows. Raises Refused."""
-    phrase = f"Question: {_own_words(text, ground)}"
+    phrase = f"Question: {_without_figures(text, ground)}"
     return Claim(text=phrase, findings=(), section=Section.INFERRED)
 
 
@@ -43,14 +43,14 @@ def second_opinion(
         raise Refused("that is the cause that code ranked first")
     ids = _reasons(because, ground)
     rank = next((cause.rank for cause in ground.diagnosis.causes if cause.subject == named), None)
-    words = _own_words(text, ground)
+    words = _without_figures(text, ground)
     where = f" (candidate {rank})" if rank else ""
-    lead = say("{rather} {who}{where}", rather=SECOND_OPINION, who=name(named), where=where)
-    claim = Claim(text=f"{lead}. {words}", findings=ids, section=Section.SECOND_OPINION)
+    opening = say("{rather} {who}{where}", rather=SECOND_OPINION, who=name(named), where=where)
+    claim = Claim(text=f"{opening}. {words}", findings=ids, section=Section.SECOND_OPINION)
     return SecondOpinion(subject=named, rank=rank, findings=ids, text=words), claim
 
 
-def kept_inference(claim: Claim, ground: Ground) -> Claim:
+def stored_inference(claim: Claim, ground: Ground) -> Claim:
     """One that a stored report holds, with the reasons that still exist. Raises Refused."""
     harmless(claim.text)
     ids = tuple(finding for finding in claim.findings if finding in ground.findings)
@@ -70,20 +70,20 @@ def harmless(text: str, limit: int = CLAIM_LIMIT, links: Collection[str] = ()) -
     return text
 
 
-def _own_words(text: str, ground: Ground) -> str:
+def _without_figures(text: str, ground: Ground) -> str:
     """Raises Refused where it could be taken for evidence: figures are code's alone."""
     rest = harmless(text, INFERENCE_LIMIT).casefold()
-    for one in sorted(ground.named_in_words, key=len, reverse=True):
-        rest = rest.replace(one, " ")
+    for word in sorted(ground.named_in_words, key=len, reverse=True):
+        rest = rest.replace(word, " ")
     if _FIGURE.search(rest):
         raise Refused("it holds a figure: cite the finding that has it")
     return clipped(neutral(text), INFERENCE_LIMIT)
 
 
 def _reasons(because: Sequence[str], ground: Ground) -> tuple[str, ...]:
-    ids = tuple(dict.fromkeys(one.strip("[]() ") for one in because))[:MOST_REASONS]
+    ids = tuple(dict.fromkeys(reason.strip("[]() ") for reason in because))[:MOST_REASONS]
     if not ids:
         raise Refused("it gives no finding as its reason")
-    for one in ids:
-        ground.finding(one)
+    for finding_id in ids:
+        ground.finding(finding_id)
     return ids

@@ -23,9 +23,9 @@ STEADY_SHARE = 0.02
 """A smaller move between two levels has no direction."""
 
 
-def shows(said: Assertion, ground: Ground) -> Phrase:
+def shows(assertion: Assertion, ground: Ground) -> Phrase:
     """What the finding says of its subject; of a known failure with the line that shows it."""
-    finding = own_finding(said, ground)
+    finding = cited_finding(assertion, ground)
     what = statement(finding).clause(ground.tense_of(finding))
     line = SignatureDetails.of(finding)
     if line is None or not line.example or "“" in str(what):
@@ -33,54 +33,56 @@ def shows(said: Assertion, ground: Ground) -> Phrase:
     return say("{what}: {line}", what=what, line=quote(message_of(line.example), finding))
 
 
-def rose(said: Assertion, ground: Ground) -> Phrase:
+def rose(assertion: Assertion, ground: Ground) -> Phrase:
     """The same, of what went up."""
-    return _moved(said, ground, UP, "rise")
+    return _moved(assertion, ground, UP, "rise")
 
 
-def fell(said: Assertion, ground: Ground) -> Phrase:
+def fell(assertion: Assertion, ground: Ground) -> Phrase:
     """The same, of what went down."""
-    return _moved(said, ground, DOWN, "fall")
+    return _moved(assertion, ground, DOWN, "fall")
 
 
-def affected(said: Assertion, ground: Ground) -> Phrase:
+def affected(assertion: Assertion, ground: Ground) -> Phrase:
     """Who feels it, or felt it."""
     if ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         raise Refused("nobody is affected: there is no active incident")
-    names = [ground.subject(subject) for subject in said.subjects]
-    for one in names:
-        if one not in ground.diagnosis.impact.services:
-            raise Refused(f"{neutral(one, 60)} is not among the affected")
+    names = [ground.subject(subject) for subject in assertion.subjects]
+    for service in names:
+        if service not in ground.diagnosis.impact.services:
+            raise Refused(f"{neutral(service, 60)} is not among the affected")
     now, single = ground.tense is Tense.NOW, len(names) == 1
     verb = ("is" if single else "are") if now else ("was" if single else "were")
-    return say("{names} {verb} affected", names=listed([name(one) for one in names], 6), verb=verb)
+    return say(
+        "{names} {verb} affected", names=listed([name(service) for service in names], 6), verb=verb
+    )
 
 
-def unaffected(said: Assertion, ground: Ground) -> Phrase:
+def unaffected(assertion: Assertion, ground: Ground) -> Phrase:
     """A signal that did not move, or services whose requests did as before."""
-    if said.findings:
-        finding = own_finding(said, ground)
+    if assertion.findings:
+        finding = cited_finding(assertion, ground)
         steady = finding.kind == OBSERVATION and direction(finding) == STEADY
         if not steady and finding.kind != ALERT_IN_RANGE.name:
             raise Refused(f"{finding.id} does not say that something stayed as usual")
         return statement(finding).clause(ground.tense_of(finding))
-    if not said.subjects:
+    if not assertion.subjects:
         raise Refused("unaffected takes subjects, or a finding")
-    names = [ground.subject(subject) for subject in said.subjects]
-    for one in names:
-        if moved := ground.moved(one):
-            raise Refused(f"{moved} says that something of {neutral(one, 60)} moved")
-        if one in ground.involved:
-            raise Refused(f"{neutral(one, 60)} has a part in this")
-        if one not in ground.measured:
-            raise Refused(f"neither errors nor latency of {neutral(one, 60)} were measured")
-    shown = listed([name(one) for one in names], 6)
+    names = [ground.subject(subject) for subject in assertion.subjects]
+    for service in names:
+        if moved := ground.moved(service):
+            raise Refused(f"{moved} says that something of {neutral(service, 60)} moved")
+        if service in ground.involved:
+            raise Refused(f"{neutral(service, 60)} has a part in this")
+        if service not in ground.measured:
+            raise Refused(f"neither errors nor latency of {neutral(service, 60)} were measured")
+    shown = listed([name(service) for service in names], 6)
     return say("errors and latency of {names} stayed as usual", names=shown)
 
 
-def missing(said: Assertion, ground: Ground) -> Phrase:
+def missing(assertion: Assertion, ground: Ground) -> Phrase:
     """What could not be looked at."""
-    requested_quote = said.quote.strip("[]() ")
+    requested_quote = assertion.quote.strip("[]() ")
     for number, sentence in enumerate(ground.diagnosis.missing, start=1):
         if requested_quote == f"M{number}":
             # What follows the first clause is advice.
@@ -98,10 +100,10 @@ def missing(said: Assertion, ground: Ground) -> Phrase:
     raise Refused(f"nothing missing has the id {neutral(requested_quote, 40)}")
 
 
-def own_finding(said: Assertion, ground: Ground) -> Finding:
+def cited_finding(assertion: Assertion, ground: Ground) -> Finding:
     """The one finding, which is about the subjects that are named beside it. Raises Refused."""
-    finding = ground.finding(said.findings[0])
-    for subject in said.subjects:
+    finding = ground.finding(assertion.findings[0])
+    for subject in assertion.subjects:
         if ground.subject(subject) != finding.subject:
             raise Refused(
                 f"{finding.id} is about {neutral(finding.subject, 60)}, not {neutral(subject, 60)}"
@@ -111,9 +113,9 @@ def own_finding(said: Assertion, ground: Ground) -> Finding:
 
 def direction(finding: Finding) -> str | None:
     """`up`, `down` or `unaffected`; None where the finding tells no direction."""
-    given = finding.details.direction
-    if given is not None:
-        return _DIRECTIONS.get(given)
+    stated_direction = finding.details.direction
+    if stated_direction is not None:
+        return _DIRECTIONS.get(stated_direction)
     if finding.kind in (LOG_NEW.name, LOG_SURGE.name, LOG_VANISHED.name):
         return DOWN if finding.kind == LOG_VANISHED.name else UP
     if LineDetails.of(finding) is not None:
@@ -137,11 +139,11 @@ def _levels(finding: Finding) -> tuple[float | None, float | None]:
     return None, None
 
 
-def _moved(said: Assertion, ground: Ground, way: str, verb: str) -> Phrase:
-    finding = own_finding(said, ground)
-    found = direction(finding)
-    if found is None:
+def _moved(assertion: Assertion, ground: Ground, way: str, verb: str) -> Phrase:
+    finding = cited_finding(assertion, ground)
+    actual_direction = direction(finding)
+    if actual_direction is None:
         raise Refused(f"{finding.id} does not say which way it moved: use `shows`")
-    if found != way:
+    if actual_direction != way:
         raise Refused(f"{finding.id} did not {verb}")
     return statement(finding).clause(ground.tense_of(finding))

@@ -13,7 +13,7 @@ from faultline.analysis.phrasing.phrase import Part, Phrase, name, say
 from faultline.analysis.vocabulary import Assertion, Finding
 from faultline.analysis.wording.names import change_name
 from faultline.bot.answer.asserted.ground import ALERT, Ground, Refused
-from faultline.bot.answer.asserted.measurements import own_finding
+from faultline.bot.answer.asserted.measurements import cited_finding
 from faultline.bot.answer.writer.plain_text import clipped, neutral
 from faultline.bot.answer.writer.quotable import quotable
 from faultline.bot.answer.writer.story import change_called
@@ -35,22 +35,22 @@ _UNSEEN = re.compile(r"[\u0334-\u0338\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _SIDES = {"added": "adds", "removed": "removes", "unchanged": "leaves"}
 
 
-def quotes(said: Assertion, ground: Ground) -> Phrase:
+def quotes(assertion: Assertion, ground: Ground) -> Phrase:
     """The line with these words in it, and whose it is. Raises Refused."""
-    if said.findings[0] == ALERT:
-        line = _line_with(said.quote, [ground.alert.title, ground.alert.summary or ""])
+    if assertion.findings[0] == ALERT:
+        line = _line_with(assertion.quote, [ground.alert.title, ground.alert.summary or ""])
         return say("the alert says {line}", line=_quoted(line, ""))
-    finding = own_finding(said, ground)
+    finding = cited_finding(assertion, ground)
     gone = finding.numbers.get("lines", finding.numbers.get("count", 1.0)) <= 0
     if finding.kind == LOG_VANISHED.name or gone:
         raise Refused(f"{finding.id} is about lines that were not written: use `shows`")
-    line = _line_with(said.quote, list(quotable_texts(finding)))
+    line = _line_with(assertion.quote, list(quotable_texts(finding)))
     return say("{whose} {line}", whose=_whose(finding, ground), line=_quoted(line, finding.id))
 
 
-def no_data_about(said: Assertion, ground: Ground) -> Phrase:
+def no_data_about(assertion: Assertion, ground: Ground) -> Phrase:
     """A word of the question that stands nowhere in the data."""
-    requested_neutral = neutral(said.quote, 60).strip(" \"'“”?.")
+    requested_neutral = neutral(assertion.quote, 60).strip(" \"'“”?.")
     if len(requested_neutral) < LEAST or not _WORD.fullmatch(requested_neutral):
         raise Refused("no_data_about takes one word of the question")
     if not re.search(
@@ -69,8 +69,8 @@ def quotable_texts(finding: Finding) -> Iterator[str]:
     for source in SOURCES:
         text = written.get(source)
         if isinstance(text, str) and text.strip():
-            first, *others = text.strip().split("\n")
-            yield f"{first} …" if others else first
+            first, *rest = text.strip().split("\n")
+            yield f"{first} …" if rest else first
 
 
 def _whose(finding: Finding, ground: Ground) -> Phrase:
@@ -80,8 +80,10 @@ def _whose(finding: Finding, ground: Ground) -> Phrase:
         return say("the title of {it}{status} is", it=called, status=_status(finding, ground))
     about, change = str(written.get("about") or ""), str(written.get("change") or "")
     if change:
-        known = next((f for f in ground.findings.values() if change_named(f) == change), None)
-        status = _status(known, ground) if known is not None else ""
+        change_finding = next(
+            (f for f in ground.findings.values() if change_named(f) == change), None
+        )
+        status = _status(change_finding, ground) if change_finding is not None else ""
         called = say("change {id} of {who}{status}", id=change_name(change), who=who, status=status)
         side = _SIDES.get(str(written.get("side")))
         if side is None:

@@ -47,20 +47,20 @@ class Relation:
         return self.word.__name__
 
 
-ONE, TWO = (1, 1), (2, 2)
+SINGLE, TWO = (1, 1), (2, 2)
 SOME = (1, MOST_NAMED)
 _ALL = (
-    Relation(causes.shows, "a finding: what it says, without its time", ONE),
-    Relation(measurements.rose, "a finding that went up: the same", ONE),
-    Relation(measurements.fell, "a finding that went down: the same", ONE),
-    Relation(times.began, "a finding with an onset: also since when", ONE),
+    Relation(causes.shows, "a finding: what it says, without its time", SINGLE),
+    Relation(measurements.rose, "a finding that went up: the same", SINGLE),
+    Relation(measurements.fell, "a finding that went down: the same", SINGLE),
+    Relation(times.began, "a finding with an onset: also since when", SINGLE),
     Relation(times.began_before, "two, the second may be `alert`: in this order; says both", TWO),
     Relation(times.began_with, "two that began together; says both", TWO),
     Relation(causes.explained_by, "what is felt, then what the first cause did; says both", TWO),
-    Relation(causes.changed, "a finding about a change: its title and time", ONE),
-    Relation(causes.ruled_out, "a finding about a change that is no cause", ONE),
-    Relation(causes.against, "a finding against the first cause", ONE),
-    Relation(causes.candidate, "a subject of the causes below the first", subjects=ONE),
+    Relation(causes.changed, "a finding about a change: its title and time", SINGLE),
+    Relation(causes.ruled_out, "a finding about a change that is no cause", SINGLE),
+    Relation(causes.against, "a finding against the first cause", SINGLE),
+    Relation(causes.candidate, "a subject of the causes below the first", subjects=SINGLE),
     Relation(causes.calls, "two subjects: the first calls the second", subjects=TWO),
     Relation(measurements.affected, "subjects that the impact names", subjects=SOME),
     Relation(
@@ -69,11 +69,13 @@ _ALL = (
         (0, 1),
         (0, MOST_NAMED),
     ),
-    Relation(quotes, "a finding or `alert`, and in `quote` words of its line, diff or title", ONE),
+    Relation(
+        quotes, "a finding or `alert`, and in `quote` words of its line, diff or title", SINGLE
+    ),
     Relation(measurements.missing, "in `quote` the id of what is missing: M1, G2"),
     Relation(no_data_about, "in `quote` a word of the question that names nothing in the data"),
 )
-RELATIONS: Mapping[str, Relation] = {one.name: one for one in _ALL}
+RELATIONS: Mapping[str, Relation] = {relation.name: relation for relation in _ALL}
 
 
 def worded(
@@ -90,7 +92,7 @@ def worded(
         word, joint = _word(assertion, ground), assertion.joint or "and"
         if joint not in JOINTS:
             raise Refused(f"parts are joined by {', '.join(JOINTS)} only")
-        if _is_told(assertion, assertions) or str(word) in map(str, parts):
+        if _is_repeated(assertion, assertions) or str(word) in map(str, parts):
             continue
         if parts:
             parts.append(Phrase((Part(f", {SPOKEN.get(joint, joint)} "),)))
@@ -104,7 +106,9 @@ def _belong_together(assertions: Sequence[Assertion], ground: Ground) -> None:
     """Raises Refused where facts of services that have nothing to do with each other are put into
     one sentence, which suggests that they have."""
     plain = [assertion for assertion in assertions if assertion.relation in PLAIN]
-    findings = [ground.findings[one] for one in cited(plain) if one in ground.findings]
+    findings = [
+        ground.findings[finding_id] for finding_id in cited(plain) if finding_id in ground.findings
+    ]
     # That a service is slow or fails is the incident, whoever is counted among the affected.
     calm = [finding.id for finding in findings if finding.details.bad is False]
     if calm and len(calm) < len(assertions):
@@ -119,32 +123,34 @@ def _belong_together(assertions: Sequence[Assertion], ground: Ground) -> None:
         raise Refused(f"{neutral(min(strangers), 60)} has no part in this: make it its own claim")
 
 
-def _is_told(one: Assertion, assertions: Sequence[Assertion]) -> bool:
+def _is_repeated(assertion: Assertion, assertions: Sequence[Assertion]) -> bool:
     """Whether another part says it too: "it rose" beside "it rose before that"."""
-    if one.relation not in PLAIN:
+    if assertion.relation not in PLAIN:
         return False
-    other_assertions = [other for other in assertions if other is not one]
-    before = assertions[: list(assertions).index(one)]
-    told = [other for other in other_assertions if other.relation not in PLAIN or other in before]
-    return any(set(one.findings) <= set(other.findings) for other in told)
+    other_assertions = [other for other in assertions if other is not assertion]
+    before = assertions[: list(assertions).index(assertion)]
+    restatements = [
+        other for other in other_assertions if other.relation not in PLAIN or other in before
+    ]
+    return any(set(assertion.findings) <= set(other.findings) for other in restatements)
 
 
-def _word(one: Assertion, ground: Ground) -> Phrase:
-    relation = RELATIONS.get(one.relation)
+def _word(assertion: Assertion, ground: Ground) -> Phrase:
+    relation = RELATIONS.get(assertion.relation)
     if relation is None:
-        raise Refused(f"there is no relation {neutral(one.relation, 40)}")
-    _counted(one.findings, relation.findings, "finding", relation)
-    _counted(one.subjects, relation.subjects, "subject", relation)
-    return relation.word(one, ground)
+        raise Refused(f"there is no relation {neutral(assertion.relation, 40)}")
+    _counted(assertion.findings, relation.findings, "finding", relation)
+    _counted(assertion.subjects, relation.subjects, "subject", relation)
+    return relation.word(assertion, ground)
 
 
-def _counted(given: Sequence[str], bounds: tuple[int, int], noun: str, of: Relation) -> None:
+def _counted(arguments: Sequence[str], bounds: tuple[int, int], noun: str, of: Relation) -> None:
     least, most = bounds
-    if len(given) < least:
+    if len(arguments) < least:
         raise Refused(f"{of.name} takes {of.takes}")
     # A subject may be named beside its findings where the relation needs none: it is checked there.
-    if len(given) > most and not (noun == "subject" and most == 0):
-        raise Refused(f"{of.name} takes {of.takes}, not {len(given)} {noun}s")
+    if len(arguments) > most and not (noun == "subject" and most == 0):
+        raise Refused(f"{of.name} takes {of.takes}, not {len(arguments)} {noun}s")
 
 
 def described(relations: Iterable[Relation] = RELATIONS.values()) -> str:

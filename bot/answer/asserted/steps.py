@@ -35,30 +35,30 @@ class Step:
 def offered_steps(diagnosis: Diagnosis, alert: Alert) -> list[Step]:
     """What code would do about the first cause, what would tell the causes apart, and, as "if",
     what helps against the others."""
-    found: list[tuple[str, tuple[str, ...], bool]] = []
+    candidates: list[tuple[str, tuple[str, ...], bool]] = []
     by_code = word(diagnosis, alert).next_steps[:1]
-    found += [(claim.text, claim.findings, False) for claim in by_code]
+    candidates += [(claim.text, claim.findings, False) for claim in by_code]
     query = diagnosis.next_query
     cause = diagnosis.first_cause
     if query is not None and cause is not None:
-        found.append((quotable(query.text), cause.findings[:CITED], False))
+        candidates.append((quotable(query.text), cause.findings[:CITED], False))
     if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:
-        found += _if_another(diagnosis)
-    unique = {text: (text, ids, otherwise) for text, ids, otherwise in reversed(found)}
-    kept = list(reversed(unique.values()))[:MOST_OFFERED]
-    return [Step(f"N{n}", *one) for n, one in enumerate(kept, start=1)]
+        candidates += _if_another(diagnosis)
+    unique = {text: (text, ids, otherwise) for text, ids, otherwise in reversed(candidates)}
+    offers = list(reversed(unique.values()))[:MOST_OFFERED]
+    return [Step(f"N{n}", *offer) for n, offer in enumerate(offers, start=1)]
 
 
 def _if_another(diagnosis: Diagnosis) -> list[tuple[str, tuple[str, ...], bool]]:
     ids = {finding.id for finding in diagnosis.findings}
     ranked = sorted(diagnosis.causes, key=lambda cause: cause.rank)
-    found = []
+    alternatives = []
     for cause in ranked[1 : 1 + LATER_CAUSES]:
         cited = tuple(finding for finding in cause.findings if finding in ids)[:CITED]
         if cause.next_step and cited:
             step = continued(closed(quotable(cause.next_step)))
-            found.append((f"If it is {subject_name(cause.subject)}: {step}", cited, True))
-    return found
+            alternatives.append((f"If it is {subject_name(cause.subject)}: {step}", cited, True))
+    return alternatives
 
 
 def chosen_steps(ids: Sequence[str], offered: Sequence[Step]) -> tuple[Claim, ...]:
@@ -67,8 +67,8 @@ def chosen_steps(ids: Sequence[str], offered: Sequence[Step]) -> tuple[Claim, ..
     Code's own step is always among them, and what helps against another cause comes after it.
     """
     by_id = {step.id: step for step in offered}
-    wanted = [by_id[one] for one in dict.fromkeys(ids) if one in by_id]
-    first = [step for step in wanted if not step.otherwise]
-    own = [step for step in offered[:1] if not step.otherwise and step not in first]
-    later = [step for step in wanted if step.otherwise]
-    return tuple(step.claim for step in [*first, *own, *later][:MOST])
+    selection = [by_id[step_id] for step_id in dict.fromkeys(ids) if step_id in by_id]
+    first = [step for step in selection if not step.otherwise]
+    code_steps = [step for step in offered[:1] if not step.otherwise and step not in first]
+    later = [step for step in selection if step.otherwise]
+    return tuple(step.claim for step in [*first, *code_steps, *later][:MOST])

@@ -96,8 +96,8 @@ def timeline_of(answered: ExportedAnswer) -> list[TimelineEntry]:
             (times.finished_at, "answered"),
         )
         moments += [
-            TimelineEntry(at, "investigation", f"the investigation was {said}")
-            for at, said in steps
+            TimelineEntry(at, "investigation", f"the investigation was {stage}")
+            for at, stage in steps
             if at
         ]
     return sorted(moments, key=lambda m: (m.time, m.what, m.text))

@@ -17,7 +17,7 @@ from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Cause, Finding
 from faultline.bot.answer.exports.answered import ExportedAnswer
 from faultline.bot.answer.foreign_text import safe_url
-from faultline.bot.answer.guidance import said_by
+from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import percent
 from faultline.bot.answer.writer.quotable import quotable
 
@@ -53,8 +53,8 @@ def hand_off(answered: ExportedAnswer) -> str:
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return [f"## {title}", "", *found] if found else []
+    section_lines = list(lines)
+    return [f"## {title}", "", *section_lines] if section_lines else []
 
 
 def _happened(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
@@ -67,7 +67,7 @@ def _happened(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
         "service": alert.service,
         "summary": alert.summary,
     }
-    lines = [f"{c.text} [{', '.join(c.findings)}]" for c in view.said]
+    lines = [f"{c.text} [{', '.join(c.findings)}]" for c in view.ordered_claims]
     if cause is not None:
         lines.append(f"First cause ({percent(cause.confidence)}): {cause.summary}")
     return [
@@ -88,14 +88,14 @@ def _change(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
     if not rows:
         return [*_data("the change", [f"id: {change}"]), "", "Its content was not collected."]
     row = rows[0]
-    told = [
+    fields = [
         f"{key}: {row[key]}"
         for key in ("id", "kind", "service", "author", "link", "files")
         if row.get(key)
     ]
     lines = _data(
         "the change",
-        [*told, f"time: {row['time'].isoformat()}", f"title: {row.get('title') or ''}"],
+        [*fields, f"time: {row['time'].isoformat()}", f"title: {row.get('title') or ''}"],
     )
     diff = str(row.get("diff") or "")[:LONGEST_DIFF].rstrip("\n").split("\n")
     if not any(diff):
@@ -129,10 +129,10 @@ def _places(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
 
 
 def _findings(answered: ExportedAnswer, ids: Sequence[str]) -> list[str]:
-    found = answered.view.known(ids)[:MOST_EVIDENCE]
+    findings = answered.view.findings_of(ids)[:MOST_EVIDENCE]
     return (
-        _data("findings", [line for finding in found for line in _finding(answered, finding)])
-        if found
+        _data("findings", [line for finding in findings for line in _finding(answered, finding)])
+        if findings
         else []
     )
 
@@ -166,7 +166,7 @@ def _task(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
     )
     lines.append("3. Say which findings your change explains, by their ids, and which it does not.")
     advice = [f"next step: {s.text}" for s in answered.view.next_steps[:3]]
-    advice += [said_by(g) for g in answered.view.guidance[:6]]
+    advice += [guidance_text(g) for g in answered.view.guidance[:6]]
     return [*lines, *(["", *_data("advice for the people on call", advice)] if advice else [])]
 
 

@@ -11,13 +11,13 @@ from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.exports.answered import ExportedAnswer, TimelineEntry, timeline_of
-from faultline.bot.answer.guidance import said_by
+from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import SHOWN_BY, percent, span_of
 from faultline.bot.answer.writer.markdown_text import opened, shown
 
 BLANK = "**To fill in:**"
 MOST_MOMENTS = 14
-MOST_OTHERS = 2
+MOST_RIVALS = 2
 MOST_LINKS = 2
 MOST_SERVICES = 12
 MOST_GAPS = 10
@@ -47,8 +47,8 @@ def postmortem(answered: ExportedAnswer) -> str:
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return [f"## {title}", "", *found] if found else []
+    section_lines = list(lines)
+    return [f"## {title}", "", *section_lines] if section_lines else []
 
 
 class _Draft:
@@ -81,15 +81,15 @@ class _Draft:
         ]
 
     def summary(self) -> list[str]:
-        said = [self._said(claim) for claim in self.view.section(Section.HAPPENING)]
+        claim_texts = [self._claim_text(claim) for claim in self.view.section(Section.HAPPENING)]
         sure = self.view.how_sure or self.view.verdict_label
         headline = shown(self.view.headline)
-        return [" ".join([headline, *said]), "", f"Confidence: {shown(sure)}."]
+        return [" ".join([headline, *claim_texts]), "", f"Confidence: {shown(sure)}."]
 
     def impact(self) -> list[str]:
         """Of each affected service its symptom, and what only people know."""
         lines = []
-        for finding in self.view.known(self.view.impact.findings):
+        for finding in self.view.findings_of(self.view.impact.findings):
             if finding.kind != SIGNAL_RECOVERED.name:
                 lines.append(f"- {self._stated(finding)}")
         return [
@@ -103,7 +103,7 @@ class _Draft:
         return ["| time | what happened |", "|---|---|", *rows, people]
 
     def root_cause(self) -> list[str]:
-        lines = [f"- {self._said(claim)}" for claim in self.view.section(Section.WHY)]
+        lines = [f"- {self._claim_text(claim)}" for claim in self.view.section(Section.WHY)]
         cause = self.view.cause
         if cause is None or not self.view.established:
             lines = [f"Not established ({self.view.verdict_label.lower()}).", "", *lines]
@@ -113,8 +113,8 @@ class _Draft:
     def contributing(self) -> list[str]:
         """Evidence against the cause, and the other explanations that were checked."""
         claims = (*self.view.section(Section.UNSURE), *self.view.section(Section.CHECKED))
-        lines = [f"- {self._said(claim)}" for claim in claims]
-        for cause in self.view.other_causes[:MOST_OTHERS]:
+        lines = [f"- {self._claim_text(claim)}" for claim in claims]
+        for cause in self.view.other_causes[:MOST_RIVALS]:
             phrase = f"Also weighed ({percent(cause.confidence)}): {shown(cause.summary)}"
             lines.append(f"- {phrase}{self.cite(cause.findings[:1])}")
         return [*lines, f"- {BLANK} what else made it possible, or worse."]
@@ -135,7 +135,7 @@ class _Draft:
         lines = []
         if began is not None and alert.started_at - began >= LATE:
             lines.append(f"- The alert fired {span_of(alert.started_at - began)} after the onset.")
-        lines += [f"- Unknown: {shown(said)}" for said in self.view.missing]
+        lines += [f"- Unknown: {shown(sentence)}" for sentence in self.view.missing]
         for gap in self.view.gaps[:MOST_GAPS]:
             lines.append(
                 f"- Not collected: {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
@@ -151,13 +151,13 @@ class _Draft:
         return [*steps, f"- [ ] {BLANK} what keeps it from happening again {OWNER}"]
 
     def runbooks(self) -> list[str]:
-        return [f"- {shown(said_by(line))}{opened(line.url)}" for line in self.view.guidance]
+        return [f"- {shown(guidance_text(line))}{opened(line.url)}" for line in self.view.guidance]
 
     def evidence(self) -> list[str]:
         """What the sections above cite."""
         lines = []
-        for one, number in self.cited.items():
-            finding = self.view.findings[one]
+        for finding_id, number in self.cited.items():
+            finding = self.view.findings[finding_id]
             links = self._opened(finding)
             lines.append(
                 f'{number}. <a id="evidence-{number}"></a>{shown(finding.sentence)}{links}'
@@ -167,13 +167,13 @@ class _Draft:
     def cite(self, ids: Sequence[str]) -> str:
         """Links to the evidence below."""
         text = ""
-        for one in dict.fromkeys(ids):
-            if one in self.view.findings:
-                number = self.cited.setdefault(one, len(self.cited) + 1)
+        for finding_id in dict.fromkeys(ids):
+            if finding_id in self.view.findings:
+                number = self.cited.setdefault(finding_id, len(self.cited) + 1)
                 text += f" [[{number}]](#evidence-{number})"
         return text
 
-    def _said(self, claim: Claim) -> str:
+    def _claim_text(self, claim: Claim) -> str:
         return f"{shown(claim.text)}{self.cite(claim.findings)}"
 
     def _stated(self, finding: Finding) -> str:
@@ -205,7 +205,7 @@ class _Draft:
         findings = set(self.view.impact.findings)
         for claim in (*self.view.section(Section.WHY), *self.view.section(Section.HAPPENING)):
             findings.update(claim.findings)
-        findings -= {found.id for found in self.view.ruled_out}
+        findings -= {finding.id for finding in self.view.ruled_out}
         moments = []
         for moment in timeline_of(self.answered):
             always = moment.what in ("alert", "investigation")
@@ -225,8 +225,10 @@ class _Draft:
 
     def _opened(self, finding: Finding) -> str:
         """Links to the vendor's own page of the evidence."""
-        known = [self.view.evidence[e] for e in finding.evidence if e in self.view.evidence]
-        links: dict[str, Evidence] = {item.link: item for item in known if item.link}
+        cited_evidence = [
+            self.view.evidence[e] for e in finding.evidence if e in self.view.evidence
+        ]
+        links: dict[str, Evidence] = {item.link: item for item in cited_evidence if item.link}
         return "".join(
             opened(link, SHOWN_BY.get(item.kind, "evidence"))
             for link, item in list(links.items())[:MOST_LINKS]

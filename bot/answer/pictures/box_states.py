@@ -19,7 +19,7 @@ Role = Literal["culprit", "candidate", "affected", "other"]
 BEGAN = "began here"
 NORMAL = "normal"
 NO_DATA = "no data"
-NOTHING_FOUND = "nothing found"
+NO_FINDINGS = "nothing found"
 """Where it is not recorded whether there were data of it at all."""
 ALERTS = "it alerts"
 AFFECTED = "affected"
@@ -60,25 +60,25 @@ class BoxStates:
         self.view = view
         self.over = view.verdict is Verdict.RECOVERED
 
-    def of(self, service: str, role: Role, found: Sequence[Finding]) -> BoxState:
+    def of(self, service: str, role: Role, findings: Sequence[Finding]) -> BoxState:
         """What the box of this service says, given the findings about it."""
         if role == "culprit":
-            return BoxState(BEGAN, _best(found))
+            return BoxState(BEGAN, _strongest(findings))
         if role == "candidate":
-            return BoxState(self._candidate(service), _best(found))
-        told = self.view.impact.findings
+            return BoxState(self._candidate(service), _strongest(findings))
+        impact_ids = self.view.impact.findings
         # First what the answer itself says of the service, then what its users feel most.
         for finding in sorted(
-            found, key=lambda finding: (finding.id not in told, *_urgency(finding))
+            findings, key=lambda finding: (finding.id not in impact_ids, *_urgency(finding))
         ):
-            words = _said(finding)
+            words = _symptom_text(finding)
             if words:
                 return BoxState(f"was {words}" if self.over else words, finding.id)
         if role == "affected":
             alerts = service == self.view.alert.service
-            return BoxState(ALERTS if alerts else AFFECTED, _best(found))
-        if found:
-            return BoxState(NOTHING_FOUND, _best(found))
+            return BoxState(ALERTS if alerts else AFFECTED, _strongest(findings))
+        if findings:
+            return BoxState(NO_FINDINGS, _strongest(findings))
         return BoxState(self._without_findings(service))
 
     def _candidate(self, service: str) -> str:
@@ -90,27 +90,27 @@ class BoxStates:
 
     def _without_findings(self, service: str) -> str:
         if not self._recorded:
-            return NOTHING_FOUND
+            return NO_FINDINGS
         return NORMAL if service in self._measured else NO_DATA
 
     @cached_property
     def _recorded(self) -> bool:
         """Whether every piece of evidence says whose it is."""
-        about = [one for one in self.view.evidence.values() if one.kind in _MEASURED]
-        return bool(about) and all(one.services is not None for one in about)
+        about = [evidence for evidence in self.view.evidence.values() if evidence.kind in _MEASURED]
+        return bool(about) and all(evidence.services is not None for evidence in about)
 
     @cached_property
     def _measured(self) -> frozenset[str]:
         """The services that sent something."""
         services: set[str] = set()
-        for one in self.view.evidence.values():
-            if one.kind in _MEASURED and one.rows != 0:
-                services.update(one.services or ())
+        for evidence in self.view.evidence.values():
+            if evidence.kind in _MEASURED and evidence.rows != 0:
+                services.update(evidence.services or ())
         return frozenset(services)
 
 
-def _best(found: Sequence[Finding]) -> str | None:
-    finding = max(found, key=lambda finding: finding.strength, default=None)
+def _strongest(findings: Sequence[Finding]) -> str | None:
+    finding = max(findings, key=lambda finding: finding.strength, default=None)
     return finding.id if finding else None
 
 
@@ -129,7 +129,7 @@ def _class_of(finding: Finding) -> SignalClass:
     return classify(finding.signal or "")
 
 
-def _said(finding: Finding) -> str:
+def _symptom_text(finding: Finding) -> str:
     """The finding in a few words; empty where it says nothing of how well the service is."""
     if finding.kind in _FAILS:
         share = finding.numbers.get("percent")

@@ -118,7 +118,7 @@ def finding_chart_of(case: Case, diagnosis: Diagnosis, finding_id: str) -> Decis
     return _ChartMaker(case, diagnosis).of_finding(finding)
 
 
-_Found = tuple[Finding, FindingSeries]
+_Drawable = tuple[Finding, FindingSeries]
 
 
 class _ChartMaker:
@@ -133,23 +133,25 @@ class _ChartMaker:
         self.culprit = cause.subject if cause is not None and not self.calm else None
 
     def decisive(self) -> DecisiveChart | None:
-        first, seen = self._of_cause() if self.culprit else (None, 0.0)
+        first, clarity = self._of_cause() if self.culprit else (None, 0.0)
         second = self._of_effect(first[0] if first else None)
-        if second is not None and seen < UNSEEN:
+        if second is not None and clarity < UNSEEN:
             # A series in which one sees nothing would cast doubt on what is true.
             first = None
-        found = [one for one in (first, second) if one is not None]
-        return self._chart(found) if found else None
+        drawables = [drawable for drawable in (first, second) if drawable is not None]
+        return self._chart(drawables) if drawables else None
 
     def of_finding(self, finding: Finding | None) -> DecisiveChart | None:
-        found, _ = self._with_series([finding])
-        return self._chart([found]) if found else None
+        drawable, _ = self._with_series([finding])
+        return self._chart([drawable]) if drawable else None
 
-    def _of_cause(self) -> tuple[_Found | None, float]:
+    def _of_cause(self) -> tuple[_Drawable | None, float]:
         """What is wrong with the culprit, as the headline has it, or else its clearest series."""
         cited = set(self.story.cause.findings) if self.story.cause else ()
         about = [f for f in self.diagnosis.findings if f.id in cited and self._is_culprits(f)]
-        about.sort(key=lambda one: (one.series.get("table") != "metrics", -one.strength))
+        about.sort(
+            key=lambda finding: (finding.series.get("table") != "metrics", -finding.strength)
+        )
         clearest = decisive_finding(self.diagnosis)
         if clearest is not None and self._is_culprits(clearest):
             about.insert(0, clearest)
@@ -159,12 +161,12 @@ class _ChartMaker:
         """Whether it is about the culprit, be it a rank of a job ("job/rank 2")."""
         return self.culprit in (finding.subject, finding.subject.rpartition("/")[2])
 
-    def _of_effect(self, drawn: Finding | None) -> _Found | None:
+    def _of_effect(self, drawn: Finding | None) -> _Drawable | None:
         """What somebody outside notices, as the headline has it; of a training job the time of its
         step. Where the culprit shows it itself, what the alerting service or another shows."""
-        told, _ = self._with_series([self.story.effect], but=drawn)
-        if told is not None:
-            return told
+        drawable, _ = self._with_series([self.story.effect], but=drawn)
+        if drawable is not None:
+            return drawable
         findings: list[Finding | None] = []
         if self.culprit and _is_rank(self.culprit):
             findings.append(step_time_finding(self.diagnosis, None))
@@ -181,10 +183,10 @@ class _ChartMaker:
 
     def _with_series(
         self, findings: Iterable[Finding | None], but: Finding | None = None
-    ) -> tuple[_Found | None, float]:
+    ) -> tuple[_Drawable | None, float]:
         """The first in whose series one plainly sees what is wrong, or else the one in which one
         sees it best; and how well."""
-        best: _Found | None = None
+        clearest: _Drawable | None = None
         most = -1.0
         for finding in findings:
             if finding is None or (but is not None and finding.series == but.series):
@@ -194,29 +196,29 @@ class _ChartMaker:
                 continue
             observed_departure = departure(self.case, finding, series)
             if observed_departure > most:
-                best, most = (finding, series), observed_departure
+                clearest, most = (finding, series), observed_departure
             if observed_departure >= PLAIN:
                 break
-        return best, most
+        return clearest, most
 
-    def _chart(self, found: Sequence[_Found]) -> DecisiveChart | None:
-        part = decisive_part(self.case, *found[0])
+    def _chart(self, drawables: Sequence[_Drawable]) -> DecisiveChart | None:
+        part = decisive_part(self.case, *drawables[0])
         if part is None:
             return None
         start, end = part[0].timestamp(), part[1].timestamp()
-        events = list(self._events(found[0][0]))
+        events = list(self._events(drawables[0][0]))
         reach = start - REACH * (end - start)
         inside = [event.time for event in events if event.time >= reach]
         start, end = min([start, *inside]), max([end, *inside])
         panels = []
-        for finding, series in found:
+        for finding, series in drawables:
             panel = self._panel(finding, series, (start, end))
             if panel is not None:
                 panels.append(panel)
         if not panels or end <= start:
             return None
         events = [_within(event, start) for event in events]
-        return DecisiveChart(tuple(panels), tuple(events), start, end, _words(found, events))
+        return DecisiveChart(tuple(panels), tuple(events), start, end, _words(drawables, events))
 
     def _panel(
         self, finding: Finding, series: FindingSeries, view: tuple[float, float]
@@ -252,7 +254,7 @@ class _ChartMaker:
         onset = self._onset(finding)
         if onset is not None and not self.calm:
             yield ChartEvent("onset", onset.timestamp(), "onset")
-        words = "asked about" if self.case.alert.was_asked else "alert"
+        words = "asked about" if self.case.alert.is_question else "alert"
         yield ChartEvent("alert", self.case.alert.started_at.timestamp(), words)
 
     def _onset(self, finding: Finding) -> datetime | None:
@@ -299,8 +301,8 @@ def _runs(
 def _threshold(case: Case, finding: Finding, values: np.ndarray) -> float | None:
     """That of the alert, where it is about this very series and near its values."""
     alert = case.alert
-    own = alert.signal == finding.signal and finding.series.get("table") == "metrics"
-    if not own or alert.threshold is None or alert.service not in (None, finding.subject):
+    same_signal = alert.signal == finding.signal and finding.series.get("table") == "metrics"
+    if not same_signal or alert.threshold is None or alert.service not in (None, finding.subject):
         return None
     near = alert.threshold <= MAX_THRESHOLD * max(float(values.max()), 1e-12)
     return alert.threshold if near else None
@@ -327,8 +329,8 @@ def _within(event: ChartEvent, start: float) -> ChartEvent:
     return ChartEvent(event.kind, event.time, event.words, earlier=True)
 
 
-def _words(found: Sequence[_Found], events: Sequence[ChartEvent]) -> str:
-    sentences = [finding.sentence for finding, _ in found]
+def _words(drawables: Sequence[_Drawable], events: Sequence[ChartEvent]) -> str:
+    sentences = [finding.sentence for finding, _ in drawables]
     for event in events:
         name = "change " if event.kind == "change" else ""
         sentences.append(f"{name}{event.words} at {event.clock} UTC")

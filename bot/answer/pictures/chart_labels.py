@@ -53,22 +53,22 @@ def placed_labels(events: Sequence[EventToLabel], width: float) -> list[PlacedLa
     symbols = _pushed_apart([event.x for event in events], width)
     most = max((len(event.words) for event in events), default=0)
     for shorter in range(most):
-        best = _best(events, symbols, shorter, width)
-        if best is not None:
-            return best
+        labels = _cheapest(events, symbols, shorter, width)
+        if labels is not None:
+            return labels
     # So narrow a picture shows its symbols alone; the text alternative has the words.
     return [PlacedLabel(x, 0, "", x, x) for x in symbols]
 
 
-def _best(
+def _cheapest(
     events: Sequence[EventToLabel], symbols: Sequence[float], shorter: int, width: float
 ) -> list[PlacedLabel] | None:
-    best: list[PlacedLabel] | None = None
+    cheapest: list[PlacedLabel] | None = None
     least = float("inf")
     for labels, cost in _arrangements(events, symbols, shorter):
         if cost < least and _is_free(labels, width):
-            best, least = labels, cost
-    return best
+            cheapest, least = labels, cost
+    return cheapest
 
 
 def _arrangements(
@@ -105,15 +105,15 @@ def _is_free(labels: Sequence[PlacedLabel], width: float) -> bool:
     return True
 
 
-def _collide(one: PlacedLabel, other: PlacedLabel) -> bool:
-    """Whether the words of `one` would be covered by the words, the symbol or the line of the
+def _collide(label: PlacedLabel, other: PlacedLabel) -> bool:
+    """Whether the words of `label` would be covered by the words, the symbol or the line of the
     other."""
-    left, right = one.left - GAP, one.right + GAP
-    if other.row > one.row:
+    left, right = label.left - GAP, label.right + GAP
+    if other.row > label.row:
         return False
     if left < other.symbol + SYMBOL and other.symbol - SYMBOL < right:
         return True
-    return other.row == one.row and left < other.right and other.left < right
+    return other.row == label.row and left < other.right and other.left < right
 
 
 def _pushed_apart(xs: Sequence[float], width: float) -> list[float]:

@@ -154,11 +154,11 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
         columns.setdefault(int(point[0] * POINTS_PER_PX), []).append(point)
     if len(columns) * 2 >= len(points):
         return points
-    kept = []
+    extremes = []
     for column in columns.values():
         ends = {min(column, key=lambda p: p[1]), max(column, key=lambda p: p[1])}
-        kept += sorted(ends)
-    return kept
+        extremes += sorted(ends)
+    return extremes
 
 
 def _bars(panel: ChartPanel, frame: _Frame, y: Scale, top: float) -> list[str]:

@@ -14,8 +14,8 @@ from faultline.analysis.case.windows import Windows, log_windows, metric_windows
 from faultline.analysis.kinds.finding_details import LineDetails
 from faultline.analysis.logs.lines import log_texts
 from faultline.analysis.logs.masks import template_pattern
-from faultline.analysis.requests.known_calls import call_edges
-from faultline.analysis.requests.span_shifts import OWN_TIME
+from faultline.analysis.requests.case_calls import call_edges
+from faultline.analysis.requests.span_shifts import SELF_TIME
 from faultline.analysis.vocabulary import Cause, Diagnosis, Finding
 from faultline.analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, unit_of
 from faultline.analysis.wording.names import operation_name, signal_name, step_name, subject_name
@@ -25,7 +25,7 @@ MIN_POINTS = 3
 LEAST, MOST = 1e-100, 1e100
 """What is nearer to zero is zero, and what is larger is no measurement: differences and ratios of
 such numbers are infinite."""
-LEAD = 2.5
+RUN_UP = 2.5
 """The chart begins this many lengths of its decisive part earlier, to show what is normal first."""
 MIN_POINTS_BEFORE = 20
 """For a series of coarse steps, at least this many points earlier."""
@@ -65,8 +65,8 @@ def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
     findings = {f.id: f for f in diagnosis.findings}
     top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
     for ids in (top.findings if top else (), diagnosis.impact.findings, tuple(findings)):
-        known = [findings[one] for one in ids if one in findings]
-        drawable = [one for one in known if one.series.get("table") in _SOURCES]
+        candidates = [findings[finding_id] for finding_id in ids if finding_id in findings]
+        drawable = [finding for finding in candidates if finding.series.get("table") in _SOURCES]
         if drawable:
             return max(drawable, key=lambda f: _weight(f, top))
     return None
@@ -91,8 +91,8 @@ def series_of(case: Case, finding: Finding) -> FindingSeries | None:
         return None
     series = source(case, finding)
     value = pl.col("value").cast(pl.Float64)
-    seen = pl.when(value.abs() < LEAST).then(0.0).otherwise(value)
-    points = series.points.filter(value.abs() < MOST).select("time", seen.alias("value"))
+    floored_value = pl.when(value.abs() < LEAST).then(0.0).otherwise(value)
+    points = series.points.filter(value.abs() < MOST).select("time", floored_value.alias("value"))
     if points.height < MIN_POINTS:
         return None
     return replace(series, points=points.sort("time"))
@@ -126,7 +126,7 @@ def decisive_part(
     start = min(finding.onset or alert, alert)
     length = max(end - start, SHORTEST)
     before = points.filter(pl.col("time") < start)
-    first = start - LEAD * length
+    first = start - RUN_UP * length
     if before.height:
         nth = before["time"][-min(MIN_POINTS_BEFORE, before.height)]
         first = min(first, nth)
@@ -139,8 +139,10 @@ def decisive_part(
 
 def _weight(finding: Finding, top: Cause | None) -> tuple[bool, bool, float]:
     table = finding.series.get("table")
-    own = top is not None and finding.subject == top.subject and finding.signal == top.signal
-    return own and table != "logs", table == "metrics", finding.strength
+    same_signal = (
+        top is not None and finding.subject == top.subject and finding.signal == top.signal
+    )
+    return same_signal and table != "logs", table == "metrics", finding.strength
 
 
 def _metrics(case: Case, finding: Finding) -> FindingSeries:
@@ -187,7 +189,7 @@ def _logs(case: Case, finding: Finding) -> FindingSeries:
     )
     counts = rows.group_by(at).agg(pl.len().cast(pl.Float64).alias("value"))
     counts = grid.join(counts, on="time", how="left").with_columns(pl.col("value").fill_null(0.0))
-    name = f"lines per {_said(step)}"
+    name = f"lines per {_step_label(step)}"
     if template:
         name += f", “{plain(step_name(f'line {template}'), 60)}”"
     return FindingSeries(counts, log_windows(case), name, NUMBER, counted=True)
@@ -227,9 +229,9 @@ def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, Uni
             PERCENT,
             f"failed requests{of_what}",
         )
-    if finding.kind == OWN_TIME:
+    if finding.kind == SELF_TIME:
         return (
-            _own_times(case, rows),
+            _self_times(case, rows),
             pl.col("own_us").median() / 1000,
             MILLISECONDS,
             f"own time{of_what}",
@@ -237,14 +239,14 @@ def _span_rows(case: Case, finding: Finding) -> tuple[pl.DataFrame, pl.Expr, Uni
     return rows, pl.col("duration_us").median() / 1000, MILLISECONDS, f"time{of_what}"
 
 
-def _own_times(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
+def _self_times(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
     """`own_us` is the span's duration less its children's."""
     children = case.spans.group_by("trace_id", pl.col("parent_id").alias("span_id")).agg(
         pl.col("duration_us").sum().alias("children_us")
     )
     joined = rows.join(children, on=["trace_id", "span_id"], how="left")
-    own = pl.col("duration_us") - pl.col("children_us").fill_null(0)
-    return joined.with_columns(own.clip(lower_bound=0).alias("own_us"))
+    self_time = pl.col("duration_us") - pl.col("children_us").fill_null(0)
+    return joined.with_columns(self_time.clip(lower_bound=0).alias("own_us"))
 
 
 def _step(times: pl.Series) -> int:
@@ -255,7 +257,7 @@ def _step(times: pl.Series) -> int:
     return next((s for s in STEPS_S if length / s <= BUCKETS), STEPS_S[-1])
 
 
-def _said(step: int) -> str:
+def _step_label(step: int) -> str:
     return f"{step} s" if step < 60 else f"{step // 60} min" if step < 3600 else f"{step // 3600} h"
 
 

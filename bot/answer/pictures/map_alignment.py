@@ -69,17 +69,17 @@ def _pulled(
 
 def _in_order(
     rank: Sequence[Place],
-    wanted: Sequence[float],
+    targets: Sequence[float],
     pull: Sequence[float],
     spans: Mapping[Place, Span],
 ) -> list[float]:
     """The centres nearest to those wanted (least squares) that keep order and distance: isotonic
     regression by pooling adjacent violators, https://doi.org/10.1080/01621459.1972.10481216."""
     offsets = [0.0]
-    for one, other in pairwise(rank):
-        offsets.append(offsets[-1] + (spans[one].size + spans[other].size) / 2 + BESIDE)
+    for place, other in pairwise(rank):
+        offsets.append(offsets[-1] + (spans[place].size + spans[other].size) / 2 + BESIDE)
     pools: list[tuple[float, float, int]] = []
-    for want, weight, offset in zip(wanted, pull, offsets, strict=True):
+    for want, weight, offset in zip(targets, pull, offsets, strict=True):
         mean, total, count = want - offset, weight, 1
         while pools and pools[-1][0] > mean:
             before, before_total, before_count = pools.pop()
@@ -90,7 +90,7 @@ def _in_order(
     return [level + offset for level, offset in zip(levels, offsets, strict=True)]
 
 
-def kept_within(
+def moved_within(
     ranks: Sequence[Sequence[Place]], spans: Mapping[Place, Span], low: float, high: float
 ) -> dict[Place, Span]:
     """The places, moved in so that none leaves the picture."""

@@ -44,19 +44,19 @@ def ways_past(
     caller to callee. The calls that come first have the straightest ways."""
     row_of = {name: number for number, row in enumerate(rows) for name in row.names}
     lanes = [_lanes([spans[name] for name in row.names], low, high) for row in rows]
-    wanted: dict[tuple[int, Lane], list[tuple[float, int]]] = {}
+    crossings: dict[tuple[int, Lane], list[tuple[float, int]]] = {}
     for number, (caller, callee) in enumerate(calls):
         upper, lower = sorted((caller, callee), key=lambda name: row_of[name])
         x, end = spans[upper].centre, spans[lower].centre
         last = row_of[lower]
         for row in range(row_of[upper] + 1, last):
             straight = x + (end - x) / (last - row + 1)
-            counts = [len(wanted.get((row, lane), ())) for lane in lanes[row]]
+            counts = [len(crossings.get((row, lane), ())) for lane in lanes[row]]
             lane = _nearest(lanes[row], counts, straight)
             x = _within(lane, straight)
-            wanted.setdefault((row, lane), []).append((x, number))
+            crossings.setdefault((row, lane), []).append((x, number))
     ways: dict[int, list[Point]] = {}
-    for (row, lane), lines in sorted(wanted.items()):
+    for (row, lane), lines in sorted(crossings.items()):
         for x, number in _side_by_side(lane, sorted(lines)):
             ways.setdefault(number, []).extend([(x, rows[row].top), (x, rows[row].bottom)])
     ways_pasts = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from faultline.bot.answer.pictures.map_alignment import BESIDE, Span, aligned, kept_within
+from faultline.bot.answer.pictures.map_alignment import BESIDE, Span, aligned, moved_within
 from faultline.bot.answer.pictures.map_lanes import BoxRow, Point, ways_past
 from faultline.bot.answer.pictures.map_lines import (
     PlacedBox,
@@ -92,9 +92,9 @@ def _weights(incident: IncidentMap, order: MapOrder) -> Mapping[tuple[Place, Pla
     """How much each pair of neighbours wants to stand in one line."""
     arrows = {frozenset((arrow.start, arrow.end)) for arrow in incident.arrows}
     weights: dict[tuple[Place, Place], float] = {}
-    for one, other in order.links():
-        weight = ARROW_WEIGHT if frozenset((one, other)) in arrows else 1.0
-        weights[one, other] = weights[other, one] = weight
+    for place, other in order.links():
+        weight = ARROW_WEIGHT if frozenset((place, other)) in arrows else 1.0
+        weights[place, other] = weights[other, place] = weight
     return weights
 
 
@@ -150,7 +150,7 @@ def _rows(
     if fits:
         sizes = _sizes(order.ranks, room)
         spans = aligned(order.ranks, lambda place: sizes[place], weights)
-        spans = kept_within(order.ranks, spans, MARGIN, width - MARGIN)
+        spans = moved_within(order.ranks, spans, MARGIN, width - MARGIN)
         rows: list[Sequence[Place]] = list(order.ranks)
         breaks = set(range(len(rows)))
     else:
@@ -233,9 +233,9 @@ def _broken(order: MapOrder, fit: int, story: frozenset[str]) -> _BrokenRows:
         length = -(-len(rest) // count)
         for row in range(count):
             chunk = rest[row * length : (row + 1) * length]
-            lead = first if row == 0 else []
-            empty = [""] * (reserved - len(lead))
-            rows.append((*lead, *empty, *chunk))
+            head = first if row == 0 else []
+            empty = [""] * (reserved - len(head))
+            rows.append((*head, *empty, *chunk))
         ends.add(len(rows) - 1)
     return _BrokenRows(tuple(rows), frozenset(ends), fit, reserved)
 

@@ -57,7 +57,7 @@ def ordered(services: Sequence[str], calls: Sequence[tuple[str, str]]) -> MapOrd
         bend += len(placed.places)
     in_order = []
     for rank in sorted(ranks):
-        row = sorted(ranks[rank], key=lambda one: one[0])
+        row = sorted(ranks[rank], key=lambda position: position[0])
         in_order.append(tuple(place for _, place in row))
     return MapOrder(tuple(in_order), bends)
 
@@ -69,9 +69,9 @@ def _parts(services: Sequence[str], calls: Sequence[tuple[str, str]]) -> list[li
         beside[caller].add(callee)
         beside[callee].add(caller)
     parts: list[list[str]] = []
-    seen: set[str] = set()
+    visited_names: set[str] = set()
     for name in services:
-        if name in seen:
+        if name in visited_names:
             continue
         part = {name}
         waiting = [name]
@@ -79,7 +79,7 @@ def _parts(services: Sequence[str], calls: Sequence[tuple[str, str]]) -> list[li
             new = beside[waiting.pop()] - part
             part |= new
             waiting += new
-        seen |= part
+        visited_names |= part
         parts.append([service for service in services if service in part])
     return parts
 
@@ -142,17 +142,17 @@ def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     for caller, callee in sorted(edges):
         callees.setdefault(caller, []).append(callee)
     called = {callee for _, callee in edges}
-    kept: list[tuple[int, int]] = []
+    acyclic: list[tuple[int, int]] = []
     done: set[int] = set()
     # Starting at services that nobody calls shows which call closes a cycle.
     for start in sorted(callees, key=lambda callee: (callee in called, callee)):
         if start not in done:
-            _walk(start, callees, done, kept)
-    return list(dict.fromkeys(kept))
+            _walk(start, callees, done, acyclic)
+    return list(dict.fromkeys(acyclic))
 
 
 def _walk(
-    start: int, callees: Mapping[int, Sequence[int]], done: set[int], kept: list[tuple[int, int]]
+    start: int, callees: Mapping[int, Sequence[int]], done: set[int], acyclic: list[tuple[int, int]]
 ) -> None:
     """Depth first from `start`, turning each call that leads back to where we come from."""
     path = [start]
@@ -164,9 +164,9 @@ def _walk(
             continue
         callee = left[at].pop(0)
         if callee in path:
-            kept.append((callee, at))
+            acyclic.append((callee, at))
             continue
-        kept.append((at, callee))
+        acyclic.append((at, callee))
         if callee not in done:
             path.append(callee)
             left[callee] = list(callees.get(callee, ()))

@@ -51,7 +51,7 @@ def _drawn(line: PlacedLine, began: set[str]) -> str:
 def _arrow(line: PlacedLine, arrow: FaultArrow, began: set[str]) -> str:
     """A thick line and its head; in the colour of the service from which it comes."""
     class_ = "fault from-culprit" if arrow.start in began else "fault"
-    if not arrow.seen:
+    if not arrow.on_both_ends:
         class_ += " unseen"
     (bx, by), (ex, ey) = line.points[-2:]
     if line.across:

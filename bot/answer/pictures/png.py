@@ -14,7 +14,7 @@ from pathlib import Path
 
 import resvg_py
 
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
 from faultline.analysis.vocabulary import Diagnosis
 from faultline.bot.answer.pictures.bars_svg import bars_svg
@@ -49,17 +49,17 @@ _USE = re.compile(r"var\((--pic-[a-z-]+)\)")
 _OPENING = re.compile(r'<svg [^>]*class="(?P<class_>[^"]*)" [^>]*height="(?P<height>\d+)"[^>]*>')
 
 
-def answer_png(case: Case, diagnosis: Diagnosis, calls: Sequence[KnownCall] = ()) -> bytes | None:
+def answer_png(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall] = ()) -> bytes | None:
     """The picture of an answer, or None when there is nothing to draw."""
     view = answer_view(case.alert, diagnosis, None, gaps=case.gaps, evidence=case.evidence)
-    found = incident_map(view, calls, MOST_BOXES)
+    service_map = incident_map(view, calls, MOST_BOXES)
     bars = step_bars_of(diagnosis)
     chart = decisive_chart_of(case, diagnosis)
     drawn = []
     if bars is not None:
         drawn.append(bars_svg(bars, WIDTH))
-    if found is not None and found.calls:
-        drawn.append(map_svg(found, WIDTH))
+    if service_map is not None and service_map.calls:
+        drawn.append(map_svg(service_map, WIDTH))
     if chart is not None:
         drawn.append(chart_svg(chart, WIDTH))
     return png_of(drawn) if drawn else None

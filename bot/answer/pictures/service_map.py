@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from faultline.analysis.analyzers import fault_of
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.kinds.finding_details import ChangeDetails, JobDetails, PartDetails
 from faultline.analysis.requests.topology import Topology, topology_of
 from faultline.analysis.vocabulary import Finding, Verdict
@@ -53,29 +53,29 @@ class MapBox:
 class MapCall:
     """`caller` calls `callee`."""
 
-    known: KnownCall
+    call: ServiceCall
 
     @property
     def caller(self) -> str:
-        return self.known.caller
+        return self.call.caller
 
     @property
     def callee(self) -> str:
-        return self.known.callee
+        return self.call.callee
 
     @property
     def remembered(self) -> bool:
         """Whether only an earlier investigation knows of it."""
-        return self.known.learned_in is not None
+        return self.call.learned_in is not None
 
 
 @dataclass(frozen=True)
 class FaultArrow:
-    """The fault came from one service to the other; `seen` where both show it."""
+    """The fault came from one service to the other; `on_both_ends` where both show it."""
 
     start: str
     end: str
-    seen: bool
+    on_both_ends: bool
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ class IncidentMap:
     @property
     def words(self) -> str:
         """The map for those who do not see it."""
-        said = []
+        sentences = []
         for box in self.boxes:
             change = f", {box.change}" if box.change else ""
-            said.append(f"{box.name}: {box.state}{change}")
+            sentences.append(f"{box.name}: {box.state}{change}")
         for arrow in self.arrows:
-            said.append(f"from {subject_name(arrow.start)} to {subject_name(arrow.end)}")
-        return "; ".join(said)
+            sentences.append(f"from {subject_name(arrow.start)} to {subject_name(arrow.end)}")
+        return "; ".join(sentences)
 
     def box(self, service: str) -> MapBox:
         """The box of a service that is drawn."""
@@ -107,7 +107,7 @@ class IncidentMap:
 
 
 def incident_map(
-    view: AnswerView, calls: Sequence[KnownCall], most: int = MOST_BOXES
+    view: AnswerView, calls: Sequence[ServiceCall], most: int = MOST_BOXES
 ) -> IncidentMap | None:
     """The map of an answer, with at most that many services.
 
@@ -121,21 +121,21 @@ def incident_map(
 def _is_job(view: AnswerView) -> bool:
     """Whether it is about a training job, whose ranks are not called by each other."""
     first = view.cause.findings if view.cause else view.impact.findings
-    about_job = any(isinstance(one.details, JobDetails) for one in view.known(first))
+    about_job = any(isinstance(finding.details, JobDetails) for finding in view.findings_of(first))
     return about_job or (view.alert.job is not None and not view.causes)
 
 
 class _MapMaker:
     """Chooses the services of one map and what each of them says."""
 
-    def __init__(self, view: AnswerView, calls: Sequence[KnownCall], most: int) -> None:
+    def __init__(self, view: AnswerView, calls: Sequence[ServiceCall], most: int) -> None:
         self.view = view
         self.most = most
-        self.known = {call.pair: call for call in calls if call.caller != call.callee}
-        self.graph = topology_of(self.known)
+        self.calls_by_pair = {call.pair: call for call in calls if call.caller != call.callee}
+        self.graph = topology_of(self.calls_by_pair)
         self.findings = _by_subject(view.findings.values())
         self.states = BoxStates(view)
-        self.told = next(iter(self._effect_subjects()), None)
+        self.effect_subject = next(iter(self._effect_subjects()), None)
         self.began = self._where_it_began()
         self.affected = self._affected()
 
@@ -152,7 +152,7 @@ class _MapMaker:
             calls=lines[: MOST_CALLS * len(boxes)],
             arrows=arrows,
             left_out=len(self.graph.services - drawn),
-            affected_left_out=len([one for one in self.affected if one not in drawn]),
+            affected_left_out=len([service for service in self.affected if service not in drawn]),
             notes=tuple(self._notes(chosen, arrows)),
         )
 
@@ -161,7 +161,7 @@ class _MapMaker:
         ways = {frozenset((arrow.start, arrow.end)) for arrow in arrows}
         story = {*self.began, *self.affected}
         lines = []
-        for call in self.known.values():
+        for call in self.calls_by_pair.values():
             if call.caller in drawn and call.callee in drawn:
                 lines.append(MapCall(call))
         lines.sort(
@@ -183,11 +183,13 @@ class _MapMaker:
     def _affected(self) -> list[str]:
         """Those of the impact, the one that alerts, and callers with symptoms, but where it began;
         the worst first."""
-        named = [self.told, self.view.alert.service, *self.view.impact.services]
+        named = [self.effect_subject, self.view.alert.service, *self.view.impact.services]
         if self.view.established:
             for service in self.began:
                 named += self._suffering_callers(service)
-        return [one for one in dict.fromkeys(named) if one and one not in self.began]
+        return [
+            service for service in dict.fromkeys(named) if service and service not in self.began
+        ]
 
     def _suffering_callers(self, service: str) -> list[str]:
         """The services that reach it by calls and show symptoms, the nearest first."""
@@ -198,21 +200,21 @@ class _MapMaker:
         return callers
 
     def _effect_subjects(self) -> Iterable[str]:
-        return (finding.subject for finding in self.view.known(self.view.impact.findings))
+        return (finding.subject for finding in self.view.findings_of(self.view.impact.findings))
 
     def _chosen(self) -> list[str]:
         """The services to draw: where it began, the way to whom it reached, then the neighbours
         that narrow it down."""
         # Whom the answer itself speaks of comes first: of a long way only a part may fit.
-        wanted = [*self.began, *self.affected[:1]]
+        services = [*self.began, *self.affected[:1]]
         for service in self.affected:
-            wanted += self._way(service)
-        wanted += self.affected
+            services += self._way(service)
+        services += self.affected
         around = self._neighbours([*self.began, *self.affected[:2]])
-        wanted = list(dict.fromkeys([*wanted, *around]))
+        services = list(dict.fromkeys([*services, *around]))
         if self.most > MOST_BOXES:
-            wanted = list(dict.fromkeys([*wanted, *sorted(self.graph.services)]))
-        return wanted[: self.most]
+            services = list(dict.fromkeys([*services, *sorted(self.graph.services)]))
+        return services[: self.most]
 
     def _way(self, service: str) -> list[str]:
         """Services on a shortest way from where it began to this one, by calls.
@@ -220,8 +222,8 @@ class _MapMaker:
         From a callee up to its callers, as faults travel. Down to a callee only for what the answer
         itself says that the fault reached: another one may be worse for other reasons.
         """
-        told = service in (self.view.alert.service, self.told)
-        ways = [_shortest(self.graph, first, service, down=told) for first in self.began]
+        goes_down = service in (self.view.alert.service, self.effect_subject)
+        ways = [_shortest(self.graph, first, service, down=goes_down) for first in self.began]
         return min((way for way in ways if way), key=len, default=[])
 
     def _neighbours(self, services: Sequence[str]) -> list[str]:
@@ -230,7 +232,7 @@ class _MapMaker:
         for service in services:
             near += [*self.graph.callees(service), *self.graph.callers(service)]
         # Sorting is stable: those that a finding is about come first, else as they were met.
-        return sorted(dict.fromkeys(near), key=lambda one: one not in self.findings)
+        return sorted(dict.fromkeys(near), key=lambda neighbour: neighbour not in self.findings)
 
     def _arrows(self, chosen: Sequence[str]) -> tuple[FaultArrow, ...]:
         """From where it began, call by call, to each that is affected. Candidates have none: it is
@@ -275,8 +277,8 @@ class _MapMaker:
         return None
 
     def _notes(self, chosen: Sequence[str], arrows: Sequence[FaultArrow]) -> Iterable[str]:
-        asked = self.began[:1] or self.affected[:1]
-        unknown = [one for one in asked if one not in self.graph.services]
+        origin = self.began[:1] or self.affected[:1]
+        unknown = [service for service in origin if service not in self.graph.services]
         if unknown:
             name = subject_name(unknown[0])
             yield (
@@ -285,7 +287,7 @@ class _MapMaker:
             )
         elif self.view.established and (pair := self._unreached(chosen, arrows)):
             yield f"No known calls lead from {pair}."
-        left_out = len([one for one in self.affected if one not in chosen])
+        left_out = len([service for service in self.affected if service not in chosen])
         if left_out:
             yield f"{counted(left_out, 'more affected service')} not drawn."
         calls = len(self._calls(set(chosen), ())) - MOST_CALLS * len(chosen)
@@ -305,11 +307,11 @@ class _MapMaker:
 
 
 def _by_subject(findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
+    by_subject: dict[str, list[Finding]] = {}
     for finding in findings:
         if not isinstance(finding.details, ChangeDetails):
-            found.setdefault(finding.subject, []).append(finding)
-    return found
+            by_subject.setdefault(finding.subject, []).append(finding)
+    return by_subject
 
 
 def _is_symptom(finding: Finding) -> bool:
@@ -331,7 +333,7 @@ def _back(end: str, hops: Mapping[str, int], nearer: Callable[[str], Sequence[st
     way = [end]
     while hops[way[-1]]:
         before = nearer(way[-1])
-        way.append(next(one for one in before if hops.get(one) == hops[way[-1]] - 1))
+        way.append(next(service for service in before if hops.get(service) == hops[way[-1]] - 1))
     return way[::-1]
 
 

@@ -83,18 +83,18 @@ def _bars(
     bars = [bar for row in details.per_rank if (bar := _bar(row, slow)) is not None]
     if not any(bar.slow for bar in bars):
         # The table of a large job has only its first ranks.
-        bars += _slow_and_others(details, slow, alone=bool(bars))
+        bars += _slow_and_typical(details, slow, alone=bool(bars))
     if not bars or max(bar.total for bar in bars) <= 0:
         return None
     drawn = _interesting(bars)
     phases = _phases(drawn)
     slow_phase = details.phase or ""
-    known = max(len(details.ranks), len(bars))
+    rank_count = max(len(details.ranks), len(bars))
     return StepBars(
         bars=tuple(drawn),
         phases=phases,
         slow_phase=slow_phase,
-        left_out=known - len(drawn) if details.per_rank else 0,
+        left_out=rank_count - len(drawn) if details.per_rank else 0,
         change=change_name(change) if change else None,
         words=_words(finding, drawn),
     )
@@ -130,7 +130,7 @@ def _number(value: object) -> float:
     return 0.0
 
 
-def _slow_and_others(details: StragglerDetails, slow: int, *, alone: bool) -> list[RankBar]:
+def _slow_and_typical(details: StragglerDetails, slow: int, *, alone: bool) -> list[RankBar]:
     """The slow rank's bar, and unless it shall be `alone` that of another rank by the others'
     median, which waits for the rest."""
     step_parts = [StepPart(name, ms) for name, ms in details.phases_ms.items() if _number(ms)]
@@ -166,9 +166,9 @@ def _waits(bar: RankBar) -> float:
 
 def _phases(bars: Sequence[RankBar]) -> tuple[str, ...]:
     """All phases that are drawn, in the order of the step; waiting and the rest last."""
-    found = dict.fromkeys(part.phase for bar in bars for part in bar.parts)
-    last = [phase for phase in (WAITING, OTHER) if phase in found]
-    return (*(phase for phase in found if phase not in last), *last)
+    phases = dict.fromkeys(part.phase for bar in bars for part in bar.parts)
+    last = [phase for phase in (WAITING, OTHER) if phase in phases]
+    return (*(phase for phase in phases if phase not in last), *last)
 
 
 def _words(finding: Finding, bars: Sequence[RankBar]) -> str:

@@ -32,14 +32,14 @@ BOLD = 1.12
 
 def element(name: str, *inside: str, **attributes: str | float | None) -> str:
     """One element. Attributes of None are left out; `class_` is `class`, `a_b` is `a-b`."""
-    said = []
+    markup = []
     for key, value in attributes.items():
         if value is not None:
             shown = f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
-            said.append(f' {key.rstrip("_").replace("_", "-")}="{escaped(shown)}"')
+            markup.append(f' {key.rstrip("_").replace("_", "-")}="{escaped(shown)}"')
     if not inside:
-        return f"<{name}{''.join(said)}/>"
-    return f"<{name}{''.join(said)}>{''.join(inside)}</{name}>"
+        return f"<{name}{''.join(markup)}/>"
+    return f"<{name}{''.join(markup)}>{''.join(inside)}</{name}>"
 
 
 def picture(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from faultline.analysis.vocabulary import Verdict
-from faultline.bot.answer.foreign_text import one_line, safe_url, sentence
+from faultline.bot.answer.foreign_text import safe_url, sentence, single_line
 from faultline.bot.answer.lines import (
     INFERRED,
     SECOND_OPINION,
@@ -40,10 +40,10 @@ MEASURED = frozenset({"metrics", "logs", "spans"})
 def first_text(investigation: StoredInvestigation, page_url: str) -> str:
     """`Investigating ...`, posted within seconds."""
     alert = investigation.alert
-    title = one_line(alert.title, 240) or "an alert without a title"
+    title = single_line(alert.title, 240) or "an alert without a title"
     lines = [
         f"Investigating: {title}",
-        f"Alert: {one_line(alert.source, 40)}, {at(alert.started_at)}",
+        f"Alert: {single_line(alert.source, 40)}, {at(alert.started_at)}",
     ]
     return _with_page(lines, page_url)
 
@@ -64,7 +64,7 @@ def digest_text(investigations: Sequence[StoredInvestigation], public_url: str) 
     were = "s were" if count != 1 else " was"
     lines = [f"While it was quiet, {count} alert{were} investigated"]
     for investigation in investigations[:MAX_DIGEST_LINES]:
-        title = one_line(investigation.alert.title, TITLE)
+        title = single_line(investigation.alert.title, TITLE)
         page = safe_url(f"{public_url}/investigations/{investigation.id}") or ""
         lines.append(
             f"- {investigation.accepted_at:%d %b %H:%M} UTC  {title}: "
@@ -80,19 +80,19 @@ def failure_line(reason: str) -> str:
     return f"Investigation failed: {sentence(reason, 400) or 'the reason is not known'}"
 
 
-def outcome_line(one: StoredInvestigation) -> str:
+def outcome_line(investigation: StoredInvestigation) -> str:
     """How an investigation ended, in one line of a list."""
-    if one.status not in ("done", "failed"):
+    if investigation.status not in ("done", "failed"):
         return "still being investigated"
-    headline = one_line(one.headline or "", HEADLINE) or "no answer"
-    if one.verdict is None:
+    headline = single_line(investigation.headline or "", HEADLINE) or "no answer"
+    if investigation.verdict is None:
         return headline
     try:
-        label = VERDICT_LABELS[Verdict(one.verdict)]
+        label = VERDICT_LABELS[Verdict(investigation.verdict)]
     except ValueError:
         return headline
-    if one.confidence is not None and one.verdict == Verdict.CAUSE_FOUND:
-        return f"{label} ({percent(one.confidence)}): {headline}"
+    if investigation.confidence is not None and investigation.verdict == Verdict.CAUSE_FOUND:
+        return f"{label} ({percent(investigation.confidence)}): {headline}"
     return f"{label}: {headline}"
 
 
@@ -143,11 +143,11 @@ def _fine(view: AnswerView) -> list[str]:
     noticed = {item for finding in view.findings.values() for item in finding.evidence}
     calm: Counter[tuple[str, str]] = Counter()
     every: Counter[tuple[str, str]] = Counter()
-    for one in view.evidence.values():
-        if one.rows and one.kind in MEASURED:
-            every[one.source, one.kind] += 1
-            if one.id not in noticed:
-                calm[one.source, one.kind] += 1
+    for evidence in view.evidence.values():
+        if evidence.rows and evidence.kind in MEASURED:
+            every[evidence.source, evidence.kind] += 1
+            if evidence.id not in noticed:
+                calm[evidence.source, evidence.kind] += 1
     lines = []
     for (source, kind), count in calm.most_common(FINE_LINES):
         lines.append(f"{sentence(source, 40)} {kind}: {count} of {every[source, kind]} answers")
@@ -156,8 +156,8 @@ def _fine(view: AnswerView) -> list[str]:
 
 def _related(investigation: StoredInvestigation) -> list[str]:
     shown = [
-        f"{sentence(one.alert.title, 160)} ({sentence(one.why, 120)})"
-        for one in investigation.related[:RELATED]
+        f"{sentence(grouped_alert.alert.title, 160)} ({sentence(grouped_alert.why, 120)})"
+        for grouped_alert in investigation.related[:RELATED]
     ]
     left_out = len(investigation.related) - len(shown)
     return [*shown, f"and {left_out} more alerts"] if left_out else shown
@@ -174,6 +174,6 @@ def _with_addresses(line: CitedLine) -> str:
 
 
 def _gaps(answer: AnswerLines) -> list[str]:
-    said = [f"{gap.label}: {gap.text}" for gap in answer.gaps[:GAPS]]
+    gap_lines = [f"{gap.label}: {gap.text}" for gap in answer.gaps[:GAPS]]
     left_out = answer.gaps_left_out + len(answer.gaps[GAPS:])
-    return [*said, f"and {left_out} more"] if left_out else said
+    return [*gap_lines, f"and {left_out} more"] if left_out else gap_lines

@@ -98,7 +98,7 @@ async def post_once(
             continue
         post = _find_or_send(store, key, granted.attempted_before, find, send, claim, lease)
         try:
-            ref = await _while_held(post, claim, claimed_from, lease)
+            ref = await _while_claimed(post, claim, claimed_from, lease)
         except _Refused as refused:
             # Whoever comes next waits where this fails, and that is all.
             with contextlib.suppress(SQLAlchemyError, TimeoutError):
@@ -157,7 +157,7 @@ async def _find_settled(find: Find, attempted: datetime, lease: timedelta) -> st
     return None
 
 
-async def _while_held(
+async def _while_claimed(
     post: Awaitable[str | None],
     claim: Callable[[], PostClaim],
     claimed_from: datetime,
@@ -178,11 +178,11 @@ async def _while_held(
 
 
 async def _renew_until_lost(
-    claim: Callable[[], PostClaim], held_from: datetime, lease: timedelta
+    claim: Callable[[], PostClaim], claimed_from: datetime, lease: timedelta
 ) -> None:
     """Renew the claim; return when it was ours no longer, or when the lease is over without a
     renewal. A database that is down for a moment is asked again."""
-    ends = held_from + lease
+    ends = claimed_from + lease
     while (left := (ends - datetime.now(UTC)).total_seconds()) > 0:
         await asyncio.sleep(min(left, lease.total_seconds() * RENEW_SHARE))
         began = datetime.now(UTC)

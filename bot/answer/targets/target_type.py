@@ -83,6 +83,6 @@ def _build(
     types: Sequence[ReplyTargetType[Any]], settings: Settings, store: Store, owner: str
 ) -> list[ReplyTarget]:
     return [
-        target_type.build(target_type.own_settings(settings), store, owner=owner)
+        target_type.build(target_type.scoped_settings(settings), store, owner=owner)
         for target_type in types
     ]

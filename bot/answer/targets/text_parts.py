@@ -43,17 +43,17 @@ class TextParts:
     def markdown(self) -> str:
         """As Markdown in which foreign text stays text: no markup, mention, reference or quick
         action."""
-        found: list[str] = []
+        markdown_lines: list[str] = []
         for line in self.lines:
             if line.startswith("- "):
-                found.append(f"- {_inert(line[2:])}")
+                markdown_lines.append(f"- {_inert(line[2:])}")
             elif line.endswith(":"):
-                found += ["", f"**{_inert(line)}**", ""]
+                markdown_lines += ["", f"**{_inert(line)}**", ""]
             else:
-                found += ["", _inert(line)]
+                markdown_lines += ["", _inert(line)]
         if self.page:
-            found += ["", f"[The whole answer, with its evidence]({self.page})"]
-        return "\n".join(found).strip()
+            markdown_lines += ["", f"[The whole answer, with its evidence]({self.page})"]
+        return "\n".join(markdown_lines).strip()
 
 
 def _inert(line: str) -> str:

@@ -9,21 +9,21 @@ from typing import Any
 import httpx
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.answer.targets.one_message import OneMessage
+from faultline.bot.answer.targets.message_target import MessageTarget
 from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
 from faultline.connectors.shared.settings.settings_types import Section
 
 
-class VendorMessage(OneMessage):
+class VendorMessage(MessageTarget):
     """The part that is the same for every such vendor."""
 
     @classmethod
     @abstractmethod
-    async def who(cls, own: Any) -> str:
+    async def who(cls, settings: Any) -> str:
         """Whom the token belongs to. Raises FaultlineError."""
 
     @property
-    def own(self) -> Any:
+    def vendor_settings(self) -> Any:
         """The section."""
         section = self._declared.section(self._settings)
         assert section is not None, "only configured targets are used"
@@ -38,7 +38,7 @@ async def call(
         return (await http.request(method, f"{url}{path}", **more)).raise_for_status()
 
 
-async def asked_who(label: str, request: Any) -> Any:
+async def identity_of(label: str, request: Any) -> Any:
     """The JSON of the question who we are. Raises FaultlineError."""
     try:
         return (await request).json()
@@ -49,7 +49,7 @@ async def asked_who(label: str, request: Any) -> Any:
         raise FaultlineError(f"{label}: no usable answer ({type(error).__name__})") from error
 
 
-def token_of(own: Section) -> str:
+def token_of(section: Section) -> str:
     """The token of a configured section."""
-    token: str = own.token.get_secret_value()  # type: ignore[attr-defined]
+    token: str = section.token.get_secret_value()  # type: ignore[attr-defined]
     return token

@@ -15,7 +15,7 @@ from faultline.bot.answer.writer import headline as first_sentence
 from faultline.bot.answer.writer.called import with_called_names
 from faultline.bot.answer.writer.earlier import is_memory, memory_claims
 from faultline.bot.answer.writer.next_steps import next_steps
-from faultline.bot.answer.writer.one_place import without_the_only_place
+from faultline.bot.answer.writer.single_place import without_the_only_place
 from faultline.bot.answer.writer.story import Story, story_of
 
 HEADLINE_LIMIT = first_sentence.HEADLINE_LIMIT
@@ -42,20 +42,20 @@ def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report
 def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> list[Claim]:
     claims = sections.happening(story, diagnosis, alert, headline)
     if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:
-        shown = sections.why(story, diagnosis, headline) or _seen(diagnosis)
+        shown = sections.why(story, diagnosis, headline) or _observations(diagnosis)
         claims += sections.without_repeats(shown, headline)
     claims += doubts.unsure(story, diagnosis)
     claims += doubts.checked(story, diagnosis)
     return [*claims, *memory_claims(diagnosis)[:MOST_REMEMBERED]][:MAX_CLAIMS]
 
 
-def _seen(diagnosis: Diagnosis) -> list[Claim]:
+def _observations(diagnosis: Diagnosis) -> list[Claim]:
     """Where nothing is blamed, the clearest of what was seen."""
-    said = (SIGNAL_STOPPED.name,)
+    excluded_kinds = (SIGNAL_STOPPED.name,)
     findings = [
         finding
         for finding in diagnosis.findings
-        if not is_memory(finding) and finding.kind not in said
+        if not is_memory(finding) and finding.kind not in excluded_kinds
     ]
     findings.sort(key=lambda finding: (-finding.strength, finding.id))
-    return [sections.seen(finding) for finding in findings[:SUPPORTING]]
+    return [sections.finding_claim(finding) for finding in findings[:SUPPORTING]]

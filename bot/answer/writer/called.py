@@ -41,8 +41,8 @@ def _with_name(finding: Finding, calls: list[tuple[str, str]]) -> Finding:
     named = [callee for callee in named if _is_in(callee, details.example)]
     if len(named) != 1:
         return finding
-    known = details.model_copy(update={"names": named[0]})
-    return finding.model_copy(update={"details": known})
+    signature_details = details.model_copy(update={"names": named[0]})
+    return finding.model_copy(update={"details": signature_details})
 
 
 def _is_in(service: str, line: str) -> bool:

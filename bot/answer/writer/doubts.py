@@ -31,8 +31,8 @@ from faultline.bot.answer.writer.claims import CITED, claim_of
 from faultline.bot.answer.writer.headline import SURE
 from faultline.bot.answer.writer.story import (
     Story,
+    change_by_title,
     change_called,
-    change_told,
     is_small_rise,
     title_of,
 )
@@ -69,12 +69,16 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         return candidate
     offered = {finding for claim in candidate for finding in claim.findings}
     claims: list[Claim] = []
-    for one in cause.contradicting:
-        finding = findings_by_id.get(one)
-        if finding is not None and one not in offered and _matters(finding, cause, diagnosis):
+    for finding_id in cause.contradicting:
+        finding = findings_by_id.get(finding_id)
+        if (
+            finding is not None
+            and finding_id not in offered
+            and _matters(finding, cause, diagnosis)
+        ):
             claims.append(_against(finding, cause))
-    said = claims[:MOST_AGAINST] + candidate
-    return said or open_question(story, diagnosis)
+    doubts = claims[:MOST_AGAINST] + candidate
+    return doubts or open_question(story, diagnosis)
 
 
 def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
@@ -127,7 +131,9 @@ def _with_reasons(changes: Sequence[Finding], story: Story) -> Phrase:
     shown: list[Slot] = []
     reasons = []
     for change in changes[:NAMED]:
-        called = change_told(change) or change_called(change, with_service=True, with_time=False)
+        called = change_by_title(change) or change_called(
+            change, with_service=True, with_time=False
+        )
         shown.append(called)
         reasons.append(_reason(change, story))
     if len(set(reasons)) == 1 and reasons[0]:
@@ -150,8 +156,8 @@ def _reason(change: Finding, story: Story) -> str:
         return "another change fits better"
     if reason.endswith(BEARS_ON_NOTHING):
         return "nothing in it bears on that"
-    said = _REASONS.get(reason, reason)
-    return said.format(who=who) if len(said) <= LONG_REASON else ""
+    template = _REASONS.get(reason, reason)
+    return template.format(who=who) if len(template) <= LONG_REASON else ""
 
 
 def open_question(story: Story, diagnosis: Diagnosis) -> list[Claim]:
@@ -189,7 +195,7 @@ def _open_question(story: Story, cause: Cause, diagnosis: Diagnosis) -> Phrase:
         return say("Whether {who} fails itself or cannot be reached is not known", who=who)
     more = next((finding for finding in findings if _is_more_traffic(finding)), None)
     if more is not None and more is not mechanism:
-        what = statement(more, known=True).clause()
+        what = statement(more, as_pronoun=True).clause()
         return say("{who} may be a victim of its callers: {what}", who=who, what=what)
     signature = SignatureDetails.of(mechanism)
     if signature is not None and signature.names:
@@ -200,7 +206,7 @@ def _open_question(story: Story, cause: Cause, diagnosis: Diagnosis) -> Phrase:
 
 
 def _doubt_of_the_change(change: Finding) -> Phrase:
-    called = change_told(change, with_service=False)
+    called = change_by_title(change, with_service=False)
     called = called or change_called(change, with_service=False, with_time=False)
     details = ChangeDetails.of(change)
     if details is not None and details.bears_on:
@@ -215,7 +221,7 @@ def _doubt_of_the_change(change: Finding) -> Phrase:
 def _failing_caller(story: Story, cause: Cause, diagnosis: Diagnosis) -> Cause | None:
     """The next cause, where it is nearly as likely and the one whose calls to the first fail."""
     causes = sorted(
-        (one for one in diagnosis.causes if one is not cause), key=lambda cause: cause.rank
+        (other for other in diagnosis.causes if other is not cause), key=lambda cause: cause.rank
     )
     callers: set[str] = set()
     for finding in diagnosis.findings:
@@ -271,7 +277,7 @@ def other_candidate(story: Story, diagnosis: Diagnosis) -> Cause | None:
         return None
     findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     causes = sorted(
-        (one for one in diagnosis.causes if one is not cause), key=lambda cause: cause.rank
+        (other for other in diagnosis.causes if other is not cause), key=lambda cause: cause.rank
     )
     for second in causes[:1]:
         finding = next(
@@ -301,7 +307,7 @@ def _is_of_a_place(finding: Finding) -> bool:
     return PlaceDetails.of(finding) is not None or (state is not None and state.fact in OF_NODES)
 
 
-def said_already(diagnosis: Diagnosis) -> tuple[str, ...]:
+def remaining_gaps(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What is missing, without what the answer says anyway: of a signal that stopped the headline
     and the step say all."""
     stopped = [finding for finding in diagnosis.findings if finding.kind == SIGNAL_STOPPED.name]
@@ -310,29 +316,33 @@ def said_already(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(diagnosis.missing)
 
 
-def _is_a_rival(second: Cause, lead: Finding, story: Story, diagnosis: Diagnosis) -> bool:
+def _is_a_rival(second: Cause, rival_finding: Finding, story: Story, diagnosis: Diagnosis) -> bool:
     """Whether it is worth a thought: neither the changed service itself, nor one that the first
     cause affects, nor one whose lines accuse another service, nor one that the first cause's own
     evidence speaks of."""
     changed = story.change.subject if story.change is not None else ""
-    if second.confidence < WORTH_NAMING or second.subject == changed or is_small_rise(lead):
+    if (
+        second.confidence < WORTH_NAMING
+        or second.subject == changed
+        or is_small_rise(rival_finding)
+    ):
         return False
-    fault = fault_of(lead)
+    fault = fault_of(rival_finding)
     affected = second.subject in diagnosis.impact.services
     if story.cause is None or (affected and fault is not None and fault.is_symptom):
         return False
     if story.mechanism is not None and _speaks_of(story.mechanism, second.subject):
         return False
-    line = LogLineDetails.of(lead)
+    line = LogLineDetails.of(rival_finding)
     if line is None:
-        return not _is_the_same_calls(lead, story.cause, diagnosis)
-    return not line.names and story.cause.subject not in lead.sentence
+        return not _is_the_same_calls(rival_finding, story.cause, diagnosis)
+    return not line.names and story.cause.subject not in rival_finding.sentence
 
 
-def _is_the_same_calls(lead: Finding, cause: Cause, diagnosis: Diagnosis) -> bool:
+def _is_the_same_calls(rival_finding: Finding, cause: Cause, diagnosis: Diagnosis) -> bool:
     """Whether its failing lines are those that name the first cause: a route of a caller may be
     called like a service."""
-    calls = CallsIntoDetails.of(lead)
+    calls = CallsIntoDetails.of(rival_finding)
     for finding in diagnosis.findings:
         first = CallsIntoDetails.of(finding)
         if calls is None or first is None or finding.subject != cause.subject:
@@ -359,12 +369,14 @@ def more_calls_to(finding: Finding) -> str | None:
     return finding.series.get("service")
 
 
-def _candidate(story: Story, diagnosis: Diagnosis, known: Mapping[str, Finding]) -> Iterator[Claim]:
+def _candidate(
+    story: Story, diagnosis: Diagnosis, findings: Mapping[str, Finding]
+) -> Iterator[Claim]:
     second = other_candidate(story, diagnosis)
     if second is None:
         return
-    finding = next(known[finding] for finding in second.findings if finding in known)
-    what = statement(finding, known=True).clause()
+    finding = next(findings[finding] for finding in second.findings if finding in findings)
+    what = statement(finding, as_pronoun=True).clause()
     place, mechanism = PlaceDetails.of(finding), story.mechanism
     first = PlaceDetails.of(mechanism) if mechanism is not None else None
     if place is not None and first is not None and place.services == first.services:

@@ -27,8 +27,8 @@ def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
     return [*fleet, *earlier[:1], *record, *earlier[1:]]
 
 
-def _claim(finding: Finding, known: Mapping[str, Finding]) -> Claim:
+def _claim(finding: Finding, findings: Mapping[str, Finding]) -> Claim:
     details = EarlierDetails.of(finding)
-    ids = [i for i in details.shows_in if i in known] if details else []
+    ids = [i for i in details.shows_in if i in findings] if details else []
     cited = (finding.id, *ids)
     return Claim(text=quotable(finding.sentence), findings=cited, section=Section.EARLIER)

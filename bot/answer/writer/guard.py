@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Section, Verdict
 from faultline.bot.answer.asserted.ground import Ground, Refused
-from faultline.bot.answer.asserted.inferred import CLAIM_LIMIT, harmless, kept_inference
+from faultline.bot.answer.asserted.inferred import CLAIM_LIMIT, harmless, stored_inference
 from faultline.bot.answer.asserted.relations import worded
 from faultline.bot.answer.asserted.steps import offered_steps
 from faultline.bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
@@ -41,10 +41,12 @@ def keep_supported(
     """
     built_in = word(diagnosis, alert, gaps)
     dropped = list(report.dropped)
-    held = ground or Ground(diagnosis, alert, gaps)
+    case_ground = ground or Ground(diagnosis, alert, gaps)
     if report.written_by == built_in.written_by:
         return _harmless(report, built_in, links, dropped)
-    claims = _kept(report.claims, lambda claim: _again(claim, held), dropped, MODEL_CLAIMS)
+    claims = _passing_claims(
+        report.claims, lambda claim: _again(claim, case_ground), dropped, MODEL_CLAIMS
+    )
     if not claims and report.second_opinion is None:
         return built_in.model_copy(update={"dropped": tuple(dropped)})
     offered = {step.text: step.claim for step in offered_steps(diagnosis, alert)}
@@ -59,7 +61,7 @@ def keep_supported(
     return report.model_copy(
         update={
             "headline": built_in.headline,
-            "claims": _with_own(claims, built_in, diagnosis),
+            "claims": _with_code_evidence(claims, built_in, diagnosis),
             "next_steps": tuple(steps[:MAX_NEXT_STEPS]) or built_in.next_steps,
             "dropped": tuple(dropped),
             "second_opinion": opinion,
@@ -70,11 +72,13 @@ def keep_supported(
 def _again(claim: Claim, ground: Ground) -> Claim:
     """The claim in today's words. Raises Refused."""
     if claim.section in BY_A_MODEL:
-        return kept_inference(claim, ground)
+        return stored_inference(claim, ground)
     return worded(claim.asserted, ground, claim.section)
 
 
-def _with_own(claims: Sequence[Claim], built_in: Report, diagnosis: Diagnosis) -> tuple[Claim, ...]:
+def _with_code_evidence(
+    claims: Sequence[Claim], built_in: Report, diagnosis: Diagnosis
+) -> tuple[Claim, ...]:
     """The claims, with code's own evidence where none of them is about the first cause, and what
     memory knows."""
     shown = [claim for claim in claims if claim.section not in BY_A_MODEL]
@@ -97,24 +101,26 @@ def _harmless(
 ) -> Report:
     """A built-in report without what data in it could do."""
 
-    def seen(claim: Claim) -> Claim:
+    def harmless_claim(claim: Claim) -> Claim:
         harmless(claim.text, HEADLINE_LIMIT if claim is headline else CLAIM_LIMIT, links)
         return claim
 
     headline = Claim(text=report.headline, findings=())
-    stands = _kept([headline], seen, dropped, 1)
-    claims = _kept(report.claims, seen, dropped, MAX_CLAIMS)
+    stands = _passing_claims([headline], harmless_claim, dropped, 1)
+    claims = _passing_claims(report.claims, harmless_claim, dropped, MAX_CLAIMS)
     return report.model_copy(
         update={
             "headline": report.headline if stands else built_in.headline,
             "claims": claims or built_in.claims,
-            "next_steps": _kept(report.next_steps, seen, dropped, MAX_NEXT_STEPS),
+            "next_steps": _passing_claims(
+                report.next_steps, harmless_claim, dropped, MAX_NEXT_STEPS
+            ),
             "dropped": tuple(dropped),
         }
     )
 
 
-def _kept(
+def _passing_claims(
     claims: Sequence[Claim], check: Callable[[Claim], Claim], dropped: list[str], limit: int
 ) -> tuple[Claim, ...]:
     remaining_claims: list[Claim] = []
@@ -124,10 +130,10 @@ def _kept(
                 raise Refused(f"it is one too many (limit {limit})")
             remaining_claims.append(check(claim))
         except Refused as why:
-            dropped.append(_told(claim.text, str(why)))
+            dropped.append(_drop_note(claim.text, str(why)))
     return tuple(remaining_claims)
 
 
-def _told(text: str, fault: str) -> str:
+def _drop_note(text: str, fault: str) -> str:
     """One entry of `dropped`; the removed text is shown harmless."""
     return f'claim "{clipped(neutral(masked(text)), 120)}": {neutral(masked(fault), 200)}'

@@ -10,7 +10,7 @@ from faultline.analysis.kinds.finding_details import MetricShiftDetails
 from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNAL_STOPPED
 from faultline.analysis.phrasing.clauses import brief, statement
 from faultline.analysis.phrasing.log_forms import LOGS
-from faultline.analysis.phrasing.metric_forms import both_levels, is_shift, signal_said
+from faultline.analysis.phrasing.metric_forms import both_levels, is_shift, signal_text
 from faultline.analysis.phrasing.phrase import Phrase, clock, joined, name, say
 from faultline.analysis.phrasing.state_forms import is_down
 from faultline.analysis.phrasing.statement import Statement, Tense, possessive
@@ -18,15 +18,15 @@ from faultline.analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.plain_text import clipped
 from faultline.bot.answer.writer.quotable import quotable
-from faultline.bot.answer.writer.story import Story, change_called, change_told, is_mere_symptom
+from faultline.bot.answer.writer.story import Story, change_by_title, change_called, is_mere_symptom
 
 HEADLINE_LIMIT = 200
-ONE_LOOK = 140
+GLANCE = 140
 """Characters that a phone's notification shows; what is longer is said shorter where it can be."""
 SURE = 0.9
 LIKELY = 0.5
 """From here on a cause is "probably" it, below it "may" be."""
-SEEN = 0.75
+CALM_CONFIDENCE = 0.75
 """With less confidence in calm the alerting signal could not be held against its own past."""
 NO_INCIDENT = "No active incident"
 CANNOT_TELL = "I can't tell yet"
@@ -40,8 +40,8 @@ def headline(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
         case Verdict.INSUFFICIENT_EVIDENCE:
             return clipped(_cannot_tell(story, diagnosis, alert), HEADLINE_LIMIT)
         case Verdict.RECOVERED:
-            return _shortened(_told(story, alert, Tense.OVER), f"{_over(diagnosis, alert)}: ")
-    return _shortened(_told(story, alert, Tense.NOW))
+            return _shortened(_forms(story, alert, Tense.OVER), f"{_over(diagnosis, alert)}: ")
+    return _shortened(_forms(story, alert, Tense.NOW))
 
 
 def _over(diagnosis: Diagnosis, alert: Alert) -> str:
@@ -60,12 +60,12 @@ def _shortened(forms: list[Phrase], before: str = "") -> str:
     shown = [before + quotable(form.sentence if not before else str(form)) for form in forms]
     shown = [text if text.endswith((".", "!", "?", "…")) else f"{text}." for text in shown]
     for text in shown:
-        if len(text) <= ONE_LOOK:
+        if len(text) <= GLANCE:
             return text
     return clipped(min(shown, key=len), HEADLINE_LIMIT)
 
 
-def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
+def _forms(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
     """Forms of the headline, the fullest first."""
     if story.cause is None:
         return [_effect(story, alert, tense)]
@@ -74,26 +74,26 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
     effect = _effect(story, alert, tense)
     if story.mechanism is None:
         return [say("{effect}; why is not known yet", effect=effect), effect]
-    said = statement(story.mechanism, known=_names_it(story, story.mechanism))
-    why = said.short(tense)
+    wording = statement(story.mechanism, as_pronoun=_names_it(story, story.mechanism))
+    why = wording.short(tense)
     shorter = brief(story.mechanism)
     if story.effect is None:
         # What only its finding can say in full stands below; the headline has the short of it.
-        if said.verb is None and said.shorter is not None:
-            return [said.shorter, shorter]
-        return [why, said.clause(tense), shorter]
+        if wording.verb is None and wording.shorter is not None:
+            return [wording.shorter, shorter]
+        return [why, wording.clause(tense), shorter]
     because = _hedged(story, " because", ", probably because", ", possibly because")
-    if said.verb is LOGS:
+    if wording.verb is LOGS:
         # A line is a sign of the cause; nothing is slow because it was logged.
         because = ";"
     if is_mere_symptom(story.mechanism):
         # Slow because slow: then no more than the place is known.
         because = "; the trouble sits in"
         who = name(story.mechanism.subject)
-        told = statement(story.mechanism).short(tense)
-        why = say("{who}: {why}", who=who, why=told)
-        if said.verb is not None and str(told).startswith(f"{who.text} "):
-            why = say("{who}, which {does}", who=who, does=str(told)[len(who.text) + 1 :])
+        short_form = statement(story.mechanism).short(tense)
+        why = say("{who}: {why}", who=who, why=short_form)
+        if wording.verb is not None and str(short_form).startswith(f"{who.text} "):
+            why = say("{who}, which {does}", who=who, does=str(short_form)[len(who.text) + 1 :])
         shorter = say("{who}", who=who)
     forms = [say("{effect}{because} {why}", effect=effect, because=because, why=why)]
     if story.effect is not None:
@@ -106,24 +106,26 @@ def _told(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
 
 def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
     felt = story.effect or story.mechanism
-    own = felt is not None and change.subject == felt.subject
-    told = change_told(change, with_service=not own)
-    called = told or change_called(change, with_service=not own, with_time=False)
+    same_subject = felt is not None and change.subject == felt.subject
+    change_phrase = change_by_title(change, with_service=not same_subject)
+    called = change_phrase or change_called(change, with_service=not same_subject, with_time=False)
     if felt is None:
         return [say("{change} is to blame", change=called)]
-    said = statement(felt, known=own and subject_name(change.subject) in str(called))
-    what = said.caused
+    wording = statement(
+        felt, as_pronoun=same_subject and subject_name(change.subject) in str(called)
+    )
+    what = wording.caused
     if what is None:
-        since = say("{what} since {change}", what=said.clause(tense), change=called)
-        return [since, said.clause(tense)]
+        since = say("{what} since {change}", what=wording.clause(tense), change=called)
+        return [since, wording.clause(tense)]
     adverb = _hedged(story, "", "probably ", "may have ")
     done = say("{change} {adverb}{what}", change=called, adverb=adverb, what=what)
     few = say(
-        "{change} {adverb}{what}", change=called, adverb=adverb, what=said.caused_short or what
+        "{change} {adverb}{what}", change=called, adverb=adverb, what=wording.caused_short or what
     )
     forms = [done, few]
     if story.mechanism is not None and story.mechanism.id != felt.id:
-        why = statement(story.mechanism, known=_names_it(story, story.mechanism)).short(tense)
+        why = statement(story.mechanism, as_pronoun=_names_it(story, story.mechanism)).short(tense)
         forms = [say("{done}: {why}", done=form, why=why) for form in forms] + forms
     return forms
 
@@ -144,8 +146,8 @@ def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:
     """What somebody notices; where nothing was measured, what the alert says."""
     if story.effect is None:
         return say("{title}", title=quotable(alert.title))
-    said = statement(story.effect)
-    return said.short(tense) if is_down(story.effect) else said.clause(tense)
+    wording = statement(story.effect)
+    return wording.short(tense) if is_down(story.effect) else wording.clause(tense)
 
 
 def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
@@ -154,8 +156,8 @@ def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
             return f"{statement(finding).clause()}."
     if story.effect is None:
         return f"{CANNOT_TELL} what is behind “{quotable(alert.title).rstrip('.')}”."
-    said: Statement = statement(story.effect)
-    return joined([say(f"{CANNOT_TELL} why"), said.clause()], " ").sentence
+    wording: Statement = statement(story.effect)
+    return joined([say(f"{CANNOT_TELL} why"), wording.clause()], " ").sentence
 
 
 def explaining(diagnosis: Diagnosis) -> list[Finding]:
@@ -178,12 +180,12 @@ def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
             continue
         if details.usual_at_this_hour:
             return f"{statement(finding).clause()}, as usual at this hour."
-        if is_shift(finding) and diagnosis.confidence >= SEEN:
+        if is_shift(finding) and diagnosis.confidence >= CALM_CONFIDENCE:
             # It left its baseline, and by no more than windows in which nothing was wrong.
             usual, now, _ = both_levels(finding)
             whose = possessive(subject_name(finding.subject))
             return (
-                f"{whose} {signal_said(finding)} is {now.text} (mostly {usual.text}), which it "
+                f"{whose} {signal_text(finding)} is {now.text} (mostly {usual.text}), which it "
                 "also reached at other times when nothing was wrong."
             )
     return f"nothing behind “{quotable(alert.title)}” has left its usual range."

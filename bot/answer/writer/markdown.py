@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from faultline.analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Section
-from faultline.bot.answer.guidance import said_by
+from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView
 from faultline.bot.answer.writer.markdown_text import opened, shown
@@ -75,20 +75,20 @@ def _words(kind: str) -> str:
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return [f"## {title}", "", *found] if found else []
+    section_lines = list(lines)
+    return [f"## {title}", "", *section_lines] if section_lines else []
 
 
 def _claim(claim: Claim, view: AnswerView) -> str:
     cited = [
         finding for finding in claim.findings if finding in view.findings and finding.isalnum()
     ]
-    ids = " ".join(f"[{shown(one)}](#{one.lower()})" for one in cited)
+    ids = " ".join(f"[{shown(finding_id)}](#{finding_id.lower()})" for finding_id in cited)
     return f"{shown(claim.text)} {ids}".rstrip()
 
 
 def _guidance(line: Guidance) -> str:
-    return f"{shown(said_by(line))}{opened(line.url)}"
+    return f"{shown(guidance_text(line))}{opened(line.url)}"
 
 
 def _finding(finding: Finding) -> str:

@@ -20,9 +20,9 @@ from faultline.analysis.kinds.signals import classify, is_bad, is_headroom
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import (
     failing_share,
+    finding_unit,
     level_before,
-    signal_said,
-    unit_seen,
+    signal_text,
 )
 from faultline.analysis.phrasing.state_forms import is_down
 from faultline.analysis.phrasing.statement import FAIL, Tense, possessive
@@ -41,7 +41,7 @@ from faultline.bot.answer.writer.doubts import other_candidate
 from faultline.bot.answer.writer.quotable import quotable
 from faultline.bot.answer.writer.story import (
     Story,
-    change_told,
+    change_by_title,
 )
 
 SECOND_BELOW = 0.75
@@ -82,7 +82,7 @@ def _above_the_usual(diagnosis: Diagnosis) -> list[Claim]:
         signal = finding.signal or ""
         is_high = is_bad(classify(signal), "up", headroom=is_headroom(signal))
         if finding.kind == ALERT_IN_RANGE.name and is_high and "high" in finding.numbers:
-            high = amount(finding.numbers["high"], unit_seen(finding))
+            high = amount(finding.numbers["high"], finding_unit(finding))
             text = f"Nothing now. If it repeats, set the alert's threshold well above {high}."
             return [Claim(text=text, findings=(finding.id,))]
     return []
@@ -125,19 +125,21 @@ def _when_it_worked(story: Story) -> str:
         return ""
     if is_down(effect):
         return f"Fixed when all instances of {subject_name(effect.subject)} run."
-    said = statement(effect)
-    if said.verb is not None and said.verb.present == FAIL.present:
+    wording = statement(effect)
+    if wording.verb is not None and wording.verb.present == FAIL.present:
         return f"Fixed when {possessive(subject_name(effect.subject))} requests succeed again."
     if "baseline" not in effect.numbers:
         return ""
-    usual = next((part for part in said.clause(Tense.NOW).parts if part.number == "baseline"), None)
+    usual = next(
+        (part for part in wording.clause(Tense.NOW).parts if part.number == "baseline"), None
+    )
     if usual is None:
         return ""
     who = subject_name(effect.subject)
     fault = fault_of(effect)
     if fault is not None and fault.name == RESTARTS.name:
         return f"Fixed when {who} stops restarting."
-    signal = signal_said(effect)
+    signal = signal_text(effect)
     verb = "are" if is_plural(signal) else "is"
     back = "back to 0" if not effect.numbers["baseline"] else f"back near {level_before(effect)}"
     return f"Fixed when {possessive(who)} {signal} {verb} {back}."
@@ -163,23 +165,23 @@ def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
     if cause.change:
         return _step_back(step, cause, diagnosis)
     cited = [finding for finding in diagnosis.findings if finding.id in cause.findings]
-    lead = mechanism or (cited[0] if cited else None)
-    if lead is None:
+    finding = mechanism or (cited[0] if cited else None)
+    if finding is None:
         return step
-    exact = step_about(lead, diagnosis.findings)
+    exact = step_about(finding, diagnosis.findings)
     general = {kind.next_step for kind in cause_kinds().values()}
-    general.add(lead.details.fix or "")
+    general.add(finding.details.fix or "")
     for fault in _faults_of(cause, diagnosis):
         general |= {fault.step(None), fault.step("down")}
     who = subject_name(cause.subject)
-    is_general = any(one.replace("{subject}", who) == step for one in general)
+    is_general = any(general_step.replace("{subject}", who) == step for general_step in general)
     return exact if exact is not None and is_general else step
 
 
 def _step_back(step: str, cause: Cause, diagnosis: Diagnosis) -> str:
     """Which version or setting to go back from, as the change's title has it."""
     for finding in diagnosis.findings:
-        change = change_told(finding, with_kind=False) if finding.kind == NEAR else None
+        change = change_by_title(finding, with_kind=False) if finding.kind == NEAR else None
         if change is None or change_named(finding) != cause.change:
             continue
         name = change_name(cause.change or "")

@@ -188,6 +188,6 @@ def clean(value: Any, redactor: Redactor) -> Any:
     if isinstance(value, str):
         return neutral(redactor.redact(value), TEXT_LIMIT)
     if isinstance(value, Mapping):
-        kept = ((k, v) for k, v in value.items() if v not in (None, "", [], {}))
-        return {clean(str(k), redactor): clean(v, redactor) for k, v in kept}
+        pairs = ((k, v) for k, v in value.items() if v not in (None, "", [], {}))
+        return {clean(str(k), redactor): clean(v, redactor) for k, v in pairs}
     return [clean(v, redactor) for v in value] if isinstance(value, Iterable) else value

@@ -41,7 +41,7 @@ class Redactor:
 
     originals: dict[str, str] = field(default_factory=dict, repr=False)
     """Placeholder to value, of personal data and look-alikes."""
-    _known: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    _placeholders: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
     _counts: Counter[str] = field(default_factory=Counter, repr=False)
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
 
@@ -50,8 +50,8 @@ class Redactor:
         one."""
         text = _FORGED.sub(lambda m: self._reversible(LOOK_ALIKE, m.group()), text)
         text = replaced(text, self._secret)
-        for one in PERSONAL:
-            text = one.pattern.sub(partial(self._personal, one), text)
+        for personal_kind in PERSONAL:
+            text = personal_kind.pattern.sub(partial(self._personal, personal_kind), text)
         return text
 
     def redact_all(self, value: Any) -> Any:
@@ -94,17 +94,21 @@ class Redactor:
     @classmethod
     def resumed(cls, originals: Mapping[str, str], counts: Mapping[str, int]) -> Redactor:
         """A redactor that goes on where the one with this state ended."""
-        known = {(p[1:].rpartition("_")[0], value): p for p, value in originals.items()}
-        return cls(originals=dict(originals), _known=known, _counts=Counter(counts))
+        placeholders = {(p[1:].rpartition("_")[0], value): p for p, value in originals.items()}
+        return cls(originals=dict(originals), _placeholders=placeholders, _counts=Counter(counts))
 
-    def _personal(self, one: Personal, match: re.Match[str]) -> str:
+    def _personal(self, personal_kind: Personal, match: re.Match[str]) -> str:
         """The match with the value in it replaced, unless it is a placeholder or no such value."""
         group = match.lastindex or 0
         value = match.group(group)
-        if _SHOWN.match(match.string, match.start(group)) or not one.holds(value):
+        if _SHOWN.match(match.string, match.start(group)) or not personal_kind.holds(value):
             return match.group()
         start, end = match.start(group) - match.start(), match.end(group) - match.start()
-        return match.group()[:start] + self._reversible(one.kind, value) + match.group()[end:]
+        return (
+            match.group()[:start]
+            + self._reversible(personal_kind.kind, value)
+            + match.group()[end:]
+        )
 
     def _reversible(self, kind: str, value: str) -> str:
         placeholder = self._placeholder(kind, value)
@@ -118,7 +122,7 @@ class Redactor:
         return self._placeholder(kind, digest.hexdigest())
 
     def _placeholder(self, kind: str, identity: str) -> str:
-        if (kind, identity) not in self._known:
+        if (kind, identity) not in self._placeholders:
             self._counts[kind] += 1
-            self._known[kind, identity] = f"[{kind}_{self._counts[kind]}]"
-        return self._known[kind, identity]
+            self._placeholders[kind, identity] = f"[{kind}_{self._counts[kind]}]"
+        return self._placeholders[kind, identity]

@@ -46,7 +46,7 @@ from faultline.analysis.phrasing.metric_forms import (
     failing_share,
     in_brackets,
     moved,
-    signal_said,
+    signal_text,
 )
 from faultline.analysis.phrasing.phrase import (
     NOTHING,
@@ -102,7 +102,7 @@ titles."""
 TOGETHER_S = 1.0
 """Two times so near to each other are one."""
 AT_ONCE_S = 5
-FIRST_SEEN_S = 45
+ALERT_LAG_S = 45
 """An onset so shortly before, or so shortly after the alert, is not told apart from it: samples lie
 apart as well."""
 LONG_BEFORE_S = 1200
@@ -112,7 +112,7 @@ LONG_BEFORE_S = 1200
 def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = "") -> list[Claim]:
     """Since when, how much fails, and who else is affected."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        return [seen(finding, Section.HAPPENING) for finding in explaining(diagnosis)[1:]]
+        return [finding_claim(finding, Section.HAPPENING) for finding in explaining(diagnosis)[1:]]
     claims = []
     cited = diagnosis.impact.findings[:CITED]
     if not cited and story.cause is not None:
@@ -140,10 +140,10 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
     return claims
 
 
-def _is_left_out(service: str, said: str, diagnosis: Diagnosis) -> bool:
+def _is_left_out(service: str, text: str, diagnosis: Diagnosis) -> bool:
     """Whether the answer says nothing of this service; jobs are named by their ranks."""
     job = any(JobDetails.of(finding) is not None for finding in diagnosis.findings)
-    return bool(service) and not job and subject_name(service) not in said
+    return bool(service) and not job and subject_name(service) not in text
 
 
 def _of_the_alerting(service: str, diagnosis: Diagnosis, cited: Sequence[str]) -> Claim:
@@ -186,10 +186,10 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
                 text = text.replace(f"logs {quoted}", "logs such lines", 1)
         # A quotation is one piece, whatever stands in it.
         parts = [text] if "“" in text else text.split("; ")
-        new = [part for part in parts if not _is_said(part, headline)]
+        new = [part for part in parts if not _repeats_headline(part, headline)]
         if new:
-            said = text if len(new) == len(parts) else capitalised("; ".join(new))
-            fresh.append(claim.model_copy(update={"text": closed(said)}))
+            fresh_text = text if len(new) == len(parts) else capitalised("; ".join(new))
+            fresh.append(claim.model_copy(update={"text": closed(fresh_text)}))
     return fresh
 
 
@@ -200,15 +200,15 @@ def _adds(text: str, headline: str) -> bool:
     return bool(_words(text) - _words(headline))
 
 
-def _is_said(text: str, headline: str) -> bool:
+def _repeats_headline(text: str, headline: str) -> bool:
     """Whether the headline says it, perhaps with "it" for the subject."""
-    said, words = headline.casefold(), text.casefold()
+    headline_text, words = headline.casefold(), text.casefold()
     subject, _, predicate = words.partition(" ")
-    named = subject in said and " " in predicate
-    return words in said or (named and predicate in said)
+    named = subject in headline_text and " " in predicate
+    return words in headline_text or (named and predicate in headline_text)
 
 
-def seen(finding: Finding, section: Section = Section.WHY) -> Claim:
+def finding_claim(finding: Finding, section: Section = Section.WHY) -> Claim:
     """A finding by itself, where none is blamed."""
     return claim_of(statement(finding).clause(), section, (finding.id,))
 
@@ -218,10 +218,10 @@ def _since(diagnosis: Diagnosis, alert: Alert) -> Phrase | None:
     if onset is None:
         return None
     seconds = (alert.started_at - onset).total_seconds()
-    if -FIRST_SEEN_S < seconds < AT_ONCE_S:
-        then = "around the time you asked about" if alert.was_asked else "when the alert fired"
+    if -ALERT_LAG_S < seconds < AT_ONCE_S:
+        then = "around the time you asked about" if alert.is_question else "when the alert fired"
         return say("It began at {time} UTC, {then}", time=clock(onset), then=then)
-    moment = "the time you asked about" if alert.was_asked else "the alert"
+    moment = "the time you asked about" if alert.is_question else "the alert"
     if seconds < 0:
         # An alert sees what it asks for: the evidence may show the trouble later.
         return say(
@@ -258,7 +258,7 @@ def _failed(story: Story, diagnosis: Diagnosis) -> Phrase | None:
 def _lost(story: Story, diagnosis: Diagnosis) -> Phrase:
     """What it costs a training job."""
     numbers = diagnosis.impact.numbers
-    percent, rate, ranks = (numbers.get(one) for one in ("lost_percent", "lost_rate", "ranks"))
+    percent, rate, ranks = (numbers.get(key) for key in ("lost_percent", "lost_rate", "ranks"))
     if percent is not None:
         device = "GPU-hours" if "GPU-hours" in diagnosis.impact.sentence else "rank-hours"
         lost = say("{percent} of the job's speed is lost", percent=amount(percent, PERCENT))
@@ -272,15 +272,16 @@ def _lost(story: Story, diagnosis: Diagnosis) -> Phrase:
 
 def _nobody_else(story: Story, diagnosis: Diagnosis) -> bool:
     """Whether nothing that was found shows another service in trouble."""
-    told = _told(story)
+    headline_services = _headline_services(story)
     if story.cause is None or not diagnosis.impact.services:
         return False
     if story.mechanism is not None and is_training(story.mechanism):
         return False
-    if any(service not in told for service in diagnosis.impact.services):
+    if any(service not in headline_services for service in diagnosis.impact.services):
         return False
     return not any(
-        finding.subject not in told and _is_trouble(finding) for finding in diagnosis.findings
+        finding.subject not in headline_services and _is_trouble(finding)
+        for finding in diagnosis.findings
     )
 
 
@@ -291,9 +292,11 @@ def _is_trouble(finding: Finding) -> bool:
     return (fault.is_symptom or fault.has_impact) and finding.details.bad is not False
 
 
-def _told(story: Story) -> set[str]:
+def _headline_services(story: Story) -> set[str]:
     """The services of which the headline speaks."""
-    subjects = {one.subject for one in (story.effect, story.mechanism) if one is not None}
+    subjects = {
+        finding.subject for finding in (story.effect, story.mechanism) if finding is not None
+    }
     if story.cause is not None:
         subjects.add(story.cause.subject)
     place = PlaceDetails.of(story.mechanism) if story.mechanism is not None else None
@@ -303,34 +306,38 @@ def _told(story: Story) -> set[str]:
 def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
     """The services beside the effect's and the culprit's, each with its effect: the one that
     alerted first, then the worst."""
-    told = _told(story)
+    headline_services = _headline_services(story)
     alerted = alerting(diagnosis, alert)
     findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     cited = story.cause.findings if story.cause is not None else ()
-    queues = [one for one in cited if _is_queue(findings_by_id.get(one))]
+    queues = [finding_id for finding_id in cited if _is_queue(findings_by_id.get(finding_id))]
     findings: dict[str, Finding] = {}
     for queue in (*diagnosis.impact.findings, *queues):
         finding = findings_by_id.get(queue)
-        if finding is None or finding.subject in told or fault_of(finding) is None:
+        if finding is None or finding.subject in headline_services or fault_of(finding) is None:
             continue
         if finding.subject not in findings or not in_brackets(findings[finding.subject]):
             findings[finding.subject] = finding
     for finding in diagnosis.findings:
-        wanted = finding.subject in findings or finding.subject == alerted
-        if finding.subject in told or not wanted or not _is_lasting_trouble(finding):
+        is_relevant = finding.subject in findings or finding.subject == alerted
+        if (
+            finding.subject in headline_services
+            or not is_relevant
+            or not _is_lasting_trouble(finding)
+        ):
             continue
         before = findings.get(finding.subject)
         if before is None or (in_brackets(finding) and not in_brackets(before)):
             findings[finding.subject] = finding
     if not findings:
         return None
-    found = sorted(
+    ranking = sorted(
         findings.values(),
         key=lambda finding: (finding.subject != alerted, not in_brackets(finding)),
     )
     named: list[Slot] = []
     unmeasured = []
-    for finding in found:
+    for finding in ranking:
         effect = in_brackets(finding)
         who = name(finding.subject)
         if effect:
@@ -346,7 +353,7 @@ def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
         named = [*named[:most], f"{more} more"]
     phrase = "Affected" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "Also affected"
     text = say("{lead}: {named}", lead=phrase, named=listed(named, most=NAMED))
-    ids = tuple(finding.id for finding in found)[:CITED]
+    ids = tuple(finding.id for finding in ranking)[:CITED]
     return claim_of(text, Section.HAPPENING, ids)
 
 
@@ -368,7 +375,7 @@ def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
         return []
     findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     cited = [findings_by_id[finding] for finding in cause.findings if finding in findings_by_id]
-    first = [one for one in (story.mechanism, story.change) if one is not None]
+    first = [finding for finding in (story.mechanism, story.change) if finding is not None]
     topics = {_topic(finding) for finding in first}
     if story.effect is not None:
         topics.add(_topic(story.effect))
@@ -427,12 +434,12 @@ def _is_evidence(finding: Finding, story: Story) -> bool:
         return False
     if finding.kind in (CHANGE_RULED_OUT.name, NEAR) or story.cause is None:
         return False
-    own = finding.subject == story.cause.subject or _is_of_the_calls(finding, story)
-    return own or finding_kind(finding.kind).name in _about_others()
+    about_culprit = finding.subject == story.cause.subject or _is_of_the_calls(finding, story)
+    return about_culprit or finding_kind(finding.kind).name in _contrast_kinds()
 
 
 @cache
-def _about_others() -> frozenset[str]:
+def _contrast_kinds() -> frozenset[str]:
     """Kinds of findings that are evidence for a culprit although another subject is theirs."""
     return frozenset({PART_CONTRAST.name, PLACE_CONTRAST.name, *cause_kinds()})
 
@@ -454,7 +461,7 @@ def _is_of_little_use(finding: Finding, story: Story) -> bool:
     """Whether another line says it better: a sum of times beside the latency; where an object's
     state says what is wrong, more connections or restarts of it."""
     fault = fault_of(finding)
-    if fault is None or signal_said(finding) == TOTAL_TIME:
+    if fault is None or signal_text(finding) == TOTAL_TIME:
         return True
     if fault.name == NETWORK.name and story.effect is not None and failing_share(story.effect):
         # Some more milliseconds on the way make no request fail.
@@ -529,10 +536,10 @@ def _is_about_steps(finding: Finding) -> bool:
 def _change(change: Finding, onset: datetime | None) -> Phrase:
     """The change with its title, and how long before the onset it came."""
     title = title_of(change)
-    is_told = bool(title)
-    named = is_told and subject_name(change.subject) in title
+    has_title = bool(title)
+    named = has_title and subject_name(change.subject) in title
     called = change_called(change, with_service=not named, with_time=False)
-    if is_told:
+    if has_title:
         called = say("{change}, {title},", change=called, title=quote(title, change))
     if change.onset is None:
         return called

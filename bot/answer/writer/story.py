@@ -143,14 +143,14 @@ def change_called(change: Finding, *, with_service: bool, with_time: bool = True
     """A change by its kind, short id, service and time: "deploy 559e94c of checkout (14:59)"."""
     details = ChangeDetails.of(change)
     kind = (details.change_kind if details else None) or change.signal or "change"
-    given = (details.change if details else "") or ""
+    change_id = (details.change if details else "") or ""
     time: Slot = ""
     if with_time and change.onset is not None:
         time = say(" ({time} UTC)", time=clock(change.onset))
     return say(
         "{kind} {id}{service}{time}",
         kind=_KINDS.get(kind, kind),
-        id=Part(change_name(given), "name", change.id),
+        id=Part(change_name(change_id), "name", change.id),
         service=say(" of {it}", it=name(change.subject)) if with_service else "",
         time=time,
     )
@@ -163,7 +163,7 @@ def title_of(change: Finding) -> str:
     return "" if _TICKET.fullmatch(title) else title
 
 
-def change_told(
+def change_by_title(
     change: Finding, *, with_kind: bool = True, with_service: bool = True
 ) -> Phrase | None:
     """A change by the version or the words of its title: "deploy of checkout v1.7.0", "config
@@ -181,9 +181,9 @@ def change_told(
             version=Part(version[0], "name", change.id),
         )
     # What the kind and the service say already is no part of the name.
-    for known in (kind, "config", "of", service, "of", ":"):
-        if title.casefold().startswith(known.casefold()):
-            title = title[len(known) :].lstrip()
+    for prefix in (kind, "config", "of", service, "of", ":"):
+        if title.casefold().startswith(prefix.casefold()):
+            title = title[len(prefix) :].lstrip()
     if not title or len(title) > _LONG_TITLE:
         return None
     of = "" if service in title or not with_service else say(" of {it}", it=name(change.subject))
@@ -216,27 +216,36 @@ def _not_long_before_the_effect(diagnosis: Diagnosis) -> datetime | None:
     later: then what moved long before was another service's matter."""
     since = diagnosis.impact.since
     felt = [finding for finding in diagnosis.findings if finding.id in diagnosis.impact.findings]
-    lead = next((one for one in felt if one.id == diagnosis.impact.findings[0]), None)
-    if since is None or lead is None or lead.onset is None:
+    leading_finding = next(
+        (finding for finding in felt if finding.id == diagnosis.impact.findings[0]), None
+    )
+    if since is None or leading_finding is None or leading_finding.onset is None:
         return since
-    findings = [finding for finding in diagnosis.findings if finding.subject == lead.subject]
+    findings = [
+        finding for finding in diagnosis.findings if finding.subject == leading_finding.subject
+    ]
     findings = [
         finding
         for finding in findings
         if is_mere_symptom(finding) and finding.details.bad is not False
     ]
     first = min(
-        (finding.onset for finding in (lead, *findings) if finding.onset is not None), default=since
+        (finding.onset for finding in (leading_finding, *findings) if finding.onset is not None),
+        default=since,
     )
     if since >= first - EARLIER:
         return since
-    return min(one.onset for one in felt if one.onset is not None and one.onset >= first - EARLIER)
+    return min(
+        finding.onset
+        for finding in felt
+        if finding.onset is not None and finding.onset >= first - EARLIER
+    )
 
 
-def _effect(diagnosis: Diagnosis, known: dict[str, Finding], alert: Alert) -> Finding | None:
+def _effect(diagnosis: Diagnosis, findings: dict[str, Finding], alert: Alert) -> Finding | None:
     """The first symptom of the impact: what leads it, or else one of the alerting service."""
-    for place, one in enumerate(diagnosis.impact.findings):
-        finding = known.get(one)
+    for place, finding_id in enumerate(diagnosis.impact.findings):
+        finding = findings.get(finding_id)
         if finding is None or not _is_noticed(finding):
             continue
         if place == 0 or finding.subject == alert.service:
@@ -274,12 +283,12 @@ def fails_mostly(finding: Finding) -> bool:
 
 def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
     """The culprit's own failing or slow requests, where nobody measured its callers'."""
-    own = [
+    symptoms = [
         finding
         for finding in cited
         if finding.subject == cause.subject and is_mere_symptom(finding)
     ]
-    return max(own, key=lambda one: one.strength, default=None)
+    return max(symptoms, key=lambda finding: finding.strength, default=None)
 
 
 def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
@@ -329,8 +338,8 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     if not about:
         return None
     finding = about[0]
-    others = [finding for finding in about if _explains(finding)]
-    mechanism = max(others, key=_tells, default=None)
+    explanations = [finding for finding in about if _explains(finding)]
+    mechanism = max(explanations, key=_tells, default=None)
     if (
         effect is not None
         and _is_failing(effect)
@@ -338,11 +347,11 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
         and _only_slows(mechanism)
     ):
         # That it is slower does not say why requests fail; an error that it logs does.
-        error = next((finding for finding in about if _is_own_error(finding)), None)
+        error = next((finding for finding in about if _is_self_error(finding)), None)
         if error is not None and (finding.id == error.id or _only_slows(finding)):
             finding = mechanism = error
     if (
-        _is_own_error(finding)
+        _is_self_error(finding)
         and mechanism is not None
         and (_is_load(mechanism) or mechanism.id == finding.id)
     ):
@@ -375,14 +384,16 @@ def _why_calls_fail(cause: Cause, diagnosis: Diagnosis) -> Finding | None:
 
 def _only_slows(finding: Finding) -> bool:
     fault = fault_of(finding)
-    return fault is not None and fault.own and fault.alerts_as == "latency"
+    return fault is not None and fault.inherent and fault.alerts_as == "latency"
 
 
 def _is_failing(finding: Finding) -> bool:
-    return any(_is_fault(finding, one.name) for one in (ERRORS, AVAILABILITY, SPAN_ERRORS))
+    return any(
+        _is_fault(finding, fault_kind.name) for fault_kind in (ERRORS, AVAILABILITY, SPAN_ERRORS)
+    )
 
 
-def _is_own_error(finding: Finding) -> bool:
+def _is_self_error(finding: Finding) -> bool:
     """Whether it is an error that the service logs, and that names no other service."""
     line = LogLineDetails.of(finding)
     return line is not None and line.is_error and not line.names
@@ -447,9 +458,13 @@ def _is_symptom(finding: Finding) -> bool:
     return fault is None or fault.is_symptom
 
 
-def _says_the_same(one: Finding, other: Finding) -> bool:
+def _says_the_same(finding: Finding, other: Finding) -> bool:
     """Whether both are symptoms of one service."""
-    if one.id == other.id or one.sentence == other.sentence:
+    if finding.id == other.id or finding.sentence == other.sentence:
         return True
-    calls_fail = _is_fault(one, CALLERS_FAIL.name)
-    return one.subject == other.subject and _is_symptom(other) and (calls_fail or _is_symptom(one))
+    calls_fail = _is_fault(finding, CALLERS_FAIL.name)
+    return (
+        finding.subject == other.subject
+        and _is_symptom(other)
+        and (calls_fail or _is_symptom(finding))
+    )

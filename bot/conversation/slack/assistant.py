@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from faultline.bot.answer.foreign_text import one_line
-from faultline.bot.answer.targets.slack.errors import said_by_slack
+from faultline.bot.answer.foreign_text import single_line
+from faultline.bot.answer.targets.slack.errors import slack_error
 from faultline.bot.conversation.slack.click_context import FAILURES, ClickContext
 from faultline.bot.intake.payload_fields import Line, Payload, Table
 from faultline.bot.intake.slack_people import Claimed
@@ -56,7 +56,7 @@ def prompts(latest: Sequence[StoredInvestigation]) -> list[dict[str, str]]:
     offered = [{"title": "What is going on?", "message": "status"}]
     service = next((i.alert.service for i in latest if i.alert.service), None)
     if service:
-        named = one_line(service, 60)
+        named = single_line(service, 60)
         offered.append(
             {
                 "title": f"Investigate {named}",
@@ -74,7 +74,7 @@ async def offer_prompts(context: ClickContext, thread: AssistantThread, claimed:
     person, role = await context.people.role(claimed)
     if not may(role, "ask"):
         return
-    latest = await context.stored(context.latest, READ, await context.seen_by(person))
+    latest = await context.stored(context.latest, READ, await context.visible_to(person))
     try:
         await context.client.assistant_threads_setSuggestedPrompts(
             channel_id=thread.channel_id,
@@ -84,5 +84,5 @@ async def offer_prompts(context: ClickContext, thread: AssistantThread, claimed:
         )
     except FAILURES as error:
         log.warning(
-            "slack: no prompts (%s)", said_by_slack("assistant.threads.setSuggestedPrompts", error)
+            "slack: no prompts (%s)", slack_error("assistant.threads.setSuggestedPrompts", error)
         )

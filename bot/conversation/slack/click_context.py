@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Scope
 from faultline.bot.answer.targets.slack.blocks import Block
-from faultline.bot.answer.targets.slack.errors import error_code, said_by_slack
+from faultline.bot.answer.targets.slack.errors import error_code, slack_error
 from faultline.bot.answer.targets.slack.posts import slack_client
 from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.conversation.slack.payloads import Interaction
@@ -78,11 +78,18 @@ class ClickContext:
         self.client = slack_client(settings.slack)
         self.replies = SlackReplies(settings, store, owner=OWNER)
         self.workspace = settings.instance_of("slack")
-        self.has_others = len(settings.instances("slack")) > 1
+        self.has_other_workspaces = len(settings.instances("slack")) > 1
         # A message about the same investigation may stand in each workspace.
-        others = [one for one in settings.each("slack") if one.slack is not settings.slack]
+        other_settings = [
+            workspace_settings
+            for workspace_settings in settings.per_instance("slack")
+            if workspace_settings.slack is not settings.slack
+        ]
         self._everywhere = [self.replies]
-        self._everywhere += [SlackReplies(one, store, owner=OWNER) for one in others]
+        self._everywhere += [
+            SlackReplies(workspace_settings, store, owner=OWNER)
+            for workspace_settings in other_settings
+        ]
         self.labels, self.mutes, self.follow_ups = (
             Labels(store.engine),
             Mutes(store.engine, timedelta(hours=settings.people.mute_hours)),
@@ -116,7 +123,7 @@ class ClickContext:
     ) -> None:
         """Note what whoever clicked did; a click that Slack reports twice is noted once."""
         key = f"{click.user.id}:{click.action.action_ts}:{click.action.action_id}"
-        await self.did(investigation.id, f"{click.user.said_by} {what}", key=key)
+        await self.did(investigation.id, f"{click.user.display_name} {what}", key=key)
 
     async def is_ours(self, click: Interaction) -> bool:
         """Whether it was clicked in the bot's own installation, as far as Slack says."""
@@ -135,7 +142,7 @@ class ClickContext:
         self.later(self.ephemeral(click, refusal(person, role, act)))
         return False
 
-    async def seen_by(self, person: SlackPerson) -> Visibility:
+    async def visible_to(self, person: SlackPerson) -> Visibility:
         """Whose investigations somebody may hear of outside of any channel. Guests and strangers
         read no public channel that they were not invited to, so they hear of none."""
         if person.kind != "member":
@@ -158,14 +165,12 @@ class ClickContext:
         channel, thread = click.place
         return named_id(self.workspace, channel), thread
 
-    def latest(self, most: int, seen: Visibility = ALL) -> list[StoredInvestigation]:
+    def latest(self, most: int, visibility: Visibility = ALL) -> list[StoredInvestigation]:
         """The newest investigations; with several workspaces, those posted to this one."""
-        if not self.has_others:
-            return self.store.latest(most, seen)
-        told = Conversations(self.store.engine).in_workspace(
-            self.workspace, self.replies.name, most
-        )
-        return self.store.some(list(told), seen)
+        if not self.has_other_workspaces:
+            return self.store.latest(most, visibility)
+        ids = Conversations(self.store.engine).in_workspace(self.workspace, self.replies.name, most)
+        return self.store.some(list(ids), visibility)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on after the answer to Slack. Raises NotAccepted when too much is going on already."""
@@ -176,7 +181,7 @@ class ClickContext:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def ephemeral(self, click: Interaction, said: str) -> None:
+    async def ephemeral(self, click: Interaction, text: str) -> None:
         """Tell the person who clicked, and nobody else. Where there is no channel, as on the Home
         tab, nothing is said."""
         channel, thread = click.place
@@ -185,12 +190,12 @@ class ClickContext:
         inside = thread if click.message.thread_ts or click.container.thread_ts else None
         try:
             await self.client.chat_postEphemeral(
-                channel=channel, user=click.user.id, text=said, thread_ts=inside
+                channel=channel, user=click.user.id, text=text, thread_ts=inside
             )
         except FAILURES as error:
             log.warning(
                 "slack: an explanation was not shown (%s)",
-                said_by_slack("chat.postEphemeral", error, channel),
+                slack_error("chat.postEphemeral", error, channel),
             )
 
     async def open(self, click: Interaction, view: Block) -> str | None:
@@ -201,7 +206,7 @@ class ClickContext:
             code = error_code(error)
             if code == OPENED_ALREADY:
                 return None
-            why = TOO_LATE.get(code) or str(said_by_slack("views.open", error))
+            why = TOO_LATE.get(code) or str(slack_error("views.open", error))
             log.warning("slack: a form was not opened (%s)", code or type(error).__name__)
             await self.ephemeral(click, f"{why} Please click again.")
             return None
@@ -212,7 +217,7 @@ class ClickContext:
         try:
             await self.client.views_update(view_id=view_id, view=view, hash=hash_)
         except FAILURES as error:
-            log.info("slack: a form was not updated (%s)", said_by_slack("views.update", error))
+            log.info("slack: a form was not updated (%s)", slack_error("views.update", error))
 
     async def answer(self, investigation: StoredInvestigation) -> Answer:
         """The answer in the case. Raises FaultlineError saying why it cannot be had."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from faultline.analysis.vocabulary import Cause, Diagnosis, Evidence, Finding, Gap
-from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.foreign_text import safe_url, single_line
 from faultline.bot.answer.lines import percent
 from faultline.bot.answer.targets.slack.blocks import (
     Block,
@@ -102,7 +102,7 @@ def reading_modal(investigation: StoredInvestigation, page_url: str) -> Block:
 
 def no_evidence_modal(investigation: StoredInvestigation, reason: str, page_url: str) -> Block:
     """The case cannot be read, and why."""
-    phrase = f"The evidence cannot be shown: {one_line(reason, 400)}"
+    phrase = f"The evidence cannot be shown: {single_line(reason, 400)}"
     return modal(
         CALLBACK,
         "Evidence",
@@ -114,7 +114,8 @@ def no_evidence_modal(investigation: StoredInvestigation, reason: str, page_url:
 def _first(investigation: StoredInvestigation, diagnosis: Diagnosis) -> Block:
     label = VERDICT_LABELS[diagnosis.verdict]
     phrase = (
-        f"{label}, {percent(diagnosis.confidence)}: {one_line(investigation.headline or '', 300)}"
+        f"{label}, {percent(diagnosis.confidence)}: "
+        f"{single_line(investigation.headline or '', 300)}"
     )
     return rich(section(text(phrase)))
 
@@ -126,10 +127,10 @@ def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
     shown: set[str] = set()
 
     def of(title: str, ids: Sequence[str]) -> Iterator[_Entry]:
-        for one in dict.fromkeys(ids):
-            if one in findings and one not in shown:
-                shown.add(one)
-                yield _Entry(title, _finding(findings[one], items, page_url))
+        for finding_id in dict.fromkeys(ids):
+            if finding_id in findings and finding_id not in shown:
+                shown.add(finding_id)
+                yield _Entry(title, _finding(findings[finding_id], items, page_url))
 
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:CAUSES]:
         yield from of(_title("For", cause), cause.findings)
@@ -137,37 +138,37 @@ def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
     yield from of("Impact", diagnosis.impact.findings)
     yield from of("Other findings", tuple(findings))
     for gap in answered.gaps[:MAX_FINDINGS]:
-        where = one_line(f"{gap.source} {gap.kind}", 60)
+        where = single_line(f"{gap.source} {gap.kind}", 60)
         yield _Entry(
             "Could not be collected",
-            rich(section(bold(where), text(f"  {one_line(gap.reason, SENTENCE)}"))),
+            rich(section(bold(where), text(f"  {single_line(gap.reason, SENTENCE)}"))),
         )
 
 
 def _title(side: str, cause: Cause) -> str:
     return (
-        f"{side} {one_line(cause.subject, 60)}, {cause.kind.replace('_', ' ')} "
+        f"{side} {single_line(cause.subject, 60)}, {cause.kind.replace('_', ' ')} "
         f"({percent(cause.confidence)})"
     )
 
 
 def _finding(finding: Finding, items: dict[str, Evidence], page_url: str) -> Block:
-    said = one_line(finding.sentence, SENTENCE)
-    elements = [bold(f"{one_line(finding.id, 12)}  "), *spoken(said)]
+    sentence = single_line(finding.sentence, SENTENCE)
+    elements = [bold(f"{single_line(finding.id, 12)}  "), *spoken(sentence)]
     for url, name in _links(finding, items, page_url):
         elements += [text("  "), link(url, name)]
     written = finding.details.written()
     values = (v for key in RECORDED if isinstance(v := written.get(key), str))
-    recorded = [line for v in values if (line := one_line(v, TEMPLATE)) and line not in said]
+    recorded = [line for v in values if (line := single_line(v, TEMPLATE)) and line not in sentence]
     boxes = [preformatted(line) for line in list(dict.fromkeys(recorded))[:MAX_RECORDED]]
     return rich(section(*elements), *boxes)
 
 
 def _links(finding: Finding, items: dict[str, Evidence], page_url: str) -> list[tuple[str, str]]:
-    found = [(safe_url(f"{page_url}#{finding.id}"), "on the page")]
+    links = [(safe_url(f"{page_url}#{finding.id}"), "on the page")]
     for item in (items[e] for e in finding.evidence if e in items):
-        found.append((safe_url(item.link), one_line(f"{item.source} {item.kind}", 40)))
-    names = {url: name for url, name in found if url}
+        links.append((safe_url(item.link), single_line(f"{item.source} {item.kind}", 40)))
+    names = {url: name for url, name in links if url}
     return list(names.items())[:LINKS]
 
 

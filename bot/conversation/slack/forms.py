@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from faultline.analysis.kinds.finding_details import change_named
 from faultline.analysis.vocabulary import Diagnosis
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.targets.slack.blocks import (
     MAX_INPUT,
     MAX_METADATA,
@@ -76,13 +76,16 @@ def suspects_of(diagnosis: Diagnosis) -> list[str]:
     named = [_named(c.subject, c.change) for c in ranked]
     changes = [_named(f.subject, change) for f in diagnosis.findings if (change := change_named(f))]
     subjects = [f.subject for f in sorted(diagnosis.findings, key=lambda f: -f.strength)]
-    lines = (one_line(s, 75) for s in (*named[1:], *changes, *subjects))
-    answered = {one_line(s, 75) for s in named[:1]}
+    lines = (single_line(s, 75) for s in (*named[1:], *changes, *subjects))
+    answered = {single_line(s, 75) for s in named[:1]}
     return [s for s in dict.fromkeys(lines) if s and s not in answered][:MAX_SUSPECTS]
 
 
 def wrong_modal(
-    about: FormFor, investigation: StoredInvestigation, suspects: Sequence[str], held: str = ""
+    about: FormFor,
+    investigation: StoredInvestigation,
+    suspects: Sequence[str],
+    recorded_cause: str = "",
 ) -> Block:
     """Which cause was it? Both fields may stay empty: that the answer was wrong is worth knowing by
     itself."""
@@ -96,8 +99,8 @@ def wrong_modal(
         }
         fields.append(field(SUSPECT, "The cause was", menu, optional=True))
     words: Block = {"type": "plain_text_input", "multiline": True, "max_length": MAX_INPUT - 1_000}
-    if held:
-        words["initial_value"] = held[: MAX_INPUT - 1_000]
+    if recorded_cause:
+        words["initial_value"] = recorded_cause[: MAX_INPUT - 1_000]
     hint = (
         "Names of services and ids of changes are matched to the case; it becomes a labelled case "
         "for evaluation."
@@ -109,7 +112,8 @@ def wrong_modal(
     )
     blocks = [
         paragraph(
-            f"The answer was: {one_line(investigation.headline or investigation.alert.title, 400)}"
+            "The answer was: "
+            f"{single_line(investigation.headline or investigation.alert.title, 400)}"
         ),
         *fields,
         context("Your name is shown with it."),
@@ -119,23 +123,25 @@ def wrong_modal(
     )
 
 
-def cause_given(view: ClickedView) -> str:
+def stated_cause(view: ClickedView) -> str:
     """The cause: the suspect that was chosen, and what was written."""
-    return "; ".join(part for part in (view.given(SUSPECT), view.given(CAUSE).strip()) if part)
+    return "; ".join(
+        part for part in (view.field_text(SUSPECT), view.field_text(CAUSE).strip()) if part
+    )
 
 
 def mute_modal(
     about: FormFor, investigation: StoredInvestigation, longest: timedelta = LONGEST
 ) -> Block:
     """For how long, and why; of a storm also which of its alerts."""
-    offered = [(said, name) for name, (said, length) in DURATIONS.items() if length <= longest]
+    offered = [(label, name) for name, (label, length) in DURATIONS.items() if length <= longest]
     hours = longest / timedelta(hours=1)
     at_most = f"Until it is resolved, {hours:g} hours at most"
-    options = [option(said, name) for said, name in [*offered, (at_most, UNTIL_RESOLVED)]]
+    options = [option(label, name) for label, name in [*offered, (at_most, UNTIL_RESOLVED)]]
     radio = {"type": "radio_buttons", "options": options, "initial_option": options[0]}
     blocks = [
         paragraph(
-            f"{one_line(investigation.alert.title, 300)} is counted, and not investigated, for"
+            f"{single_line(investigation.alert.title, 300)} is counted, and not investigated, for"
         ),
         field(FOR, "How long", radio),
     ]

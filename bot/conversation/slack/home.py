@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.answer.targets.slack.blocks import Block
-from faultline.bot.answer.targets.slack.errors import said_by_slack
+from faultline.bot.answer.targets.slack.errors import slack_error
 from faultline.bot.conversation.slack.click_context import FAILURES, ClickContext
 from faultline.bot.conversation.slack.home_view import RECENT, Home, home_view, not_for_you
 from faultline.bot.intake.slack_people import Claimed
@@ -80,8 +80,8 @@ class HomeTab:
     async def _publish(self, person: SlackPerson) -> None:
         self._note(person.id)
         try:
-            seen = await self._context.seen_by(person)
-            view = home_view(await in_store(self._read, seen))
+            visibility = await self._context.visible_to(person)
+            view = home_view(await in_store(self._read, visibility))
         except SQLAlchemyError as error:
             log.warning("slack: the Home tab was not published (%s)", type(error).__name__)
             return
@@ -99,7 +99,7 @@ class HomeTab:
             await self._context.client.views_publish(user_id=user, view=view)
         except FAILURES as error:
             log.warning(
-                "slack: the Home tab was not published (%s)", said_by_slack("views.publish", error)
+                "slack: the Home tab was not published (%s)", slack_error("views.publish", error)
             )
 
     async def _check(self) -> bool:
@@ -114,26 +114,28 @@ class HomeTab:
                 self._checks = [Check("check", False, str(error))]
             return True
 
-    def _read(self, seen: Visibility) -> Home:
+    def _read(self, visibility: Visibility) -> Home:
         context, now = self._context, datetime.now(UTC)
-        latest = context.latest(RECENT, seen)
+        latest = context.latest(RECENT, visibility)
         return Home(
             now=now,
             latest=latest,
             labels=context.labels.of([i.id for i in latest]),
-            waiting=context.store.count("accepted", seen),
-            running=context.store.count("running", seen),
+            waiting=context.store.count("accepted", visibility),
+            running=context.store.count("running", visibility),
             checks=self._checks,
-            record=context.labels.seen_by(seen).record(),
-            mutes=[] if seen.teams is not None else self._mutes(now, seen),
+            record=context.labels.visible_to(visibility).record(),
+            mutes=[] if visibility.teams is not None else self._mutes(now, visibility),
             public_url=context.settings.server.public_url,
         )
 
-    def _mutes(self, now: datetime, seen: Visibility) -> list[Mute]:
+    def _mutes(self, now: datetime, visibility: Visibility) -> list[Mute]:
         """The mutes of alerts that come to this workspace."""
         context = self._context
-        active = context.mutes.active(now, seen)
-        if not context.has_others:
+        active = context.mutes.active(now, visibility)
+        if not context.has_other_workspaces:
             return active
-        fingerprints = {one.alert.fingerprint for one in context.latest(MUTES_AMONG)}
+        fingerprints = {
+            investigation.alert.fingerprint for investigation in context.latest(MUTES_AMONG)
+        }
         return [mute for mute in active if mute.fingerprint in fingerprints]

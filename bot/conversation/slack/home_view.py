@@ -9,7 +9,7 @@ from datetime import datetime
 
 from faultline.analysis.case.earlier import RecordLevel, is_telling
 from faultline.analysis.vocabulary import Verdict
-from faultline.bot.answer.foreign_text import one_line, safe_url
+from faultline.bot.answer.foreign_text import safe_url, single_line
 from faultline.bot.answer.lines import percent, span_of
 from faultline.bot.answer.targets.slack.blocks import (
     Block,
@@ -98,7 +98,7 @@ def _health(home: Home) -> list[Block]:
         return [rich(section(text(f"Queue: {queue}. The connected parts are being checked ...")))]
     bad = [check for check in home.checks if not check.ok]
     in_part = [check for check in home.checks if check.ok and check.unread]
-    good = ", ".join(one_line(check.name, 30) for check in home.checks if check.ok)
+    good = ", ".join(single_line(check.name, 30) for check in home.checks if check.ok)
     if bad or in_part:
         phrase = "Some evidence cannot be read"
         if bad:
@@ -114,12 +114,12 @@ def _health(home: Home) -> list[Block]:
             )
         ]
     blocks = [rich(*lines)]
-    told = [(check.name, check.line) for check in bad]
-    told += [(check.name, "; ".join(check.unread)) for check in in_part]
-    if told:
+    problems = [(check.name, check.line) for check in bad]
+    problems += [(check.name, "; ".join(check.unread)) for check in in_part]
+    if problems:
         items = [
-            section(bold(one_line(name, 30)), text(f"  {one_line(line, 240)}"))
-            for name, line in told[:PARTS]
+            section(bold(single_line(name, 30)), text(f"  {single_line(line, 240)}"))
+            for name, line in problems[:PARTS]
         ]
         blocks.append(rich(bullets(items)))
     return [*blocks, *([context(f"Works: {good}", limit=900)] if good else [])]
@@ -132,13 +132,13 @@ def _recent(home: Home) -> list[Block]:
                 "None yet. Invite me to a channel with alerts, or ask: @Faultline investigate ..."
             )
         ]
-    return [rich(bullets([_one(home, i) for i in home.latest[:RECENT]]))]
+    return [rich(bullets([_recent_line(home, i) for i in home.latest[:RECENT]]))]
 
 
-def _one(home: Home, investigation: StoredInvestigation) -> Block:
+def _recent_line(home: Home, investigation: StoredInvestigation) -> Block:
     dot, label = _state(investigation)
     url = safe_url(f"{home.public_url}/investigations/{investigation.id}")
-    title = one_line(investigation.alert.title, 120) or "an alert without a title"
+    title = single_line(investigation.alert.title, 120) or "an alert without a title"
     ago = span_of(home.now - investigation.accepted_at)
     elements = [emoji(dot), bold(f" {label}"), text("  "), link(url, title) if url else text(title)]
     about = [f"{ago} ago"]
@@ -146,7 +146,7 @@ def _one(home: Home, investigation: StoredInvestigation) -> Block:
         about.append(percent(investigation.confidence))
     judged = home.labels.get(investigation.id)
     if judged is not None:
-        who = one_line(person(judged.who), 60) or "somebody"
+        who = single_line(person(judged.who), 60) or "somebody"
         about.append(f"{'right' if judged.right else 'wrong'}, said {who}")
     if investigation.related:
         about.append(f"{len(investigation.related) + 1} alerts")
@@ -189,13 +189,13 @@ def _muted(home: Home) -> list[Block]:
 
 
 def _mute(mute: Mute) -> Block:
-    what = one_line(mute.title, 150) or one_line(mute.fingerprint, 40)
+    what = single_line(mute.title, 150) or single_line(mute.fingerprint, 40)
     when = "it is resolved" if mute.until_resolved else until_words(mute.until)
-    phrase = f"; {mute.held} held back" if mute.held else ""
-    reason = f"; {one_line(mute.reason, 150)}" if mute.reason else ""
-    said = f"{what}: until {when}, by {one_line(mute.by, 80) or 'somebody'}{reason}{phrase}"
+    phrase = f"; {mute.alert_count} held back" if mute.alert_count else ""
+    reason = f"; {single_line(mute.reason, 150)}" if mute.reason else ""
+    mute_text = f"{what}: until {when}, by {single_line(mute.by, 80) or 'somebody'}{reason}{phrase}"
     return {
         "type": "section",
-        "text": {"type": "plain_text", "text": said, "emoji": False},
+        "text": {"type": "plain_text", "text": mute_text, "emoji": False},
         "accessory": button(UNMUTE, "Unmute", mute.fingerprint),
     }

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from faultline.bot.intake.payload_fields import Line, Payload, Rows, Table, Text, one_line, plain
+from faultline.bot.intake.payload_fields import Line, Payload, Rows, Table, Text, plain, single_line
 
-MAX_GIVEN = 3_000
+MAX_INPUT = 3_000
 MAX_NAME = 80
 
 
@@ -45,9 +45,9 @@ class User(Payload):
     name: Line = ""
 
     @property
-    def said_by(self) -> str:
+    def display_name(self) -> str:
         """`ann (U0ANN)`: a name people know, and the id that cannot be chosen."""
-        name = one_line(self.name or self.username, MAX_NAME)
+        name = single_line(self.name or self.username, MAX_NAME)
         return f"{name} ({self.id})" if name and self.id else name or self.id or "somebody"
 
 
@@ -97,12 +97,14 @@ class ClickedView(Payload):
         default_factory=dict
     )
 
-    def given(self, block_id: str) -> str:
+    def field_text(self, block_id: str) -> str:
         """What was written or chosen in a field; "" for nothing."""
-        told = next((v for v in self.state.get(block_id, {}).values() if isinstance(v, dict)), {})
-        option = told.get("selected_option")
+        field_state = next(
+            (v for v in self.state.get(block_id, {}).values() if isinstance(v, dict)), {}
+        )
+        option = field_state.get("selected_option")
         return plain(
-            option.get("value") if isinstance(option, dict) else told.get("value"), MAX_GIVEN
+            option.get("value") if isinstance(option, dict) else field_state.get("value"), MAX_INPUT
         )
 
 

@@ -78,23 +78,29 @@ class Command:
 def command_in(text: str) -> Command | None:
     """The command that a text addressed to us gives, or None: then it is a question, or something
     else."""
-    said = words(text)
-    kept = [word for word in said if word not in POLITE]
-    if not kept:
+    tokens = words(text)
+    key_tokens = [word for word in tokens if word not in POLITE]
+    if not key_tokens:
         # Words in a script that is not read here are no call for help.
-        foreign = not said and any(character.isalpha() for character in text)
+        foreign = not tokens and any(character.isalpha() for character in text)
         return None if foreign else Command("help")
-    if len(kept) == 1 and FINDING.fullmatch(kept[0]):
-        return Command("explain", kept[0].upper().replace("-", ""))
+    if len(key_tokens) == 1 and FINDING.fullmatch(key_tokens[0]):
+        return Command("explain", key_tokens[0].upper().replace("-", ""))
     inflected = any(
-        kept[0].startswith(name) for name in NAMES
+        key_tokens[0].startswith(name) for name in NAMES
     )  # "investigated" tells, it does not ask
-    name = kept[0] if kept[0] in NAMES else None if inflected else nearest(kept[0], NAMES)
+    name = (
+        key_tokens[0]
+        if key_tokens[0] in NAMES
+        else None
+        if inflected
+        else nearest(key_tokens[0], NAMES)
+    )
     if name is None:
         return None
     kind = NAMES[name]
-    about_else = ABOUT_ELSE.get(kind, frozenset()) & set(kept)
-    if len(kept) > MOST_WORDS.get(kind, len(kept)) or about_else:
+    about_else = ABOUT_ELSE.get(kind, frozenset()) & set(key_tokens)
+    if len(key_tokens) > MOST_WORDS.get(kind, len(key_tokens)) or about_else:
         return None
     return _with_argument(kind, text)
 
@@ -127,8 +133,8 @@ def _named_trace(text: str) -> Command | None:
 
 def is_courtesy(text: str) -> bool:
     """Whether a message only thanks."""
-    said = words(text)
-    return bool(THANKS & set(said)) and not set(said) - THANKS - POLITE
+    tokens = words(text)
+    return bool(THANKS & set(tokens)) and not set(tokens) - THANKS - POLITE
 
 
 def findings_in(text: str) -> tuple[str, ...]:

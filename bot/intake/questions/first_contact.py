@@ -39,7 +39,7 @@ def tells_of_trouble(text: str, settings: Settings) -> bool:
     # "The errors are gone" is good news.
     if kind is RequestKind.STILL and not text.rstrip().endswith("?"):
         return False
-    said = words(text)
-    if _SYMPTOM.search(" ".join(said)):
+    tokens = words(text)
+    if _SYMPTOM.search(" ".join(tokens)):
         return True
-    return len(said) > 1 and mentioned(settings, text) in settings.services
+    return len(tokens) > 1 and mentioned(settings, text) in settings.services

@@ -36,7 +36,7 @@ _ALSO = re.compile(rf"\b{_LOOK}\b.*\b(?:too|also|as well)\b|\b(?:also|please) {_
 
 
 @dataclass(frozen=True)
-class AskedSpan:
+class QuestionSpan:
     """The time a question asks for: a length that ends now, a time of day (UTC) it begins at, or
     just a longer one."""
 
@@ -44,23 +44,23 @@ class AskedSpan:
     since: tuple[int, int] | None = None
 
 
-def asked_span(text: str) -> AskedSpan | None:
+def span_in(text: str) -> QuestionSpan | None:
     """The span in a question, or None."""
-    said = " ".join(words(text))
-    since, length = _SINCE.search(said), _LENGTH.search(said)
+    sentence = " ".join(words(text))
+    since, length = _SINCE.search(sentence), _LENGTH.search(sentence)
     if since is not None:
         time = _read(since["clock"])
-        return AskedSpan(since=(time.hour, time.minute)) if time else None
+        return QuestionSpan(since=(time.hour, time.minute)) if time else None
     if length is not None:
-        told = _length(length["length"])
-        return AskedSpan(length=told) if told else None
-    return AskedSpan() if _WIDER.search(said) else None
+        duration = _length(length["length"])
+        return QuestionSpan(length=duration) if duration else None
+    return QuestionSpan() if _WIDER.search(sentence) else None
 
 
 def speaks_of_a_span(text: str) -> bool:
     """The same by its form alone, for processes that do without the library that reads times."""
-    said = " ".join(words(text))
-    return any(form.search(said) for form in (_SINCE, _LENGTH, _WIDER))
+    sentence = " ".join(words(text))
+    return any(form.search(sentence) for form in (_SINCE, _LENGTH, _WIDER))
 
 
 def asks_to_include(text: str) -> bool:
@@ -71,17 +71,17 @@ def asks_to_include(text: str) -> bool:
 def days_ago(text: str, time: datetime) -> int:
     """How many days before `time` a comparison means: "yesterday", "last tuesday", "a week ago". A
     day where it does not say, none where it means the same day. "Compare" alone means yesterday."""
-    said = words(text)
-    if HOURS & set(said) or (not COMPARED & set(said) and not WEEKDAYS & set(said)):
+    tokens = words(text)
+    if HOURS & set(tokens) or (not COMPARED & set(tokens) and not WEEKDAYS & set(tokens)):
         return 0
-    if "week" in said or f"{time:%A}".casefold() in said:
+    if "week" in tokens or f"{time:%A}".casefold() in tokens:
         return 7
-    weekday = next((word for word in said if word in WEEKDAYS), None)
+    weekday = next((word for word in tokens if word in WEEKDAYS), None)
     meant = _read(weekday, time) if weekday else None
     return max(1, (time.date() - meant.date()).days) if meant else 1
 
 
-def window_of(span: AskedSpan, incident: Window, now: datetime, zone: tzinfo = UTC) -> Window:
+def window_of(span: QuestionSpan, incident: Window, now: datetime, zone: tzinfo = UTC) -> Window:
     """The window that a span means: it ends now, or, of an incident long past, where its window
     ended. Times of day are of the `zone`."""
     now = now.astimezone(UTC)
@@ -98,10 +98,10 @@ def window_of(span: AskedSpan, incident: Window, now: datetime, zone: tzinfo = U
     return Window(start=end - min(max(end - start, SHORTEST), LONGEST), end=end)
 
 
-def _length(said: str) -> timedelta | None:
+def _length(text: str) -> timedelta | None:
     for word, count in _COUNTS:
-        said = re.sub(rf"\b(?:a )?{word}\b", count, said)
-    counted = said if re.match(r"\d|.* ", said) else f"1 {said}"
+        text = re.sub(rf"\b(?:a )?{word}\b", count, text)
+    counted = text if re.match(r"\d|.* ", text) else f"1 {text}"
     noon = datetime(2000, 1, 1, 12, tzinfo=UTC)
     began = _read(f"{counted} ago", noon)
     return noon - began if began is not None and began < noon else None

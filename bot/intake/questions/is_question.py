@@ -16,7 +16,7 @@ from faultline.bot.intake.questions.words import listed, words
 
 MAX_CHARACTERS = 300
 MAX_WORDS = 30
-_TO_OTHERS = re.compile(r"<@|<!|```|@(?:here|channel|everyone)\b", re.IGNORECASE)
+_TO_SOMEBODY = re.compile(r"<@|<!|```|@(?:here|channel|everyone)\b", re.IGNORECASE)
 """A mention of somebody (ours is another event), of a group, or a pasted block."""
 _ASKS = listed(
     "why what which who whom whose when where how is are was were has have had did does do any "
@@ -52,27 +52,27 @@ TO_WHOM_IT_TALKS = frozenset(
 it."""
 
 
-def addresses_others(text: str) -> bool:
+def addresses_somebody(text: str) -> bool:
     """Whether a text, as Slack has it, mentions somebody or holds a pasted block."""
-    return _TO_OTHERS.search(text) is not None
+    return _TO_SOMEBODY.search(text) is not None
 
 
 def is_question(text: str, *, talking: bool = False) -> bool:
     """`text` is plain. `talking`: its writer asked us in this thread a moment ago."""
-    if len(text) > MAX_CHARACTERS or addresses_others(text):
+    if len(text) > MAX_CHARACTERS or addresses_somebody(text):
         return False
-    said = words(text)
-    if not 0 < len(said) <= MAX_WORDS:
+    tokens = words(text)
+    if not 0 < len(tokens) <= MAX_WORDS:
         return False
-    told_to_show = said[0] in _TELLS
-    spoken = set(said) - ({"us", "me"} if told_to_show else set())
+    asks_to_show = tokens[0] in _TELLS
+    spoken = set(tokens) - ({"us", "me"} if asks_to_show else set())
     if spoken & _PEOPLE or (spoken & _ONLY_IF_TALKING and not talking):
         return False
     kind = understand(text).kind
     if kind in TO_WHOM_IT_TALKS:
         return talking
     asks = text.rstrip().rstrip("!").endswith("?")
-    if not (asks or told_to_show or (said[0] in _ASKS and len(said) <= 8)):
+    if not (asks or asks_to_show or (tokens[0] in _ASKS and len(tokens) <= 8)):
         return False
     return (
         kind is not RequestKind.UNKNOWN

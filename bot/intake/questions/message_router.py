@@ -56,7 +56,7 @@ class MessageRouter:
         """The store's."""
         return self._conversations.engine
 
-    def seen_in(self, settings: Settings) -> MessageRouter:
+    def scoped_to(self, settings: Settings) -> MessageRouter:
         """The same, by the limits of the workspace that these settings were made for."""
         return MessageRouter(settings, self._conversations)
 
@@ -99,14 +99,14 @@ class MessageRouter:
 
     def _is_ours(self, question: SlackQuestion) -> bool:
         channel, thread = question.channel, question.thread
-        found = self._conversations.thread_of(channel, thread)
-        return found is not None or self._conversations.has_trace(channel, thread)
+        investigation_id = self._conversations.thread_of(channel, thread)
+        return investigation_id is not None or self._conversations.has_trace(channel, thread)
 
     def _alert_of(self, channel: str, thread: str) -> Alert | None:
         ids = self._conversations.in_thread(channel, thread)
         # The first one is about the alert itself; later ones may have been asked for in words.
-        found = Store(self._conversations.engine).get(ids[-1]) if ids else None
-        return found.alert if found is not None else None
+        investigation = Store(self._conversations.engine).get(ids[-1]) if ids else None
+        return investigation.alert if investigation is not None else None
 
     def _take(self, question: SlackQuestion) -> Taken:
         ours = question.investigation_id or self._conversations.thread_of(
@@ -116,7 +116,7 @@ class MessageRouter:
         if kind is None:
             return Taken(False, why_not)
         now = datetime.now(UTC)
-        before = self._conversations.asked_since(
+        before = self._conversations.count_questions(
             question.channel, question.thread, now - RATE_WINDOW
         )
         if before > self._per_hour:

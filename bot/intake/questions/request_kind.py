@@ -87,7 +87,7 @@ SMALL = listed(
 
 
 @dataclass(frozen=True)
-class AskedRequest:
+class UnderstoodRequest:
     """A message that was understood. `words` are normalised, misspelt ones put right; `findings`
     are those it names."""
 
@@ -105,19 +105,19 @@ class AskedRequest:
         return sum(word not in SMALL for word in dict.fromkeys(self.words))
 
 
-def understand(text: str) -> AskedRequest:
+def understand(text: str) -> UnderstoodRequest:
     """What a text asks for; of several sentences the first that asks. Services, metrics and times
     in it are read by who answers."""
-    said = tuple(_corrected(words(text)))
+    tokens = tuple(_corrected(words(text)))
     named = findings_in(text)
     if named:
-        return AskedRequest(RequestKind.EXPLAIN, said, named)
+        return UnderstoodRequest(RequestKind.EXPLAIN, tokens, named)
     for sentence in _SENTENCE.split(text.strip())[:5]:
         asks = sentence.rstrip(" !").endswith("?")
         kind = _kind_of(" ".join(_corrected(words(sentence))), asks=asks)
         if kind is not RequestKind.UNKNOWN:
-            return AskedRequest(kind, said)
-    return AskedRequest(RequestKind.UNKNOWN, said)
+            return UnderstoodRequest(kind, tokens)
+    return UnderstoodRequest(RequestKind.UNKNOWN, tokens)
 
 
 @cache
@@ -135,11 +135,11 @@ class _Row:
     example: str
 
 
-def _kind_of(said: str, *, asks: bool) -> RequestKind:
+def _kind_of(sentence: str, *, asks: bool) -> RequestKind:
     for row in _rows():
         if row.statement and asks:
             continue
-        if row.pattern.search(said):
+        if row.pattern.search(sentence):
             return RequestKind(row.name)
     return RequestKind.UNKNOWN
 
@@ -157,14 +157,14 @@ def _rows() -> tuple[_Row, ...]:
 @cache
 def _vocabulary() -> frozenset[str]:
     """Every word that stands in the table, and the forms of each."""
-    found: set[str] = set()
+    vocabulary: set[str] = set()
     for row in _rows():
         plain = re.sub(r"\\.", " ", row.source).replace("?:", " ")
         # Of `graphs?` the word is `graph`; its forms follow.
         plain = re.sub(r"[a-z]\?", "", plain)
         for word in _LITERAL.findall(plain):
-            found.update(word + ending for ending in _ENDINGS)
-    return frozenset(found)
+            vocabulary.update(word + ending for ending in _ENDINGS)
+    return frozenset(vocabulary)
 
 
 @cache
@@ -172,10 +172,10 @@ def _guessable() -> frozenset[str]:
     return frozenset(word for word in _vocabulary() if len(word) >= GUESSED)
 
 
-def _corrected(said: Iterable[str]) -> Iterator[str]:
-    for word in said:
-        known = word in SMALL or word in METRIC_WORDS or word in _vocabulary()
-        yield word if known or len(word) < GUESSED or not word.isalpha() else _guessed(word)
+def _corrected(tokens: Iterable[str]) -> Iterator[str]:
+    for word in tokens:
+        in_vocabulary = word in SMALL or word in METRIC_WORDS or word in _vocabulary()
+        yield word if in_vocabulary or len(word) < GUESSED or not word.isalpha() else _guessed(word)
 
 
 @lru_cache(maxsize=4096)
@@ -186,8 +186,8 @@ def _guessed(word: str) -> str:
 
 def _pieces(name: str) -> frozenset[str]:
     """`pretrain-ranker/rank 2` is pretrain, ranker, rank and 2, and each word of it whole."""
-    said = words(name)
-    return frozenset(said) | {piece for word in said for piece in re.split(r"[-_./:]", word)}
+    tokens = words(name)
+    return frozenset(tokens) | {piece for word in tokens for piece in re.split(r"[-_./:]", word)}
 
 
 def _time(word: str) -> bool:

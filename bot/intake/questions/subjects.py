@@ -25,8 +25,8 @@ class Thing:
     classes: frozenset[SignalClass] = frozenset()
 
 
-def _thing(called: str, known_by: str, *classes: SignalClass) -> Thing:
-    return Thing(called, listed(known_by), frozenset(classes))
+def _thing(called: str, keywords: str, *classes: SignalClass) -> Thing:
+    return Thing(called, listed(keywords), frozenset(classes))
 
 
 THINGS: Mapping[str, Thing] = {
@@ -69,7 +69,12 @@ THINGS: Mapping[str, Thing] = {
 }
 _WORD_TO_THING = {word: name for name, thing in THINGS.items() for word in thing.words}
 METRIC_WORDS: Mapping[str, SignalClass] = {
-    **{word: one for thing in THINGS.values() for word in thing.words for one in thing.classes},
+    **{
+        word: signal_class
+        for thing in THINGS.values()
+        for word in thing.words
+        for signal_class in thing.classes
+    },
     "latency": SignalClass.LATENCY,
     "slower": SignalClass.LATENCY,
     "faster": SignalClass.LATENCY,
@@ -94,7 +99,7 @@ _ABOUT = re.compile(
     r"cause|guilty)\b"
 )
 _QUANTILE = re.compile(r"p(?:50|75|90|95|99|999)")
-_ONE_NAME = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_SINGLE_NAME = re.compile(r"[a-z][a-z0-9]+(?:[-_.][a-z0-9]+)*")
 _FILLERS = listed(
     "it this that the a an our my again then now really still too also as well maybe perhaps "
     "actually just there here "
@@ -108,12 +113,12 @@ class Subject:
     """What a question is about. `names` are the case's own names for it, `thing` a kind of
     thing."""
 
-    said: str
+    label: str
     names: tuple[str, ...] = ()
     thing: str | None = None
 
     @property
-    def known(self) -> bool:
+    def is_identified(self) -> bool:
         """Whether the case or the table knows it."""
         return bool(self.names or self.thing)
 
@@ -121,21 +126,21 @@ class Subject:
     def is_service(self) -> bool:
         """Whether it may be a service's name: one that is known, or one word that looks like it."""
         return bool(self.names) or (
-            self.thing is None and _ONE_NAME.fullmatch(self.said) is not None
+            self.thing is None and _SINGLE_NAME.fullmatch(self.label) is not None
         )
 
 
 def subject_of(text: str, names: Collection[str]) -> Subject | None:
     """The subject of a question, or None when it names none. `names` are those of the case and the
     catalogue."""
-    said = words(text)
-    found = _named(said, names)
-    if found:
-        return Subject(found[0], found)
-    thing = next((_WORD_TO_THING[w] for w in said if w in _WORD_TO_THING), None)
+    tokens = words(text)
+    matches = _named(tokens, names)
+    if matches:
+        return Subject(matches[0], matches)
+    thing = next((_WORD_TO_THING[w] for w in tokens if w in _WORD_TO_THING), None)
     if thing is not None:
         return Subject(THINGS[thing].called, (), thing)
-    match = _ABOUT.search(" ".join(said))
+    match = _ABOUT.search(" ".join(tokens))
     if match is None:
         return None
     rest = [w for w in next(filter(None, match.groups())).split() if w not in _FILLERS]
@@ -154,10 +159,10 @@ def asks_about(text: str) -> bool:
     )
 
 
-def _named(said: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+def _named(tokens: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
     """Names that stand in the text as whole words, in their order there; `rank 2` is such a name
     too."""
-    text = f" {' '.join(said)} "
+    text = f" {' '.join(tokens)} "
     places = []
     for name in list(names)[:MAX_NAMES]:
         folded = " ".join(words(name))
@@ -167,17 +172,17 @@ def _named(said: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, _, name in sorted(places)))
 
 
-def metric_classes(said: Sequence[str]) -> frozenset[SignalClass]:
+def metric_classes(tokens: Sequence[str]) -> frozenset[SignalClass]:
     """The classes of signals that the words of a text name."""
-    metric_words = {METRIC_WORDS[word] for word in said if word in METRIC_WORDS}
-    if quantile_in(said) or ("response", "time") in pairwise(said):
+    metric_words = {METRIC_WORDS[word] for word in tokens if word in METRIC_WORDS}
+    if quantile_in(tokens) or ("response", "time") in pairwise(tokens):
         metric_words.add(SignalClass.LATENCY)
     return frozenset(metric_words)
 
 
-def quantile_in(said: Iterable[str]) -> str | None:
+def quantile_in(tokens: Iterable[str]) -> str | None:
     """`p99`, where a text names a quantile."""
-    return next((word for word in said if _QUANTILE.fullmatch(word)), None)
+    return next((word for word in tokens if _QUANTILE.fullmatch(word)), None)
 
 
 def names_metric(text: str) -> bool:

@@ -14,15 +14,15 @@ _SLASH = "/"
 _OPEN, _CLOSE = " (", ")"
 
 
-def asked_in_teams(
-    text: str, target: str, conversation: str, message: str, *, who: str, own_id: str, about: str
+def question_in_teams(
+    text: str, target: str, conversation: str, message: str, *, who: str, person_id: str, about: str
 ) -> SlackQuestion | None:
     """The question; None where its id would be longer than one is kept. `target` is the reply
-    target's name, `own_id` the person's in Entra, `about` the investigation."""
+    target's name, `person_id` the person's in Entra, `about` the investigation."""
     channel, _, thread = conversation.partition(THREAD)
     slack_question = SlackQuestion(
         text=text,
-        who=f"{who}{_OPEN}{own_id}{_CLOSE}",
+        who=f"{who}{_OPEN}{person_id}{_CLOSE}",
         channel=f"{target}{_SLASH}{channel}",
         thread=thread,
         ts=message,

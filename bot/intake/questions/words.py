@@ -42,20 +42,20 @@ def listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, vocabulary: Iterable[str]) -> str | None:
     """The known word that this one is, but for a typing error; None when there is none, or two as
     near."""
     if len(word) > LONGEST:
         return None
-    found: list[tuple[int, str]] = []
-    for other in known:
+    candidates: list[tuple[int, str]] = []
+    for other in vocabulary:
         forgiven = _forgiven(other)
         errors = OSA.distance(word, other, score_cutoff=forgiven)
         if errors <= forgiven:
-            found.append((errors, other))
-    found.sort()
-    is_clear = len(found) == 1 or (len(found) > 1 and found[0][0] < found[1][0])
-    return found[0][1] if is_clear else None
+            candidates.append((errors, other))
+    candidates.sort()
+    is_clear = len(candidates) == 1 or (len(candidates) > 1 and candidates[0][0] < candidates[1][0])
+    return candidates[0][1] if is_clear else None
 
 
 def _forgiven(word: str) -> int:

@@ -31,7 +31,7 @@ from faultline.bot.intake.payload_fields import (
     as_url,
     digest_of,
     json_object,
-    one_line,
+    single_line,
 )
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
@@ -90,8 +90,8 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
-    given = payload.get("alerts")
-    if isinstance(given, list) and len(given) > MAX_ALERTS:
+    alert_rows = payload.get("alerts")
+    if isinstance(alert_rows, list) and len(alert_rows) > MAX_ALERTS:
         raise Refused(413, f"more than {MAX_ALERTS} alerts; set max_alerts of the receiver")
     group = AlertmanagerNotification.model_validate(payload)
     alerts = [alert for alert in group.alerts if alert.labels or alert.fingerprint]
@@ -101,27 +101,35 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
 
 
 def _incoming(
-    one: AlertmanagerAlert, group: AlertmanagerNotification, settings: Settings, now: datetime
+    vendor_alert: AlertmanagerAlert,
+    group: AlertmanagerNotification,
+    settings: Settings,
+    now: datetime,
 ) -> Arrival:
-    fingerprint = one.fingerprint or _fingerprint(one.labels)
-    status = one.status or group.status
+    fingerprint = vendor_alert.fingerprint or _fingerprint(vendor_alert.labels)
+    status = vendor_alert.status or group.status
     alert = Alert(
         source=SOURCE,
         id=fingerprint,
-        title=one.labels.get("alertname") or _summary(one) or "Alert",
-        started_at=one.startsAt or now,
+        title=vendor_alert.labels.get("alertname") or _summary(vendor_alert) or "Alert",
+        started_at=vendor_alert.startsAt or now,
         status="resolved" if status == "resolved" else "firing",
-        service=_service(one, settings),
-        system=one.labels.get("system"),
-        severity=one.labels.get("severity") or one.labels.get("priority"),
-        summary=_summary(one),
-        labels={**one.labels, "fingerprint": fingerprint},
-        links=_links(one, group),
+        service=_service(vendor_alert, settings),
+        system=vendor_alert.labels.get("system"),
+        severity=vendor_alert.labels.get("severity") or vendor_alert.labels.get("priority"),
+        summary=_summary(vendor_alert),
+        labels={**vendor_alert.labels, "fingerprint": fingerprint},
+        links=_links(vendor_alert, group),
     )
     slot = int(now.timestamp() // RETRY_SLOT_S)
-    started = one.startsAt.isoformat() if one.startsAt else ""
+    started = vendor_alert.startsAt.isoformat() if vendor_alert.startsAt else ""
     delivery_id = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
-    delivery = Delivery(SOURCE, delivery_id, _ordered_by(one, alert), _occurrence(one, fingerprint))
+    delivery = Delivery(
+        SOURCE,
+        delivery_id,
+        _ordered_by(vendor_alert, alert),
+        _occurrence(vendor_alert, fingerprint),
+    )
     return Arrival(alert, delivery, ReplyTo())
 
 
@@ -131,42 +139,42 @@ def _fingerprint(labels: Mapping[str, str]) -> str:
     return _digest(*pairs)[:16]
 
 
-def _ordered_by(one: AlertmanagerAlert, alert: Alert) -> datetime | None:
+def _ordered_by(vendor_alert: AlertmanagerAlert, alert: Alert) -> datetime | None:
     """When the occurrence began; its end lies behind that and before whatever fires next."""
-    if one.startsAt is None or alert.status == "firing":
-        return one.startsAt
-    return one.startsAt + timedelta(microseconds=1)
+    if vendor_alert.startsAt is None or alert.status == "firing":
+        return vendor_alert.startsAt
+    return vendor_alert.startsAt + timedelta(microseconds=1)
 
 
-def _occurrence(one: AlertmanagerAlert, fingerprint: str) -> str | None:
-    return f"{fingerprint} {one.startsAt.isoformat()}" if one.startsAt else None
+def _occurrence(vendor_alert: AlertmanagerAlert, fingerprint: str) -> str | None:
+    return f"{fingerprint} {vendor_alert.startsAt.isoformat()}" if vendor_alert.startsAt else None
 
 
-def _service(one: AlertmanagerAlert, settings: Settings) -> str | None:
-    names = [one.labels.get(label, "") for label in SERVICE_LABELS]
+def _service(vendor_alert: AlertmanagerAlert, settings: Settings) -> str | None:
+    names = [vendor_alert.labels.get(label, "") for label in SERVICE_LABELS]
     return catalogued(settings, *names)
 
 
-def _summary(one: AlertmanagerAlert) -> str | None:
+def _summary(vendor_alert: AlertmanagerAlert) -> str | None:
     for name in SUMMARY_ANNOTATIONS:
-        if name in one.annotations:
-            return one.annotations[name]
+        if name in vendor_alert.annotations:
+            return vendor_alert.annotations[name]
     return None
 
 
-def _links(one: AlertmanagerAlert, group: AlertmanagerNotification) -> tuple[Link, ...]:
-    given = [("Alert rule", one.generatorURL)]
+def _links(vendor_alert: AlertmanagerAlert, group: AlertmanagerNotification) -> tuple[Link, ...]:
+    pairs = [("Alert rule", vendor_alert.generatorURL)]
     for name, title in LINK_ANNOTATIONS:
-        given.append((title, as_url(one.annotations.get(name))))
-    given.append(("Dashboard", one.panelURL or one.dashboardURL))
-    given.append(("Alertmanager", group.externalURL))
+        pairs.append((title, as_url(vendor_alert.annotations.get(name))))
+    pairs.append(("Dashboard", vendor_alert.panelURL or vendor_alert.dashboardURL))
+    pairs.append(("Alertmanager", group.externalURL))
     # Annotations often repeat the rule's own dashboard.
-    unique = dict.fromkeys(given)
+    unique = dict.fromkeys(pairs)
     return tuple(Link(title=title, url=url) for title, url in unique if url)
 
 
 def _digest(*parts: str) -> str:
-    cut = [one_line(part, 2_000) for part in parts]
+    cut = [single_line(part, 2_000) for part in parts]
     return digest_of(*cut)
 
 

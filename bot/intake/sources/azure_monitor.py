@@ -22,8 +22,8 @@ from faultline.analysis.kinds.watched_signals import AlertQuery, Comparison
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, too_old
 from faultline.bot.intake.alert_source import (
-    Found,
     Receive,
+    RequestContent,
     Sender,
     WebhookRequest,
     WebhookSource,
@@ -42,7 +42,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     json_object,
     number_in,
-    one_line,
+    single_line,
 )
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
@@ -81,8 +81,8 @@ _DURATION = re.compile(r"P(?:(\d{1,3})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,5})M)?(?:(\
 
 
 def _as_texts(value: Any) -> list[str]:
-    given = value[:MOST_TARGETS] if isinstance(value, list) else []
-    return [text for one in given if (text := one_line(one, 600))]
+    targets = value[:MOST_TARGETS] if isinstance(value, list) else []
+    return [text for target in targets if (text := single_line(target, 600))]
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts)]
@@ -201,30 +201,30 @@ def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arriv
 
 
 def _alert(
-    told: AzureNotification, settings: Settings, now: datetime, *, is_resolved: bool
+    notification: AzureNotification, settings: Settings, now: datetime, *, is_resolved: bool
 ) -> Alert:
-    essentials = told.data.essentials
+    essentials = notification.data.essentials
     return Alert(
         source=SOURCE,
         id=essentials.alertId.rpartition("/")[2],
         title=essentials.alertRule or "Alert",
         started_at=essentials.firedDateTime or now,
         status="resolved" if is_resolved else "firing",
-        service=_service(told, settings),
+        service=_service(notification, settings),
         severity=essentials.severity,
         summary=essentials.description or None,
-        labels=_labels(told),
-        links=_links(told),
-        query=_query(told),
+        labels=_labels(notification),
+        links=_links(notification),
+        query=_query(notification),
     )
 
 
-def _service(told: AzureNotification, settings: Settings) -> str | None:
+def _service(notification: AzureNotification, settings: Settings) -> str | None:
     """What the rule's author says, else the role, else the resource; by our name where the settings
     know it."""
-    names = [told.properties.get(name, "") for name in SERVICE_NAMES]
-    names += [told.dimensions.get(name, "") for name in SERVICE_NAMES]
-    essentials = told.data.essentials
+    names = [notification.properties.get(name, "") for name in SERVICE_NAMES]
+    names += [notification.dimensions.get(name, "") for name in SERVICE_NAMES]
+    essentials = notification.data.essentials
     names += [target.rpartition("/")[2] for target in essentials.alertTargetIDs]
     names += essentials.configurationItems
     roles = {}
@@ -234,40 +234,40 @@ def _service(told: AzureNotification, settings: Settings) -> str | None:
     return catalogued(settings, *(roles.get(name.casefold(), name) for name in names))
 
 
-def _labels(told: AzureNotification) -> dict[str, str]:
-    essentials = told.data.essentials
+def _labels(notification: AzureNotification) -> dict[str, str]:
+    essentials = notification.data.essentials
     target = next(iter(essentials.alertTargetIDs), "")
     resource = _RESOURCE.fullmatch(target)
-    own = {
+    labels = {
         "signal_type": essentials.signalType,
         "monitoring_service": essentials.monitoringService,
         "resource_id": target,
         # The same series of the same rule is the same alert; each firing has its own id.
         "fingerprint": digest_of(
             essentials.alertRule.casefold(),
-            *sorted(one.casefold() for one in essentials.alertTargetIDs),
-            *(f"{name}={value}" for name, value in sorted(told.dimensions.items())),
+            *sorted(target_id.casefold() for target_id in essentials.alertTargetIDs),
+            *(f"{name}={value}" for name, value in sorted(notification.dimensions.items())),
         )[:16],
     }
     if resource is not None:
-        own["subscription"] = resource[1]
-        own["resource_group"] = resource[2] or ""
-        own["resource_type"] = resource[3] or ""
-        own["resource"] = resource[4] or ""
-    return filled({**told.dimensions, **told.properties, **own})
+        labels["subscription"] = resource[1]
+        labels["resource_group"] = resource[2] or ""
+        labels["resource_type"] = resource[3] or ""
+        labels["resource"] = resource[4] or ""
+    return filled({**notification.dimensions, **notification.properties, **labels})
 
 
-def _links(told: AzureNotification) -> tuple[Link, ...]:
-    given = [("Alert", told.data.essentials.investigationLink)]
-    for one in told.data.alertContext.condition.allOf:
-        query = one.linkToFilteredSearchResultsUI or one.linkToSearchResultsUI
-        given.append(("Query", query))
-    return tuple(Link(title=title, url=url) for title, url in dict.fromkeys(given) if url)
+def _links(notification: AzureNotification) -> tuple[Link, ...]:
+    pairs = [("Alert", notification.data.essentials.investigationLink)]
+    for criterion in notification.data.alertContext.condition.allOf:
+        query = criterion.linkToFilteredSearchResultsUI or criterion.linkToSearchResultsUI
+        pairs.append(("Query", query))
+    return tuple(Link(title=title, url=url) for title, url in dict.fromkeys(pairs) if url)
 
 
-def _query(told: AzureNotification) -> AlertQuery | None:
+def _query(notification: AzureNotification) -> AlertQuery | None:
     """What the rule waits for, where it waits for a metric."""
-    first = told.first
+    first = notification.first
     if not first.metricName:
         return None
     return AlertQuery(
@@ -277,8 +277,8 @@ def _query(told: AzureNotification) -> AlertQuery | None:
         statistic=first.timeAggregation or None,
         comparison=COMPARISONS.get(first.operator),
         threshold=number_in(first.threshold),
-        window_s=_seconds(told.data.alertContext.condition.windowSize),
-        dimensions=told.dimensions,
+        window_s=_seconds(notification.data.alertContext.condition.windowSize),
+        dimensions=notification.dimensions,
     )
 
 
@@ -297,14 +297,14 @@ def _entra_or_token(source: WebhookSource, settings: Settings) -> Receive:
     by_token = token_in_address(read_azure_alert)(source, settings)
     by_entra: list[tuple[Sender, EntraTokens]] = []
     for sender in source.senders(settings):
-        section = source.own_section(sender.settings)
+        section = source.section_of(sender.settings)
         if isinstance(section, AzureMonitorSettings) and section.webhook_audience:
             # What verifies signatures is loaded only where it is used.
             from faultline.bot.intake.sources.entra_tokens import EntraTokens
 
             by_entra.append((sender, EntraTokens(section)))
 
-    async def receive(request: WebhookRequest) -> Found:
+    async def receive(request: WebhookRequest) -> RequestContent:
         scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
         if not by_entra or scheme.casefold() != "bearer" or token.count(".") != 2:
             return await by_token(request)
@@ -334,8 +334,8 @@ class AzureMonitorSource(WebhookSource):
 
     def missing(self, settings: Settings) -> str | None:
         """Nothing where Entra's tokens are taken."""
-        for one in settings.each(self.section):
-            section = self.own_section(one)
+        for instance_settings in settings.per_instance(self.section):
+            section = self.section_of(instance_settings)
             if isinstance(section, AzureMonitorSettings) and section.webhook_audience:
                 return None
         return super().missing(settings)

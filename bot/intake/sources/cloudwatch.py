@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource
+from faultline.bot.intake.alert_source import Receive, RequestContent, WebhookRequest, WebhookSource
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.sources.cloudwatch_alarms import SNS, SOURCE, read_alarm
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
@@ -35,7 +35,7 @@ class SnsWebhook:
         self._settings = settings
         self._fetch = fetch
 
-    async def receive(self, request: WebhookRequest) -> Found:
+    async def receive(self, request: WebhookRequest) -> RequestContent:
         """What to do with a request. Raises BadSignature, NotAccepted, Refused."""
         body = await request.read()
         return await self.read(body, request.headers, now=datetime.now(UTC))

@@ -29,7 +29,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     json_object,
     number_in,
-    one_line,
+    single_line,
 )
 from faultline.bot.intake.service_names import catalogued, mentioned
 from faultline.bot.settings import Settings
@@ -37,9 +37,9 @@ from faultline.connectors.vendors.aws.console import alarm_link
 from faultline.connectors.vendors.aws.metric_templates import signal_of
 from faultline.connectors.vendors.aws.resource_kinds import (
     BY_KIND,
-    KNOWN_BY_ID,
+    IDENTIFIED_KINDS,
+    base_name,
     catalogued_names,
-    own_name,
     resource_names,
 )
 
@@ -74,8 +74,8 @@ def _dimensions(value: Any) -> dict[str, str]:
                 lower = {str(key).lower(): text for key, text in row.items()}
                 pairs.append((lower.get("name"), lower.get("value")))
     dimensions: dict[str, str] = {}
-    for given_name, given_text in pairs[:MOST_DIMENSIONS]:
-        name, text = one_line(given_name, 255), one_line(given_text, 1_000)
+    for raw_name, raw_text in pairs[:MOST_DIMENSIONS]:
+        name, text = single_line(raw_name, 255), single_line(raw_text, 1_000)
         if name and text:
             dimensions[name] = text
     return dimensions
@@ -292,7 +292,7 @@ def _from_event(event: CloudWatchAlarmEvent, region: str, now: datetime) -> Alar
             break
     data = json_object(state.reasonData.encode("utf-8", "replace")) or {}
     recent = data.get("recentDatapoints")
-    last = one_line(recent[-1]) if isinstance(recent, list) and recent else ""
+    last = single_line(recent[-1]) if isinstance(recent, list) and recent else ""
     return AlarmChange(
         name=detail.alarmName,
         arn=event.resources,
@@ -307,7 +307,7 @@ def _from_event(event: CloudWatchAlarmEvent, region: str, now: datetime) -> Alar
         metric=measured.metric.name,
         statistic=measured.stat,
         dimensions=measured.metric.dimensions,
-        threshold=number_in(one_line(data.get("threshold"))),
+        threshold=number_in(single_line(data.get("threshold"))),
         observed=number_in(last),
     )
 
@@ -365,12 +365,12 @@ def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> 
             if entry.aws is not None and name in catalogued_names(entry.aws, BY_KIND[kind]):
                 return service
     named = [dimensions[key] for key in SERVICE_DIMENSIONS if dimensions.get(key)]
-    found = catalogued(settings, *named) or mentioned(settings, text)
-    if found:
-        return found
-    if resource is None or resource[0] in KNOWN_BY_ID:
+    service_name = catalogued(settings, *named) or mentioned(settings, text)
+    if service_name:
+        return service_name
+    if resource is None or resource[0] in IDENTIFIED_KINDS:
         return None
-    return own_name(resource[1])
+    return base_name(resource[1])
 
 
 def _observed(reason: str) -> float | None:

@@ -29,8 +29,8 @@ from faultline.bot.intake.payload_fields import (
     filled,
     in_utc,
     json_object,
-    one_line,
     plain,
+    single_line,
 )
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
@@ -80,13 +80,13 @@ retry."""
 def _filled(value: Any) -> str:
     """A line; "" for a variable that Datadog had no value for, which it sends as it stands or as
     `null`."""
-    line = one_line(value)
+    line = single_line(value)
     return "" if _VARIABLE.fullmatch(line) or line.lower() in ("null", "none", "n/a") else line
 
 
 def _at(value: Any) -> datetime | None:
     """`$DATE`: ms since 1970."""
-    digits = one_line(value, 20)
+    digits = single_line(value, 20)
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 14):
         return None
     return in_utc(datetime.fromtimestamp(int(digits) / 1000, UTC))
@@ -155,11 +155,17 @@ def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival |
 def _delivery_id(webhook: DatadogWebhook, alert: Alert, now: datetime) -> str:
     """What only a retry has in common. A payload without any of that is identified by the
     clock."""
-    own = webhook.alert
+    datadog_alert = webhook.alert
     at = webhook.date.isoformat() if webhook.date else ""
-    if not (webhook.id or own.cycle_key or at):
+    if not (webhook.id or datadog_alert.cycle_key or at):
         at = f"slot {int(now.timestamp() // RETRY_SLOT_S)}"
-    return digest_of(webhook.id, own.cycle_key, own.transition, alert.labels["fingerprint"], at)
+    return digest_of(
+        webhook.id,
+        datadog_alert.cycle_key,
+        datadog_alert.transition,
+        alert.labels["fingerprint"],
+        at,
+    )
 
 
 def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
@@ -190,8 +196,8 @@ def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
 
 def _title(webhook: DatadogWebhook) -> str:
     """The monitor's name, without the `[Triggered on {...}]` that Datadog puts before it."""
-    given = webhook.alert.title or webhook.title
-    return _TRIGGERED.sub("", given) or given or f"Datadog monitor {webhook.alert.id}"
+    title = webhook.alert.title or webhook.title
+    return _TRIGGERED.sub("", title) or title or f"Datadog monitor {webhook.alert.id}"
 
 
 def _labels(webhook: DatadogWebhook) -> dict[str, str]:

@@ -35,25 +35,25 @@ class _AccessClaims(SenderClaims):
 class EntraTokens:
     """Tokens for one section of the settings, or one instance of it."""
 
-    def __init__(self, own: AzureMonitorSettings) -> None:
-        tenant = own.webhook_tenant_id or own.tenant_id or ""
-        self._audience = own.webhook_audience
-        self._issuers = {f"{own.login_url}/{tenant}/v2.0"}
+    def __init__(self, azure_settings: AzureMonitorSettings) -> None:
+        tenant = azure_settings.webhook_tenant_id or azure_settings.tenant_id or ""
+        self._audience = azure_settings.webhook_audience
+        self._issuers = {f"{azure_settings.login_url}/{tenant}/v2.0"}
         self._issuers |= {f"{issuer}/{tenant}/" for issuer in OLDER_ISSUERS}
-        self._http = ReadOnlyHttp("Microsoft Entra", own.login_url, limits=LIMITS)
+        self._http = ReadOnlyHttp("Microsoft Entra", azure_settings.login_url, limits=LIMITS)
         self._path = f"/{tenant}/discovery/v2.0/keys"
         self._keys = PublishedKeys("Microsoft Entra", self._published)
 
     async def verify(self, token: str) -> None:
         """Raises BadSignature for a token that is not for us, NotAccepted where Entra's keys cannot
         be read."""
-        said = await sender_claims(SOURCE, self._keys, token, _AccessClaims)
+        claims = await sender_claims(SOURCE, self._keys, token, _AccessClaims)
         problem = None
-        if said.iss not in self._issuers:
+        if claims.iss not in self._issuers:
             problem = "is another directory's (iss)"
-        elif said.aud not in self._audience:
+        elif claims.aud not in self._audience:
             problem = "is for another application (aud)"
-        elif ACTION_GROUPS not in (said.appid, said.azp):
+        elif ACTION_GROUPS not in (claims.appid, claims.azp):
             problem = "was given to another application than action groups (appid, azp)"
         if problem is not None:
             raise BadSignature(SOURCE, f"the token {problem}")

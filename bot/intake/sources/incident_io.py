@@ -20,7 +20,13 @@ from pydantic import Field, SecretStr
 
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.alert_source import Found, Receive, WebhookRequest, WebhookSource, proven
+from faultline.bot.intake.alert_source import (
+    Receive,
+    RequestContent,
+    WebhookRequest,
+    WebhookSource,
+    proven,
+)
 from faultline.bot.intake.payload_fields import (
     Address,
     Line,
@@ -175,7 +181,7 @@ def _alert(
         "incident_type": incident.incident_type.name,
         "url": incident.permalink,
     }
-    said = {name: ", ".join(values) for name, values in fields.items()}
+    field_labels = {name: ", ".join(values) for name, values in fields.items()}
     link = (Link(title="incident.io incident", url=incident.permalink),)
     return Alert(
         source=SOURCE,
@@ -186,18 +192,22 @@ def _alert(
         service=_service(incident, fields, settings),
         severity=incident.severity.name or None,
         summary=incident.summary or None,
-        labels=filled({**said, **labels}),
+        labels=filled({**field_labels, **labels}),
         links=link if incident.permalink else (),
     )
 
 
 def _values(entry: IncidentIoField) -> list[str]:
-    found: list[str] = []
-    for one in entry.values:
-        text = one.value_catalog_entry.name or one.value_option.value or one.value_text
+    texts: list[str] = []
+    for field_value in entry.values:
+        text = (
+            field_value.value_catalog_entry.name
+            or field_value.value_option.value
+            or field_value.value_text
+        )
         if text:
-            found.append(text)
-    return found
+            texts.append(text)
+    return texts
 
 
 def _service(
@@ -221,7 +231,7 @@ def _ordered_by(incident: IncidentIoIncident, alert: Alert) -> datetime:
 def _receive(source: WebhookSource, settings: Settings) -> Receive:
     senders = source.senders(settings)
 
-    async def receive(request: WebhookRequest) -> Found:
+    async def receive(request: WebhookRequest) -> RequestContent:
         body = await request.read()
 
         def verify(secrets: Sequence[SecretStr]) -> None:

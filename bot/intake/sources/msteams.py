@@ -50,10 +50,10 @@ class MsTeamsSource(AlertSource):
             # Nothing is read before it is known who sent it.
             door = await _proven(doors, request.headers.get("authorization"))
             body = await read_body(request, intake.limits)
-            found = await door.heard(body)
-            if isinstance(found, Ignored):
-                return ignored_response(self.name, found, status=200)
-            return JSONResponse(found)
+            reply = await door.receive(body)
+            if isinstance(reply, Ignored):
+                return ignored_response(self.name, reply, status=200)
+            return JSONResponse(reply)
 
         return {PATH: handle}
 
@@ -62,9 +62,9 @@ def _doors(source: MsTeamsSource, settings: Settings, intake: Intake) -> list[Te
     from faultline.bot.intake.teams_door import TeamsDoor
 
     teams_doors = []
-    for one in settings.each(source.section):
-        if all(getattr(one.msteams, key) for key in source.required):
-            teams_doors.append(TeamsDoor(one, intake))
+    for instance_settings in settings.per_instance(source.section):
+        if all(getattr(instance_settings.msteams, key) for key in source.required):
+            teams_doors.append(TeamsDoor(instance_settings, intake))
     return teams_doors
 
 

@@ -118,11 +118,11 @@ def sign_rootly(body: bytes, sent: str, secret: str) -> str:
 def verify_rootly(body: bytes, header: str | None, secrets: Sequence[SecretStr]) -> None:
     """`t=<time>,v1=<signature>` must fit one of our secrets. Raises BadSignature."""
     parts = dict(part.strip().partition("=")[::2] for part in (header or "")[:500].split(","))
-    sent, given = parts.get("t", ""), parts.get("v1", "")
-    if not sent or not given:
+    sent, signature = parts.get("t", ""), parts.get("v1", "")
+    if not sent or not signature:
         raise BadSignature(SOURCE, "no x-rootly-signature header with t and v1")
     expected = [sign_rootly(body, sent, secret) for secret in usable(secrets)]
-    if not any_equal([given], expected):
+    if not any_equal([signature], expected):
         raise BadSignature(SOURCE, "the signature fits no secret")
 
 
@@ -185,12 +185,12 @@ def _first(rows: Iterable[RootlyNamed]) -> str:
 
 
 def _service(
-    about: RootlyData, given: dict[str, str], title: str, settings: Settings
+    about: RootlyData, values_by_key: dict[str, str], title: str, settings: Settings
 ) -> str | None:
     named: list[str] = []
     for service in about.services:
         named += [service.slug, service.name]
-    named.append(given.get("service", ""))
+    named.append(values_by_key.get("service", ""))
     return catalogued(settings, *named) or mentioned(settings, title)
 
 

@@ -30,7 +30,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     in_utc,
     json_object,
-    one_line,
+    single_line,
 )
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
@@ -45,7 +45,7 @@ ANSWER_WITHIN_S = 0.7
 ISSUE_STARTS = frozenset({"created", "unresolved"})
 METRIC_STARTS = frozenset({"critical", "warning"})
 ENDS = "resolved"
-KNOWN_PARTS = (
+DATA_PARTS = (
     "metric_alert",
     "event",
     "issue",
@@ -242,7 +242,7 @@ def _about_issue(
     labels: Mapping[str, str],
     ended: bool = False,
 ) -> Alert:
-    given = {
+    alert_labels = {
         **labels,
         "fingerprint": f"issue:{issue_id}",
         "issue_id": issue_id,
@@ -258,7 +258,7 @@ def _about_issue(
         service=_service(project, settings),
         severity=level or None,
         summary=culprit or None,
-        labels=filled(given),
+        labels=filled(alert_labels),
         links=_link("Sentry issue", url),
     )
 
@@ -316,14 +316,14 @@ def _service(project: str, settings: Settings) -> str | None:
 
 
 def _first(projects: object) -> str:
-    return one_line(projects[0]) if isinstance(projects, list) and projects else ""
+    return single_line(projects[0]) if isinstance(projects, list) and projects else ""
 
 
 def _subject(payload: Mapping[str, object], action: str) -> str:
     data = payload.get("data")
     about = "webhook"
     if isinstance(data, dict):
-        for part in KNOWN_PARTS:
+        for part in DATA_PARTS:
             if part in data:
                 about = part
                 break

@@ -52,17 +52,19 @@ class SlackSource(AlertSource):
     def paths_in(self, settings: Settings) -> Mapping[str, str]:
         """Those of each workspace."""
         paths: dict[str, str] = {}
-        for one in settings.each(self.section):
-            paths |= _paths(one.instance_of(self.section))
+        for workspace_settings in settings.per_instance(self.section):
+            paths |= _paths(workspace_settings.instance_of(self.section))
         return paths
 
     def pasted_paths(self, settings: Settings) -> Mapping[str, str | None]:
         """Where each workspace sends its events; clicks are named in the app's manifest."""
         pasted_paths: dict[str, str | None] = {}
-        for one in settings.each(self.section):
-            path = next(iter(_paths(one.instance_of(self.section))))
+        for workspace_settings in settings.per_instance(self.section):
+            path = next(iter(_paths(workspace_settings.instance_of(self.section))))
             # One of Socket Mode sends nothing here.
-            pasted_paths[path] = None if one.slack.app_token else self._missing_in(one)
+            pasted_paths[path] = (
+                None if workspace_settings.slack.app_token else self._missing_in(workspace_settings)
+            )
         return pasted_paths
 
     def _missing_in(self, settings: Settings) -> str | None:
@@ -77,19 +79,19 @@ class SlackSource(AlertSource):
     def configured(self, settings: Settings) -> tuple[str, ...]:
         """Events over HTTP and over Socket Mode, each where it is configured."""
         names: list[str] = []
-        for one in settings.each(self.section):
-            workspace = one.instance_of(self.section)
-            if one.slack.signing_secrets:
+        for workspace_settings in settings.per_instance(self.section):
+            workspace = workspace_settings.instance_of(self.section)
+            if workspace_settings.slack.signing_secrets:
                 names.append(f"{self.title} {workspace}".strip())
-            if one.slack.app_token is not None:
+            if workspace_settings.slack.app_token is not None:
                 names.append(f"Slack Socket Mode {workspace}".strip())
         return tuple(names)
 
     def handlers(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
         """Two handlers for each workspace."""
         handlers: dict[str, Handler] = {}
-        for one in settings.each(self.section):
-            handlers |= self._handlers_of_workspace(one, intake)
+        for workspace_settings in settings.per_instance(self.section):
+            handlers |= self._handlers_of_workspace(workspace_settings, intake)
         return handlers
 
     def _handlers_of_workspace(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:

@@ -44,7 +44,7 @@ class SnsCertificates:
     def __init__(self, fetch: Fetch, clock: Callable[[], float] = time.monotonic) -> None:
         self._fetch = fetch
         self._clock = clock
-        self._known: dict[str, x509.Certificate] = {}
+        self._certificates: dict[str, x509.Certificate] = {}
         self._failed: dict[str, float] = {}
         self._fetching: dict[str, asyncio.Task[x509.Certificate]] = {}
         self._begun: deque[float] = deque(maxlen=FETCHES_PER_MINUTE)
@@ -52,9 +52,9 @@ class SnsCertificates:
     async def get(self, url: str) -> x509.Certificate:
         """The certificate. Raises NotAccepted where it cannot be fetched now, BadSignature where
         it is none."""
-        known = self._known.get(url)
-        if known is not None:
-            return known
+        certificate = self._certificates.get(url)
+        if certificate is not None:
+            return certificate
         fetching = self._fetching.get(url)
         if fetching is None:
             self._check_room(url)
@@ -83,7 +83,7 @@ class SnsCertificates:
         except ValueError:
             _keep(self._failed, url, self._clock(), MAX_FAILED)
             raise BadSignature(SNS, "it is no certificate") from None
-        _keep(self._known, url, certificate, MOST_CERTIFICATES)
+        _keep(self._certificates, url, certificate, MOST_CERTIFICATES)
         return certificate
 
     def _ended(self, url: str, task: asyncio.Task[x509.Certificate]) -> None:
@@ -118,8 +118,8 @@ async def fetch_https(url: str) -> bytes:
         return bytes(page)
 
 
-def _keep(held: dict[str, Any], url: str, value: Any, most: int) -> None:
+def _keep(values_by_url: dict[str, Any], url: str, value: Any, most: int) -> None:
     """Remember, and forget the oldest where there are many."""
-    if url not in held and len(held) >= most:
-        held.pop(next(iter(held)))
-    held[url] = value
+    if url not in values_by_url and len(values_by_url) >= most:
+        values_by_url.pop(next(iter(values_by_url)))
+    values_by_url[url] = value

@@ -111,8 +111,8 @@ class SnsVerifier:
         """Visit the address that confirms a subscription. Raises BadSignature, NotAccepted."""
         check_host(message.subscribe_url, message.region)
         parts = urlsplit(message.subscribe_url)
-        asked = dict(httpx.QueryParams(parts.query).multi_items())
-        if asked.get("Action") != "ConfirmSubscription" or asked.get("TopicArn") != message.topic:
+        query = dict(httpx.QueryParams(parts.query).multi_items())
+        if query.get("Action") != "ConfirmSubscription" or query.get("TopicArn") != message.topic:
             raise BadSignature(SNS, "the address to visit confirms nothing of this topic")
         await fetched(self._fetch, message.subscribe_url)
 
@@ -163,7 +163,7 @@ def _names(certificate: x509.Certificate) -> set[str]:
         return set(named.get_values_for_type(x509.DNSName))
     except x509.ExtensionNotFound:
         common = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-        return {str(one.value) for one in common}
+        return {str(attribute.value) for attribute in common}
     except ValueError:
         return set()
 

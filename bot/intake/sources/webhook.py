@@ -15,8 +15,8 @@ from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import (
     LARGE_BODY_BYTES,
-    Found,
     Receive,
+    RequestContent,
     Sender,
     WebhookRequest,
     WebhookSource,
@@ -49,12 +49,17 @@ RETRY_SLOT_S = 300
 
 
 def read_webhook(
-    body: bytes, settings: Settings, own: WebhookSettings, *, sender: str, now: datetime
+    body: bytes,
+    settings: Settings,
+    webhook_settings: WebhookSettings,
+    *,
+    sender: str,
+    now: datetime,
 ) -> list[Arrival] | Ignored:
     """The alerts of a body, in its order. Raises Refused with 400 or 413."""
-    items = mapped_items(body, own)
+    items = mapped_items(body, webhook_settings)
     read = [_arrival(body, settings, sender, now) for body in items]
-    taken = [one for one in read if one is not None]
+    taken = [arrival for arrival in read if arrival is not None]
     return taken or Ignored("no alert fires or ends")
 
 
@@ -64,7 +69,7 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
         return None
     title = body.line("title")
     if not title:
-        raise refused(body.own, "title", "finds nothing")
+        raise refused(body.webhook_settings, "title", "finds nothing")
     began = body.time("starts_at")
     service = catalogued(settings, *body.names("service"))
     environment = body.line("environment") or ""
@@ -93,35 +98,38 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
 
 def _status(body: MappedItem) -> str | None:
     """`firing` or `resolved`; None for what is neither."""
-    if body.own.expression("state") is None:
+    if body.webhook_settings.expression("state") is None:
         return "firing"
     line = (body.line("state") or "").casefold()
     for status in ("firing", "resolved"):
-        if line in getattr(body.own, status):
+        if line in getattr(body.webhook_settings, status):
             return status
-    if line in body.own.ignored:
+    if line in body.webhook_settings.ignored:
         return None
-    raise refused(body.own, "state", "is in none of firing, resolved and ignored")
+    raise refused(body.webhook_settings, "state", "is in none of firing, resolved and ignored")
 
 
 def _labels(body: MappedItem) -> dict[str, str]:
     labels = body.get("labels")
     if labels is not None and not isinstance(labels, dict):
-        raise refused(body.own, "labels", "is not an object")
+        raise refused(body.webhook_settings, "labels", "is not an object")
     named = as_labels(labels)
     return {name: value for name, value in named.items() if not unfilled(value)}
 
 
-def _proves(own: WebhookSettings, request: WebhookRequest, body: bytes) -> bool:
+def _proves(webhook_settings: WebhookSettings, request: WebhookRequest, body: bytes) -> bool:
     """Whether the request carries what this sender's settings ask for."""
-    if own.signature_header is None:
+    if webhook_settings.signature_header is None:
         try:
-            verify_token(SOURCE, request.headers.get("authorization"), own.tokens)
+            verify_token(SOURCE, request.headers.get("authorization"), webhook_settings.tokens)
         except BadSignature:
             return False
         return True
-    header = request.headers.get(own.signature_header.lower()) or ""
-    expected = [own.signature_prefix + hmac_sha256(key, body) for key in usable(own.tokens)]
+    header = request.headers.get(webhook_settings.signature_header.lower()) or ""
+    expected = [
+        webhook_settings.signature_prefix + hmac_sha256(key, body)
+        for key in usable(webhook_settings.tokens)
+    ]
     return any_equal([header], expected)
 
 
@@ -129,33 +137,39 @@ def _receive(source: WebhookSource, settings: Settings) -> Receive:
     senders = source.senders(settings)
     names = [instance.name for instance in settings.instances(source.section)] or [""]
     named = list(zip(names, senders, strict=True))
-    signed = any(_own(sender).signature_header for sender in senders)
-    one_large = asyncio.Lock()
+    signed = any(_webhook_settings(sender).signature_header for sender in senders)
+    large_body_lock = asyncio.Lock()
 
     def proven(request: WebhookRequest, body: bytes) -> tuple[str, Sender]:
         # Every one is tried: the time taken must not tell whose secret it was.
-        fitting = [one for one in named if _proves(_own(one[1]), request, body)]
+        fitting = [
+            candidate
+            for candidate in named
+            if _proves(_webhook_settings(candidate[1]), request, body)
+        ]
         if not fitting:
             raise BadSignature(SOURCE, "no token or signature fits")
         return fitting[0]
 
-    async def receive(request: WebhookRequest) -> Found:
+    async def receive(request: WebhookRequest) -> RequestContent:
         # Without signatures, what a stranger sends is not even read.
         body = await request.read() if signed else b""
         name, sender = proven(request, body)
         body = body if signed else await request.read()
-        own = _own(sender)
-        reader = read_changes if own.maps_to == "changes" else read_webhook
-        read = partial(reader, body, sender.settings, own, sender=name, now=datetime.now(UTC))
+        webhook_settings = _webhook_settings(sender)
+        reader = read_changes if webhook_settings.maps_to == "changes" else read_webhook
+        read = partial(
+            reader, body, sender.settings, webhook_settings, sender=name, now=datetime.now(UTC)
+        )
         if len(body) <= LARGE_BODY_BYTES:
             return sender.placed(read())
-        async with one_large:
+        async with large_body_lock:
             return sender.placed(await in_thread(read))
 
     return receive
 
 
-def _own(sender: Sender) -> WebhookSettings:
+def _webhook_settings(sender: Sender) -> WebhookSettings:
     return sender.settings.webhook
 
 

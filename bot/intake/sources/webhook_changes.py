@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import get_args
 
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.alert_source import FoundChanges
-from faultline.bot.intake.payload_fields import as_url, digest_of, one_line, plain
+from faultline.bot.intake.alert_source import ChangeBatch
+from faultline.bot.intake.payload_fields import as_url, digest_of, plain, single_line
 from faultline.bot.intake.reported_changes import AHEAD, ChangeKind
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
@@ -31,27 +31,32 @@ MOST_FILES = 2_000
 
 
 def read_changes(
-    body: bytes, settings: Settings, own: WebhookSettings, *, sender: str, now: datetime
-) -> FoundChanges | Ignored:
+    body: bytes,
+    settings: Settings,
+    webhook_settings: WebhookSettings,
+    *,
+    sender: str,
+    now: datetime,
+) -> ChangeBatch | Ignored:
     """The changes of a body, in its order. Raises Refused with 400 or 413."""
-    items = mapped_items(body, own)
+    items = mapped_items(body, webhook_settings)
     if len(items) > MOST_CHANGES:
         raise Refused(413, f"more than {MOST_CHANGES} changes in one body")
     if not items:
         return Ignored("no change counts")
-    return FoundChanges([_change(one, settings, sender, now) for one in items])
+    return ChangeBatch([_change(mapped_item, settings, sender, now) for mapped_item in items])
 
 
 def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) -> ReportedChange:
     service = catalogued(settings, *item.names("service"))
     title = plain(item.line("title"), LONGEST_TEXT)
     identity = item.line("id")
-    for field, found in (("service", service), ("title", title), ("id", identity)):
-        if not found:
-            raise refused(item.own, field, "finds nothing")
+    for field, content in (("service", service), ("title", title), ("id", identity)):
+        if not content:
+            raise refused(item.webhook_settings, field, "finds nothing")
     at = item.time("starts_at") or now
     if at > now + AHEAD:
-        raise refused(item.own, "starts_at", "is in the future")
+        raise refused(item.webhook_settings, "starts_at", "is in the future")
     environment = item.line("environment")
     return ReportedChange(
         id=_id(sender, identity or ""),
@@ -75,12 +80,12 @@ def _id(sender: str, identity: str) -> str:
 def _kind(item: MappedItem) -> str:
     line = (item.line("kind") or KINDS[0]).casefold()
     if line not in KINDS:
-        raise refused(item.own, "kind", f"is none of {', '.join(KINDS)}")
+        raise refused(item.webhook_settings, "kind", f"is none of {', '.join(KINDS)}")
     return line
 
 
 def _files(item: MappedItem) -> str:
     files = item.get("files")
     paths = files[:MOST_FILES] if isinstance(files, list) else []
-    lines = [one_line(path) for path in paths]
+    lines = [single_line(path) for path in paths]
     return "\n".join(line for line in lines if line)[:LONGEST_FILES]

@@ -66,9 +66,9 @@ class CaptureResult:
     def text(self) -> str:
         """The result on one line, for the record."""
         if self.refusal:
-            return one_line(self.refusal)
+            return single_line(self.refusal)
         text = "; ".join(f"{gap.where}: {gap.why}" for gap in self.gaps)
-        return one_line(
+        return single_line(
             f"files: {len(self.files)}, gaps: {len(self.gaps)}{' (' + text + ')' if text else ''}"
         )
 
@@ -89,16 +89,16 @@ def _noted(file: CapturedFile) -> dict[str, object]:
     return asdict(file) | {"path": file.path.name, "taken": taken}
 
 
-def status_of(brought: MethodResult) -> CaptureStatus:
+def status_of(method_result: MethodResult) -> CaptureStatus:
     """The word for it in the record."""
-    if brought.refusal:
+    if method_result.refusal:
         return "refused"
-    if not brought.files:
+    if not method_result.files:
         return "failed"
-    return "partial" if brought.gaps else "recorded"
+    return "partial" if method_result.gaps else "recorded"
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """Foreign text fit for one line."""
     clean = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * MAX_TEXT]).split())
     return clean if len(clean) <= MAX_TEXT else clean[: MAX_TEXT - 1] + "…"

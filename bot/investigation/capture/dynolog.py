@@ -24,7 +24,7 @@ MAX_HOST_PROCESSES = 1000
 """`process_limit`: the daemon's own default; the tool's default of 3 leaves out ranks on hosts with
 more GPUs."""
 WARM_UP_SECONDS = 2
-LEAD_SECONDS = 12.0
+START_MARGIN_SECONDS = 12.0
 """How far ahead a common start must lie: libkineto asks its daemon only every few seconds (6 were
 measured with PyTorch 2.13), then drops a request whose start is nearer than its warm-up, 5 s by
 default, with a line in the job's own log."""
@@ -143,7 +143,7 @@ class DynologClient:
         except asyncio.IncompleteReadError:
             raise self._error(call, "the daemon closed the connection without an answer") from None
         except OSError as error:
-            raise self._error(call, _said(error), retryable=True) from error
+            raise self._error(call, _os_error_text(error), retryable=True) from error
 
     async def _exchange(self, call: str, body: bytes) -> dict[str, Any]:
         reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
@@ -183,7 +183,7 @@ def output_of(config_output: str, pid: int) -> str:
     return f"{config_output}_{pid}.json"
 
 
-def _said(error: OSError) -> str:
+def _os_error_text(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else type(error).__name__
 
 

@@ -43,7 +43,7 @@ class CapturePlan:
     budget: CaptureBudget
 
     @property
-    def wanted(self) -> str:
+    def requested(self) -> str:
         """What is recorded, in words."""
         return f"{self.iterations} iterations" if self.iterations else f"{self.seconds:g} s"
 
@@ -135,9 +135,9 @@ def _address(key: str, host: str, port: int) -> DaemonAddress:
         return DaemonAddress(host, port)
     try:
         parts = urlsplit(f"//{host}")
-        name, own = parts.hostname, parts.port
+        name, explicit_port = parts.hostname, parts.port
     except ValueError:
-        name, own = None, None
+        name, explicit_port = None, None
     if (
         not name
         or parts.path
@@ -147,4 +147,4 @@ def _address(key: str, host: str, port: int) -> DaemonAddress:
         or " " in host
     ):
         raise SettingsError(key, f"{host[:100]!r} is not like name or name:port")
-    return DaemonAddress(name, own or port)
+    return DaemonAddress(name, explicit_port or port)

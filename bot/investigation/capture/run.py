@@ -11,7 +11,7 @@ from faultline.bot.investigation.capture.captured import (
     CaptureGap,
     CaptureResult,
     MethodResult,
-    one_line,
+    single_line,
     status_of,
 )
 from faultline.bot.investigation.capture.plan import CapturePlan
@@ -30,7 +30,7 @@ async def run_capture(
     log: CaptureLog,
     output: Path,
     *,
-    asked_by: str,
+    requested_by: str,
     say: Callable[[str], None] = _silent,
 ) -> CaptureResult:
     """Ask the job, if its cool-down and budget allow it. The files come to lie in `output`/<id of
@@ -43,8 +43,8 @@ async def run_capture(
     claim = await in_store(
         log.claim,
         plan.job,
-        asked_by=one_line(asked_by),
-        wanted=plan.wanted,
+        requested_by=single_line(requested_by),
+        requested=plan.requested,
         hosts=plan.hosts,
         budget=plan.budget,
     )
@@ -53,26 +53,28 @@ async def run_capture(
         return CaptureResult(claim.id, plan.job, "refused", folder, refusal=claim.refusal)
     try:
         _make(folder)
-        brought = await _brought(plan, claim.id, folder, say)
+        method_result = await _capture_files(plan, claim.id, folder, say)
         result = CaptureResult(
             claim.id,
             plan.job,
-            status_of(brought),
+            status_of(method_result),
             folder,
-            brought.files,
-            brought.gaps,
-            brought.refusal,
-            brought.start,
+            method_result.files,
+            method_result.gaps,
+            method_result.refusal,
+            method_result.start,
         )
         await in_thread(_leave, result)
     except BaseException as error:
         log.finish(claim.id, "failed", result=f"ended early ({type(error).__name__})", counts=True)
         raise
-    await in_store(log.finish, claim.id, result.status, result=result.text, counts=brought.counts)
+    await in_store(
+        log.finish, claim.id, result.status, result=result.text, counts=method_result.counts
+    )
     return result
 
 
-async def _brought(
+async def _capture_files(
     plan: CapturePlan, capture_id: str, folder: Path, say: Callable[[str], None]
 ) -> MethodResult:
     """Through the debug servers where the job has them, else through the daemons."""
@@ -84,8 +86,8 @@ async def _brought(
         if not plan.daemons:
             return MethodResult(counts=False, refusal=refusal)
         before = (CaptureGap(plan.debug_server, refusal),)
-    brought = await capture_through_dynolog(plan, capture_id, folder, say)
-    return replace(brought, gaps=before + brought.gaps)
+    method_result = await capture_through_dynolog(plan, capture_id, folder, say)
+    return replace(method_result, gaps=before + method_result.gaps)
 
 
 def _leave(result: CaptureResult) -> None:

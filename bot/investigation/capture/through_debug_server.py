@@ -55,7 +55,7 @@ async def capture_through_debug_servers(
     for rank in range(plan.ranks or 0):
         if rank not in ranks:
             gaps.append(CaptureGap(f"rank {rank}", "has no debug server that may be spoken to"))
-    asked: list[tuple[FileKind, str, Ask]] = [
+    requests: list[tuple[FileKind, str, Ask]] = [
         ("stacks", "rank{}_stacks.txt", lambda _, server, target: quick.stacks(server, target)),
         (
             "trace",
@@ -70,12 +70,14 @@ async def capture_through_debug_servers(
     ]
     files: list[CapturedFile] = []
     start = datetime.now(UTC)
-    for kind, name, ask in asked:
+    for kind, name, ask in requests:
         say(f"asking {len(ranks)} ranks: {kind.replace('_', ' ')}")
         if kind == "trace":
             start = datetime.now(UTC)
         # All ranks at once, so that their profiles cover the same steps.
-        asking = [_one(rank, server, kind, folder, name, ask) for rank, server in ranks.items()]
+        asking = [
+            _fetch_file(rank, server, kind, folder, name, ask) for rank, server in ranks.items()
+        ]
         for result in await asyncio.gather(*asking):
             if isinstance(result, CapturedFile):
                 files.append(result)
@@ -95,7 +97,7 @@ def _most_bytes(plan: CapturePlan, folder: Path, ranks: int) -> int:
     return min(MAX_TRACE_BYTES, plan.max_file_bytes, min(MAX_ALL_BYTES, room) // (2 * ranks))
 
 
-async def _one(
+async def _fetch_file(
     rank: int, server: str, kind: FileKind, folder: Path, name: str, ask: Ask
 ) -> CapturedFile | CaptureGap:
     host, taken = urlsplit(server).hostname or "", datetime.now(UTC)

@@ -16,7 +16,7 @@ from pathlib import Path
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.investigation.capture.captured import CaptureGap, MethodResult
 from faultline.bot.investigation.capture.dynolog import (
-    LEAD_SECONDS,
+    START_MARGIN_SECONDS,
     CaptureOptions,
     DaemonAddress,
     DynologClient,
@@ -37,7 +37,7 @@ DAEMON_SECONDS = 5.0
 class _Answer:
     host: int
     """Which of the plan's daemons."""
-    said: Triggered | None
+    trigger: Triggered | None
     problem: str = ""
 
 
@@ -54,12 +54,12 @@ async def capture_through_dynolog(
     alive, gaps = await _alive(plan)
     if not alive:
         return MethodResult(gaps=tuple(gaps), counts=False, refusal=_nobody(gaps))
-    seconds = LEAD_SECONDS + (DAEMON_SECONDS if len(alive) > 1 else 0)
+    seconds = START_MARGIN_SECONDS + (DAEMON_SECONDS if len(alive) > 1 else 0)
     start = datetime.now(UTC) + timedelta(seconds=seconds)
-    say(f"asking {len(alive)} hosts for {plan.wanted}")
+    say(f"asking {len(alive)} hosts for {plan.requested}")
     answers = await _trigger_all(plan, alive, prefix, start)
     first = answers[0]
-    if first.said is not None and first.said.busy and not first.said.triggered:
+    if first.trigger is not None and first.trigger.busy and not first.trigger.triggered:
         return MethodResult(gaps=tuple(gaps), counts=False, refusal=_busy(plan, first))
     hosts = {answer.host for answer in answers}
     gaps += [
@@ -72,14 +72,17 @@ async def capture_through_dynolog(
     ]
     gaps += _late(plan, start)
     expected = [
-        _expected(plan, prefix, a.host, pid) for a in answers if a.said for pid in a.said.triggered
+        _expected(plan, prefix, a.host, pid)
+        for a in answers
+        if a.trigger
+        for pid in a.trigger.triggered
     ]
     collector = Collector(place, prefix, folder, plan.max_file_bytes)
     recording = (
         0.0 if plan.iterations else (start - datetime.now(UTC)).total_seconds() + plan.seconds
     )
     await collector.collect(expected, max(0.0, recording) + plan.wait_seconds, say)
-    counts = bool(expected) or any(answer.said is None for answer in answers)
+    counts = bool(expected) or any(answer.trigger is None for answer in answers)
     return MethodResult(
         tuple(collector.files),
         (*gaps, *collector.gaps),
@@ -115,7 +118,7 @@ async def _trigger_all(
         duration_ms=max(1, round(plan.seconds * 1000)), iterations=plan.iterations
     )
 
-    async def one(host: int) -> _Answer:
+    async def trigger_host(host: int) -> _Answer:
         config = options.text(f"{plan.job_directory}/{_output(prefix, host)}", start)
         async with gate:
             try:
@@ -126,39 +129,41 @@ async def _trigger_all(
                 return _Answer(host, None, error.problem)
         return _Answer(host, trigger)
 
-    first = await one(alive[0])
-    if first.said is not None and first.said.busy:
+    first = await trigger_host(alive[0])
+    if first.trigger is not None and first.trigger.busy:
         return [first]
-    return [first, *await asyncio.gather(*(one(host) for host in alive[1:]))]
+    return [first, *await asyncio.gather(*(trigger_host(host) for host in alive[1:]))]
 
 
 def _shortfalls(plan: CapturePlan, answer: _Answer) -> list[str]:
     """What one host's answer lacks."""
-    said, expected = answer.said, plan.ranks_per_host
-    if said is None:
+    trigger, expected = answer.trigger, plan.ranks_per_host
+    if trigger is None:
         return [f"may have been asked: {answer.problem}"]
-    if not said.matched:
+    if not trigger.matched:
         which = f"of Slurm job {plan.slurm_job_id} " if plan.slurm_job_id else ""
         return [
             f"no process {which}is registered with the daemon (KINETO_USE_DAEMON=1 in the job's "
             f"environment?)"
         ]
     wrong = []
-    if said.busy:
-        wrong.append(f"{said.busy} of {len(said.matched)} processes are being recorded already")
-    if expected is not None and len(said.matched) < expected:
-        wrong.append(f"{len(said.matched)} processes are registered, {expected} are expected")
-    missing = len(said.matched) - len(said.triggered) - said.busy
+    if trigger.busy:
+        wrong.append(
+            f"{trigger.busy} of {len(trigger.matched)} processes are being recorded already"
+        )
+    if expected is not None and len(trigger.matched) < expected:
+        wrong.append(f"{len(trigger.matched)} processes are registered, {expected} are expected")
+    missing = len(trigger.matched) - len(trigger.triggered) - trigger.busy
     if missing > 0:
         wrong.append(
-            f"{missing} of {len(said.matched)} registered processes were not asked by the daemon"
+            f"{missing} of {len(trigger.matched)} registered processes were not asked by the daemon"
         )
     return wrong
 
 
 def _late(plan: CapturePlan, start: datetime) -> list[CaptureGap]:
     left = (start - datetime.now(UTC)).total_seconds()
-    if plan.iterations or left >= LEAD_SECONDS / 2:
+    if plan.iterations or left >= START_MARGIN_SECONDS / 2:
         return []
     return [
         CaptureGap(
@@ -169,10 +174,10 @@ def _late(plan: CapturePlan, start: datetime) -> list[CaptureGap]:
 
 
 def _busy(plan: CapturePlan, first: _Answer) -> str:
-    assert first.said is not None
+    assert first.trigger is not None
     phrase = " and the other hosts were not asked" if len(plan.daemons) > 1 else ""
     return (
-        f"{plan.daemons[first.host]}: {first.said.busy} processes are being recorded "
+        f"{plan.daemons[first.host]}: {first.trigger.busy} processes are being recorded "
         f"already{phrase}; try again later"
     )
 

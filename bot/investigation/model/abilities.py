@@ -59,7 +59,7 @@ REFUSED = frozenset({400, 404, 405, 415, 422, 500, 501})
 """Statuses that may mean "I do not take this": llama.cpp answers 500 to tools without its `--jinja`
 option."""
 
-VAGUE = frozenset({404, 500})
+AMBIGUOUS_STATUSES = frozenset({404, 500})
 """They mean it only where the server's words name something that the request holds."""
 
 
@@ -105,7 +105,7 @@ class Abilities:
         switches: dict[str, bool] = {ability: False}
         return replace(self, **switches)  # type: ignore[arg-type]
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """In a few words, for `faultline check`."""
         schema = {
             "schema": "JSON schema",
@@ -128,7 +128,7 @@ class Abilities:
         return ", ".join(parts)
 
 
-def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability | None:
+def to_leave_out(turn: Turn, able: Abilities, status: int, message: str) -> Ability | None:
     """What to give up of this request, as the server's words (in lower case) name it, else what is
     lacked most often.
 
@@ -137,21 +137,21 @@ def to_leave_out(turn: Turn, able: Abilities, status: int, said: str) -> Ability
     """
     if status not in REFUSED:
         return None
-    held = _held(turn, able)
-    named: list[Ability] = [a for a, words in _WORDS if any(word in said for word in words)]
-    if "schema" in named and "json" in held:
+    candidates = _candidates(turn, able)
+    named: list[Ability] = [a for a, words in _WORDS if any(word in message for word in words)]
+    if "schema" in named and "json" in candidates:
         named.append("json")
-    if "tools" in named and "tools_beside_schema" in held:
+    if "tools" in named and "tools_beside_schema" in candidates:
         named.append("tools_beside_schema")
-    likely = [a for a in held if a in named]
-    if not likely and any(words in said for words in _UNKNOWN_FIELD):
-        likely = [a for a in held if a in ("carries", "cache_marks")]
-    if likely or status in VAGUE:
+    likely = [a for a in candidates if a in named]
+    if not likely and any(words in message for words in _UNKNOWN_FIELD):
+        likely = [a for a in candidates if a in ("carries", "cache_marks")]
+    if likely or status in AMBIGUOUS_STATUSES:
         return likely[0] if likely else None
-    return held[0] if held else None
+    return candidates[0] if candidates else None
 
 
-def _held(turn: Turn, able: Abilities) -> list[Ability]:
+def _candidates(turn: Turn, able: Abilities) -> list[Ability]:
     """What the request asks for that a server may lack, what is missed least first."""
     chat = able.api == "chat"
     abilities: list[Ability] = (
@@ -181,10 +181,10 @@ def _carries(entry: Entry) -> bool:
     return isinstance(entry, AssistantMessage) and entry.carried is not None
 
 
-_KNOWN: dict[tuple[str | None, str | None, str | None], Abilities] = {}
+_ABILITIES: dict[tuple[str | None, str | None, str | None], Abilities] = {}
 
 
-def known_abilities(settings: ModelSettings) -> Abilities:
+def remembered_abilities(settings: ModelSettings) -> Abilities:
     """What this process knows of the endpoint."""
     api = api_of(settings)
     fresh = Abilities(
@@ -194,7 +194,7 @@ def known_abilities(settings: ModelSettings) -> Abilities:
         cache_marks=api == "anthropic",
         api=api,
     )
-    return _KNOWN.get(_key(settings), fresh)
+    return _ABILITIES.get(_key(settings), fresh)
 
 
 def api_of(settings: ModelSettings) -> Api:
@@ -204,12 +204,12 @@ def api_of(settings: ModelSettings) -> Api:
 
 def remember(settings: ModelSettings, abilities: Abilities) -> None:
     """For the next request of this process."""
-    _KNOWN[_key(settings)] = abilities
+    _ABILITIES[_key(settings)] = abilities
 
 
 def forget_all() -> None:
     """As if the process had just started."""
-    _KNOWN.clear()
+    _ABILITIES.clear()
 
 
 def _key(settings: ModelSettings) -> tuple[str | None, str | None, str | None]:

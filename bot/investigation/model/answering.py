@@ -16,13 +16,13 @@ from faultline.bot.answer.asserted.ground import Ground, ground_of
 from faultline.bot.answer.asserted.relations import described
 from faultline.bot.answer.writer.payload import as_data, clean, payload
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.conversation import Conversation, Progress, silent
 from faultline.bot.investigation.model.day_budget import DayBudget
-from faultline.bot.investigation.model.drafts import AnswerDraft, read_answer, said_in
+from faultline.bot.investigation.model.drafts import AnswerDraft, check_draft, read_answer
 from faultline.bot.investigation.model.investigating import keeps_nothing
+from faultline.bot.investigation.model.model_session import Keep, ModelSession, Run, in_a_thread
 from faultline.bot.investigation.model.records import Records, open_records
 from faultline.bot.investigation.model.toolbox import toolbox_for
 from faultline.bot.settings import Settings
@@ -95,7 +95,7 @@ async def answer_question(
     """
     diagnosis = read_diagnosis(folder)
     with tempfile.TemporaryDirectory(prefix="faultline-question-") as scratch:
-        bench = Bench(
+        model_session = ModelSession(
             folder=folder,
             work=Path(scratch) / "case",
             diagnosis=diagnosis,
@@ -106,23 +106,23 @@ async def answer_question(
             more_services=tuple(settings.services),
             queries=settings.model.queries,
         )
-        records = await open_records(bench)
+        records = await open_records(model_session)
         budget = Budget(settings.model, ModelLimits.of(settings.model, share=SHARE), day=day)
         claims: tuple[Claim, ...] = ()
         refused: tuple[str, ...] = ()
         follow_up: tuple[str, ...] = ()
         try:
             draft, ended = await _draft(question, history, settings, records, budget, progress)
-            said = said_in(draft, _ground(bench, question), records.redactor)
-            claims, refused = tuple(said.claims[:MAX_CLAIMS]), tuple(said.refused)
-            follow_up = _known_services(draft.follow_up, bench, records.redactor)
+            checked_draft = check_draft(draft, _ground(model_session, question), records.redactor)
+            claims, refused = tuple(checked_draft.claims[:MAX_CLAIMS]), tuple(checked_draft.refused)
+            follow_up = _case_services(draft.follow_up, model_session, records.redactor)
         except FaultlineError as error:
             ended = str(error)
         # A server may answer anything; the question still gets an answer.
         except Exception as error:  # noqa: BLE001
             ended = f"answered something unexpected ({type(error).__name__})"
         await records.close()
-        answered = _guarded(claims, refused, bench, budget.use(ended))
+        answered = _guarded(claims, refused, model_session, budget.use(ended))
         return replace(answered, follow_up=follow_up)
 
 
@@ -136,7 +136,7 @@ async def _draft(
 ) -> tuple[AnswerDraft, str]:
     toolbox = None
     if settings.model.investigates:
-        toolbox = toolbox_for(records.bench, records.redactor, resumed=records.resumed)
+        toolbox = toolbox_for(records.model_session, records.redactor, resumed=records.resumed)
     async with ModelClient(settings.model) as client:
         conversation = Conversation(
             client=client,
@@ -145,51 +145,60 @@ async def _draft(
             last=LAST,
             schema=AnswerDraft,
             read=read_answer,
-            review=lambda draft: said_in(draft, _ground(records.bench, question), records.redactor),
+            review=lambda draft: check_draft(
+                draft, _ground(records.model_session, question), records.redactor
+            ),
             toolbox=toolbox,
             budget=budget,
             transcript=records.transcript,
             save=records.save,
             progress=progress,
         )
-        return await conversation.held()
+        return await conversation.final_draft()
 
 
 def _first(question: str, history: Sequence[Exchange], records: Records) -> str:
-    case, redactor = records.bench.case, records.redactor
-    data = payload(records.bench.diagnosis, case.alert, case.gaps, redactor, case.runbooks.runbooks)
+    case, redactor = records.model_session.case, records.redactor
+    data = payload(
+        records.model_session.diagnosis, case.alert, case.gaps, redactor, case.runbooks.runbooks
+    )
     before = [{"question": e.question, "answer": e.answer} for e in history[-MAX_HISTORY:]]
-    asked = clean(
+    request = clean(
         {"asked_before": before, "question": question, "provenance": "a person in the channel"},
         redactor,
     )
-    return f"{data}\n{as_data([json.dumps(asked, ensure_ascii=False)])}"
+    return f"{data}\n{as_data([json.dumps(request, ensure_ascii=False)])}"
 
 
-def _ground(bench: Bench, question: str) -> Ground:
+def _ground(model_session: ModelSession, question: str) -> Ground:
     """The case's own decision, and the findings that new evidence added to it."""
-    return ground_of(bench.case, _decided(bench), question)
+    return ground_of(model_session.case, _decided(model_session), question)
 
 
-def _known_services(names: Sequence[str], bench: Bench, redactor: Redactor) -> tuple[str, ...]:
-    services = {name.casefold(): name for name in bench.services()}
+def _case_services(
+    names: Sequence[str], model_session: ModelSession, redactor: Redactor
+) -> tuple[str, ...]:
+    services = {name.casefold(): name for name in model_session.services()}
     reveals = [redactor.reveal(name).strip().casefold() for name in names]
     return tuple(dict.fromkeys(services[name] for name in reveals if name in services))[
         :MOST_SERVICES
     ]
 
 
-def _decided(bench: Bench) -> Diagnosis:
-    told = bench.told
-    ids = {f.id for f in told.findings}
-    added = tuple(f for f in bench.findings if f.id not in ids)
-    return told.model_copy(update={"findings": (*told.findings, *added)})
+def _decided(model_session: ModelSession) -> Diagnosis:
+    diagnosis = model_session.initial_diagnosis
+    ids = {f.id for f in diagnosis.findings}
+    added = tuple(f for f in model_session.findings if f.id not in ids)
+    return diagnosis.model_copy(update={"findings": (*diagnosis.findings, *added)})
 
 
 def _guarded(
-    claims: Sequence[Claim], refused: Sequence[str], bench: Bench, use: ModelUse
+    claims: Sequence[Claim], refused: Sequence[str], model_session: ModelSession, use: ModelUse
 ) -> GuardedAnswer:
-    cited, findings = {i for claim in claims for i in claim.findings}, bench.told.findings
-    fresh = {f.id for f in bench.findings} - {f.id for f in findings}
-    new = tuple(f.id for f in bench.findings if f.id in fresh & cited)
-    return GuardedAnswer(tuple(claims), _decided(bench), new, tuple(refused), use)
+    cited, findings = (
+        {i for claim in claims for i in claim.findings},
+        model_session.initial_diagnosis.findings,
+    )
+    fresh = {f.id for f in model_session.findings} - {f.id for f in findings}
+    new = tuple(f.id for f in model_session.findings if f.id in fresh & cited)
+    return GuardedAnswer(tuple(claims), _decided(model_session), new, tuple(refused), use)

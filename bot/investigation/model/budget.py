@@ -96,8 +96,8 @@ class Budget:
         usage = answer.usage
         if usage is None:
             self.counted = False
-            said = len(answer.text) + sum(len(c.arguments) for c in answer.calls)
-            usage = Usage(self.estimated(turn), int((said + answer.thought) / self._ratio))
+            answer_length = len(answer.text) + sum(len(c.arguments) for c in answer.calls)
+            usage = Usage(self.estimated(turn), int((answer_length + answer.thought) / self._ratio))
         else:
             if usage.input and FEWEST < size_of(turn) / usage.input < MOST:
                 self._ratio = size_of(turn) / usage.input
@@ -147,7 +147,9 @@ class Budget:
         sent = model.price_per_million_input
         if sent is None:
             return None
-        kept = sent if model.price_per_million_cached is None else model.price_per_million_cached
+        cached_price = (
+            sent if model.price_per_million_cached is None else model.price_per_million_cached
+        )
         price_per_million_output = (
             sent if model.price_per_million_output is None else model.price_per_million_output
         )
@@ -156,7 +158,7 @@ class Budget:
         fresh = usage.input - usage.cached - usage.written
         parts = (
             fresh * sent
-            + usage.cached * kept
+            + usage.cached * cached_price
             + usage.written * put
             + usage.output * price_per_million_output
         )
@@ -170,8 +172,8 @@ class Budget:
     def reached(self, turn: Turn) -> str | None:
         """The limit that `turn`, and the report after it, would go beyond; None where there is room
         for both."""
-        given = max(self.estimated(turn), self.last_input)
-        both = Usage(2 * given, 2 * min(turn.max_output_tokens, 1500), 0)
+        input_tokens = max(self.estimated(turn), self.last_input)
+        both = Usage(2 * input_tokens, 2 * min(turn.max_output_tokens, 1500), 0)
         if self.rounds + 1 >= self.limits.rounds:
             return f"limit of {self.limits.rounds} rounds"
         if self.input + self.output + both.input + both.output > self.limits.tokens:

@@ -104,8 +104,8 @@ def _assistant_message(entry: AssistantMessage, *, in_words: bool) -> dict[str, 
         return {"role": "assistant", "content": entry.text or "-"}
     carried = entry.carried.fields if entry.carried else {}
     if not entry.calls:
-        given = mapping(carried.get("message"))
-        return {**given, "role": "assistant", "content": entry.text or "-"}
+        message_fields = mapping(carried.get("message"))
+        return {**message_fields, "role": "assistant", "content": entry.text or "-"}
     of_calls = items(carried.get("calls"))
     calls = [
         _call(call, mapping(of_calls[n] if n < len(of_calls) else None))
@@ -139,7 +139,7 @@ class _OpenCall:
     """A call whose arguments may still grow."""
 
     index: Any
-    given_id: Any
+    server_id: Any
     """The server's own id of it."""
     name: str
     pieces: list[str]
@@ -147,15 +147,15 @@ class _OpenCall:
     other: dict[str, Any] = field(default_factory=dict)
     """Fields that the API does not define."""
 
-    def goes_on_with(self, index: Any, given_id: Any) -> bool:
+    def goes_on_with(self, index: Any, server_id: Any) -> bool:
         """Whether a part of a call with this index and id belongs to this one."""
         if index is None and self.index is None:
             # Gemini gives no index: what has no id of its own goes on with the last call.
-            return not given_id or given_id == self.given_id
+            return not server_id or server_id == self.server_id
         if index is None or index != self.index:
             return False
         # Some servers give every call the index 0, each with its own id.
-        return not given_id or not self.given_id or given_id == self.given_id
+        return not server_id or not self.server_id or server_id == self.server_id
 
 
 class ChatReading:
@@ -177,7 +177,7 @@ class ChatReading:
         # The last chunk of some servers has counts and no choice.
         choice = mapping(choices[0] if choices else None)
         part = mapping(choice.get("delta") or choice.get("message"))
-        self._answer.text += _said(part.get("content"))
+        self._answer.text += _content_text(part.get("content"))
         for name, value in part.items():
             if name not in _DEFINED and value is not None:
                 self._answer.thought += len(value) if isinstance(value, str) else 0
@@ -196,18 +196,20 @@ class ChatReading:
 
     def _call(self, call: Mapping[str, Any]) -> None:
         function = mapping(call.get("function"))
-        index, given = call.get("index"), call.get("id")
+        index, server_id = call.get("index"), call.get("id")
         name, arguments = text_of(function.get("name")), function.get("arguments")
         # Some servers give the arguments as an object and not as text.
         piece = json.dumps(arguments) if isinstance(arguments, Mapping) else text_of(arguments)
         other = {k: v for k, v in call.items() if k not in _DEFINED_OF_A_CALL and v is not None}
-        for known in reversed(self._open if index is not None else self._open[-1:]):
-            if known.goes_on_with(index, given) and not (index is None and name and not given):
-                known.pieces.append(piece)
-                known.other |= other
+        for open_call in reversed(self._open if index is not None else self._open[-1:]):
+            if open_call.goes_on_with(index, server_id) and not (
+                index is None and name and not server_id
+            ):
+                open_call.pieces.append(piece)
+                open_call.other |= other
                 return
         if name and len(self._open) < MAX_CALLS:
-            self._open.append(_OpenCall(index, given, name[:MAX_TOOL_NAME], [piece], other))
+            self._open.append(_OpenCall(index, server_id, name[:MAX_TOOL_NAME], [piece], other))
 
     def finish(self, *, streamed: bool) -> None:
         """The stream ended: what came is the answer; lost, where the server never said that it was
@@ -223,7 +225,7 @@ class ChatReading:
             self._answer.carried = bounded({"message": self._other, "calls": of_calls})
 
 
-def _said(content: Any) -> str:
+def _content_text(content: Any) -> str:
     """A message's text; Mistral's thinking models give a list of parts."""
     if isinstance(content, list):
         return "".join(text_of(mapping(p).get("text")) for p in content)

@@ -18,8 +18,8 @@ from faultline.bot.investigation.model import anthropic_api, openai_api
 from faultline.bot.investigation.model.abilities import (
     Abilities,
     api_of,
-    known_abilities,
     remember,
+    remembered_abilities,
     to_leave_out,
 )
 from faultline.bot.investigation.model.model_api import ModelApi, NotOfThisApi, ServerFailure
@@ -92,7 +92,7 @@ class ModelClient:
     @property
     def abilities(self) -> Abilities:
         """What is known of the endpoint."""
-        return known_abilities(self._settings)
+        return remembered_abilities(self._settings)
 
     @property
     def reader(self) -> str:
@@ -138,7 +138,7 @@ class ModelClient:
             raise self._explained(failure) from failure
         if listed.context is not None:
             remember(self._settings, replace(self.abilities, context=listed.context))
-        return listed.known
+        return listed.is_listed
 
     async def _with_abilities(self, turn: Turn, partial: ModelAnswer, ends: float) -> ModelAnswer:
         able, shorter = self.abilities, False
@@ -166,17 +166,17 @@ class ModelClient:
                     able = able.without("streaming")
                     continue
                 if answer.ending != "lost":
-                    told = replace(able, usage=answer.usage is not None)
-                    remember(self._settings, replace(told, context=self.abilities.context))
+                    abilities = replace(able, usage=answer.usage is not None)
+                    remember(self._settings, replace(abilities, context=self.abilities.context))
                 self._calls += len(answer.calls)
                 return answer
         problem = "the server rejected every form of the request"
         raise ConnectorError(self._api.vendor, api_of(self._settings), problem)
 
     def _learn_context(self, words: str) -> None:
-        found = [int(m[1]) for pattern in _CONTEXT for m in [pattern.search(words)] if m]
-        if found:
-            remember(self._settings, replace(self.abilities, context=found[0]))
+        context_sizes = [int(m[1]) for pattern in _CONTEXT for m in [pattern.search(words)] if m]
+        if context_sizes:
+            remember(self._settings, replace(self.abilities, context=context_sizes[0]))
 
     async def _with_retries(
         self, turn: Turn, able: Abilities, partial: ModelAnswer, ends: float

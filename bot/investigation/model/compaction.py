@@ -18,7 +18,7 @@ LONGEST_ROW = 200
 LONGEST_DIGEST, SHORTEST_ROW = 6_000, 110
 """Characters, about 2,000 tokens: 50 observations have room."""
 _CITED = re.compile(r"\[([FL]\d{1,5})\] ")
-_KEPT = ("provenance: ", "error: ", "cut: ")
+_OUR_PREFIXES = ("provenance: ", "error: ", "cut: ")
 """Lines of ours that stay."""
 
 
@@ -29,7 +29,7 @@ def in_short(result: str) -> str:
     if SHORTENED in lines[:1] or not any(map(_CITED.match, lines)):
         return result
     rows = [line[:LONGEST_ROW] for line in lines if _CITED.match(line)]
-    ours = [line[:LONGEST_ROW] for line in lines if line.startswith(_KEPT)]
+    ours = [line[:LONGEST_ROW] for line in lines if line.startswith(_OUR_PREFIXES)]
     left_out = [f"{len(rows) - MOST_ROWS} more rows"] if len(rows) > MOST_ROWS else []
     shortened = as_data([SHORTENED, *ours, *rows[:MOST_ROWS], *left_out])
     return shortened if len(shortened) < len(result) else result
@@ -39,19 +39,21 @@ def observed(results: Iterable[str]) -> str:
     """What all results showed that may be cited, once each: the first rows of every result before
     the later ones of any. Empty where there is nothing. For a server whose context does not even
     hold the results in short."""
-    found: dict[str, tuple[int, str]] = {}
+    lines_by_id: dict[str, tuple[int, str]] = {}
     for result in reversed(list(results)):
         cited = [(match[1], line) for line in _lines(result) if (match := _CITED.match(line))]
         for place, (name, line) in enumerate(cited):
-            found.setdefault(name, (place, line[:SHORTEST_ROW]))
+            lines_by_id.setdefault(name, (place, line[:SHORTEST_ROW]))
     lines: list[str] = []
     left = LONGEST_DIGEST
     # Findings are in the document too, observations nowhere else.
-    for name in sorted(found, key=lambda name: (not name.startswith("L"), found[name][0])):
-        left -= len(found[name][1])
+    for name in sorted(
+        lines_by_id, key=lambda name: (not name.startswith("L"), lines_by_id[name][0])
+    ):
+        left -= len(lines_by_id[name][1])
         if left < 0:
             break
-        lines.append(found[name][1])
+        lines.append(lines_by_id[name][1])
     return as_data(lines) if lines else ""
 
 

@@ -19,7 +19,7 @@ from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineE
 from faultline.bot.investigation.model.budget import Budget
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.compaction import observed
-from faultline.bot.investigation.model.drafts import Said
+from faultline.bot.investigation.model.drafts import CheckedDraft
 from faultline.bot.investigation.model.loop_guard import LoopGuard
 from faultline.bot.investigation.model.schemas import strict_schema
 from faultline.bot.investigation.model.toolbox import Toolbox, safe_call
@@ -73,7 +73,7 @@ class Conversation(Generic[D]):
     last: str
     schema: type[D]
     read: Callable[[str], D]
-    review: Callable[[D], Said]
+    review: Callable[[D], CheckedDraft]
     """What stands of a draft, and what does not with the reasons in plain words."""
     toolbox: Toolbox | None
     budget: Budget
@@ -85,14 +85,14 @@ class Conversation(Generic[D]):
     conversation."""
     _guard: LoopGuard = field(default_factory=LoopGuard)
 
-    async def held(self) -> tuple[D, str]:
+    async def final_draft(self) -> tuple[D, str]:
         """The draft, and why the rounds ended. Raises FaultlineError when there is no draft to be
         had."""
         self._begin()
         drafts = [line for line in self.transcript.lines if line.reports and not line.error]
         if drafts:
-            best = self._better([self.read(line.text) for line in drafts])
-            return best, self.transcript.ended or "answered"
+            stored_draft = self._better([self.read(line.text) for line in drafts])
+            return stored_draft, self.transcript.ended or "answered"
         await self.budget.open()
         ended = self.transcript.ended
         if ended is None:
@@ -152,7 +152,7 @@ class Conversation(Generic[D]):
                 return str(error)
             except FaultlineError as error:
                 return str(error)
-            await self._said(turn, answer)
+            await self._record_answer(turn, answer)
             if not answer.calls:
                 return (
                     "answered"
@@ -174,7 +174,9 @@ class Conversation(Generic[D]):
         new = [call for call in calls if earlier[call.id] is None]
         for call in new:
             phrase = (
-                f"asks for {call.name}" if _known(call, toolbox) else "asks for an unknown tool"
+                f"asks for {call.name}"
+                if _is_offered(call, toolbox)
+                else "asks for an unknown tool"
             )
             await self.progress(phrase)
         within_s = self.budget.seconds_for_a_round
@@ -185,7 +187,9 @@ class Conversation(Generic[D]):
             if outcome is None:
                 self._result(call, SAME.format(number=earlier[call.id]))
             else:
-                self._result(call, outcome.text, error=outcome.error, asked=outcome.asked)
+                self._result(
+                    call, outcome.text, error=outcome.error, evidence_name=outcome.evidence_name
+                )
         self.budget.tool_calls += len(new)
         if new:
             self._guard.ended(error=all(outcome.error for outcome in outcomes))
@@ -196,7 +200,7 @@ class Conversation(Generic[D]):
             await self.save()
 
     def _result(
-        self, call: ToolCall, text: str, *, error: bool = False, asked: str | None = None
+        self, call: ToolCall, text: str, *, error: bool = False, evidence_name: str | None = None
     ) -> None:
         self._add(
             TranscriptLine(
@@ -205,7 +209,7 @@ class Conversation(Generic[D]):
                 call=call.id,
                 tool=safe_call(call).name,
                 error=error,
-                asked=asked,
+                asked=evidence_name,
             )
         )
 
@@ -224,8 +228,8 @@ class Conversation(Generic[D]):
                     raise
                 if not await self._compact():
                     break
-        seen = observed(line.text for line in self.transcript.lines if line.kind == "result")
-        for more in dict.fromkeys((seen, "")):
+        digest = observed(line.text for line in self.transcript.lines if line.kind == "result")
+        for more in dict.fromkeys((digest, "")):
             texts = (self.shorter or self.first, more, self.last)
             try:
                 return await self._drafted([UserMessage(t) for t in texts if t], bare=True)
@@ -301,7 +305,7 @@ class Conversation(Generic[D]):
             turn = self._turn(history, report=True, bare=bare)
             answer = await self.client.answer(turn, within_s=max(1.0, self.budget.seconds_left))
             draft, why = self._read(answer)
-            await self._said(turn, answer, reports=True, error=draft is None)
+            await self._record_answer(turn, answer, reports=True, error=draft is None)
             if draft is not None:
                 return draft
             if answer.ending == "refused":
@@ -335,7 +339,7 @@ class Conversation(Generic[D]):
     def _history(self) -> list[Entry]:
         return entries([line for line in self.transcript.lines if not line.reports])
 
-    async def _said(
+    async def _record_answer(
         self, turn: Turn, answer: ModelAnswer, *, reports: bool = False, error: bool = False
     ) -> None:
         usage = self.budget.count(turn, answer)
@@ -371,5 +375,5 @@ _ENDINGS = {
 }
 
 
-def _known(call: ToolCall, toolbox: Toolbox) -> bool:
+def _is_offered(call: ToolCall, toolbox: Toolbox) -> bool:
     return any(spec.name == call.name for spec in toolbox.specs)

@@ -84,7 +84,7 @@ class AnswerDraft(BaseModel):
 
 
 @dataclass
-class Said:
+class CheckedDraft:
     """What stands of a draft, and what does not with its reasons, by the words of the draft."""
 
     claims: list[Claim] = field(default_factory=list)
@@ -96,13 +96,13 @@ class Said:
 
 def read_draft(text: str) -> Draft:
     """A report out of the text of an answer. Raises ValueError when it holds none."""
-    given = _object_in(text)
-    claims = _read_all(given.get("claims"), _claim)
-    inferences = _read_all(given.get("inferences"), DraftInference.model_validate)
-    opinions = _read_all([given.get("second_opinion")], DraftOpinion.model_validate)
+    fields = _object_in(text)
+    claims = _read_all(fields.get("claims"), _claim)
+    inferences = _read_all(fields.get("inferences"), DraftInference.model_validate)
+    opinions = _read_all([fields.get("second_opinion")], DraftOpinion.model_validate)
     if not claims and not inferences and not opinions:
         raise ValueError("makes no claim")
-    steps, question = given.get("next_steps"), given.get("question")
+    steps, question = fields.get("next_steps"), fields.get("question")
     return Draft(
         claims=claims,
         inferences=inferences,
@@ -114,75 +114,81 @@ def read_draft(text: str) -> Draft:
 
 def read_answer(text: str) -> AnswerDraft:
     """An answer to a question. Raises ValueError when the text holds none."""
-    given = _object_in(text)
-    if not isinstance(given.get("claims"), list):
+    fields = _object_in(text)
+    if not isinstance(fields.get("claims"), list):
         raise ValueError("is not the requested JSON, or was cut off")
-    asked = given.get("follow_up")
-    services = asked if isinstance(asked, list) else []
+    follow_up = fields.get("follow_up")
+    services = follow_up if isinstance(follow_up, list) else []
     return AnswerDraft(
-        claims=_read_all(given["claims"], _claim),
-        inferences=_read_all(given.get("inferences"), DraftInference.model_validate),
+        claims=_read_all(fields["claims"], _claim),
+        inferences=_read_all(fields.get("inferences"), DraftInference.model_validate),
         follow_up=[s for s in services if isinstance(s, str)],
     )
 
 
-def said_in(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> Said:
+def check_draft(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) -> CheckedDraft:
     """The draft's claims in code's words, then what the model infers, each checked."""
-    said = Said()
+    checked_draft = CheckedDraft()
     for number, claim in enumerate(draft.claims, start=1):
         asserted = tuple(_assertion(part, redactor) for part in claim.parts)
-        told = "; ".join(f"{a.relation} {' '.join((*a.subjects, *a.findings))}" for a in asserted)
-        what = f"claim {number} ({neutral(told, 80)})"
-        if not _try(said, what, partial(worded, asserted, ground)):
-            said.refused_claims.append(asserted)
+        summary = "; ".join(
+            f"{a.relation} {' '.join((*a.subjects, *a.findings))}" for a in asserted
+        )
+        what = f"claim {number} ({neutral(summary, 80)})"
+        if not _try(checked_draft, what, partial(worded, asserted, ground)):
+            checked_draft.refused_claims.append(asserted)
     for number, guess in enumerate(draft.inferences[:MOST_INFERENCES], start=1):
         text, ids = _line(guess.text, redactor), guess.because[:MAX_IDS]
-        _try(said, f"inference {number}", partial(inferred.inference, text, ids, ground))
+        _try(checked_draft, f"inference {number}", partial(inferred.inference, text, ids, ground))
     if isinstance(draft, Draft):
-        _opinion(draft.second_opinion, said, ground, redactor)
+        _opinion(draft.second_opinion, checked_draft, ground, redactor)
         if draft.question:
             line = _line(draft.question, redactor)
-            _try(said, "the question", partial(inferred.question_to_a_person, line, ground))
-    return said
+            _try(
+                checked_draft, "the question", partial(inferred.question_to_a_person, line, ground)
+            )
+    return checked_draft
 
 
-def report_of(draft: Draft, said: Said, ground: Ground, written_by: str) -> Report:
+def report_of(draft: Draft, checked_draft: CheckedDraft, ground: Ground, written_by: str) -> Report:
     """The report: headline and steps by code, the claims that stand, and what was refused."""
     diagnosis, alert = ground.diagnosis, ground.alert
     return Report(
         headline=word(diagnosis, alert, ground.gaps).headline,
-        claims=tuple(said.claims),
+        claims=tuple(checked_draft.claims),
         next_steps=chosen_steps(draft.next_steps, offered_steps(diagnosis, alert)),
         written_by=written_by,
-        dropped=tuple(said.refused),
-        second_opinion=said.second_opinion,
+        dropped=tuple(checked_draft.refused),
+        second_opinion=checked_draft.second_opinion,
     )
 
 
-def _opinion(opinion: DraftOpinion | None, said: Said, ground: Ground, redactor: Redactor) -> None:
+def _opinion(
+    opinion: DraftOpinion | None, checked_draft: CheckedDraft, ground: Ground, redactor: Redactor
+) -> None:
     if opinion is None:
         return
     try:
-        said.second_opinion, claim = inferred.second_opinion(
+        checked_draft.second_opinion, claim = inferred.second_opinion(
             _line(opinion.subject, redactor),
             opinion.because[:MAX_IDS],
             _line(opinion.text, redactor),
             ground,
         )
-        said.claims.append(claim)
+        checked_draft.claims.append(claim)
     except Refused as why:
-        said.refused.append(f"the second opinion: {why}")
+        checked_draft.refused.append(f"the second opinion: {why}")
 
 
-def _try(said: Said, what: str, make: Callable[[], Claim]) -> bool:
+def _try(checked_draft: CheckedDraft, what: str, make: Callable[[], Claim]) -> bool:
     """Whether it stands; what stands already is not said twice."""
     try:
         claim = make()
     except Refused as why:
-        said.refused.append(f"{what}: {why}")
+        checked_draft.refused.append(f"{what}: {why}")
         return False
-    if all(claim.text != known.text for known in said.claims):
-        said.claims.append(claim)
+    if all(claim.text != other_claim.text for other_claim in checked_draft.claims):
+        checked_draft.claims.append(claim)
     return True
 
 
@@ -207,27 +213,27 @@ def _object_in(text: str) -> dict[str, Any]:
         raise ValueError("is not the requested JSON, or was cut off")
     for part, cut in ((text[start : end + 1], False), (text[start:], True)):
         try:
-            given = pydantic_core.from_json(part, allow_partial=cut)
+            document = pydantic_core.from_json(part, allow_partial=cut)
         except ValueError:
             continue
-        if isinstance(given, dict):
-            return given
+        if isinstance(document, dict):
+            return document
     raise ValueError("is not the requested JSON, or was cut off")
 
 
-def _claim(given: Any) -> DraftClaim:
+def _claim(raw_claim: Any) -> DraftClaim:
     """A claim; one part may stand by itself."""
-    if isinstance(given, dict) and "relation" in given:
-        given = {"parts": [given]}
-    return DraftClaim.model_validate(given)
+    if isinstance(raw_claim, dict) and "relation" in raw_claim:
+        raw_claim = {"parts": [raw_claim]}
+    return DraftClaim.model_validate(raw_claim)
 
 
-def _read_all(given: Any, read: Callable[[Any], M]) -> list[M]:
-    found: list[M] = []
-    items: Sequence[Any] = given[:MAX_DRAFTED] if isinstance(given, list) else ()
-    for one in items:
+def _read_all(raw_list: Any, read: Callable[[Any], M]) -> list[M]:
+    parts: list[M] = []
+    items: Sequence[Any] = raw_list[:MAX_DRAFTED] if isinstance(raw_list, list) else ()
+    for raw_part in items:
         try:
-            found.append(read(one))
+            parts.append(read(raw_part))
         except ValidationError:
             continue
-    return found
+    return parts

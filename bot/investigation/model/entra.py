@@ -34,7 +34,7 @@ def entra_tokens(settings: ModelSettings) -> Callable[[], Awaitable[str]]:
 
 
 def _credential(settings: ModelSettings) -> Credential:
-    found = replace(Credential.of_environment(), identity_url=settings.azure_identity_url)
+    credential = replace(Credential.of_environment(), identity_url=settings.azure_identity_url)
     if settings.azure_client_secret is not None:
         return Credential(
             settings.azure_login_url,
@@ -43,4 +43,4 @@ def _credential(settings: ModelSettings) -> Credential:
             settings.azure_client_id,
             settings.azure_client_secret.get_secret_value(),
         )
-    return replace(found, client_id=settings.azure_client_id or found.client_id)
+    return replace(credential, client_id=settings.azure_client_id or credential.client_id)

@@ -22,12 +22,12 @@ from faultline.bot.answer.view import NO_REPORT
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
 from faultline.bot.answer.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
-from faultline.bot.investigation.model.bench import Bench, Keep, Run, in_a_thread
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.conversation import Conversation, Progress, silent
 from faultline.bot.investigation.model.day_budget import DayBudget
-from faultline.bot.investigation.model.drafts import Draft, read_draft, report_of, said_in
+from faultline.bot.investigation.model.drafts import Draft, check_draft, read_draft, report_of
+from faultline.bot.investigation.model.model_session import Keep, ModelSession, Run, in_a_thread
 from faultline.bot.investigation.model.records import Records, open_records
 from faultline.bot.investigation.model.toolbox import toolbox_for
 from faultline.bot.settings import Settings
@@ -69,7 +69,7 @@ async def investigate(
     report is the built-in one and says why. Raises EvidenceError when the case cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="faultline-model-") as scratch:
-        bench = Bench(
+        model_session = ModelSession(
             folder=folder,
             work=Path(scratch) / "case",
             diagnosis=read_diagnosis(folder),
@@ -80,22 +80,25 @@ async def investigate(
             more_services=tuple(settings.services),
             queries=settings.model.queries,
         )
-        records = await open_records(bench)
+        records = await open_records(model_session)
         budget = Budget(settings.model, ModelLimits.of(settings.model), day=day)
         refused: list[tuple[Assertion, ...]] = []
         try:
             draft, ended = await _draft(settings, records, budget, progress)
             use = budget.use(ended)
-            ground = _ground(bench)
-            said = said_in(draft, ground, records.redactor)
-            drafted, refused = report_of(draft, said, ground, use.name), said.refused_claims
+            ground = _ground(model_session)
+            checked_draft = check_draft(draft, ground, records.redactor)
+            drafted, refused = (
+                report_of(draft, checked_draft, ground, use.name),
+                checked_draft.refused_claims,
+            )
         except FaultlineError as error:
             drafted, use = None, budget.use(str(error))
         # A server may answer anything; the incident still gets its report.
         except Exception as error:  # noqa: BLE001
             why = f"answered something unexpected ({type(error).__name__})"
             drafted, use = None, budget.use(why)
-        investigated = await _settled(bench, drafted, use)
+        investigated = await _settled(model_session, drafted, use)
         await records.close()
         return replace(investigated, refused=tuple(refused))
 
@@ -103,9 +106,9 @@ async def investigate(
 async def _draft(
     settings: Settings, records: Records, budget: Budget, progress: Progress
 ) -> tuple[Draft, str]:
-    model, bench = settings.model, records.bench
+    model, model_session = settings.model, records.model_session
     toolbox = (
-        toolbox_for(bench, records.redactor, resumed=records.resumed)
+        toolbox_for(model_session, records.redactor, resumed=records.resumed)
         if model.investigates
         else None
     )
@@ -118,49 +121,53 @@ async def _draft(
             last=LAST,
             schema=Draft,
             read=read_draft,
-            review=lambda draft: said_in(draft, _ground(bench), records.redactor),
+            review=lambda draft: check_draft(draft, _ground(model_session), records.redactor),
             toolbox=toolbox,
             budget=budget,
             transcript=records.transcript,
             save=records.save,
             progress=progress,
         )
-        return await conversation.held()
+        return await conversation.final_draft()
 
 
 def _first(records: Records, most: int = MAX_FINDINGS) -> str:
-    case = records.bench.case
+    case = records.model_session.case
     runbooks = case.runbooks.runbooks if most == MAX_FINDINGS else ()
-    return payload(records.bench.diagnosis, case.alert, case.gaps, records.redactor, runbooks, most)
+    return payload(
+        records.model_session.diagnosis, case.alert, case.gaps, records.redactor, runbooks, most
+    )
 
 
-def _ground(bench: Bench) -> Ground:
+def _ground(model_session: ModelSession) -> Ground:
     """What claims are held against now, observations included."""
-    return ground_of(bench.case, bench.whole)
+    return ground_of(model_session.case, model_session.whole)
 
 
-async def _settled(bench: Bench, drafted: Report | None, use: ModelUse) -> Investigated:
+async def _settled(
+    model_session: ModelSession, drafted: Report | None, use: ModelUse
+) -> Investigated:
     """The report on the final diagnosis: what was asked for counts even where the model gave no
     answer."""
     claims: tuple[Claim, ...] = (*drafted.claims, *drafted.next_steps) if drafted else ()
-    alert, gaps = bench.case.alert, bench.case.gaps
+    alert, gaps = model_session.case.alert, model_session.case.gaps
     try:
-        settled = await bench.settled([i for c in claims for i in c.findings])
+        settled = await model_session.settled([i for c in claims for i in c.findings])
     except (
         FaultlineError
     ) as error:  # the case with the new evidence cannot be analysed: it stays as it was
-        bench.start_over()
+        model_session.start_over()
         settled, drafted, use = None, None, use.model_copy(update={"ended": str(error)})
-    diagnosis, changed = settled if settled else (bench.diagnosis, {})
+    diagnosis, changed = settled if settled else (model_session.diagnosis, {})
     if drafted is None:
         report = keep_supported(word(diagnosis, alert, gaps), diagnosis, alert, gaps=gaps)
         dropped = (*report.dropped, f"{NO_REPORT}{use.ended}")
         return Investigated(
             report.model_copy(update={"dropped": dropped, "model_use": use}), diagnosis, changed
         )
-    names = bench.names if settled else {}
+    names = model_session.names if settled else {}
     renamed = drafted.model_copy(update={"claims": claims_renamed(drafted.claims, names)})
-    ground = ground_of(bench.case, diagnosis)
+    ground = ground_of(model_session.case, diagnosis)
     report = keep_supported(renamed, diagnosis, alert, gaps=gaps, ground=ground)
     return Investigated(report.model_copy(update={"model_use": use}), diagnosis, changed)
 

@@ -24,7 +24,7 @@ class LoopGuard:
     """Watches the calls of one conversation, in their order."""
 
     nudges: int = 0
-    _seen: dict[str, int] = field(default_factory=dict)
+    _first_positions: dict[str, int] = field(default_factory=dict)
     _calls: list[str] = field(default_factory=list)
     _errors: int = 0
     _why: str | None = None
@@ -38,7 +38,7 @@ class LoopGuard:
         """The number of the earlier call that was the same; None for a new one. Counts the call."""
         key = _key(call)
         self._calls.append(key)
-        earlier = self._seen.setdefault(key, len(self._calls))
+        earlier = self._first_positions.setdefault(key, len(self._calls))
         if earlier == len(self._calls):
             return None
         last = self._calls[-ALTERNATING:]
@@ -48,7 +48,7 @@ class LoopGuard:
 
     def forget(self) -> None:
         """The history was compacted: what a call brought may be asked for once more."""
-        self._seen.clear()
+        self._first_positions.clear()
 
     def ended(self, *, error: bool) -> None:
         """How the calls of one answer ended: badly only where every one of them failed."""

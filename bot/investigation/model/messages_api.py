@@ -88,27 +88,27 @@ def _ask_to_think(request: dict[str, Any], turn: Turn, able: Abilities) -> None:
 def _ask_for_schema(
     request: dict[str, Any],
     messages: list[dict[str, Any]],
-    wanted: tuple[str, Mapping[str, Any]],
+    requested_schema: tuple[str, Mapping[str, Any]],
     able: Abilities,
 ) -> None:
-    name, schema = wanted
+    name, schema = requested_schema
     if able.schema == "schema":
         form = {"type": "json_schema", "schema": schema}
         request["output_config"] = {**request.get("output_config", {}), "format": form}
     elif able.schema == "json" and able.tools:
         # Models before structured outputs keep to a schema as the arguments of a tool. They do not
         # think before a tool that they are made to call.
-        given = {"name": name, "description": "Give the answer.", "input_schema": schema}
-        request["tools"] = [*request.get("tools", ()), given]
+        tool = {"name": name, "description": "Give the answer.", "input_schema": schema}
+        request["tools"] = [*request.get("tools", ()), tool]
         request["tool_choice"] = {"type": "tool", "name": name}
         request.pop("thinking", None)
         request.pop("output_config", None)
     else:
-        asked = {"type": "text", "text": SCHEMA_IN_WORDS + json.dumps(schema)}
+        instruction = {"type": "text", "text": SCHEMA_IN_WORDS + json.dumps(schema)}
         if messages[-1]["role"] == "user":
-            messages[-1]["content"].append(asked)
+            messages[-1]["content"].append(instruction)
         else:
-            messages.append({"role": "user", "content": [asked]})
+            messages.append({"role": "user", "content": [instruction]})
 
 
 def _messages(history: Sequence[Entry], *, in_words: bool) -> list[dict[str, Any]]:
@@ -151,8 +151,8 @@ def _blocks(entry: AssistantMessage, *, in_words: bool) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    given = json.loads(call.arguments or "{}")
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+    arguments = json.loads(call.arguments or "{}")
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -222,10 +222,10 @@ class MessagesReading:
             piece = text_of(delta.get("partial_json"))
             block["arguments"] = text_of(block.get("arguments")) + piece
 
-    def _ended(self, told: Mapping[str, Any], event: Mapping[str, Any]) -> None:
-        self._reason = text_of(told.get("stop_reason")) or self._reason
-        given = mapping(event.get("usage"))
-        self._usage |= {k: v for k, v in given.items() if v is not None}
+    def _ended(self, delta: Mapping[str, Any], event: Mapping[str, Any]) -> None:
+        self._reason = text_of(delta.get("stop_reason")) or self._reason
+        usage = mapping(event.get("usage"))
+        self._usage |= {k: v for k, v in usage.items() if v is not None}
 
     def finish(self, *, streamed: bool) -> None:
         """The stream ended: what came is the answer; lost, where the server never said that it was
@@ -242,7 +242,7 @@ class MessagesReading:
             name = text_of(block.get("name"))[:MAX_TOOL_NAME]
             answer.calls.append(ToolCall(f"c{number:08d}", name, _arguments(block)))
         if any(block.get("type") in THINKING for block in self._blocks):
-            answer.carried = bounded({"blocks": [k for k in map(_kept, self._blocks) if k]})
+            answer.carried = bounded({"blocks": [k for k in map(_replay_block, self._blocks) if k]})
 
     def _text(self) -> str:
         return "".join(text_of(b.get("text")) for b in self._blocks if b.get("type") == "text")
@@ -253,9 +253,9 @@ class MessagesReading:
             return None
         cached = count(self._usage.get("cache_read_input_tokens")) or 0
         written = count(self._usage.get("cache_creation_input_tokens")) or 0
-        sent, said = self._before
+        sent, earlier_output = self._before
         # Tokens of the cache are not in the API's own number.
-        return Usage(sent + fresh + cached + written, said + output, cached, written)
+        return Usage(sent + fresh + cached + written, earlier_output + output, cached, written)
 
     def _spent(self) -> tuple[int, int]:
         usage = self._counted()
@@ -268,7 +268,7 @@ def _arguments(block: Mapping[str, Any]) -> str:
     return pieces or json.dumps(block.get("input") or {})
 
 
-def _kept(block: Mapping[str, Any]) -> dict[str, Any] | None:
+def _replay_block(block: Mapping[str, Any]) -> dict[str, Any] | None:
     """A block as it is sent back: thoughts as they came, calls in their place."""
     kind = block.get("type")
     if kind in THINKING:

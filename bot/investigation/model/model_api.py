@@ -47,10 +47,10 @@ class NotOfThisApi(Exception):
 
 @dataclass(frozen=True)
 class Listed:
-    """What the endpoint says of a model. `known` is None where it does not say; `context` are
+    """What the endpoint says of a model. `is_listed` is None where it does not say; `context` are
     tokens."""
 
-    known: bool | None
+    is_listed: bool | None
     context: int | None = None
 
 

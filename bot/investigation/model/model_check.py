@@ -39,7 +39,7 @@ def screen(probed: Probed, settings: ModelSettings) -> str:
         ("price", _price(probed, settings)),
         ("limits", _limits(settings)),
     ]
-    return "\n".join(f"{name:<{LABEL}}{said}" for name, said in rows)
+    return "\n".join(f"{name:<{LABEL}}{text}" for name, text in rows)
 
 
 def _model(probed: Probed) -> str:

@@ -48,31 +48,31 @@ class OpenAIApi:
     async def once(self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int) -> None:
         """As `ModelApi` has it."""
         try:
-            given, reading = await self._asked(turn, able, answer, first_call)
+            response, reading = await self._request(turn, able, answer, first_call)
             broken: Exception | None = None
             try:
-                await _read(given, reading, answer)
+                await _read(response, reading, answer)
             except (ValueError, RecursionError) as error:
                 broken = error
             finally:
-                reading.finish(streamed=isinstance(given, AsyncStream))
+                reading.finish(streamed=isinstance(response, AsyncStream))
         except openai.OpenAIError as error:
             raise _failure(error) from error
         if broken is not None and answer.empty:
             raise NotOfThisApi from broken
 
-    async def _asked(
+    async def _request(
         self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int
     ) -> tuple[Any, Reading]:
         if self._chat:
-            given: Any = await self._openai.chat.completions.create(
+            response: Any = await self._openai.chat.completions.create(
                 model=self._name, **chat_request(turn, able)
             )
-            return given, ChatReading(answer, first_call)
-        given = await self._openai.responses.create(
+            return response, ChatReading(answer, first_call)
+        response = await self._openai.responses.create(
             model=self._name, **responses_request(turn, able)
         )
-        return given, ResponsesReading(answer, first_call)
+        return response, ResponsesReading(answer, first_call)
 
     async def listed(self, name: str) -> Listed:
         """As `ModelApi` has it."""
@@ -114,12 +114,12 @@ def _key(settings: ModelSettings) -> str | Callable[[], Awaitable[str]]:
     return settings.api_key.get_secret_value() if settings.api_key else "unused"
 
 
-async def _read(given: Any, reading: Reading, answer: ModelAnswer) -> None:
-    if not isinstance(given, AsyncStream):
-        reading.read(_plain(given))
+async def _read(response: Any, reading: Reading, answer: ModelAnswer) -> None:
+    if not isinstance(response, AsyncStream):
+        reading.read(_plain(response))
         return
-    async with given:
-        async for event in given:
+    async with response:
+        async for event in response:
             reading.read(_plain(event))
             if answer.full:
                 return

@@ -70,7 +70,7 @@ class Probed:
     @property
     def line(self) -> str:
         """In one line, for `faultline check`."""
-        parts = [f"{self.name} at {self.where}", self.abilities.told()]
+        parts = [f"{self.name} at {self.where}", self.abilities.summary()]
         if self.listed is False:
             parts.append("the server does not list it")
         if self.abilities.tools and not self.calls_tools:
@@ -129,10 +129,10 @@ def _names(carried: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _keeps(answer: ModelAnswer) -> bool:
     try:
-        given = json.loads(answer.text[answer.text.find("{") : answer.text.rfind("}") + 1])
+        fields = json.loads(answer.text[answer.text.find("{") : answer.text.rfind("}") + 1])
     except ValueError:
         return False
-    return isinstance(given, dict) and set(given) == {"word"}
+    return isinstance(fields, dict) and set(fields) == {"word"}
 
 
 class ModelProbe(BackgroundLoop):

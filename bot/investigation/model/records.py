@@ -17,7 +17,7 @@ from faultline.analysis.case.folder import json_bytes
 from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
 from faultline.analysis.errors import EvidenceError
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.model_session import ModelSession
 from faultline.bot.investigation.model.transcript import NAME as TRANSCRIPT
 from faultline.bot.investigation.model.transcript import Transcript, read_transcript
 from faultline.bot.runtime.threads import in_thread
@@ -36,7 +36,7 @@ class Placeholders(BaseModel):
 class Records:
     """The files of one conversation. `resumed` says whether there were some."""
 
-    bench: Bench
+    model_session: ModelSession
     transcript: Transcript
     redactor: Redactor
     resumed: bool = False
@@ -53,10 +53,10 @@ class Records:
             TRANSCRIPT: self.transcript.as_bytes(),
         }
         for name, content in files.items():
-            await in_thread(self.bench.keep, f"{self.bench.store}/{name}", content)
+            await in_thread(self.model_session.keep, f"{self.model_session.store}/{name}", content)
 
     def _observations(self) -> bytes:
-        for observation in self.bench.observations:
+        for observation in self.model_session.observations:
             if observation.id not in self._stored:
                 self._stored[observation.id] = self.redactor.redact_all(
                     observation.model_dump(mode="json")
@@ -65,13 +65,15 @@ class Records:
 
     async def close(self) -> None:
         """What the placeholders stood for is forgotten."""
-        await in_thread(self.bench.keep, f"{self.bench.store}/{PLACEHOLDERS}", b"{}")
+        await in_thread(
+            self.model_session.keep, f"{self.model_session.store}/{PLACEHOLDERS}", b"{}"
+        )
 
 
-async def open_records(bench: Bench) -> Records:
+async def open_records(model_session: ModelSession) -> Records:
     """The records of a conversation, taken up where an earlier worker left them; from the start if
     they are broken."""
-    folder = bench.folder / bench.store
+    folder = model_session.folder / model_session.store
     try:
         stored = (folder / TRANSCRIPT).read_bytes()
         transcript = read_transcript(stored)
@@ -79,17 +81,17 @@ async def open_records(bench: Bench) -> Records:
         redactor = Redactor.resumed(placeholders.originals, placeholders.counts)
         stored_rows = json.loads((folder / OBSERVATIONS_FILE).read_bytes())
         observations = Observations.model_validate(_revealed(stored_rows, redactor))
-        asked = [line.asked for line in transcript.lines if line.asked]
-        bench.observations = list(observations.findings)
-        for name in asked:
-            await bench.restore(name)
+        evidence_names = [line.asked for line in transcript.lines if line.asked]
+        model_session.observations = list(observations.findings)
+        for name in evidence_names:
+            await model_session.restore(name)
     except FileNotFoundError:
-        return Records(bench, Transcript(), Redactor())
+        return Records(model_session, Transcript(), Redactor())
     except (EvidenceError, ValidationError, ValueError, OSError):
-        bench.start_over()
-        return Records(bench, Transcript(), Redactor())
+        model_session.start_over()
+        return Records(model_session, Transcript(), Redactor())
     return Records(
-        bench,
+        model_session,
         transcript,
         redactor,
         resumed=bool(transcript.lines),

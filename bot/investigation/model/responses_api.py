@@ -68,11 +68,11 @@ def _items(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
     if isinstance(entry, UserMessage):
         return [{"role": "user", "content": entry.text}]
     if isinstance(entry, AssistantMessage):
-        said = [{"role": "assistant", "content": entry.text}] if entry.text.strip() else []
+        messages = [{"role": "assistant", "content": entry.text}] if entry.text.strip() else []
         if in_words:
-            return said
+            return messages
         carried = items(entry.carried.fields.get("items")) if entry.carried else ()
-        return _replayed(entry, carried) or [*said, *(_call(c) for c in entry.calls)]
+        return _replayed(entry, carried) or [*messages, *(_call(c) for c in entry.calls)]
     if in_words:
         return [{"role": "user", "content": entry.text}]
     return [{"type": "function_call_output", "call_id": entry.call_id, "output": entry.text}]
@@ -81,20 +81,20 @@ def _items(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
 def _replayed(entry: AssistantMessage, carried: Sequence[Any]) -> list[dict[str, Any]]:
     """The answer's items in their order; calls as they stand in the history, whose ids are
     ours."""
-    found: list[dict[str, Any]] = []
+    input_items: list[dict[str, Any]] = []
     calls = iter(entry.calls)
     for item in carried:
         if item["type"] == "function_call":
-            found += [_call(call) for call in (next(calls, None),) if call is not None]
+            input_items += [_call(call) for call in (next(calls, None),) if call is not None]
         elif item["type"] == "message":
             phase = {"phase": item["phase"]} if item.get("phase") else {}
-            found.append({"role": "assistant", "content": item["text"], **phase})
+            input_items.append({"role": "assistant", "content": item["text"], **phase})
         else:
-            found.append(dict(item))
+            input_items.append(dict(item))
     # The API refuses reasoning that nothing follows, as where an answer ran out of tokens.
-    while found and found[-1].get("type") == "reasoning":
-        found.pop()
-    return found
+    while input_items and input_items[-1].get("type") == "reasoning":
+        input_items.pop()
+    return input_items
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -183,12 +183,17 @@ class ResponsesReading:
             self._answer.calls.append(
                 ToolCall(f"c{self._first_call + number:08d}", name, arguments)
             )
-        kept = [one for one in map(_kept, self._items) if one]
-        if any(one["type"] == "reasoning" or one.get("phase") for one in kept):
-            self._answer.carried = bounded({"items": kept})
+        output_items = [
+            output_item for output_item in map(_replay_item, self._items) if output_item
+        ]
+        if any(
+            output_item["type"] == "reasoning" or output_item.get("phase")
+            for output_item in output_items
+        ):
+            self._answer.carried = bounded({"items": output_items})
 
 
-def _kept(item: Mapping[str, Any]) -> dict[str, Any] | None:
+def _replay_item(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """An item as it is sent back; None for one that is not. A reasoning item that holds nothing but
     its id is unknown to a server that stored nothing."""
     kind = item.get("type")

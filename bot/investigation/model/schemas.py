@@ -36,11 +36,11 @@ def _accepted(schema: Any) -> Any:
         return [_accepted(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {}
+    accepted_schema = {}
     for keyword, value in schema.items():
         if keyword in NAMED:
             # These keys are names of ours: a property may be called "title".
-            kept[keyword] = {name: _accepted(part) for name, part in value.items()}
+            accepted_schema[keyword] = {name: _accepted(part) for name, part in value.items()}
         elif keyword not in REFUSED:
-            kept[keyword] = _accepted(value)
-    return kept
+            accepted_schema[keyword] = _accepted(value)
+    return accepted_schema

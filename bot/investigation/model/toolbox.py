@@ -24,22 +24,22 @@ from faultline.analysis.wording.phrases import plain
 from faultline.bot.answer.writer.payload import clean
 from faultline.bot.answer.writer.plain_text import neutral
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.bench import Bench, InOrder
+from faultline.bot.investigation.model.model_session import InOrder, ModelSession
 from faultline.bot.investigation.model.schemas import strict_schema
 from faultline.bot.investigation.model.tools.bounded_query import query_tool
 from faultline.bot.investigation.model.tools.calculator import CALCULATE
 from faultline.bot.investigation.model.tools.changes import CHANGES
 from faultline.bot.investigation.model.tools.compare import COMPARE
-from faultline.bot.investigation.model.tools.external import EXTERNAL
-from faultline.bot.investigation.model.tools.findings import FINDING
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
     askable,
 )
+from faultline.bot.investigation.model.tools.external import EXTERNAL
+from faultline.bot.investigation.model.tools.findings import FINDING
 from faultline.bot.investigation.model.tools.logs import LOGS
 from faultline.bot.investigation.model.tools.objects import EVENTS
 from faultline.bot.investigation.model.tools.overview import DATA
@@ -88,17 +88,17 @@ class ToolOutcome:
 
     text: str
     error: bool = False
-    asked: str | None = None
+    evidence_name: str | None = None
 
 
 @dataclass
 class Toolbox:
     """The tools of one conversation, the same from its beginning to its end."""
 
-    bench: Bench
+    model_session: ModelSession
     redactor: Redactor
     tools: Sequence[Tool] = ()
-    _kept: dict[str, str] = field(default_factory=dict)
+    _stored_results: dict[str, str] = field(default_factory=dict)
     _order: InOrder = field(default_factory=InOrder)
 
     @property
@@ -116,26 +116,28 @@ class Toolbox:
         May be called for several calls at once, in their order.
         """
         with self._order.place() as after_those_before:
-            found = await self._found(call, within_s)
+            call_result = await self._run_call(call, within_s)
             await after_those_before()
             # One at a time: the redactor counts its placeholders, the bench its rows.
-            return await in_thread(self._rendered, found)
+            return await in_thread(self._rendered, call_result)
 
-    async def _found(self, call: ToolCall, within_s: float) -> Found | ReadArguments | str:
+    async def _run_call(self, call: ToolCall, within_s: float) -> CallResult | ReadArguments | str:
         """What to render; a text is what went wrong."""
         tool = next((t for t in self.tools if t.name == call.name), None)
         try:
-            given = self._arguments(call)
+            raw_arguments = self._arguments(call)
             if call.name == READ.name and self.tools:
-                return ReadArguments.model_validate(given)
+                return ReadArguments.model_validate(raw_arguments)
             if tool is None:
-                raise NotFound(f"no such tool; there are {', '.join(t.name for t in self.specs)}")
-            arguments = tool.arguments.model_validate(given)
+                raise InvalidCall(
+                    f"no such tool; there are {', '.join(t.name for t in self.specs)}"
+                )
+            arguments = tool.arguments.model_validate(raw_arguments)
             async with asyncio.timeout(min(TOOL_S, within_s)):
-                return await tool.call(self.bench, arguments)
+                return await tool.call(self.model_session, arguments)
         except ValidationError as error:
             return what_is_wrong(error)
-        except (NotFound, FaultlineError) as error:
+        except (InvalidCall, FaultlineError) as error:
             return str(error)
         except TimeoutError:
             return "took too long; ask for fewer rows or a shorter time"
@@ -143,29 +145,33 @@ class Toolbox:
         except Exception as error:  # noqa: BLE001
             return f"failed ({type(error).__name__})"
 
-    def _rendered(self, found: Found | ReadArguments | str) -> ToolOutcome:
-        if isinstance(found, str):
-            return self._error(found)
-        return self._read(found) if isinstance(found, ReadArguments) else self._told(found)
+    def _rendered(self, call_result: CallResult | ReadArguments | str) -> ToolOutcome:
+        if isinstance(call_result, str):
+            return self._error(call_result)
+        return (
+            self._read(call_result)
+            if isinstance(call_result, ReadArguments)
+            else self._render_result(call_result)
+        )
 
     def _arguments(self, call: ToolCall) -> dict[str, Any]:
         """The arguments with placeholders turned back into what they stand for; nulls count as not
         given."""
         try:
-            given = json.loads(call.arguments or "{}")
+            raw_arguments = json.loads(call.arguments or "{}")
         except (ValueError, RecursionError):
-            raise NotFound("the arguments are not JSON") from None
-        if not isinstance(given, dict):
-            raise NotFound("the arguments are not a JSON object")
-        has_replaced = _REPLACED.search(json.dumps(given, ensure_ascii=False))
+            raise InvalidCall("the arguments are not JSON") from None
+        if not isinstance(raw_arguments, dict):
+            raise InvalidCall("the arguments are not a JSON object")
+        has_replaced = _REPLACED.search(json.dumps(raw_arguments, ensure_ascii=False))
         names = self._shown_names() if has_replaced else {}
-        return {k: self._revealed(v, names) for k, v in given.items() if v is not None}
+        return {k: self._revealed(v, names) for k, v in raw_arguments.items() if v is not None}
 
     def _shown_names(self) -> dict[str, str]:
         """Names of the case by what was shown of them: a secret in one cannot be revealed, and
         mark-up is shown as something else."""
-        case = self.bench.case
-        names = [*self.bench.services(), *case.metrics["signal"].unique().to_list()]
+        case = self.model_session.case
+        names = [*self.model_session.services(), *case.metrics["signal"].unique().to_list()]
         for column in ("service", "id"):
             names += case.changes[column].drop_nulls().unique().to_list()
         names += case.states["name"].drop_nulls().unique().to_list()
@@ -183,36 +189,39 @@ class Toolbox:
     def _error(self, why: str) -> ToolOutcome:
         return ToolOutcome(_as_data([f"error: {clean(why, self.redactor)}"]), error=True)
 
-    def _told(self, found: Found) -> ToolOutcome:
-        lines = [f"provenance: {clean(found.provenance, self.redactor)}"]
-        if found.note:
-            lines.append(f"note: {clean(found.note, self.redactor)}")
-        lines += [self._line(row) for row in found.rows]
-        if found.cut:
-            lines.append(f"cut: {clean(found.cut, self.redactor)}")
-        return ToolOutcome(self._bounded("\n".join(lines)[:LONGEST_RESULT]), asked=found.asked)
+    def _render_result(self, call_result: CallResult) -> ToolOutcome:
+        lines = [f"provenance: {clean(call_result.provenance, self.redactor)}"]
+        if call_result.note:
+            lines.append(f"note: {clean(call_result.note, self.redactor)}")
+        lines += [self._line(row) for row in call_result.rows]
+        if call_result.cut:
+            lines.append(f"cut: {clean(call_result.cut, self.redactor)}")
+        return ToolOutcome(
+            self._bounded("\n".join(lines)[:LONGEST_RESULT]),
+            evidence_name=call_result.evidence_name,
+        )
 
     def _line(self, row: Row) -> str:
         """What code says, then what somebody else wrote, which is the last of the line."""
         cited = row.finding
         if cited is not None and not cited.id:
-            cited = self.bench.observe(cited)
+            cited = self.model_session.observe(cited)
         name = f"[{cited.id}] " if cited is not None and cited.id else ""
-        said = neutral(self.redactor.redact(row.text), ROW_LIMIT)
+        text = neutral(self.redactor.redact(row.text), ROW_LIMIT)
         if not row.quote:
-            return f"{name}{said}"
+            return f"{name}{text}"
         # A name may hold quotation marks: only what is quoted begins with one.
-        said = said.replace('"', "'")
+        text = text.replace('"', "'")
         quote = neutral(self.redactor.redact(row.quote), ROW_LIMIT)
-        return f'{name}{said} "{quote}"'
+        return f'{name}{text} "{quote}"'
 
     def _bounded(self, text: str) -> str:
         """The result; of a long one its head and tail, and where the whole of it is kept."""
         if len(text) <= RESULT_LIMIT:
             return _as_data([text])
-        name = f"r{len(self._kept) + 1}"
-        self._kept[name] = text
-        self.bench.keep(f"{self.bench.store}/{RESULTS}/{name}.txt", text.encode())
+        name = f"r{len(self._stored_results) + 1}"
+        self._stored_results[name] = text
+        self.model_session.keep(f"{self.model_session.store}/{RESULTS}/{name}.txt", text.encode())
         head, tail = text[:HEAD].rsplit("\n", 1)[0], text[-TAIL:].split("\n", 1)[-1]
         lines, shown = text.count("\n") + 1, head.count("\n") + tail.count("\n") + 2
         left_out = (
@@ -221,18 +230,21 @@ class Toolbox:
         )
         return _as_data([head, left_out, tail])
 
-    def _read(self, asked: ReadArguments) -> ToolOutcome:
+    def _read(self, arguments: ReadArguments) -> ToolOutcome:
         """Lines of a kept result. It holds placeholders already."""
-        text = self._kept.get(asked.file)
+        text = self._stored_results.get(arguments.file)
         if text is None:
             return self._error(
-                f"no result is kept under this name; there are {', '.join(self._kept) or 'none'}"
+                "no result is kept under this name; there are "
+                f"{', '.join(self._stored_results) or 'none'}"
             )
         # The words were turned back from placeholders; the kept text has them still.
-        words = self.redactor.redact(asked.contains).lower() if asked.contains else ""
+        words = self.redactor.redact(arguments.contains).lower() if arguments.contains else ""
         numbered = enumerate(text.split("\n"), start=1)
         lines = [
-            f"{n}: {line}" for n, line in numbered if n >= asked.from_line and words in line.lower()
+            f"{n}: {line}"
+            for n, line in numbered
+            if n >= arguments.from_line and words in line.lower()
         ]
         shown: list[str] = []
         size = 0
@@ -248,12 +260,12 @@ class Toolbox:
 
     def restore(self) -> None:
         """The kept results of a worker that ended."""
-        folder = self.bench.folder / self.bench.store / RESULTS
+        folder = self.model_session.folder / self.model_session.store / RESULTS
         for number in range(1, 1000):
             path = folder / f"r{number}.txt"
             if not path.is_file():
                 return
-            self._kept[f"r{number}"] = path.read_text(encoding="utf-8", errors="replace")
+            self._stored_results[f"r{number}"] = path.read_text(encoding="utf-8", errors="replace")
 
 
 ALL = (
@@ -273,21 +285,23 @@ ALL = (
 )
 
 
-def tools_for(bench: Bench) -> tuple[Tool, ...]:
+def tools_for(model_session: ModelSession) -> tuple[Tool, ...]:
     """The tools for which the case has data, or a connector may bring some."""
-    tools = [tool for tool in ALL if tool.offered(bench)]
-    if askable(bench.connectors):
-        tools.append(collect_tool(bench.connectors))
-    if bench.answering:
-        tools.append(query_tool(bench.answering))
+    tools = [tool for tool in ALL if tool.offered(model_session)]
+    if askable(model_session.connectors):
+        tools.append(collect_tool(model_session.connectors))
+    if model_session.answering:
+        tools.append(query_tool(model_session.answering))
     return tuple(tools)
 
 
-def toolbox_for(bench: Bench, redactor: Redactor, *, resumed: bool) -> Toolbox | None:
+def toolbox_for(
+    model_session: ModelSession, redactor: Redactor, *, resumed: bool
+) -> Toolbox | None:
     """The toolbox of a conversation, with what an earlier worker kept; None where there are no
     tools."""
-    tools = tools_for(bench)
-    toolbox = Toolbox(bench, redactor, tools) if tools else None
+    tools = tools_for(model_session)
+    toolbox = Toolbox(model_session, redactor, tools) if tools else None
     if toolbox is not None and resumed:
         toolbox.restore()
     return toolbox

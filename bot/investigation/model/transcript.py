@@ -106,22 +106,22 @@ def read_transcript(content: bytes | None) -> Transcript:
 
 def entries(lines: Sequence[TranscriptLine]) -> list[Entry]:
     """The history as the model is given it: as it was, or as it was last compacted."""
-    found: list[Entry] = []
+    history: list[Entry] = []
     compacted = next((line for line in reversed(lines) if line.kind == "compacted"), None)
     shortened = compacted.shortened if compacted else 0
     first = compacted.text if compacted else ""
     results = 0
     for line in lines:
         if line.kind == "told":
-            found.append(UserMessage(first or line.text))
+            history.append(UserMessage(first or line.text))
             first = ""
         elif line.kind == "said":
-            found.append(AssistantMessage(line.text, calls_of(line), _carried(line)))
+            history.append(AssistantMessage(line.text, calls_of(line), _carried(line)))
         elif line.kind == "result" and line.call is not None:
             results += 1
             text = in_short(line.text) if results <= shortened else line.text
-            found.append(ToolResult(line.call, text))
-    return found
+            history.append(ToolResult(line.call, text))
+    return history
 
 
 def calls_of(line: TranscriptLine) -> tuple[ToolCall, ...]:
@@ -130,8 +130,8 @@ def calls_of(line: TranscriptLine) -> tuple[ToolCall, ...]:
 
 
 def _carried(line: TranscriptLine) -> Carried | None:
-    given = line.carried or {}
-    of, fields = given.get("of"), given.get("fields")
+    carried = line.carried or {}
+    of, fields = carried.get("of"), carried.get("fields")
     return Carried(of, fields) if isinstance(of, str) and isinstance(fields, dict) else None
 
 

@@ -137,15 +137,15 @@ class ModelAnswer:
         self.carried, self.thought = {}, 0
 
 
-def usage_of(raw: Any, given: str, said: str) -> Usage | None:
-    """From a server's usage object, where it is one: `given` and `said` are its names for input and
-    output tokens."""
+def usage_of(raw: Any, input_name: str, output_name: str) -> Usage | None:
+    """From a server's usage object, where it is one: `input_name` and `output_name` are its names
+    for input and output tokens."""
     if not isinstance(raw, Mapping):
         return None
-    sent, got = count(raw.get(given)), count(raw.get(said))
+    sent, got = count(raw.get(input_name)), count(raw.get(output_name))
     if sent is None or got is None:
         return None
-    details = mapping(raw.get(f"{given}_details"))
+    details = mapping(raw.get(f"{input_name}_details"))
     # DeepSeek names what its cache held beside the count, not in the details.
     remaining_count = (
         count(details.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")) or 0
@@ -180,22 +180,22 @@ def items(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def kept_json(value: Any, depth: int = DEEPEST) -> Any:
+def storable_json(value: Any, depth: int = DEEPEST) -> Any:
     """A server's JSON value as it can be stored and sent again; None for what lies too deep."""
     if isinstance(value, str):
         return text_of(value)
     if value is None or isinstance(value, bool | int | float):
         return value
     if depth > 0 and isinstance(value, Mapping):
-        return {text_of(k): kept_json(v, depth - 1) for k, v in value.items()}
+        return {text_of(k): storable_json(v, depth - 1) for k, v in value.items()}
     if depth > 0 and isinstance(value, list):
-        return [kept_json(v, depth - 1) for v in value]
+        return [storable_json(v, depth - 1) for v in value]
     return None
 
 
 def bounded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is carried, or nothing where it is too long to be kept."""
-    remaining_json = kept_json(fields)
+    remaining_json = storable_json(fields)
     return remaining_json if len(json.dumps(remaining_json)) <= MAX_CARRIED_CHARACTERS else {}
 
 

@@ -53,10 +53,10 @@ def guided(
     """What the library says about this alert. `hosts` are those that a link may lead to."""
     chosen = applying(library, alert, scope)
     applied = AppliedRunbooks(
-        runbooks=tuple(_applied(one, alert, hosts) for one in chosen),
+        runbooks=tuple(_applied(candidate, alert, hosts) for candidate in chosen),
         troubles=tuple(str(problem) for problem in library.problems[:MOST_TROUBLES]),
     )
-    return RunbookGuidance(_scope_hints([one.runbook for one in chosen]), applied)
+    return RunbookGuidance(_scope_hints([candidate.runbook for candidate in chosen]), applied)
 
 
 def _scope_hints(runbooks: Sequence[Runbook]) -> ScopeHints:
@@ -103,16 +103,16 @@ def _longest(lengths: Iterable[float | None]) -> float | None:
     return max((length for length in lengths if length is not None), default=None)
 
 
-def _applied(one: Applying, alert: Alert, hosts: Collection[str]) -> AppliedRunbook:
-    keys, text = one.runbook.keys, masked(one.runbook.text)
+def _applied(candidate: Applying, alert: Alert, hosts: Collection[str]) -> AppliedRunbook:
+    keys, text = candidate.runbook.keys, masked(candidate.runbook.text)
     if len(text) > LONGEST_TEXT:
         text = f"{text[:LONGEST_TEXT].rstrip()}…"
     now = [e for e in keys.expected if e.between is None or holds(e.between, alert.started_at)]
     return AppliedRunbook(
-        name=masked(one.runbook.name),
-        path=one.runbook.path,
-        digest=one.runbook.digest,
-        why=one.why,
+        name=masked(candidate.runbook.name),
+        path=candidate.runbook.path,
+        digest=candidate.runbook.digest,
+        why=candidate.why,
         owner=masked(keys.owner),
         expected=tuple(_expected(e) for e in now),
         next_steps=tuple(masked(step) for step in keys.next_steps),

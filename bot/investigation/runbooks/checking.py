@@ -27,18 +27,18 @@ def runbook_checks(settings: Settings) -> list[Check]:
         faults.append(Check(NAME, False, f"and {len(problems) - MOST_LINES} more"))
     count = len(library.runbooks)
     read = f"{count} runbook{'' if count == 1 else 's'} in {', '.join(directories)}"
-    return faults or [Check(NAME, count > 0, f"{read}{_not_asked(library, settings)}")]
+    return faults or [Check(NAME, count > 0, f"{read}{_unused_queries_note(library, settings)}")]
 
 
-def _not_asked(library: RunbookLibrary, settings: Settings) -> str:
+def _unused_queries_note(library: RunbookLibrary, settings: Settings) -> str:
     """Queries for connectors that are not set up: no fault, for others may share the files."""
-    asked = {
+    setup_by_vendor = {
         "prometheus": any(section.url for section in settings.sections(PrometheusSettings)),
         "datadog": any(
             section.api_key and section.app_key for section in settings.sections(DatadogSettings)
         ),
     }
-    missing = {name for name, is_asked in asked.items() if not is_asked}
+    missing = {name for name, is_set_up in setup_by_vendor.items() if not is_set_up}
     queries = [
         q
         for runbook in library.runbooks.values()

@@ -87,8 +87,8 @@ def _compose(head: str) -> yaml.Node | None:
         return yaml.compose(head, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = " ".join(str(error.problem or error.context or "").split())[:160]
-        raise _Refused((mark.line if mark else 0) + 2, f"is not valid YAML: {said}") from None
+        reason = " ".join(str(error.problem or error.context or "").split())[:160]
+        raise _Refused((mark.line if mark else 0) + 2, f"is not valid YAML: {reason}") from None
     except yaml.YAMLError:
         raise _Refused(
             2, "is not valid YAML: it holds characters that YAML does not allow"

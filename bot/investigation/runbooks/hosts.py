@@ -13,7 +13,7 @@ from faultline.connectors.vendors.datadog.settings import DatadogSettings
 def linkable_hosts(settings: Settings) -> frozenset[str]:
     """Hosts of every address in the settings, of the configured vendors' own pages, and
     `runbooks.link_hosts`."""
-    tables = [settings, *(one.own for one in settings.every_instance())]
+    tables = [settings, *(instance.section for instance in settings.every_instance())]
     hosts = {host for url in addresses_in(tables) if (host := _host(url))}
     hosts |= {host.lower() for host in settings.runbooks.link_hosts}
     for datadog in settings.sections(DatadogSettings):

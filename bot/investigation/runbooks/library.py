@@ -57,10 +57,10 @@ class RunbookLibrary:
         ahead = [runbook]
         while ahead and len(runbooks) < MOST_INCLUDED:
             for path in ahead.pop(0).keys.include:
-                one = self.runbooks.get(path)
-                if one is not None and path not in runbooks and path != runbook.path:
-                    runbooks[path] = one
-                    ahead.append(one)
+                included_runbook = self.runbooks.get(path)
+                if included_runbook is not None and path not in runbooks and path != runbook.path:
+                    runbooks[path] = included_runbook
+                    ahead.append(included_runbook)
         return list(runbooks.values())[:MOST_INCLUDED]
 
 

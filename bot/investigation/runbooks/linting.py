@@ -30,8 +30,8 @@ def lint(settings: Settings) -> tuple[RunbookLibrary, list[FileProblem]]:
             *_links_left_out(runbook, hosts),
         ]
         problems += [
-            FileProblem(library.file_of(runbook), _line(runbook, place), said)
-            for place, said in faults
+            FileProblem(library.file_of(runbook), _line(runbook, place), text)
+            for place, text in faults
         ]
     return library, sorted(set(problems), key=lambda p: (p.file, p.line, p.text))
 
@@ -59,7 +59,7 @@ def _dead_includes(runbook: Runbook, library: RunbookLibrary) -> Faults:
 
 def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]) -> Faults:
     match = runbook.keys.match
-    if match is None or not match.given:
+    if match is None or not match.criteria:
         if runbook.path not in included:
             phrase = (
                 "match: is missing, and no runbook includes this one, so it never applies; "
@@ -116,12 +116,14 @@ def _links_left_out(runbook: Runbook, hosts: Collection[str]) -> Faults:
 
 
 def _catalogue(settings: Settings) -> list[str]:
-    return [name for own, entry in settings.services.items() for name in (own, *entry.aliases)]
+    return [
+        name for service, entry in settings.services.items() for name in (service, *entry.aliases)
+    ]
 
 
-def _nearest(path: str, known: Iterable[str]) -> str | None:
+def _nearest(path: str, names: Iterable[str]) -> str | None:
     """A runbook of the same file name, or one that is spelled almost so."""
-    stems = {name.removesuffix(".md"): name for name in known}
+    stems = {name.removesuffix(".md"): name for name in names}
     requested_path = path.removesuffix(".md")
     same = [stem for stem in stems if stem.rpartition("/")[2] == requested_path.rpartition("/")[2]]
     return next(
@@ -131,11 +133,11 @@ def _nearest(path: str, known: Iterable[str]) -> str | None:
 
 def _cycles(library: RunbookLibrary) -> Iterator[FileProblem]:
     """Each cycle of includes once, in its first file by name."""
-    told: set[str] = set()
+    reported_paths: set[str] = set()
     for path, runbook in library.runbooks.items():
-        cycle = _way_back(path, library.runbooks) if path not in told else []
+        cycle = _way_back(path, library.runbooks) if path not in reported_paths else []
         if cycle:
-            told.update(cycle)
+            reported_paths.update(cycle)
             number = runbook.keys.include.index(cycle[1] if len(cycle) > 1 else path)
             phrase = (
                 f"include: leads back to itself: {' > '.join([*cycle, path])}; take one of "

@@ -40,29 +40,31 @@ def applying(library: RunbookLibrary, alert: Alert, scope: Scope) -> list[Applyi
     for runbook in library.runbooks.values():
         if not runbook.keys.match:
             continue
-        found = _matched(runbook.keys.match, alert, scope)
-        if found is not None:
-            specific, why = found
+        match_result = _matched(runbook.keys.match, alert, scope)
+        if match_result is not None:
+            specific, why = match_result
             matched.append((specific, Applying(runbook, why)))
     matched.sort(key=_most_specific_first)
     chosen: dict[str, Applying] = {}
-    for _, one in matched:
-        chosen.setdefault(one.runbook.path, one)
-    for one in list(chosen.values()):
-        for included in library.included_by(one.runbook):
-            chosen.setdefault(included.path, Applying(included, f"included by {one.runbook.name}"))
+    for _, candidate in matched:
+        chosen.setdefault(candidate.runbook.path, candidate)
+    for candidate in list(chosen.values()):
+        for included in library.included_by(candidate.runbook):
+            chosen.setdefault(
+                included.path, Applying(included, f"included by {candidate.runbook.name}")
+            )
     return list(chosen.values())[:MOST_APPLIED]
 
 
 def _most_specific_first(matched: tuple[int, Applying]) -> tuple[int, str, str]:
-    specific, one = matched
-    return -specific, one.runbook.name.casefold(), one.runbook.path
+    specific, candidate = matched
+    return -specific, candidate.runbook.name.casefold(), candidate.runbook.path
 
 
 def _matched(match: RunbookMatch, alert: Alert, scope: Scope) -> tuple[int, str] | None:
     """How specific the match is, and what matched; None where it does not."""
     specific, why = 0, []
-    for criterion in match.given:
+    for criterion in match.criteria:
         values = _values(criterion, alert, scope)
         pattern = _first_match(criterion.patterns, values)
         if pattern is None:
@@ -84,14 +86,14 @@ def _values(criterion: Criterion, alert: Alert, scope: Scope) -> Sequence[str]:
     if criterion.is_label:
         label = alert.labels.get(criterion.name)
         return () if label is None else (label,)
-    given: dict[str, Iterable[str | None]] = {
+    alert_values: dict[str, Iterable[str | None]] = {
         "services": (alert.service, *scope.services[:1]),
         "alerts": (alert.title, *(alert.labels.get(label) for label in ALERT_NAMES)),
         "jobs": (alert.job, scope.job),
         "severity": (alert.severity,),
         "source": (alert.source,),
     }
-    return tuple(value for value in given[criterion.name] if value)
+    return tuple(value for value in alert_values[criterion.name] if value)
 
 
 def _wild(pattern: str) -> bool:

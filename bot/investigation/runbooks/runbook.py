@@ -50,7 +50,7 @@ def zone_of(name: str) -> tzinfo:
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
-def _known_zone(value: str) -> str:
+def _valid_zone(value: str) -> str:
     try:
         zone_of(value)
     except (
@@ -96,7 +96,7 @@ class RunbookMatch(RunbookPart):
     labels: Annotated[Mapping[str, Patterns], Field(max_length=20)] = Field(default_factory=dict)
 
     @property
-    def given(self) -> tuple[Criterion, ...]:
+    def criteria(self) -> tuple[Criterion, ...]:
         """What must match."""
         plain = [
             (name, False, getattr(self, name))
@@ -123,7 +123,9 @@ class LookAt(RunbookPart):
         """(connector, signal, query)."""
         both = (("prometheus", self.prometheus), ("datadog", self.datadog))
         return tuple(
-            (connector, signal, query) for connector, own in both for signal, query in own.items()
+            (connector, signal, query)
+            for connector, signal_queries in both
+            for signal, query in signal_queries.items()
         )
 
 
@@ -133,7 +135,7 @@ class Hours(RunbookPart):
 
     hours: str
     days: Days = ()
-    timezone: Annotated[str, Field(max_length=60), AfterValidator(_known_zone)] = "UTC"
+    timezone: Annotated[str, Field(max_length=60), AfterValidator(_valid_zone)] = "UTC"
 
     @property
     def minutes(self) -> tuple[int, int]:
@@ -211,7 +213,8 @@ def read_keys(front: FrontMatter) -> tuple[RunbookKeys, list[Problem]]:
             faults = error.errors(include_url=False, include_context=False)
             places = {_place(front, fault["loc"]): fault for fault in reversed(faults)}
             problems += [
-                Problem(front.line_of(p), _said(p, f["type"], f["msg"])) for p, f in places.items()
+                Problem(front.line_of(p), _problem_text(p, f["type"], f["msg"]))
+                for p, f in places.items()
             ]
             values = _without(values, {p[:1] for p in places})
     else:
@@ -234,13 +237,13 @@ def _query_problems(keys: RunbookKeys, front: FrontMatter) -> list[Problem]:
     return problems
 
 
-_OWN_SIGNALS = frozenset(template.signal for template in DEFAULTS)
+_DEFAULT_SIGNALS = frozenset(template.signal for template in DEFAULTS)
 
 
 def _query_fault(connector: str, signal: str, query: str) -> str | None:
     if not _SIGNAL.fullmatch(signal):
         return "a signal's name is letters, digits, _ and ."
-    if signal in _OWN_SIGNALS:
+    if signal in _DEFAULT_SIGNALS:
         return "is a signal that is asked anyway; give this one another name"
     if connector == "prometheus":
         try:
@@ -262,7 +265,7 @@ def _place(front: FrontMatter, loc: tuple[str | int, ...]) -> Place:
     return place
 
 
-def _said(place: Place, kind: str, message: str) -> str:
+def _problem_text(place: Place, kind: str, message: str) -> str:
     name = (
         ".".join(str(part + 1 if isinstance(part, int) else part) for part in place)
         or "front matter"

@@ -29,7 +29,7 @@ class IntakeFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """The metrics."""
         health, figures = self.health, self.health.spool.figures()
-        found: tuple[tuple[str, str, float], ...] = (
+        gauges: tuple[tuple[str, str, float], ...] = (
             ("faultline_spool_alerts", "Alerts that wait for the database.", figures.alerts),
             ("faultline_spool_bytes", "Bytes of the spool's files.", figures.bytes),
             (
@@ -68,7 +68,7 @@ class IntakeFigures(Collector):
                 float(self.watchdog.missing() is not None),
             ),
         )
-        for name, said, value in found:
-            metric = GaugeMetricFamily(name, said)
+        for name, description, value in gauges:
+            metric = GaugeMetricFamily(name, description)
             metric.add_metric([], value)
             yield metric

@@ -23,7 +23,7 @@ from faultline.bot.operating.telemetry.process_figures import (
     Circuits,
     HangingThreads,
     Pool,
-    vendor_asked,
+    count_vendor_request,
 )
 from faultline.bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
 from faultline.bot.policy.reply_targets import declared_targets
@@ -155,7 +155,7 @@ def observe_worker(
     watched."""
     observing = Observing()
     _observe(observing, settings, "worker", [store.engine, *engines])
-    targets = [target.own_name for target in declared_targets(settings)]
+    targets = [target.target_name for target in declared_targets(settings)]
     posts = product(targets, KINDS.values(), ("again", "refused"))
     _begin_at_zero([(measures.ENDED, "failed"), *((measures.POSTS, *labels) for labels in posts)])
     WATCH.heartbeat, WATCH.find, WATCH.posted_since = (
@@ -199,9 +199,9 @@ def _observe(
 ) -> None:
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     measures.BUILD.labels(program_version(), process).set(1)
-    watch(vendor_asked)
-    own = (ProcessCollector(registry=None), Circuits(), Pool(engines), HangingThreads())
-    for collector in own:
+    watch(count_vendor_request)
+    collectors = (ProcessCollector(registry=None), Circuits(), Pool(engines), HangingThreads())
+    for collector in collectors:
         observing.collect(collector)
     for engine in engines:
         if not event.contains(engine, "handle_error", _database_error):

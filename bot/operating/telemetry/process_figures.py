@@ -18,15 +18,15 @@ from faultline.connectors.shared.transport.rate_limiter import open_circuits
 from faultline.connectors.shared.transport.watching import VendorRequest
 
 
-def vendor_asked(asked: VendorRequest) -> None:
+def count_vendor_request(vendor_request: VendorRequest) -> None:
     """Count one request to a vendor, or that there was none."""
-    vendor = word("vendor", asked.vendor)
-    if asked.not_asked is not None:
-        measures.VENDOR_NOT_ASKED.labels(vendor, asked.not_asked).inc()
+    vendor = word("vendor", vendor_request.vendor)
+    if vendor_request.skip_reason is not None:
+        measures.VENDOR_SKIPPED.labels(vendor, vendor_request.skip_reason).inc()
         return
-    measures.VENDOR_REQUESTS.labels(vendor, asked.status_class).inc()
-    measures.VENDOR_TIME.labels(vendor).observe(asked.took_s)
-    measures.VENDOR_WAITED.labels(vendor).inc(max(0.0, asked.waited_s))
+    measures.VENDOR_REQUESTS.labels(vendor, vendor_request.status_class).inc()
+    measures.VENDOR_TIME.labels(vendor).observe(vendor_request.took_s)
+    measures.VENDOR_WAITED.labels(vendor).inc(max(0.0, vendor_request.waited_s))
 
 
 class Circuits(Collector):

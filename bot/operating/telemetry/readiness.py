@@ -19,7 +19,7 @@ from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import Store
-from faultline.bot.store.versions import current_version, known_versions
+from faultline.bot.store.versions import all_versions, current_version
 
 log = logging.getLogger("faultline.server")
 
@@ -35,7 +35,7 @@ class Readiness:
         self._store = store
         self._intake = intake
         self.watchdog = watchdog
-        self._known = [version.number for version in known_versions()]
+        self._versions = [version.number for version in all_versions()]
         self.stopping = False
 
     def stop(self) -> None:
@@ -85,7 +85,7 @@ class Readiness:
             current = current_version(connection)
         # tables of a version unknown here were made by a newer release, beside which this one still
         # works
-        behind = current is None or (current in self._known and current != self._known[-1])
+        behind = current is None or (current in self._versions and current != self._versions[-1])
         return "the tables are not up to date" if behind else None
 
 

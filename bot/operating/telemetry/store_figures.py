@@ -194,13 +194,13 @@ def _queue(figures: StoreSnapshot) -> Iterable[Metric]:
         "faultline_queue_running", "Investigations that run.", labels=by_part
     )
     for metric, status in ((waiting, WAITING), (running, RUNNING)):
-        found: dict[tuple[str, str], int] = {}
+        counts_by_key: dict[tuple[str, str], int] = {}
         for part in figures.queue:
             if part.status == status:
-                found[part.priority, part.team] = (
-                    found.get((part.priority, part.team), 0) + part.count
+                counts_by_key[part.priority, part.team] = (
+                    counts_by_key.get((part.priority, part.team), 0) + part.count
                 )
-        for key, count in (found or {("usual", NO_TEAM): 0}).items():
+        for key, count in (counts_by_key or {("usual", NO_TEAM): 0}).items():
             metric.add_metric(list(key), count)
     yield _gauge("faultline_queue_oldest_seconds", oldest, figures.oldest_s)
     yield waiting
@@ -255,7 +255,7 @@ class CaseBytes(BackgroundLoop):
             )
 
 
-def _gauge(name: str, said: str, value: float) -> Metric:
-    metric = GaugeMetricFamily(name, said)
+def _gauge(name: str, description: str, value: float) -> Metric:
+    metric = GaugeMetricFamily(name, description)
     metric.add_metric([], value)
     return metric

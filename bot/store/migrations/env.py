@@ -40,14 +40,14 @@ DESCRIBED_BESIDE = (
 """Modules with tables in separate files: importing them registers the tables."""
 
 LISTED = ("ix_investigations_listed", "ix_investigations_service", "ix_investigations_source")
-OWN_WAY = ("remembered_search", "ix_remembered_search", *LISTED)
+DIALECT_SPECIFIC = ("remembered_search", "ix_remembered_search", *LISTED)
 """What each database has in its own way: the full-text index, as tables and as an index; indexes on
 fields of JSON."""
 
 
 def _is_described(name: str | None, _kind: str, _parents: Any) -> bool:
     """Whether the models describe what is so named."""
-    return not (name or "").startswith(OWN_WAY)
+    return not (name or "").startswith(DIALECT_SPECIFIC)
 
 
 connection = context.config.attributes["connection"]

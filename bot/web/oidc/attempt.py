@@ -58,8 +58,8 @@ class Attempt:
         return hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode())
 
     def _derived(self, purpose: str) -> str:
-        said = f"faultline login {self.id} {purpose}".encode()
-        return _text(hmac.new(self.secret.encode(), said, hashlib.sha256).digest())
+        message = f"faultline login {self.id} {purpose}".encode()
+        return _text(hmac.new(self.secret.encode(), message, hashlib.sha256).digest())
 
 
 def new_attempt(target: str, now: float) -> Attempt:

@@ -66,12 +66,12 @@ def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _at_path(claims: Mapping[str, Any], name: str) -> object:
-    found: object = claims
+    claim: object = claims
     for step in name.split(".", MAX_DEPTH):
-        if not isinstance(found, Mapping):
+        if not isinstance(claim, Mapping):
             return None
-        found = found.get(step)
-    return found
+        claim = claim.get(step)
+    return claim
 
 
 def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role | None:

@@ -26,7 +26,7 @@ from faultline.bot.web.oidc.signed_tokens import (
     check_logout_token,
 )
 
-KEPT_S = 3600.0
+MAX_AGE_S = 3600.0
 """The discovery document is read again after so long."""
 TROUBLE_S = 2.0
 """A provider that does not answer is not asked again for so long: those who wait for it do not wait
@@ -73,7 +73,7 @@ class Provider:
     async def authorization_url(self, attempt: Attempt, redirect_uri: str) -> str:
         """Where the browser goes to log in."""
         document = await self._discovery()
-        asked = {
+        parameters = {
             **AUTHORIZATION_OPTIONS,
             "client_id": self._client_id,
             "redirect_uri": redirect_uri,
@@ -83,7 +83,7 @@ class Provider:
             "code_challenge": attempt.challenge,
         }
         joint = "&" if urlsplit(document.authorization_endpoint).query else "?"
-        return document.authorization_endpoint + joint + urlencode(asked)
+        return document.authorization_endpoint + joint + urlencode(parameters)
 
     async def check_sender(self, issuer: str | None) -> None:
         """Refuses an answer that another provider sent (mix-up, RFC 9207)."""
@@ -166,7 +166,7 @@ class Provider:
 
     async def _discovery(self) -> _Discovery:
         async with self._reading:
-            if self._document is not None and time.monotonic() - self._document[0] <= KEPT_S:
+            if self._document is not None and time.monotonic() - self._document[0] <= MAX_AGE_S:
                 return self._document[1]
             if self._trouble is not None and time.monotonic() - self._trouble[0] <= TROUBLE_S:
                 raise self._trouble[1]

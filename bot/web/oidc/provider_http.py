@@ -54,13 +54,17 @@ async def _ask(
     form: Mapping[str, str] | None = None,
     auth: httpx.Auth | None = None,
 ) -> T:
-    given = {"accept": "application/json", "accept-encoding": "identity", **(headers or {})}
+    request_headers = {
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        **(headers or {}),
+    }
     body = bytearray()
     try:
         async with (
             asyncio.timeout(WITHIN_S),
             httpx.AsyncClient(follow_redirects=False, timeout=WITHIN_S) as client,
-            client.stream(method, url, headers=given, data=form, auth=auth) as response,
+            client.stream(method, url, headers=request_headers, data=form, auth=auth) as response,
         ):
             async for piece in response.aiter_raw(65_536):
                 body += piece
@@ -79,7 +83,11 @@ async def _ask(
         ) from error
     if status != 200:
         raise ConnectorError(
-            VENDOR, call, f"refused: {_said(bytes(body))}", status=status, retryable=status >= 500
+            VENDOR,
+            call,
+            f"refused: {_error_code(bytes(body))}",
+            status=status,
+            retryable=status >= 500,
         )
     try:
         return msgspec.json.decode(bytes(body), type=type)
@@ -87,7 +95,7 @@ async def _ask(
         raise ConnectorError(VENDOR, call, "the answer is not understood") from error
 
 
-def _said(body: bytes) -> str:
+def _error_code(body: bytes) -> str:
     try:
         return plain_code(msgspec.json.decode(body, type=_OauthError).error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

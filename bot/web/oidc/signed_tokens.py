@@ -86,23 +86,23 @@ def check_id_token(
 ) -> str:
     """The subject, if every claim is as it must be. Raises ConnectorError that names the one that
     is not."""
-    found = _typed(claims, _IdClaims)
-    _check_audience(found.iss, found.aud, expected)
-    several = not isinstance(found.aud, str) and len(found.aud) > 1
-    if found.azp != expected.client_id and (several or found.azp is not None):
+    id_claims = _typed(claims, _IdClaims)
+    _check_audience(id_claims.iss, id_claims.aud, expected)
+    several = not isinstance(id_claims.aud, str) and len(id_claims.aud) > 1
+    if id_claims.azp != expected.client_id and (several or id_claims.azp is not None):
         raise _wrong("was issued to another client (azp)")
-    if not found.exp > now - SKEW_S:
+    if not id_claims.exp > now - SKEW_S:
         raise _wrong("has expired (exp)")
-    _check_issued(found.iat, now)
-    if found.nbf is not None and not found.nbf <= now + SKEW_S:
+    _check_issued(id_claims.iat, now)
+    if id_claims.nbf is not None and not id_claims.nbf <= now + SKEW_S:
         raise _wrong("is not valid yet (nbf)")
-    if not hmac.compare_digest((found.nonce or "").encode(), nonce.encode()):
+    if not hmac.compare_digest((id_claims.nonce or "").encode(), nonce.encode()):
         raise _wrong("belongs to another login (nonce)")
-    if found.at_hash is not None and not _is_hash_of(found.at_hash, access_token):
+    if id_claims.at_hash is not None and not _is_hash_of(id_claims.at_hash, access_token):
         raise _wrong("does not belong to its access token (at_hash)")
-    if not found.sub.strip() or len(found.sub) > MAX_SUBJECT:
+    if not id_claims.sub.strip() or len(id_claims.sub) > MAX_SUBJECT:
         raise _wrong("names nobody (sub)")
-    return found.sub
+    return id_claims.sub
 
 
 def check_access_token(
@@ -112,15 +112,15 @@ def check_access_token(
 
     The audience tells an access token from an ID token, which is issued for the client.
     """
-    found = _typed(claims, _AccessClaims)
-    _check_audience(found.iss, found.aud, ExpectedClaims(issuer, resource))
-    if not found.exp > now - SKEW_S:
+    access_claims = _typed(claims, _AccessClaims)
+    _check_audience(access_claims.iss, access_claims.aud, ExpectedClaims(issuer, resource))
+    if not access_claims.exp > now - SKEW_S:
         raise _wrong("has expired (exp)")
-    if found.nbf is not None and not found.nbf <= now + SKEW_S:
+    if access_claims.nbf is not None and not access_claims.nbf <= now + SKEW_S:
         raise _wrong("is not valid yet (nbf)")
-    if found.nonce is not None:
+    if access_claims.nonce is not None:
         raise _wrong("is no access token (nonce)")
-    if not found.sub.strip() or len(found.sub) > MAX_SUBJECT:
+    if not access_claims.sub.strip() or len(access_claims.sub) > MAX_SUBJECT:
         raise _wrong("names nobody (sub)")
 
 
@@ -128,18 +128,18 @@ def check_logout_token(
     claims: Mapping[str, Any], expected: ExpectedClaims, *, now: float
 ) -> tuple[Ended, str]:
     """What has ended, and the token's own id. Raises ConnectorError."""
-    found = _typed(claims, _LogoutClaims)
-    _check_audience(found.iss, found.aud, expected)
-    _check_issued(found.iat, now)
-    if found.exp is not None and not found.exp > now - SKEW_S:
+    logout_claims = _typed(claims, _LogoutClaims)
+    _check_audience(logout_claims.iss, logout_claims.aud, expected)
+    _check_issued(logout_claims.iat, now)
+    if logout_claims.exp is not None and not logout_claims.exp > now - SKEW_S:
         raise _wrong("has expired (exp)")
-    if not isinstance(found.events.get(LOGOUT_EVENT), dict):
+    if not isinstance(logout_claims.events.get(LOGOUT_EVENT), dict):
         raise _wrong("is no logout token (events)")
     if "nonce" in claims:
         raise _wrong("is no logout token (nonce)")
-    if not found.sub and not found.sid:
+    if not logout_claims.sub and not logout_claims.sid:
         raise _wrong("names neither a subject nor a session")
-    return Ended(found.sub or None, found.sid or None), found.jti
+    return Ended(logout_claims.sub or None, logout_claims.sid or None), logout_claims.jti
 
 
 def _check_audience(issuer: str, audience: str | list[str], expected: ExpectedClaims) -> None:
@@ -156,12 +156,12 @@ def _check_issued(issued: float, now: float) -> None:
         )
 
 
-def _is_hash_of(given: str, access_token: str | None) -> bool:
+def _is_hash_of(at_hash: str, access_token: str | None) -> bool:
     if access_token is None:
         return False
     half = hashlib.sha256(access_token.encode()).digest()[:16]
     return hmac.compare_digest(
-        given.rstrip("=").encode(), base64.urlsafe_b64encode(half).rstrip(b"=")
+        at_hash.rstrip("=").encode(), base64.urlsafe_b64encode(half).rstrip(b"=")
     )
 
 

@@ -105,13 +105,13 @@ class Tokens:
         self._credential = credential
         self._limits = limits
         self._vendor = vendor
-        self._held: dict[str, tuple[str, float]] = {}
+        self._tokens: dict[str, tuple[str, float]] = {}
 
     async def token(self, audience: str, deadline: Deadline) -> str:
         """A token that is good for five more minutes. Raises ConnectorError, BudgetExceeded."""
-        buy = self._held.get(audience)
+        buy = self._tokens.get(audience)
         if buy is None or buy[1] - EARLY_S < time.monotonic():
-            buy = self._held[audience] = await self._buy(audience, deadline)
+            buy = self._tokens[audience] = await self._buy(audience, deadline)
         return buy[0]
 
     async def _buy(self, audience: str, deadline: Deadline) -> tuple[str, float]:
@@ -175,9 +175,9 @@ class Tokens:
         """Entra's own words may name tenants and applications: only its codes are shown."""
         try:
             if status >= 400:
-                said = msgspec.json.decode(body, type=_EntraError)
-                code = _ENTRA_CODE.search(said.error_description[:2_000])
-                reasons = [short(said.error, 60), code[0] if code else ""]
+                entra_error = msgspec.json.decode(body, type=_EntraError)
+                code = _ENTRA_CODE.search(entra_error.error_description[:2_000])
+                reasons = [short(entra_error.error, 60), code[0] if code else ""]
                 why = ", ".join(reason for reason in reasons if reason) or "no reason given"
                 problem = f"no token was given: {why}"
                 raise ConnectorError(self._vendor, "token", problem, status=status)

@@ -89,15 +89,15 @@ class GoogleToken(httpx.Auth):
         self._section = section
         self._metadata = metadata
         self._file = file
-        self._held: tuple[str, float] | None = None
+        self._cached_token: tuple[str, float] | None = None
 
     async def async_auth_flow(
         self, request: httpx.Request
     ) -> AsyncGenerator[httpx.Request, httpx.Response]:
         """Add the header. Raises ConnectorError where no token is given."""
-        if self._held is None or self._held[1] - EARLY_S < time.monotonic():
-            self._held = await self._asked()
-        request.headers["Authorization"] = f"Bearer {self._held[0]}"
+        if self._cached_token is None or self._cached_token[1] - EARLY_S < time.monotonic():
+            self._cached_token = await self._request_token()
+        request.headers["Authorization"] = f"Bearer {self._cached_token[0]}"
         yield request
 
     def read(self) -> _Credentials | None:
@@ -109,49 +109,49 @@ class GoogleToken(httpx.Auth):
         key = f"{self._section}.credentials_file" if self._file else FILE_VARIABLE
         try:
             with path.open("rb") as file:
-                found = msgspec.json.decode(file.read(LONGEST_FILE), type=_Credentials)
+                credentials = msgspec.json.decode(file.read(LONGEST_FILE), type=_Credentials)
         except OSError as error:
             raise SettingsError(key, f"cannot be read ({type(error).__name__})") from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise SettingsError(key, "holds no credentials of Google Cloud") from None
-        if found.type not in ("service_account", "external_account"):
+        if credentials.type not in ("service_account", "external_account"):
             problem = "must hold a service account's key or an external account's configuration"
             raise SettingsError(key, problem)
-        if found.type == "external_account" and not found.credential_source.file:
+        if credentials.type == "external_account" and not credentials.credential_source.file:
             raise SettingsError(key, "must name a file in credential_source")
-        return found
+        return credentials
 
-    async def _asked(self) -> tuple[str, float]:
-        own = await asyncio.to_thread(self.read)
-        if own is None:
+    async def _request_token(self) -> tuple[str, float]:
+        credentials = await asyncio.to_thread(self.read)
+        if credentials is None:
             url = f"{self._metadata}{GOOGLE_TOKEN}"
             answer = await self._send("GET", url, _GoogleAnswer)
-        elif own.type == "service_account":
-            claim = await asyncio.to_thread(self._claim, own)
+        elif credentials.type == "service_account":
+            claim = await asyncio.to_thread(self._claim, credentials)
             form = {"grant_type": ASSERTION, "assertion": claim}
-            answer = await self._send("POST", own.token_uri, _GoogleAnswer, form)
+            answer = await self._send("POST", credentials.token_uri, _GoogleAnswer, form)
         else:
-            return await self._federated(own)
+            return await self._federated(credentials)
         return self._usable(answer.access_token), time.monotonic() + answer.expires_in
 
-    async def _federated(self, own: _Credentials) -> tuple[str, float]:
+    async def _federated(self, credentials: _Credentials) -> tuple[str, float]:
         form = {
             "grant_type": EXCHANGE,
-            "audience": own.audience,
+            "audience": credentials.audience,
             "scope": SCOPE,
             "requested_token_type": ACCESS_TOKEN,
-            "subject_token_type": own.subject_token_type,
-            "subject_token": await asyncio.to_thread(self._subject, own.credential_source),
+            "subject_token_type": credentials.subject_token_type,
+            "subject_token": await asyncio.to_thread(self._subject, credentials.credential_source),
         }
-        answer = await self._send("POST", own.token_url, _GoogleAnswer, form)
+        answer = await self._send("POST", credentials.token_url, _GoogleAnswer, form)
         token, ends = self._usable(answer.access_token), time.monotonic() + answer.expires_in
-        url = own.service_account_impersonation_url
+        url = credentials.service_account_impersonation_url
         if url is None:
             return token, ends
         json = {"scope": [SCOPE], "lifetime": f"{CLAIM_S}s"}
-        given = await self._send("POST", url, _ImpersonatedAnswer, json=json, token=token)
-        lasts = given.expire_time.timestamp() - time.time()
-        return self._usable(given.access_token), time.monotonic() + lasts
+        impersonation = await self._send("POST", url, _ImpersonatedAnswer, json=json, token=token)
+        lasts = impersonation.expire_time.timestamp() - time.time()
+        return self._usable(impersonation.access_token), time.monotonic() + lasts
 
     def _subject(self, source: _Source) -> str:
         """The token of somebody else, as it is now. Blocks. Raises SettingsError."""
@@ -165,7 +165,7 @@ class GoogleToken(httpx.Auth):
             raise SettingsError(FILE_VARIABLE, problem) from None
         return text
 
-    def _claim(self, own: _Credentials) -> str:
+    def _claim(self, credentials: _Credentials) -> str:
         """A signed JWT (RFC 7523). Blocks. Raises SettingsError."""
         # Late: the machines that have a metadata server never need it.
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -175,13 +175,15 @@ class GoogleToken(httpx.Auth):
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         now = int(time.time())
-        head = {"alg": "RS256", "typ": "JWT", "kid": own.private_key_id}
-        said = {"iss": own.client_email, "scope": SCOPE, "aud": own.token_uri}
-        said_when = {"iat": now, "exp": now + CLAIM_S}
-        parts = [_packed(msgspec.json.encode(one)) for one in (head, {**said, **said_when})]
+        head = {"alg": "RS256", "typ": "JWT", "kid": credentials.private_key_id}
+        claims = {"iss": credentials.client_email, "scope": SCOPE, "aud": credentials.token_uri}
+        lifetime = {"iat": now, "exp": now + CLAIM_S}
+        parts = [
+            _packed(msgspec.json.encode(segment)) for segment in (head, {**claims, **lifetime})
+        ]
         signed = ".".join(parts)
         try:
-            key = load_pem_private_key(own.private_key.encode(), None)
+            key = load_pem_private_key(credentials.private_key.encode(), None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise SettingsError(FILE_VARIABLE, "holds no private key in PEM form") from None
         if not isinstance(key, RSAPrivateKey):

@@ -41,14 +41,14 @@ class TrustFiles:
         self._ca = ca
         self._cert = cert
         self._key = key
-        self._held: tuple[tuple[int, ...], ssl.SSLContext] | None = None
+        self._cached_context: tuple[tuple[int, ...], ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
         """As the files are now. Blocks. Raises SettingsError naming the key."""
         version = tuple(self._changed(path) for path in (self._ca, self._cert, self._key))
-        if self._held is None or self._held[0] != version:
-            self._held = version, self._made()
-        return self._held[1]
+        if self._cached_context is None or self._cached_context[0] != version:
+            self._cached_context = version, self._made()
+        return self._cached_context[1]
 
     def _changed(self, path: Path | None) -> int:
         try:
@@ -108,19 +108,26 @@ def bearer(token: str) -> ServerAccess:
     return ServerAccess({"Authorization": f"Bearer {token}"})
 
 
-def access_of(own: SelfHostedSettings, section: str) -> ServerAccess:
+def access_of(hosted_settings: SelfHostedSettings, section: str) -> ServerAccess:
     """As the settings have it. Raises SettingsError naming the key."""
     headers: dict[str, str] = {}
-    if own.token is not None:
-        headers["Authorization"] = authorization(own.token.get_secret_value(), own.username)
-    if own.tenant:
-        headers["X-Scope-OrgID"] = own.tenant
+    if hosted_settings.token is not None:
+        headers["Authorization"] = authorization(
+            hosted_settings.token.get_secret_value(), hosted_settings.username
+        )
+    if hosted_settings.tenant:
+        headers["X-Scope-OrgID"] = hosted_settings.tenant
     trust = None
-    if own.ca_file is not None or own.client_cert_file is not None:
-        trust = TrustFiles(section, own.ca_file, own.client_cert_file, own.client_key_file)
+    if hosted_settings.ca_file is not None or hosted_settings.client_cert_file is not None:
+        trust = TrustFiles(
+            section,
+            hosted_settings.ca_file,
+            hosted_settings.client_cert_file,
+            hosted_settings.client_key_file,
+        )
         # As below: said at the start.
         trust.context()
-    return ServerAccess(headers, _auth_of(own, section), trust)
+    return ServerAccess(headers, _auth_of(hosted_settings, section), trust)
 
 
 def authorization(token: str, username: str | None) -> str:
@@ -131,24 +138,26 @@ def authorization(token: str, username: str | None) -> str:
     return f"Basic {base64.b64encode(f'{username}:{token}'.encode()).decode()}"
 
 
-def _auth_of(own: SelfHostedSettings, section: str) -> httpx.Auth | None:
-    if own.token_file is not None:
-        token = FileToken(own.token_file, own.username, f"{section}.token_file")
+def _auth_of(hosted_settings: SelfHostedSettings, section: str) -> httpx.Auth | None:
+    if hosted_settings.token_file is not None:
+        token = FileToken(
+            hosted_settings.token_file, hosted_settings.username, f"{section}.token_file"
+        )
         # A file that is missing stops the start, not the first investigation.
         token.header()
         return token
-    if own.cloud == "aws":
-        match = _REGION_IN_HOST.search(urlsplit(own.url or "").netloc)
-        region = own.aws_region or (match[1] if match else None)
+    if hosted_settings.cloud == "aws":
+        match = _REGION_IN_HOST.search(urlsplit(hosted_settings.url or "").netloc)
+        region = hosted_settings.aws_region or (match[1] if match else None)
         if region is None:
             raise SettingsError(f"{section}.aws_region", "must be set: the address names no region")
-        return SignedForAws(region, own.aws_service)
-    if own.cloud == "google":
+        return SignedForAws(region, hosted_settings.aws_service)
+    if hosted_settings.cloud == "google":
         google = GoogleToken(section)
         # A file that cannot be used stops the start.
         google.read()
         return google
-    if own.cloud == "azure":
+    if hosted_settings.cloud == "azure":
         return AzureToken()
     return None
 
@@ -160,7 +169,7 @@ class FileToken(httpx.Auth):
         self._path = path
         self._username = username
         self._key = key
-        self._held: tuple[tuple[int, int, int], str] | None = None
+        self._cached_header: tuple[tuple[int, int, int], str] | None = None
 
     async def async_auth_flow(
         self, request: httpx.Request
@@ -174,15 +183,15 @@ class FileToken(httpx.Auth):
         try:
             at = self._path.stat()
             version = (at.st_mtime_ns, at.st_ino, at.st_size)
-            if self._held is None or self._held[0] != version:
+            if self._cached_header is None or self._cached_header[0] != version:
                 with self._path.open(encoding="ascii") as file:
                     token = file.read(LONGEST_TOKEN).strip()
                 if not token or not token.isprintable():
                     raise SettingsError(self._key, "holds no token")
-                self._held = version, authorization(token, self._username)
+                self._cached_header = version, authorization(token, self._username)
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(self._key, f"cannot be read ({type(error).__name__})") from None
-        return self._held[1]
+        return self._cached_header[1]
 
 
 class SignedForAws(httpx.Auth):
@@ -210,7 +219,7 @@ class SignedForAws(httpx.Auth):
         query = request.url.query.replace(b"+", b"%20")
         request.url = request.url.copy_with(query=query or None)
         try:
-            credentials = self._found().get_frozen_credentials()
+            credentials = self._load_credentials().get_frozen_credentials()
         except BotoCoreError as error:
             problem = f"no AWS credentials ({type(error).__name__})"
             raise ConnectorError("aws", "credentials", problem) from error
@@ -223,7 +232,7 @@ class SignedForAws(httpx.Auth):
         for name, value in unsigned.headers.items():
             request.headers[name] = value
 
-    def _found(self) -> Any:
+    def _load_credentials(self) -> Any:
         import botocore.session
 
         if self._credentials is None:

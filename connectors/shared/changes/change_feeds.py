@@ -105,7 +105,7 @@ class _ServicesNamed:
     candidates: Mapping[str, Sequence[str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        services = dict.fromkeys((*self.in_scope, *self.names.known))
+        services = dict.fromkeys((*self.in_scope, *self.names.services))
         self.candidates = {service: self.names.theirs(service) for service in services}
 
     def of(self, change: VendorChange) -> str | None:
@@ -150,8 +150,8 @@ class ChangeFeeds(ABC):
         stand."""
         scope = request.scope
         window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
-        own = (request.alert.service,) if request.alert.service else ()
-        services = _ServicesNamed(self._names, (*own, *scope.services))
+        alert_services = (request.alert.service,) if request.alert.service else ()
+        services = _ServicesNamed(self._names, (*alert_services, *scope.services))
         collection = CollectionBuilder()
         async with self._http.open() as session:
             await asyncio.gather(

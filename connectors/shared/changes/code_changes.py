@@ -155,7 +155,7 @@ class DiffBudget:
     shortened: int = 0
     left_out: int = 0
 
-    def said(self) -> str | None:
+    def summary(self) -> str | None:
         """What was cut, in words."""
         parts = [f"{self.shortened} diffs shortened"] if self.shortened else []
         parts += [f"the diffs of {self.left_out} files left out"] if self.left_out else []
@@ -213,10 +213,10 @@ class ChangeRows:
         paths: Sequence[str],
         diff: str | None,
         more: int | None,
-        said: str = "",
+        environment: str = "",
     ) -> None:
         shown = listed_paths(paths, more)
-        text = read_change_text(f"{title} {said}", json.dumps(shown), None)
+        text = read_change_text(f"{title} {environment}", json.dumps(shown), None)
         for service in self._services_of(text):
             row = self.rows.get((change_id, service, kind))
             if row is None or at < row["time"]:  # type: ignore[operator]

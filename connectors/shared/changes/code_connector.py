@@ -105,7 +105,7 @@ class CodeConnector(ABC):
                 )
             )
             lost = await self._read_code(readings, request.alert)
-        found = collected(readings)
+        collection = collected(readings)
         if left_out:
             lost.append(
                 Missing(
@@ -114,7 +114,7 @@ class CodeConnector(ABC):
                     f"{len(left_out)} more repositories were left out",
                 )
             )
-        return Collected(found.tables, found.items, (*found.missing, *lost))
+        return Collected(collection.tables, collection.items, (*collection.missing, *lost))
 
     async def code_at(
         self, repository: str, revision: str, path: str, line: int
@@ -137,11 +137,13 @@ class CodeConnector(ABC):
     def repositories_for(self, request: Request) -> list[str]:
         """Those that the alert itself names, then those of the services in scope; without a scope,
         all."""
-        said = " ".join(
+        alert_text = " ".join(
             [*request.alert.labels.values(), *(link.url for link in request.alert.links)]
         )[:32_768]
         named = [
-            r for r in self.repositories if re.search(rf"(?<![\w.-]){re.escape(r)}(?![\w-])", said)
+            r
+            for r in self.repositories
+            if re.search(rf"(?<![\w.-]){re.escape(r)}(?![\w-])", alert_text)
         ]
         scope = request.scope
         services = [
@@ -154,19 +156,19 @@ class CodeConnector(ABC):
         ]
         return list(dict.fromkeys([*named, *requested_services]))
 
-    def production(self, environment: str, said: bool | None = None) -> bool:
+    def production(self, environment: str, is_production: bool | None = None) -> bool:
         """Whether an environment is one whose deployments count."""
         if self._environments:
             return environment.casefold() in {e.casefold() for e in self._environments}
-        return bool(said) or bool(PRODUCTION.search(environment))
+        return bool(is_production) or bool(PRODUCTION.search(environment))
 
     def _services_of(self, repository: str, request: Request) -> tuple[str, ...]:
         """The services kept in a repository, those in scope where there are any, else the training
         job in scope."""
-        kept = [s for s, names in self._services.items() if repository in names]
+        services = [s for s, names in self._services.items() if repository in names]
         job = request.scope.job
-        named = tuple(s for s in request.scope.services if s in kept)
-        return named or ((job,) if job and self._jobs.get(job) in kept else tuple(kept))
+        named = tuple(s for s in request.scope.services if s in services)
+        return named or ((job,) if job and self._jobs.get(job) in services else tuple(services))
 
     async def _read_code(
         self, readings: Sequence[RepositoryReading], alert: Alert

@@ -43,7 +43,7 @@ LOOKBACK = timedelta(hours=24)
 SKEW = timedelta(minutes=1)
 """Clocks of a vendor and of ours may differ so much."""
 MOST_REPOSITORIES = 5
-MOST_COMPARED, MOST_CHANGES, MOST_LOOKED_UP = 4, 30, 10
+MOST_COMPARED, MOST_CHANGES, MOST_LOOKUPS = 4, 30, 10
 """Of one repository: rollouts compared with the one before, changes whose files are read, merges
 looked up."""
 MOST_LINES = 3
@@ -126,17 +126,17 @@ class RepositoryReading:
         self.missing.append(Missing(KIND, f"{self.repository.name}: {what}", reason))
 
     def item(
-        self, found: CodeHostList[T], rows: int, details: dict[str, str] | None = None
+        self, listing: CodeHostList[T], rows: int, details: dict[str, str] | None = None
     ) -> None:
         """Record what was read."""
         self.items.append(
             Item(
                 KIND,
-                found.query,
+                listing.query,
                 self.window,
-                found.link,
+                listing.link,
                 rows=rows,
-                cut=found.cut,
+                cut=listing.cut,
                 details=details or {},
             )
         )
@@ -163,20 +163,20 @@ async def read_repository(
     )
     _tell_runs(reading, runs)
     chosen = _chosen(reading, rollouts, runs, releases)
-    known = merged.values if merged else ()
-    changes, between = await _carried(reading, chosen, known)
+    merged_changes = merged.values if merged else ()
+    changes, between = await _carried(reading, chosen, merged_changes)
     if not chosen:
-        changes = [(change, None) for change in known]
+        changes = [(change, None) for change in merged_changes]
     if merged is not None:
         ids = {s for change, _ in changes for s in change.shas}
         waiting = [c for c in merged.values if not c.shas & ids]
-        said = {
+        details = {
             short(
                 c.id, 60
             ): f"merged {c.at:%Y-%m-%d %H:%M} UTC, not known to be deployed: {c.title}"
             for c in waiting
         }
-        reading.item(merged, len(merged.values), dict(list(said.items())[:MOST_LISTED]))
+        reading.item(merged, len(merged.values), dict(list(details.items())[:MOST_LISTED]))
     await _add_changes(reading, changes)
     for rollout, comparison in reversed(between):
         reading.rows.add_rollout(rollout, comparison)
@@ -228,11 +228,11 @@ def collected(readings: Sequence[RepositoryReading]) -> Collected:
 def _tell_runs(reading: RepositoryReading, runs: CodeHostList[PipelineRun] | None) -> None:
     if runs is not None:
         failed = [r for r in runs.values if r.failed]
-        said = {
+        details = {
             f"{r.at:%Y-%m-%d %H:%M} {short(r.name, 80)}": f"failed at {r.revision[:12]}"
             for r in failed
         }
-        reading.item(runs, len(runs.values), dict(list(said.items())[:MOST_LISTED]))
+        reading.item(runs, len(runs.values), dict(list(details.items())[:MOST_LISTED]))
 
 
 def _chosen(
@@ -252,13 +252,13 @@ def _chosen(
     recent = (way for way in ways if any(r.at >= reading.window.start for r in way))
     chosen = next(recent, ways[0])
     chosen = tuple(r for r in chosen if r.production) or chosen
-    for found in (deployments, releases):
-        if found is not None:
-            said = {
+    for listing in (deployments, releases):
+        if listing is not None:
+            details = {
                 f"{r.at:%Y-%m-%d %H:%M} {short(r.environment, 60)}": f"{r.title}: {r.state}"
-                for r in found.values
+                for r in listing.values
             }
-            reading.item(found, len(found.values), dict(list(said.items())[:MOST_LISTED]))
+            reading.item(listing, len(listing.values), dict(list(details.items())[:MOST_LISTED]))
     chosen = tuple(sorted(chosen, key=lambda r: r.at, reverse=True))
     reading.revision = next(
         (r.revision for r in chosen if r.reached and r.at <= reading.alert_at), None
@@ -273,15 +273,17 @@ async def _carried(
     each."""
     inside = [r for r in chosen if reading.window.start <= r.at <= reading.window.end]
     pairs = [(r, _before(r, chosen)) for r in inside]
-    asked = [(r, b) for r, b in pairs if b is not None][:MOST_COMPARED]
+    comparable_pairs = [(r, b) for r, b in pairs if b is not None][:MOST_COMPARED]
     answers = await asyncio.gather(
         *(
             reading.tried("what was deployed", reading.repository.compare(b.revision, r.revision))
-            for r, b in asked
+            for r, b in comparable_pairs
         )
     )
     compared = {
-        id(r): answer for (r, _), answer in zip(asked, answers, strict=True) if answer is not None
+        id(r): answer
+        for (r, _), answer in zip(comparable_pairs, answers, strict=True)
+        if answer is not None
     }
     for rollout, before in pairs:
         if before is None and rollout.reached:
@@ -289,7 +291,7 @@ async def _carried(
                 f"what {rollout.revision[:12]} carried",
                 "no earlier deployment is known to compare it with",
             )
-    left_out = sum(1 for _, before in pairs if before is not None) - len(asked)
+    left_out = sum(1 for _, before in pairs if before is not None) - len(comparable_pairs)
     if left_out:
         reading.gap(
             "what was deployed", f"{left_out} earlier deployments in the window were not compared"
@@ -297,14 +299,16 @@ async def _carried(
     changes: list[tuple[CodeChange, Rollout | None]] = []
     rollouts: list[tuple[Rollout, CodeComparison | None]] = []
     for rollout in inside:
-        found = compared.get(id(rollout))
-        between = found.values[0] if found else None
+        listing = compared.get(id(rollout))
+        between = listing.values[0] if listing else None
         rollouts.append((rollout, between))
-        if found is not None and between is not None:
-            reading.item(found, len(between.commits))
+        if listing is not None and between is not None:
+            reading.item(listing, len(between.commits))
         failed = rollout.state == "failed"
-        own = await _changes_of(reading, rollout, between, merged) if between and not failed else []
-        changes += [(change, rollout) for change in own]
+        carried_changes = (
+            await _changes_of(reading, rollout, between, merged) if between and not failed else []
+        )
+        changes += [(change, rollout) for change in carried_changes]
     return changes, rollouts
 
 
@@ -335,15 +339,15 @@ async def _changes_of(
             code_changes.append(change)
         else:
             unknown.append(commit)
-    looked_up = await asyncio.gather(
+    lookups = await asyncio.gather(
         *(
             reading.tried(f"merge of {c.sha[:12]}", reading.repository.change_of(c))
-            for c in unknown[:MOST_LOOKED_UP]
+            for c in unknown[:MOST_LOOKUPS]
         )
     )
-    code_changes += [change for change in looked_up if change is not None]
-    if between.more_commits or len(unknown) > MOST_LOOKED_UP:
-        left_out = between.more_commits + max(0, len(unknown) - MOST_LOOKED_UP)
+    code_changes += [change for change in lookups if change is not None]
+    if between.more_commits or len(unknown) > MOST_LOOKUPS:
+        left_out = between.more_commits + max(0, len(unknown) - MOST_LOOKUPS)
         reading.gap(
             f"what {rollout.revision[:12]} carried", f"{left_out} more commits were left out"
         )
@@ -391,11 +395,11 @@ async def _add_changes(
     before = (reading.rows.diffs.shortened, reading.rows.diffs.left_out)
     for change, carried in changes:
         file = files.get(change.id)
-        known = (
+        change_files = (
             within(change, file.values, None if file.cut else 0) if file else within(change, (), 0)
         )
-        reading.files[change.id] = frozenset(f.path for f in known.files)
-        reading.rows.add_change(known, carried)
+        reading.files[change.id] = frozenset(f.path for f in change_files.files)
+        reading.rows.add_change(change_files, carried)
     if read:
         _tell_files(reading, [f for f in answers if f is not None], before)
 
@@ -411,12 +415,12 @@ def _tell_files(
     diffs = reading.rows.diffs
     cut = DiffBudget(
         shortened=diffs.shortened - before[0], left_out=diffs.left_out - before[1]
-    ).said()
+    ).summary()
     cuts = [c for c in (cut, *sorted({a.cut for a in answers if a.cut})) if c]
     for number, answer in enumerate(answers):
-        said = "; ".join(cuts) or None if number == 0 else None
+        note = "; ".join(cuts) or None if number == 0 else None
         reading.items.append(
-            Item(KIND, answer.query, reading.window, answer.link, rows=len(answer.values), cut=said)
+            Item(KIND, answer.query, reading.window, answer.link, rows=len(answer.values), cut=note)
         )
 
 

@@ -89,25 +89,25 @@ def frames_of(alert: Alert) -> list[SourceFrame]:
     those of libraries."""
     text = "\n".join([alert.title, alert.summary or "", *alert.labels.values()])[:MOST_TEXT]
     # Python alone writes the innermost frame last.
-    found = [(frame[1], frame[2]) for frame in _PYTHON.finditer(text)][::-1]
-    found += [(frame[1], frame[2]) for frame in _DOTNET.finditer(text)]
-    found += [(_jvm_path(frame[1], frame[2]), frame[3]) for frame in _JVM.finditer(text)]
-    if not found:
-        found = [(place[1], place[2]) for place in _PLACE.finditer(text)]
+    places = [(frame[1], frame[2]) for frame in _PYTHON.finditer(text)][::-1]
+    places += [(frame[1], frame[2]) for frame in _DOTNET.finditer(text)]
+    places += [(_jvm_path(frame[1], frame[2]), frame[3]) for frame in _JVM.finditer(text)]
+    if not places:
+        places = [(place[1], place[2]) for place in _PLACE.finditer(text)]
     frames: dict[SourceFrame, None] = {}
-    for given, line in found:
-        if _LIBRARIES.search(given):
+    for frame_path, line in places:
+        if _LIBRARIES.search(frame_path):
             continue
-        path = safe_path(given)
+        path = safe_path(frame_path)
         if path and _CODE.search(path) and int(line) > 0:
             frames[SourceFrame(path, int(line))] = None
     return list(frames)[:MOST_FRAMES]
 
 
-def candidates(path: str, known: Collection[str]) -> list[str]:
+def candidates(path: str, paths: Collection[str]) -> list[str]:
     """Where in a repository the file may lie, the likeliest first: among the paths known, else the
     path's own ends."""
-    likely = [k for k in known if same_file(path, k)]
+    likely = [k for k in paths if same_file(path, k)]
     parts = path.split("/")
     ends = ["/".join(parts[n:]) for n in range(max(0, len(parts) - MOST_PROBES), len(parts))]
     if path.endswith((".java", ".kt", ".scala", ".groovy")) and not path.startswith("src/"):
@@ -124,15 +124,15 @@ def touched(
     frames: Iterable[SourceFrame], files_by_change: Mapping[str, Collection[str]]
 ) -> dict[str, list[str]]:
     """By frame (`path:line`) the changes that touch its file."""
-    found: dict[str, list[str]] = {}
+    changes_by_frame: dict[str, list[str]] = {}
     for frame in frames:
         ids = []
         for change, files in files_by_change.items():
             if any(same_file(frame.path, file) for file in files):
                 ids.append(change)
         if ids:
-            found[f"{frame.path}:{frame.line}"] = ids
-    return found
+            changes_by_frame[f"{frame.path}:{frame.line}"] = ids
+    return changes_by_frame
 
 
 def excerpt(content: bytes, line: int) -> str:

@@ -22,10 +22,10 @@ RENAMED = {"percentagePass": "percentage", "passPercentage": "percentage"}
 """Statsig's names end, or begin, like that of a password, whose value would be masked."""
 
 
-def flip(flag: str, environment: str | None, said: str) -> str:
+def flip(flag: str, environment: str | None, action: str) -> str:
     """A title: the flag, where, and what was done."""
     where = f" in {short(environment, 60)}" if environment else ""
-    return f"{short(flag, 100)}{where}: {said}"
+    return f"{short(flag, 100)}{where}: {action}"
 
 
 def switched(on: bool) -> str:

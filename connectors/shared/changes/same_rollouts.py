@@ -80,13 +80,15 @@ class _Deploy:
         return abs(self.at - rollout.at) <= within
 
 
-def with_joined_rollouts(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def with_joined_rollouts(
+    cluster: pl.DataFrame, change_tables: Sequence[pl.DataFrame]
+) -> pl.DataFrame:
     """The table of changes of a cluster's rollouts and of everything else that tells of changes.
 
     A rollout that was reported keeps the time at which the cluster began it and what differs, and
     takes the id, title, author and link of the report.
     """
-    frame = pl.concat(others) if others else cluster.clear()
+    frame = pl.concat(change_tables) if change_tables else cluster.clear()
     rollouts: dict[str, list[_Deploy]] = defaultdict(list)
     for row in _deploys(cluster):
         rollouts[row["service"]].append(_Deploy(row, _rolled_out(row)))
@@ -95,8 +97,8 @@ def with_joined_rollouts(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) 
         _give_to_nearest(_Deploy(row, named), rollouts.get(row["service"], ()))
     gone: set[tuple[Any, ...]] = set()
     rows = []
-    for own in rollouts.values():
-        for rollout in own:
+    for deploys in rollouts.values():
+        for rollout in deploys:
             if rollout.reports:
                 gone.update(_key(report.row) for report in (rollout, *rollout.reports))
                 rows.append(_joined(rollout))
@@ -114,7 +116,7 @@ def _deploys(table: pl.DataFrame) -> list[dict[str, Any]]:
 def _give_to_nearest(report: _Deploy, rollouts: Sequence[_Deploy]) -> None:
     same = [rollout for rollout in rollouts if report.is_about(rollout)]
     if same:
-        nearest = min(same, key=lambda one: abs(one.at - report.at))
+        nearest = min(same, key=lambda rollout: abs(rollout.at - report.at))
         nearest.reports.append(report)
 
 
@@ -128,7 +130,7 @@ def _rolled_out(row: dict[str, Any]) -> NamedVersions:
 def _joined(rollout: _Deploy) -> dict[str, Any]:
     first = rollout.reports[0].row
     row = rollout.row
-    diffs = [one["diff"] for one in (row, first) if one["diff"]]
+    diffs = [change["diff"] for change in (row, first) if change["diff"]]
     return {
         **first,
         "time": row["time"],

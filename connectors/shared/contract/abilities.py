@@ -26,7 +26,7 @@ class KnowsAlerts(Protocol):
 
 
 @runtime_checkable
-class KnowsItsOwn(Protocol):
+class KnowsOrigin(Protocol):
     """A connector that can tell which alerts came from its own account or workspace."""
 
     def is_of(self, alert: Alert) -> bool:

@@ -1,6 +1,6 @@
 """What every connector is: a read-only source that answers a request with tables, files and gaps.
 
-`collect_one` is the only way a connector is called: it holds the deadline, the size cap, the
+`collect_from` is the only way a connector is called: it holds the deadline, the size cap, the
 masking of secrets, and the one broad `except` that turns a failure into a recorded gap.
 """
 
@@ -63,7 +63,7 @@ class Item:
     """Which signals its rows hold; None where that is not told."""
     changes: tuple[str, ...] | None = None
     """The ids of the changes that its rows are; None where that is not told."""
-    own_rows: Mapping[str, Rows] = field(default_factory=dict, repr=False, compare=False)
+    rows_by_table: Mapping[str, Rows] = field(default_factory=dict, repr=False, compare=False)
     """Its log lines and spans by table, until the tables say which item each row came with."""
 
     def holding(self, rows: Rows) -> Item:
@@ -73,18 +73,18 @@ class Item:
         """
         columns = list(SCHEMAS[self.kind].columns)
         frame = rows if isinstance(rows, pl.DataFrame) else None
-        found: dict[str, tuple[str, ...]] = {}
+        values_by_column: dict[str, tuple[str, ...]] = {}
         for name in IDENTITY.get(self.kind, ("service", "signal")):
             if name not in columns:
                 continue
             place = columns.index(name)
             values = frame[name].unique() if frame is not None else {row[place] for row in rows}
-            found[name] = tuple(sorted(value for value in values if value is not None))
+            values_by_column[name] = tuple(sorted(value for value in values if value is not None))
         return replace(
             self.bringing(self.kind, rows),
-            services=found.get("service"),
-            signals=found.get("signal"),
-            changes=found.get("id"),
+            services=values_by_column.get("service"),
+            signals=values_by_column.get("signal"),
+            changes=values_by_column.get("id"),
         )
 
     def bringing(self, table: str, rows: Rows) -> Item:
@@ -92,7 +92,7 @@ class Item:
         its item, also where that is of another kind."""
         if table not in KEYS:
             return self
-        return replace(self, own_rows={**self.own_rows, table: rows})
+        return replace(self, rows_by_table={**self.rows_by_table, table: rows})
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,13 @@ class Connector(Protocol):
         """Its limits."""
 
     async def collect(self, request: Request) -> Collected:
-        """Fetch the evidence for one alert. May raise; see `collect_one`."""
+        """Fetch the evidence for one alert. May raise; see `collect_from`."""
 
     async def check(self) -> Check:
         """Is it reachable, allowed, and read-only?"""
 
 
-async def collect_one(connector: Connector, request: Request) -> Collected:
+async def collect_from(connector: Connector, request: Request) -> Collected:
     """Collect under the connector's limits.
 
     A failure becomes a gap for each kind that the connector would have brought.
@@ -190,14 +190,14 @@ def for_storage(collected: Collected) -> Collected:
     missing: list[Missing] = []
     for name, table in collected.tables.items():
         # Lines are found again by what they say, so before anything in them is masked.
-        told = _with_items(table, name, collected.items) if name in KEYS else table
-        tables[name] = _masked(told)
-        if tables[name].height < told.height:
-            count = told.height - tables[name].height
-            reason = f"{count} of {told.height} rows left out by a rule of [redaction]"
+        sourced_table = _with_items(table, name, collected.items) if name in KEYS else table
+        tables[name] = _masked(sourced_table)
+        if tables[name].height < sourced_table.height:
+            count = sourced_table.height - tables[name].height
+            reason = f"{count} of {sourced_table.height} rows left out by a rule of [redaction]"
             missing.append(Missing(name, name, reason))  # type: ignore[arg-type]
     items = [_item_masked(item) for item in collected.items]
-    missing = [_missing_masked(one) for one in collected.missing] + missing
+    missing = [_missing_masked(gap) for gap in collected.missing] + missing
     return Collected(tables, tuple(items), tuple(missing))
 
 
@@ -211,7 +211,7 @@ def _item_masked(item: Item) -> Item:
         services=masked_value(item.services),
         signals=masked_value(item.signals),
         changes=masked_value(item.changes),
-        own_rows={},
+        rows_by_table={},
     )
 
 
@@ -220,11 +220,11 @@ def _missing_masked(missing: Missing) -> Missing:
 
 
 def _with_items(table: pl.DataFrame, name: str, items: Sequence[Item]) -> pl.DataFrame:
-    brought = []
+    item_rows = []
     for place, item in enumerate(items):
-        if name in item.own_rows:
-            brought.append((place, item.own_rows[name]))
-    return with_origins(table, name, brought)
+        if name in item.rows_by_table:
+            item_rows.append((place, item.rows_by_table[name]))
+    return with_origins(table, name, item_rows)
 
 
 def _masked(table: pl.DataFrame) -> pl.DataFrame:

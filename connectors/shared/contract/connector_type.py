@@ -71,19 +71,19 @@ class ConnectorType(Generic[S]):
 
         Raises SettingsError naming the key.
         """
-        own = getattr(settings, self.name, None)
-        if not isinstance(own, self.settings) or not self.is_set(settings):
+        section = getattr(settings, self.name, None)
+        if not isinstance(section, self.settings) or not self.is_set(settings):
             return None
-        return self._build()(own, settings)
+        return self._build()(section, settings)
 
     def is_set(self, settings: SharedSettings) -> bool:
         """Whether anything in the settings is for it. Loads nothing, and a connector may still
         find that too little is set."""
-        own = getattr(settings, self.name, None)
-        if not isinstance(own, self.settings):
+        section = getattr(settings, self.name, None)
+        if not isinstance(section, self.settings):
             return False
         has_jobs = self.reads_jobs and bool(settings.jobs)
-        return own != self.settings.model_construct() or has_jobs
+        return section != self.settings.model_construct() or has_jobs
 
     def all_configured(self, settings: SharedSettings) -> tuple[Connector, ...]:
         """The connector, or one for each instance. Raises SettingsError naming the key."""
@@ -101,16 +101,16 @@ class ConnectorType(Generic[S]):
                 built.append(ConnectorInstance(connector, instance))
         return tuple(built)
 
-    def _instance(self, one: InstanceSettings, settings: SharedSettings) -> Connector | None:
+    def _instance(self, instance: InstanceSettings, settings: SharedSettings) -> Connector | None:
         from faultline.connectors.shared.transport.rate_limiter import asking_instance
 
-        own = one.own
-        assert isinstance(own, self.settings)
+        section = instance.section
+        assert isinstance(section, self.settings)
         try:
-            with asking_instance(one.name):
-                return self._build()(own, settings.seen_by(self.name, one))
+            with asking_instance(instance.name):
+                return self._build()(section, settings.visible_to(self.name, instance))
         except SettingsError as error:
-            key = error.key.replace(f"{self.name}.", f"{self.name}.{one.name}.", 1)
+            key = error.key.replace(f"{self.name}.", f"{self.name}.{instance.name}.", 1)
             raise SettingsError(key, error.problem) from error
 
     def _build(self) -> Build[S]:

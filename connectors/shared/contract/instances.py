@@ -22,8 +22,8 @@ from faultline.connectors.shared.contract.abilities import (
     KnowsAlerts,
     KnowsCalls,
     KnowsHistory,
-    KnowsItsOwn,
     KnowsOnCall,
+    KnowsOrigin,
     KnowsRules,
     KnowsServices,
 )
@@ -75,7 +75,7 @@ class ConnectorInstance:
         return bool(hosts & self._settings.addresses)
 
     def _is_of(self, alert: Alert) -> bool:
-        return isinstance(self._connector, KnowsItsOwn) and self._connector.is_of(alert)
+        return isinstance(self._connector, KnowsOrigin) and self._connector.is_of(alert)
 
     async def collect(self, request: Request) -> Collected:
         """What the connector brings, with the places that this instance covers."""
@@ -177,12 +177,12 @@ def worth_asking(
 
     Where that leaves none of a vendor, all of it stay: each says as a gap what it covers.
     """
-    given = tuple(connectors)
-    fitting = [connector for connector in given if _objection(connector, alert, scope) is None]
+    candidates = tuple(connectors)
+    fitting = [connector for connector in candidates if _objection(connector, alert, scope) is None]
     vendors = {vendor_of(connector) for connector in fitting}
     return tuple(
         connector
-        for connector in given
+        for connector in candidates
         if connector in fitting or vendor_of(connector) not in vendors
     )
 

@@ -50,18 +50,18 @@ def _with_label(column: str, label: str, value: str) -> pl.Expr:
 
     Objects are extended as text: to parse those of all log lines would take seconds.
     """
-    one = msgspec.json.encode({label: value}).decode()
+    label_json = msgspec.json.encode({label: value}).decode()
     text = pl.col(column)
     carries = pl.lit(False)
     for name in same_place_labels(label):
         key = msgspec.json.encode(name).decode()
         carries |= text.str.contains(f"{key}:", literal=True)
     is_object = text.str.starts_with("{") & text.str.ends_with('"}')
-    extended = text.str.strip_suffix("}") + pl.lit("," + one[1:])
+    extended = text.str.strip_suffix("}") + pl.lit("," + label_json[1:])
     without = text.is_null() | text.is_in(["", "{}"])
     return (
         pl.when(without)
-        .then(pl.lit(one))
+        .then(pl.lit(label_json))
         .when(is_object & ~carries)
         .then(extended)
         .otherwise(text)

@@ -23,40 +23,40 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def with_origins(
-    table: pl.DataFrame, name: str, brought: Sequence[tuple[int, Rows]]
+    table: pl.DataFrame, name: str, item_rows: Sequence[tuple[int, Rows]]
 ) -> pl.DataFrame:
     """The table of that name with the column `evidence`: the place of the first item that a row
-    came with, as text; null where no item holds it. `brought` are the items' places and rows."""
+    came with, as text; null where no item holds it. `item_rows` are the items' places and rows."""
     table = table.drop(ORIGIN, strict=False)
-    if not brought or not set(KEYS[name]) <= set(table.columns):
+    if not item_rows or not set(KEYS[name]) <= set(table.columns):
         return table
     try:
-        return table.with_columns(_origins(table, name, brought))
+        return table.with_columns(_origins(table, name, item_rows))
     except (pl.exceptions.PolarsError, ValueError, TypeError, IndexError, OverflowError):
         # A connector of another package may hold what is no row: that costs the citations alone.
         return table
 
 
-def _origins(table: pl.DataFrame, name: str, brought: Sequence[tuple[int, Rows]]) -> pl.Series:
+def _origins(table: pl.DataFrame, name: str, item_rows: Sequence[tuple[int, Rows]]) -> pl.Series:
     key = KEYS[name]
-    held = []
-    for place, rows in brought:
-        held.append(_keys_of(rows, name).with_columns(pl.lit(str(place)).alias(ORIGIN)))
-    first = pl.concat(held).unique(key, keep="first", maintain_order=True)
-    found = _keys_of(table, name).join(
+    key_frames = []
+    for place, rows in item_rows:
+        key_frames.append(_keys_of(rows, name).with_columns(pl.lit(str(place)).alias(ORIGIN)))
+    first = pl.concat(key_frames).unique(key, keep="first", maintain_order=True)
+    origins = _keys_of(table, name).join(
         first, on=key, how="left", nulls_equal=True, maintain_order="left"
     )
-    return found[ORIGIN]
+    return origins[ORIGIN]
 
 
 def _keys_of(rows: Rows, name: str) -> pl.DataFrame:
     columns = SCHEMAS[name].columns
-    found = []
+    key_columns = []
     for column in KEYS[name]:
         if isinstance(rows, pl.DataFrame):
             values = rows[column]
         else:
             place = list(columns).index(column)
             values = pl.Series(column, [row[place] for row in rows], strict=False)
-        found.append(values.cast(columns[column], strict=False))
-    return pl.DataFrame(found)
+        key_columns.append(values.cast(columns[column], strict=False))
+    return pl.DataFrame(key_columns)

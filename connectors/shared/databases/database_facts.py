@@ -36,7 +36,9 @@ def lock_facts(sessions: Sequence[DatabaseSession]) -> list[Fact]:
     facts = []
     for lock_holder in lock_holders(sessions)[:MOST_HOLDERS]:
         facts.append(
-            Fact("sessions_blocked", lock_holder.said(), lock_holder.longest_wait_s, field="locks")
+            Fact(
+                "sessions_blocked", lock_holder.summary(), lock_holder.longest_wait_s, field="locks"
+            )
         )
     return facts
 
@@ -52,7 +54,7 @@ def open_facts(sessions: Sequence[DatabaseSession]) -> list[Fact]:
             old.append(session)
     if not old:
         return []
-    first = max(old, key=lambda one: (one.open_s or 0, one.id))
+    first = max(old, key=lambda session: (session.open_s or 0, session.id))
     open_s = first.open_s or 0.0
     who = ", ".join(part for part in (first.who, first.doing) if part)
     value = f"session {first.id} ({who}) for {amount(open_s, SECONDS)}"
@@ -99,30 +101,30 @@ def slower_facts(before: Iterable[StatementCounts], after: Iterable[StatementCou
     earlier = {count.id: count for count in before}
     sampled = []
     for count in after:
-        known = earlier.get(count.id)
-        if known is not None and count.calls > known.calls:
-            calls, total = count.calls - known.calls, count.total_ms - known.total_ms
-            sampled.append((known, StatementCounts(count.id, count.text, calls, total)))
+        previous = earlier.get(count.id)
+        if previous is not None and count.calls > previous.calls:
+            calls, total = count.calls - previous.calls, count.total_ms - previous.total_ms
+            sampled.append((previous, StatementCounts(count.id, count.text, calls, total)))
     whole = sum(now.total_ms for _, now in sampled)
     facts = []
-    for known, now in sorted(sampled, key=lambda pair: -pair[1].total_ms):
-        if known.calls < LEAST_CALLS_BEFORE or now.calls < LEAST_CALLS or not known.mean_ms:
+    for previous, now in sorted(sampled, key=lambda pair: -pair[1].total_ms):
+        if previous.calls < LEAST_CALLS_BEFORE or now.calls < LEAST_CALLS or not previous.mean_ms:
             continue
-        ratio = now.mean_ms / known.mean_ms
+        ratio = now.mean_ms / previous.mean_ms
         is_large = now.mean_ms >= LEAST_MEAN_MS and now.total_ms >= LEAST_SHARE * whole
         if ratio >= SLOWER and is_large:
-            was, is_now = (amount(one.mean_ms, MILLISECONDS) for one in (known, now))
+            was, is_now = (amount(statement.mean_ms, MILLISECONDS) for statement in (previous, now))
             value = f"{is_now} per call now, {was} on average before ({times(ratio)}): {now.text}"
             facts.append(Fact("statements_slower", value, field="statements"))
     return facts[:MOST_STATEMENTS]
 
 
-def slowest_said(statements: Iterable[StatementCounts]) -> Mapping[str, str]:
+def slowest_details(statements: Iterable[StatementCounts]) -> Mapping[str, str]:
     """Where the server's time went since it began to count, for people."""
     shown = sorted(statements, key=lambda statement: -statement.total_ms)[:10]
     lines = []
-    for one in shown:
-        spent = amount(one.total_ms, MILLISECONDS)
-        mean = amount(one.mean_ms, MILLISECONDS)
-        lines.append(f"{spent} in {one.calls:,.0f} calls of {mean}: {one.text}")
+    for statement in shown:
+        spent = amount(statement.total_ms, MILLISECONDS)
+        mean = amount(statement.mean_ms, MILLISECONDS)
+        lines.append(f"{spent} in {statement.calls:,.0f} calls of {mean}: {statement.text}")
     return {"most time since counted": "\n".join(lines)} if lines else {}

@@ -42,7 +42,7 @@ async def logged_in(session: S) -> AsyncIterator[S]:
 
 
 @asynccontextmanager
-async def one_call(
+async def permitted_call(
     limiter: RateLimiter,
     deadline: Deadline,
     errors: tuple[type[E], ...],
@@ -58,9 +58,9 @@ async def one_call(
             limiter.breaker.record(failed=True, why="no answer in time")
             raise BudgetExceeded("time", f"{deadline.seconds:g} s") from None
         except errors as error:
-            said, failed = problem(error)
-            limiter.breaker.record(failed=failed, why=said.problem)
-            raise said from error
+            connector_error, failed = problem(error)
+            limiter.breaker.record(failed=failed, why=connector_error.problem)
+            raise connector_error from error
         limiter.breaker.record(failed=False)
 
 

@@ -18,19 +18,19 @@ Params = Sequence[tuple[str, str]]
 class HttpSnapshot:
     """The calls of one collection."""
 
-    def __init__(self, session: HttpSession, found: ServerSnapshot) -> None:
+    def __init__(self, session: HttpSession, server_snapshot: ServerSnapshot) -> None:
         self._session = session
-        self.found = found
+        self.server_snapshot = server_snapshot
 
-    async def asked(self, path: str, params: Params = (), *, type: type[T]) -> T | None:
+    async def fetch(self, path: str, params: Params = (), *, type: type[T]) -> T | None:
         """The answer; None where there is none, which is a gap then."""
         try:
             return await self._session.get(path, list(params), type=type)
         except FaultlineError as error:
-            self.found.lacks(said(path, params), str(error))
+            self.server_snapshot.lacks(call_text(path, params), str(error))
             return None
 
 
-def said(path: str, params: Params = ()) -> str:
+def call_text(path: str, params: Params = ()) -> str:
     """The call as evidence names it."""
     return f"{path}?{urlencode(params)}" if params else path

@@ -45,11 +45,11 @@ class LockHolder:
     @property
     def longest_wait_s(self) -> float:
         """Of those that wait."""
-        return max((one.waited_s or 0.0 for one in self.waiting), default=0.0)
+        return max((waiter.waited_s or 0.0 for waiter in self.waiting), default=0.0)
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """For humans: whom how many wait for, how long, on what, and what the holder does."""
-        locks = sorted({one.lock for one in self.waiting if one.lock})
+        locks = sorted({waiter.lock for waiter in self.waiting if waiter.lock})
         text = (
             f"{counted(len(self.waiting), 'session')} up to {amount(self.longest_wait_s, SECONDS)}"
         )
@@ -78,11 +78,11 @@ def lock_holders(sessions: Iterable[DatabaseSession]) -> list[LockHolder]:
     """
     by_id = {session.id: session for session in sessions}
     waiting: dict[str, dict[str, DatabaseSession]] = {}
-    for one in by_id.values():
-        if one.waits_for and (one.waited_s or 0.0) >= LEAST_WAIT_S:
-            for head in _heads(one, by_id):
-                if head != one.id:
-                    waiting.setdefault(head, {})[one.id] = one
+    for session in by_id.values():
+        if session.waits_for and (session.waited_s or 0.0) >= LEAST_WAIT_S:
+            for head in _heads(session, by_id):
+                if head != session.id:
+                    waiting.setdefault(head, {})[session.id] = session
     holders = [LockHolder(i, by_id.get(i), tuple(w.values())) for i, w in waiting.items()]
     return sorted(
         holders, key=lambda holder: (-len(holder.waiting), -holder.longest_wait_s, holder.id)
@@ -103,4 +103,8 @@ def _heads(start: DatabaseSession, by_id: Mapping[str, DatabaseSession]) -> Sequ
                 ahead.append(session)
     if heads:
         return sorted(heads)
-    return [max(sessions_by_blocker.values(), key=lambda one: (one.waited_s or 0.0, one.id)).id]
+    return [
+        max(
+            sessions_by_blocker.values(), key=lambda session: (session.waited_s or 0.0, session.id)
+        ).id
+    ]

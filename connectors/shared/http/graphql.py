@@ -114,14 +114,14 @@ class GraphQLSession(HttpSession):
 
     def _data(self, query: GraphQLQuery, response: httpx.Response, type: type[T]) -> T:
         try:
-            found = msgspec.json.decode(response.content, type=_GraphQLAnswer)
-            if found.errors:
-                said = short(found.errors[0].message) or "no reason given"
-                problem = f"the query was not answered: {said}"
+            answer = msgspec.json.decode(response.content, type=_GraphQLAnswer)
+            if answer.errors:
+                reason = short(answer.errors[0].message) or "no reason given"
+                problem = f"the query was not answered: {reason}"
                 raise ConnectorError(self._vendor, query.name, problem)
-            is_empty = bytes(found.data) == b"null"
+            is_empty = bytes(answer.data) == b"null"
             require(not is_empty, self._vendor, query.name, "the answer holds no data")
-            return msgspec.json.decode(found.data, type=type)
+            return msgspec.json.decode(answer.data, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unexpected_response(self._vendor, query.name, error) from error
 

@@ -74,10 +74,10 @@ class VendorQuota:
         """Seconds to wait before the next request, where the response says that none is left."""
         headers = response.headers
         is_refused = response.status_code in (403, 429)
-        given = headers.get("retry-after", "").strip()
+        retry_after = headers.get("retry-after", "").strip()
         wait: float | None = None
-        if is_refused and given.isascii() and given.isdigit():
-            wait = float(given[:9])
+        if is_refused and retry_after.isascii() and retry_after.isdigit():
+            wait = float(retry_after[:9])
         elif _remaining(headers) == 0:
             wait = max(1.0, _reset(headers))
         elif is_refused and b"secondary rate limit" in response.content[:4096].lower():
@@ -119,8 +119,8 @@ class LinkedHttp(VendorHttp[LinkedSession]):
 
     session = LinkedSession
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
         self.quota = VendorQuota(self.vendor)
 
 

@@ -46,7 +46,7 @@ def masked_statement(text: str, *, quotes_names: bool, limit: int = LONGEST_SHOW
     return short(sub, limit)
 
 
-def _without(found: re.Match[str]) -> str:
-    if found["comment"]:
+def _without(match: re.Match[str]) -> str:
+    if match["comment"]:
         return " "
-    return found["name"] or "?"
+    return match["name"] or "?"

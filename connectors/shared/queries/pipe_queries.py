@@ -95,24 +95,26 @@ class PipeQuery:
 
 
 def pipe_query(
-    language: PipeLanguage, vendor: str, asked: BoundedQuery, sources: Sequence[str] = ()
+    language: PipeLanguage, vendor: str, bounded_query: BoundedQuery, sources: Sequence[str] = ()
 ) -> PipeQuery:
     """The query, checked and with a limit on its rows. With `sources` it begins with one of them.
 
     Raises ConnectorError with the reason where it is not taken.
     """
     try:
-        return _checked(language, asked, sources)
+        return _checked(language, bounded_query, sources)
     except ValueError as error:
         phrase = f"the {language.name} is refused: {error}"
         raise ConnectorError(vendor, "query", phrase) from None
 
 
-def _checked(language: PipeLanguage, asked: BoundedQuery, sources: Sequence[str]) -> PipeQuery:
-    text = asked.text.strip()
+def _checked(
+    language: PipeLanguage, bounded_query: BoundedQuery, sources: Sequence[str]
+) -> PipeQuery:
+    text = bounded_query.text.strip()
     if len(text) > LONGEST_QUERY:
         raise ValueError(f"it is longer than {LONGEST_QUERY} characters")
-    if not text or not all(one.isprintable() or one in "\n\r\t" for one in text):
+    if not text or not all(char.isprintable() or char in "\n\r\t" for char in text):
         raise ValueError("it is empty or holds control characters")
     stages = _stages(text)
     source = ""
@@ -127,7 +129,7 @@ def _checked(language: PipeLanguage, asked: BoundedQuery, sources: Sequence[str]
         _check_stage(language, words)
     counting = [words for words in stages if words[0].lower() in language.counting]
     # Rows that count are points of series, the others are lines.
-    most = asked.rows * asked.points if counting else asked.rows
+    most = bounded_query.rows * bounded_query.points if counting else bounded_query.rows
     most = min(most, limit) if limit else most
     keys = frozenset(_keys(counting[-1])) if counting else frozenset[str]()
     added = "limit" if language is INSIGHTS else "take"
@@ -221,8 +223,8 @@ def _check_function(language: PipeLanguage, name: str) -> None:
         raise ValueError(f"{name[:40]}() is not taken")
 
 
-def _check_names(given: Iterable[str]) -> None:
-    for name in given:
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
         if not NEW_NAME.fullmatch(name):
             problem = f"{name[:40]}: a new name is one letter and at most two digits, such as p99"
             raise ValueError(problem)

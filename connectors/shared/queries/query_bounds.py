@@ -58,7 +58,7 @@ def check_query(language: str, vendor: str, text: str) -> None:
 def _check(language: str, text: str) -> None:
     if len(text) > LONGEST_QUERY:
         raise ValueError(f"it is longer than {LONGEST_QUERY} characters")
-    if not text.strip() or not all(one.isprintable() or one.isspace() for one in text):
+    if not text.strip() or not all(char.isprintable() or char.isspace() for char in text):
         raise ValueError("it is empty or holds control characters")
     words = [match for match in _WORD.findall(text) if not match.isspace()]
     if "#" in words or "@" in words:
@@ -123,7 +123,7 @@ def _matchers(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _check_range(inside: Sequence[str]) -> None:
-    if any(":" in one for one in inside):
+    if any(":" in word for word in inside):
         raise ValueError("subqueries are not taken; ask for the series and use `calculate`")
     length = _seconds("".join(inside))
     if length is None or length > LONGEST_RANGE.total_seconds():

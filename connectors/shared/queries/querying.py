@@ -12,7 +12,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Connecto
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
 from faultline.connectors.shared.settings.limits import Limits
 
-ASKED_BY = {"asked_by": "the model"}
+REQUESTED_BY = {"asked_by": "the model"}
 """Details of the item that a query brings."""
 LONGEST_SIGNAL = 120
 RECORD = '{"row":"columns"}'
@@ -29,9 +29,9 @@ def answering(connectors: Iterable[Connector]) -> list[AnswersQueries]:
 
 
 def asking(connector: AnswersQueries, query: BoundedQuery) -> Connector:
-    """A connector that collects the answer to one query: `collect_one` then holds its deadline, its
-    limits and the masking of secrets."""
-    return _OneQuery(connector, query)
+    """A connector that collects the answer to one query: `collect_from` then holds its deadline,
+    its limits and the masking of secrets."""
+    return _QueryConnector(connector, query)
 
 
 def query_answer(
@@ -51,7 +51,7 @@ def query_answer(
         link,
         rows=count,
         cut=cut,
-        details=ASKED_BY,
+        details=REQUESTED_BY,
         services=(),
         signals=(),
     )
@@ -79,7 +79,7 @@ def first_points(
     )
 
 
-class _OneQuery:
+class _QueryConnector:
     def __init__(self, connector: AnswersQueries, query: BoundedQuery) -> None:
         self._connector = connector
         self._query = query

@@ -63,19 +63,19 @@ def records_answer(
         for remaining_record in remaining_records
     ]
     empty = sum(1 for rows in made if not rows)
-    said = [cut] if cut else []
+    notes = [cut] if cut else []
     if len(records) >= taken.most:
-        said.append(f"the first {taken.most} rows")
+        notes.append(f"the first {taken.most} rows")
     if empty:
         lack = "number" if taken.counts else "time"
-        said.append(f"{empty} rows without a {lack} left out")
+        notes.append(f"{empty} rows without a {lack} left out")
     rows = [row for part in made for row in part]
     kind: EvidenceKind = "logs"
     if taken.counts:
         kind = "metrics"
         rows, left_out = first_points(rows, query)
-        said += [left_out] if left_out else []
-    return query_answer(kind, rows, query, link, "; ".join(said) or None)
+        notes += [left_out] if left_out else []
+    return query_answer(kind, rows, query, link, "; ".join(notes) or None)
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class _Reader:
                 numbers[name] = number
             elif name not in times[:1] and name != self.columns.service:
                 labels[name] = _text(value)
-        told = attributes(labels)
+        label_text = attributes(labels)
         rows: list[tuple[Any, ...]] = []
         for name, number in numbers.items():
             signal = short(f"{name} of {self.query.text}", LONGEST_SIGNAL)
             when = nanoseconds(at or self.query.window.end)
-            rows.append((when, self._service(record), signal, number, None, told))
+            rows.append((when, self._service(record), signal, number, None, label_text))
         return rows
 
     def line(self, record: Record) -> list[tuple[Any, ...]]:
@@ -113,8 +113,8 @@ class _Reader:
         made_of = None
         if not message:
             shown = {n: _text(v) for n, v in record.items() if _time(v) != at}
-            told = (f"{n}={v}" for n, v in shown.items() if v and not _UNTOLD.fullmatch(n))
-            message, made_of = ", ".join(told), RECORD
+            pairs = (f"{n}={v}" for n, v in shown.items() if v and not _UNTOLD.fullmatch(n))
+            message, made_of = ", ".join(pairs), RECORD
         trace = _text(record.get(self.columns.trace)) or None
         service = self._service(record)
         return [(nanoseconds(at), service, message[:LONGEST_LINE], None, trace, made_of)]

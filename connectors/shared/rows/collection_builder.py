@@ -65,12 +65,12 @@ class CollectionBuilder:
         item = Item(kind, query, window, link, rows=count, cut=cut, details=details)
         self.items.append(item.holding(rows))
 
-    def unasked(self, kind: EvidenceKind, asked: bool, more: int) -> None:
+    def unasked(self, kind: EvidenceKind, has_services: bool, more: int) -> None:
         """The gaps where no service could be asked about, and for `more` that were not."""
         if more:
             reason = f"{more} more services were not asked about"
             self.missing.append(Missing(kind, "services in scope", reason))
-        if not asked:
+        if not has_services:
             reason = "the alert names no service to ask about"
             self.missing.append(Missing(kind, "services", reason))
 
@@ -94,8 +94,8 @@ def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     raw: dict[str, pl.DataType] = {}
     for column, dtype in columns.items():
         raw[column] = pl.Int64() if column in _TIMES else dtype
-    each_once = list(dict.fromkeys(rows))
-    table = pl.DataFrame(each_once, schema=raw, orient="row")
+    unique_rows = list(dict.fromkeys(rows))
+    table = pl.DataFrame(unique_rows, schema=raw, orient="row")
     times = [column for column in _TIMES if column in columns]
     return table.with_columns(pl.col(column).cast(columns[column]) for column in times)
 
@@ -136,18 +136,18 @@ def time_of(text: Any) -> int | None:
 
 def attributes(values: Mapping[str, Any]) -> str | None:
     """Names and texts as JSON, bounded; None where there are none."""
-    kept: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in values.items():
-        if len(kept) >= MOST_ATTRIBUTES:
+        if len(texts) >= MOST_ATTRIBUTES:
             break
         if value in (None, ""):
             continue
         # Cut before `short` looks at each character: a value may hold megabytes.
         shown_name = short(str(name)[:1000], LONGEST_NAME)
-        kept[shown_name] = short(str(value)[:10_000], LONGEST_VALUE)
-    if not kept:
+        texts[shown_name] = short(str(value)[:10_000], LONGEST_VALUE)
+    if not texts:
         return None
-    return msgspec.json.encode(kept, order="sorted").decode()
+    return msgspec.json.encode(texts, order="sorted").decode()
 
 
 def full_window(scope: Scope) -> Window:

@@ -22,12 +22,12 @@ backend that collects its logs, unless the cluster itself has no more of them.""
 _MARK = f'"source": "{SOURCE}"'
 
 
-def logged_elsewhere(cluster: pl.DataFrame, others: Sequence[pl.DataFrame]) -> frozenset[str]:
+def logged_elsewhere(cluster: pl.DataFrame, log_tables: Sequence[pl.DataFrame]) -> frozenset[str]:
     """The services whose lines another source collects as well."""
-    counts = _counts(pl.concat(others)) if others else {}
-    own = _counts(cluster.filter(_is_line()))
+    counts = _counts(pl.concat(log_tables)) if log_tables else {}
+    cluster_counts = _counts(cluster.filter(_is_line()))
     services = []
-    for service, count in own.items():
+    for service, count in cluster_counts.items():
         if counts.get(service, 0) >= min(count, LEAST_LINES):
             services.append(service)
     return frozenset(services)
@@ -41,20 +41,20 @@ def _is_line() -> pl.Expr:
     return pl.col("attributes").str.contains(_MARK, literal=True).fill_null(False)
 
 
-def without_known_services(cluster: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
+def without_services(cluster: pl.DataFrame, services: Iterable[str]) -> pl.DataFrame:
     """The rows of a cluster's logs but the container lines of these services."""
     fill_null = pl.col("service").is_in(list(services)).fill_null(False)
     return cluster.filter(~(_is_line() & fill_null))
 
 
-def told_apart(items: Sequence[Evidence], services: frozenset[str]) -> list[Evidence]:
+def marked_items(items: Sequence[Evidence], services: frozenset[str]) -> list[Evidence]:
     """The items, of which those whose lines were left out say so. The last lines of a crash stay
     in their details."""
-    told = []
+    updated_items = []
     for item in items:
-        is_known = bool(services.intersection(item.services or ()))
-        if item.query.startswith(COMMAND) and is_known:
-            told.append(item.model_copy(update={"rows": 0, "cut": LEFT_OUT}))
+        is_elsewhere = bool(services.intersection(item.services or ()))
+        if item.query.startswith(COMMAND) and is_elsewhere:
+            updated_items.append(item.model_copy(update={"rows": 0, "cut": LEFT_OUT}))
         else:
-            told.append(item)
-    return told
+            updated_items.append(item)
+    return updated_items

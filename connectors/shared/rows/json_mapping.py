@@ -57,10 +57,10 @@ Expression = Annotated[str, AfterValidator(_expression)]
 
 def check_columns(table: str, columns: Mapping[str, str]) -> None:
     """Raises ValueError for columns that the table does not have, and for those that it lacks."""
-    known = NEEDED[table] + ALSO[table]
+    column_names = NEEDED[table] + ALSO[table]
     for name in columns:
-        if name not in known:
-            raise ValueError(f"columns.{name}: {table} has {', '.join(known)}")
+        if name not in column_names:
+            raise ValueError(f"columns.{name}: {table} has {', '.join(column_names)}")
     for name in NEEDED[table]:
         if name not in columns:
             raise ValueError(f"columns.{name} must be set for {table}")
@@ -75,11 +75,11 @@ def shallow_json(body: bytes) -> Any:
     level = [value]
     for _ in range(DEEPEST):
         nested: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                nested += one.values()
-            elif isinstance(one, list):
-                nested += one
+        for node in level:
+            if isinstance(node, dict):
+                nested += node.values()
+            elif isinstance(node, list):
+                nested += node
         if not nested:
             return value
         level = nested
@@ -97,12 +97,12 @@ def searched(expression: str, value: Any) -> Any:
         raise ValueError("does not fit what was sent") from None
 
 
-def since_1970(given: Any) -> datetime | None:
+def since_1970(timestamp: Any) -> datetime | None:
     """A time in seconds, milliseconds, microseconds or nanoseconds since 1970, by its size."""
-    if isinstance(given, bool) or not isinstance(given, (str, int, float)):
+    if isinstance(timestamp, bool) or not isinstance(timestamp, (str, int, float)):
         return None
     try:
-        number = float(given[:40] if isinstance(given, str) else given)
+        number = float(timestamp[:40] if isinstance(timestamp, str) else timestamp)
     except (ValueError, OverflowError):
         return None
     if not math.isfinite(number) or not 0 <= number < 4e18:

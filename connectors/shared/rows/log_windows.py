@@ -59,7 +59,7 @@ async def lines_of_window(
         share = limit // PARTS
         requested_pages = await asyncio.gather(*(page(part, share) for part in split(rest, PARTS)))
         more = [requested_page for requested_page in requested_pages if requested_page is not None]
-        if any(len(one.rows) + one.left_out >= share for one in more):
+        if any(len(log_page.rows) + log_page.left_out >= share for log_page in more):
             notes.append(
                 f"the first {limit} lines of the window, and the first {share} of each third "
                 "of the rest"

@@ -15,7 +15,7 @@ from faultline.connectors.shared.vendor_text import short
 
 MOST_ENTRIES = 10_000
 LONGEST = {"message": 8000, "title": 500, "value": 500, "expected": 500}
-OTHERS = 300
+LONGEST_DEFAULT = 300
 KINDS = frozenset({"deploy", "config", "flag", "scale", "migration", "merge"})
 """What a change may be: docs/case-folder.md."""
 Row = tuple[Any, ...]
@@ -44,12 +44,12 @@ class ReadEntries:
     @property
     def cut(self) -> str | None:
         """What the item says was left out."""
-        said = []
+        reasons = []
         if self.unusable:
-            said.append(f"{self.unusable} entries without a usable value in a needed column")
+            reasons.append(f"{self.unusable} entries without a usable value in a needed column")
         if self.more:
-            said.append(f"{self.more} entries beyond the first {MOST_ENTRIES}")
-        return " and ".join(said) + " left out" if said else None
+            reasons.append(f"{self.more} entries beyond the first {MOST_ENTRIES}")
+        return " and ".join(reasons) + " left out" if reasons else None
 
 
 def read_entries(body: bytes, how: EntryMapping, service: str | None, query: str) -> ReadEntries:
@@ -58,7 +58,7 @@ def read_entries(body: bytes, how: EntryMapping, service: str | None, query: str
         value = shallow_json(body)
     except ValueError as error:
         raise ValueError(f"the answer {error}") from None
-    entries = _found("items", how.items, value) if how.items else value
+    entries = _lookup("items", how.items, value) if how.items else value
     if entries is None:
         entries = []
     if not isinstance(entries, list):
@@ -76,9 +76,9 @@ def read_entries(body: bytes, how: EntryMapping, service: str | None, query: str
 def _row(entry: Any, how: EntryMapping, service: str | None, query: str) -> Row | None:
     values: dict[str, Any] = {"service": service, "query": query}
     for column, expression in how.columns.items():
-        found = _found(f"columns.{column}", expression, entry)
+        raw_value = _lookup(f"columns.{column}", expression, entry)
         read: Reader = READERS.get(column, _text)
-        values[column] = read(found, column, how.table)
+        values[column] = read(raw_value, column, how.table)
     if any(values.get(column) in (None, "") for column in NEEDED[how.table]):
         return None
     if values["service"]:
@@ -92,7 +92,7 @@ def _row(entry: Any, how: EntryMapping, service: str | None, query: str) -> Row 
     return tuple(values.get(column) for column in columns)
 
 
-def _found(field: str, expression: str, value: Any) -> Any:
+def _lookup(field: str, expression: str, value: Any) -> Any:
     try:
         return searched(expression, value)
     except ValueError as error:
@@ -104,7 +104,7 @@ def _text(value: Any, column: str, table: str) -> str | None:
         value = str(value).lower()
     if not isinstance(value, (str, int, float)):
         return None
-    longest = LONGEST.get(column, OTHERS)
+    longest = LONGEST.get(column, LONGEST_DEFAULT)
     return short(str(value)[: 4 * longest], longest) or None
 
 

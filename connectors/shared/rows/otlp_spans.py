@@ -20,7 +20,7 @@ from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.vendor_text import short
 
-KEPT = (
+SPAN_ATTRIBUTES = (
     "http.request.method", "http.method", "http.route", "http.target", "url.path", "url.full",
     "http.url",
     "http.response.status_code", "http.status_code", "rpc.service", "rpc.method",
@@ -132,8 +132,8 @@ def _row(span: Span, service: str, process: Mapping[str, str]) -> SpanTableRow |
     end = ns_of(span.endTimeUnixNano)
     if not trace_id or not span_id or start is None or end is None:
         return None
-    own = _with_exceptions(span)
-    kinds: dict[str, Any] = {name: own.get(name) for name in KEPT}
+    span_attributes = _with_exceptions(span)
+    kinds: dict[str, Any] = {name: span_attributes.get(name) for name in SPAN_ATTRIBUTES}
     kinds |= {name: process.get(name) for name in OF_RESOURCE}
     kinds["span.kind"] = _kind(span.kind)
     kinds["status.message"] = span.status.message if span.status else None
@@ -157,33 +157,33 @@ def _with_exceptions(span: Span) -> Mapping[str, str]:
 
     Of equal names the span's own counts, then the earliest event's.
     """
-    found: dict[str, str] = {}
+    exception_texts: dict[str, str] = {}
     for event in (span.events or ())[:MOST_EVENTS]:
         if event.name == "exception":
-            found = {**texts(event.attributes), **found}
-    return {**found, **texts(span.attributes)}
+            exception_texts = {**texts(event.attributes), **exception_texts}
+    return {**exception_texts, **texts(span.attributes)}
 
 
-def hex_id(given: str, length: int) -> str:
+def hex_id(raw_id: str, length: int) -> str:
     """An id of that many bytes in hex, read from hex or from base64; empty where it is neither, or
     all zeros."""
     # The base64 of 8 and of 16 bytes always ends in "=".
-    found = _from_base64(given, length) if given.endswith("=") else _from_hex(given, length)
-    return found if found.strip("0") else ""
+    digits = _from_base64(raw_id, length) if raw_id.endswith("=") else _from_hex(raw_id, length)
+    return digits if digits.strip("0") else ""
 
 
-def _from_base64(given: str, length: int) -> str:
-    if len(given) > LONGEST_BASE64:
+def _from_base64(raw_id: str, length: int) -> str:
+    if len(raw_id) > LONGEST_BASE64:
         return ""
     try:
-        raw = base64.b64decode(given, validate=True)
+        raw = base64.b64decode(raw_id, validate=True)
     except (binascii.Error, ValueError):
         return ""
     return raw.hex() if len(raw) == length else ""
 
 
-def _from_hex(given: str, length: int) -> str:
-    text = given.strip().lower()
+def _from_hex(raw_id: str, length: int) -> str:
+    text = raw_id.strip().lower()
     if len(text) > 2 * length or not _HEX.fullmatch(text):
         return ""
     # Jaeger drops leading zeros.
@@ -199,10 +199,10 @@ def _kind(kind: int | str | None) -> str | None:
 def texts(values: list[KeyValue] | None) -> dict[str, str]:
     """Attributes with simple values, as text."""
     values_by_key: dict[str, str] = {}
-    for one in values or ():
+    for attribute in values or ():
         # proto3's JSON wraps a value in its type: {"stringValue": "x"}.
-        for value in (one.value or {}).values():
+        for value in (attribute.value or {}).values():
             if isinstance(value, (str, int, float, bool)):
-                values_by_key[one.key] = str(value)
+                values_by_key[attribute.key] = str(value)
                 break
     return values_by_key

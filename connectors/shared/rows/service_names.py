@@ -28,7 +28,7 @@ class ServiceNames:
         return cls({name: entry.aliases for name, entry in services.items()})
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def services(self) -> tuple[str, ...]:
         """Our names of the services in the catalogue."""
         return tuple(self._aliases)
 
@@ -41,23 +41,23 @@ class ServiceNames:
         """Our name of a service; the given one where the catalogue has none."""
         return self._ours.get(name.casefold(), name)
 
-    def found(self, service: str, known: Iterable[str]) -> tuple[str, ...]:
+    def matches(self, service: str, candidates: Iterable[str]) -> tuple[str, ...]:
         """Those of the known names that mean the service, in whatever case they are written."""
         names = {name.casefold() for name in self.theirs(service)}
-        return tuple(name for name in known if name.casefold() in names)
+        return tuple(name for name in candidates if name.casefold() in names)
 
 
-def named_service(said: str, candidates: Mapping[str, Iterable[str]]) -> str | None:
+def named_service(text: str, candidates: Mapping[str, Iterable[str]]) -> str | None:
     """Our name of the service that a text names as whole words; of several that with the longest
     name. `candidates`: the names that count for a service, by our own."""
-    words = _spaced_words(said)
-    found: dict[str, str] = {}
+    words = _spaced_words(text)
+    services_by_name: dict[str, str] = {}
     for service, names in candidates.items():
         for name in names:
             spaced = _spaced_words(name)
             if spaced.strip() and spaced in words:
-                found.setdefault(spaced, service)
-    return found[max(found, key=len)] if found else None
+                services_by_name.setdefault(spaced, service)
+    return services_by_name[max(services_by_name, key=len)] if services_by_name else None
 
 
 def _spaced_words(text: str) -> str:

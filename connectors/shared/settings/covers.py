@@ -26,13 +26,13 @@ class Covers:
     """Empty: all services."""
 
     @classmethod
-    def of(cls, given: Mapping[str, tuple[str, ...]]) -> Covers:
+    def of(cls, table: Mapping[str, tuple[str, ...]]) -> Covers:
         """From the table of the settings."""
         places: dict[str, tuple[str, ...]] = {}
-        for label, values in given.items():
+        for label, values in table.items():
             if label != SERVICES:
                 places[label] = values
-        return cls(places, given.get(SERVICES, ()))
+        return cls(places, table.get(SERVICES, ()))
 
     def objection(self, alert: Alert, scope: Scope) -> str | None:
         """Why this server knows nothing of the alert; None where it may.
@@ -40,10 +40,10 @@ class Covers:
         An alert that does not carry a label says nothing about it.
         """
         for label, place in self.places.items():
-            said = _said(alert, label)
-            if said and not any(_fits(value, place) for value in said):
+            label_values = _label_values(alert, label)
+            if label_values and not any(_fits(value, place) for value in label_values):
                 there = " or ".join(place)
-                return f"covers {label} {there}, and the alert says {said[0]}"
+                return f"covers {label} {there}, and the alert says {label_values[0]}"
         if scope.services and not self.narrowed(scope).services:
             return f"covers none of the services asked about ({', '.join(scope.services[:3])})"
         return None
@@ -84,7 +84,7 @@ class Covers:
         return placed
 
 
-def _said(alert: Alert, label: str) -> list[str]:
+def _label_values(alert: Alert, label: str) -> list[str]:
     names = same_place_labels(label)
     return [alert.labels[name] for name in names if alert.labels.get(name)]
 

@@ -69,12 +69,12 @@ class DatabaseSettings(ServerIdentity):
     """Certificates (PEM) of the authority that signed the server's. Unset: those of the system."""
 
     @property
-    def given_password(self) -> str | None:
+    def plain_password(self) -> str | None:
         """The password, where there is one."""
         return self.password.get_secret_value() if self.password is not None else None
 
     def address(self, host: str, port: int) -> DatabaseAddress:
         """The server of these settings."""
         return DatabaseAddress(
-            host, port, self.username, self.given_password, self.tls, self.ca_file
+            host, port, self.username, self.plain_password, self.tls, self.ca_file
         )

@@ -33,13 +33,13 @@ class InstanceSettings:
 
     name: str
     covers: Covers
-    own: Section
+    section: Section
     """Its keys, as those of the section that stands alone."""
 
     @property
     def addresses(self) -> frozenset[str]:
         """The hosts (with ports) of the addresses that its keys name."""
-        hosts = (urlsplit(url).netloc.casefold() for url in addresses_in(self.own))
+        hosts = (urlsplit(url).netloc.casefold() for url in addresses_in(self.section))
         return frozenset(host for host in hosts if host)
 
 
@@ -59,8 +59,8 @@ def addresses_in(value: Any) -> Iterator[str]:
         for name in type(value).model_fields:
             yield from addresses_in(getattr(value, name))
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from addresses_in(one)
+        for part in value.values():
+            yield from addresses_in(part)
     elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from addresses_in(one)
+        for part in value:
+            yield from addresses_in(part)

@@ -20,8 +20,8 @@ def _checked(value: Any) -> Any:
     for text in texts_in(value):
         for name in _FILLED.findall(text):
             if name not in PLACEHOLDERS:
-                known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
-                raise ValueError(f"{{{name}}} is no placeholder; there are {known}")
+                choices = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
+                raise ValueError(f"{{{name}}} is no placeholder; there are {choices}")
     return value
 
 
@@ -38,11 +38,11 @@ def texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from texts_in(one)
+        for part in value.values():
+            yield from texts_in(part)
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from texts_in(one)
+        for part in value:
+            yield from texts_in(part)
 
 
 def names_in(*values: Any) -> set[str]:
@@ -68,7 +68,7 @@ def values_of(service: str | None, window: Window) -> dict[str, str]:
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """The text with its placeholders filled, in one pass: a value is not looked at again."""
-    return _FILLED.sub(lambda found: values[found[1]], text)
+    return _FILLED.sub(lambda match: values[match[1]], text)
 
 
 def filled_in(value: Any, values: Mapping[str, str]) -> Any:
@@ -76,7 +76,7 @@ def filled_in(value: Any, values: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return filled(value, values)
     if isinstance(value, Mapping):
-        return {name: filled_in(one, values) for name, one in value.items()}
+        return {name: filled_in(part, values) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [filled_in(one, values) for one in value]
+        return [filled_in(part, values) for part in value]
     return value

@@ -40,7 +40,7 @@ class SelfHostedSettings(ConnectorSettings):
     """The service that requests are signed for."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> SelfHostedSettings:
+    def _single_login(self) -> SelfHostedSettings:
         if self.token is not None and self.token_file is not None:
             raise ValueError("token and token_file are both set: set only one of them")
         if self.cloud is not None and (self.token is not None or self.token_file is not None):

@@ -162,12 +162,14 @@ class SharedSettings(Section):
 
     def every_instance(self) -> tuple[InstanceSettings, ...]:
         """Those of all sections."""
-        return tuple(one for several in self._instances.values() for one in several)
+        return tuple(instance for several in self._instances.values() for instance in several)
 
     def sections(self, of: type[S]) -> tuple[S, ...]:
         """Every table of that type: the single one, or one for each instance."""
-        found = tuple(one.own for one in self.every_instance() if type(one.own) is of)
-        return found or (self.section(of),)
+        tables = tuple(
+            instance.section for instance in self.every_instance() if type(instance.section) is of
+        )
+        return tables or (self.section(of),)
 
     def with_instances(self, instances: Mapping[str, tuple[InstanceSettings, ...]]) -> Self:
         """These settings with the tables of sections that were given several times."""
@@ -188,32 +190,32 @@ class SharedSettings(Section):
 
     def for_instance(self, section: str, instance: InstanceSettings) -> Self:
         """These settings with the table of one instance as the section; the catalogue is whole."""
-        copy = self.model_copy(update={section: instance.own})
+        copy = self.model_copy(update={section: instance.section})
         copy._named = {**self._named, section: instance.name}
         return copy
 
-    def each(self, section: str) -> tuple[Self, ...]:
+    def per_instance(self, section: str) -> tuple[Self, ...]:
         """These settings once for each instance of a section; as they are for a single table."""
-        found = [self.for_instance(section, instance) for instance in self.instances(section)]
-        return tuple(found) or (self,)
+        copies = [self.for_instance(section, instance) for instance in self.instances(section)]
+        return tuple(copies) or (self,)
 
-    def seen_by(self, section: str, instance: InstanceSettings) -> Self:
+    def visible_to(self, section: str, instance: InstanceSettings) -> Self:
         """These settings for one instance: its table is the section, and the catalogue holds the
         services that it covers.
 
         Of another section with several it is given the one of its own name, else the only one
         that may be about the same place.
         """
-        update: dict[str, object] = {section: instance.own}
+        update: dict[str, object] = {section: instance.section}
         named = {section: instance.name}
         for other, candidates in self._instances.items():
             chosen = _counterpart(instance, candidates)
             if other != section and chosen is not None:
-                update[other] = chosen.own
+                update[other] = chosen.section
                 named[other] = chosen.name
-        known = instance.covers.knows
+        is_covered = instance.covers.knows
         update["services"] = {
-            name: service for name, service in self.services.items() if known(name)
+            name: service for name, service in self.services.items() if is_covered(name)
         }
         copy = self.model_copy(update=update)
         copy._instances = {}

@@ -80,7 +80,7 @@ HIDDEN = "[hidden]"
 SILENT = timedelta(minutes=5)
 """A running run sends a heartbeat every half minute; after five minutes without, wandb calls it
 crashed."""
-ONE_LAUNCH = timedelta(minutes=5)
+LAUNCH_SPAN = timedelta(minutes=5)
 """Runs of a group that began within that time of each other are one launch of the job."""
 
 
@@ -119,7 +119,7 @@ class TrainingRun(msgspec.Struct):
     def launched_with(self, other: TrainingRun) -> bool:
         """Whether both began at about the same time."""
         a, b = self.created, other.created
-        return a is not None and b is not None and abs(a - b) <= ONE_LAUNCH
+        return a is not None and b is not None and abs(a - b) <= LAUNCH_SPAN
 
     def ran_before(self, other: TrainingRun) -> bool:
         """Whether it began before, and was not launched with it as one of its group."""
@@ -143,12 +143,12 @@ def moment(text: str | None) -> datetime | None:
     return at.astimezone(UTC)
 
 
-def known_keys(keys: Iterable[str]) -> list[str]:
+def measure_keys(keys: Iterable[str]) -> list[str]:
     """Those that are known to mean something, the plainest name of each measure first."""
     named = sorted(str(key) for key in keys)
-    known = [key for key in KEYS if key in named]
-    rates = [key for key in named if key not in known and LEARNING_RATE.search(key)]
-    return known + rates
+    measures = [key for key in KEYS if key in named]
+    rates = [key for key in named if key not in measures and LEARNING_RATE.search(key)]
+    return measures + rates
 
 
 def number(value: Any) -> float | None:
@@ -320,25 +320,25 @@ def changed_config(before: TrainingRun, after: TrainingRun) -> ChangedConfig:
 def _flat(config: str | None) -> dict[str, str]:
     """Key -> value as JSON text; {} for what is no configuration."""
     try:
-        found = json.loads(config or "{}")
+        document = json.loads(config or "{}")
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return {}
     out: dict[str, str] = {}
-    for key, own in found.items():
+    for key, setting in document.items():
         if key in INTERNAL:
             continue
         # wandb wraps each value beside its description: {"value": 3, "desc": null}.
-        value = own["value"] if isinstance(own, dict) and "value" in own else own
+        value = setting["value"] if isinstance(setting, dict) and "value" in setting else setting
         _flatten(str(key), value, out, 0)
     return out
 
 
 def _flatten(key: str, value: Any, out: dict[str, str], depth: int) -> None:
     if isinstance(value, dict) and value and depth < MOST_DEPTH:
-        for name, own in value.items():
-            _flatten(f"{key}.{name}", own, out, depth + 1)
+        for name, child in value.items():
+            _flatten(f"{key}.{name}", child, out, depth + 1)
     elif len(out) < MOST_KEYS:
         out[short(key, 160)] = json.dumps(value, sort_keys=True)
 

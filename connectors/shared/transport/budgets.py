@@ -31,7 +31,7 @@ class Deadline:
 
     @classmethod
     def within(cls, limits: Limits) -> Deadline:
-        """The deadline of one collection, a little before `collect_one` gives up."""
+        """The deadline of one collection, a little before `collect_from` gives up."""
         return cls.after(limits.deadline_s - min(RESERVE_S, limits.deadline_s / 4))
 
     @property

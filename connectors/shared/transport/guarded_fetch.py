@@ -103,7 +103,7 @@ class AllowedHost:
         return cls(match[3], match[2] is not None, port, scheme)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """As the settings write it."""
         text = f"*.{self.host}" if self.below else self.host
         if self.scheme != "https":
@@ -224,9 +224,10 @@ class FetchGuard:
         one."""
         try:
             async with asyncio.timeout(RESOLVE_S):
-                found = await self.resolve(target.host, target.port)
+                raw_addresses = await self.resolve(target.host, target.port)
             addresses = [
-                ipaddress.ip_address(one.partition("%")[0]) for one in dict.fromkeys(found)
+                ipaddress.ip_address(raw_address.partition("%")[0])
+                for raw_address in dict.fromkeys(raw_addresses)
             ]
         except (OSError, TimeoutError, UnicodeError, ValueError) as error:
             raise self._refused(
@@ -274,10 +275,10 @@ class FetchGuard:
 
     def _next(self, response: httpx.Response, target: Target) -> str:
         """Where a redirect leads: a whole address, or a path of the same host."""
-        given = str(response.headers.get("location", ""))
-        if given.startswith("/") and not given.startswith("//"):
-            return f"{target.scheme}://{target.authority}{given}"
-        return given
+        location = str(response.headers.get("location", ""))
+        if location.startswith("/") and not location.startswith("//"):
+            return f"{target.scheme}://{target.authority}{location}"
+        return location
 
     def _check(self, response: httpx.Response, target: Target) -> None:
         if response.status_code != 200:

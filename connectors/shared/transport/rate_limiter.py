@@ -26,7 +26,7 @@ from faultline.analysis.errors import BudgetExceeded, ConnectorError
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.circuit_breaker import CircuitBreaker
-from faultline.connectors.shared.transport.watching import VendorRequest, not_asked, watched
+from faultline.connectors.shared.transport.watching import VendorRequest, tell_skipped, watched
 
 BURST_S = 0.5
 """The requests of that many seconds may come at once. A vendor that counts by the second sees them
@@ -176,7 +176,7 @@ class RateLimiter:
         try:
             self.breaker.check()
         except ConnectorError as error:
-            not_asked(self.vendor, error)
+            tell_skipped(self.vendor, error)
             raise
         return self._semaphore.acquire()
 
@@ -188,7 +188,7 @@ class RateLimiter:
 
     def _too_late(self, deadline: Deadline) -> BudgetExceeded:
         error = deadline.exceeded()
-        not_asked(self.vendor, error)
+        tell_skipped(self.vendor, error)
         return error
 
     @contextmanager

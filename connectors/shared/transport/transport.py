@@ -213,8 +213,8 @@ def _tls_problem(error: BaseException) -> str | None:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            said = short(cause.verify_message, 80)
-            return f"its certificate is not trusted ({said}): set ca_file, or SSL_CERT_FILE"
+            reason = short(cause.verify_message, 80)
+            return f"its certificate is not trusted ({reason}): set ca_file, or SSL_CERT_FILE"
         if isinstance(cause, ssl.SSLError):
             return f"no TLS connection ({short(cause.reason or 'no reason given', 60)})"
         cause = cause.__cause__ or cause.__context__

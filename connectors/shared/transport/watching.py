@@ -14,7 +14,7 @@ from typing import Literal
 
 from faultline.analysis.errors import BudgetExceeded
 
-NotAsked = Literal["circuit", "deadline"]
+SkipReason = Literal["circuit", "deadline"]
 
 
 @dataclass
@@ -22,7 +22,7 @@ class VendorRequest:
     """One request, or the reason why there was none. Times in seconds; `began` as `time.time()`."""
 
     vendor: str
-    wanted_at: float = field(default_factory=time.monotonic)
+    requested_at: float = field(default_factory=time.monotonic)
     """By the monotonic clock."""
     began: float = field(default_factory=time.time)
     waited_s: float = 0.0
@@ -31,7 +31,7 @@ class VendorRequest:
     """What the server answered; None where it did not, or where the vendor's client does not
     say."""
     failed: bool = False
-    not_asked: NotAsked | None = None
+    skip_reason: SkipReason | None = None
 
     @property
     def status_class(self) -> str:
@@ -47,52 +47,52 @@ Watch = Callable[[VendorRequest], None]
 _watches: list[Watch] = []
 
 
-def watch(told: Watch) -> None:
-    """From now on tell `told` of every request of this process; it must be quick and must not
+def watch(watcher: Watch) -> None:
+    """From now on tell `watcher` of every request of this process; it must be quick and must not
     raise."""
-    if told not in _watches:
-        _watches.append(told)
+    if watcher not in _watches:
+        _watches.append(watcher)
 
 
-def unwatch(told: Watch) -> None:
+def unwatch(watcher: Watch) -> None:
     """Tell it no more."""
     with contextlib.suppress(ValueError):
-        _watches.remove(told)
+        _watches.remove(watcher)
 
 
 @contextlib.contextmanager
-def watched(asked: VendorRequest) -> Iterator[None]:
+def watched(request: VendorRequest) -> Iterator[None]:
     """The time of one request. An error passes, and is noted."""
-    began, asked.began = time.monotonic(), time.time()
-    asked.waited_s = began - asked.wanted_at
+    began, request.began = time.monotonic(), time.time()
+    request.waited_s = began - request.requested_at
     try:
         yield
     except BaseException as error:
-        asked.failed = not isinstance(error, BudgetExceeded) or error.what == "time"
-        if asked.status is None:
-            asked.status = _status(error)
+        request.failed = not isinstance(error, BudgetExceeded) or error.what == "time"
+        if request.status is None:
+            request.status = _status(error)
         raise
     finally:
-        asked.took_s = time.monotonic() - began
-        tell(asked)
+        request.took_s = time.monotonic() - began
+        tell(request)
 
 
-def tell(asked: VendorRequest) -> None:
+def tell(request: VendorRequest) -> None:
     """Tell everybody who watches."""
-    for told in tuple(_watches):
-        told(asked)
+    for watcher in tuple(_watches):
+        watcher(request)
 
 
-def not_asked(vendor: str, error: Exception) -> None:
+def tell_skipped(vendor: str, error: Exception) -> None:
     """Tell that no request was made, and why."""
-    reason: NotAsked = "deadline" if isinstance(error, BudgetExceeded) else "circuit"
-    tell(VendorRequest(vendor, not_asked=reason))
+    reason: SkipReason = "deadline" if isinstance(error, BudgetExceeded) else "circuit"
+    tell(VendorRequest(vendor, skip_reason=reason))
 
 
 def _status(error: BaseException) -> int | None:
     """Of a ConnectorError, of one within another's `error`, or of botocore's ClientError."""
-    for one in (error, getattr(error, "error", None)):
-        status = getattr(one, "status", None)
+    for candidate in (error, getattr(error, "error", None)):
+        status = getattr(candidate, "status", None)
         if isinstance(status, int):
             return status
     response = getattr(error, "response", None)

@@ -29,7 +29,7 @@ from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
 from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
-from faultline.connectors.vendors.prometheus.promql import one_of, quoted
+from faultline.connectors.vendors.prometheus.promql import names_pattern, quoted
 
 LIMITS = Limits(deadline_s=15, max_bytes=16 * 1024 * 1024, requests_per_s=10, concurrency=4)
 MOST_SERVICES = 30
@@ -39,17 +39,19 @@ MOST_SILENCES = 50
 ALERTS, SILENCES = "/api/v2/alerts", "/api/v2/silences"
 
 
-def build(own: AlertmanagerSettings, settings: SharedSettings) -> AlertmanagerConnector | None:
+def build(
+    alertmanager_settings: AlertmanagerSettings, settings: SharedSettings
+) -> AlertmanagerConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if alertmanager_settings.url is None:
         return None
     return AlertmanagerConnector(
-        own.url,
-        access_of(own, "alertmanager"),
-        public_url=own.public_url,
-        service_labels=own.service_labels,
+        alertmanager_settings.url,
+        access_of(alertmanager_settings, "alertmanager"),
+        public_url=alertmanager_settings.public_url,
+        service_labels=alertmanager_settings.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
-        limits=own.limits(LIMITS),
+        limits=alertmanager_settings.limits(LIMITS),
     )
 
 
@@ -170,21 +172,21 @@ class AlertmanagerConnector:
         self, session: HttpSession, collection: CollectionBuilder, request: Request
     ) -> None:
         every = f"{ALERTS}?active=true&silenced=true&inhibited=true"
-        found = await collection.fetch("monitors", every, self._found(session, request))
-        if found is None:
+        alerts = await collection.fetch("monitors", every, self._fetch_alerts(session, request))
+        if alerts is None:
             return
-        ranked = sorted(found, key=lambda one: one.startsAt, reverse=True)
-        ranked.sort(key=lambda one: not self._concerns(one, request))
-        kept = ranked[:MOST_ALERTS]
-        rows = [row for one in kept if (row := self._row(one)) is not None]
+        ranked = sorted(alerts, key=lambda alert: alert.startsAt, reverse=True)
+        ranked.sort(key=lambda alert: not self._concerns(alert, request))
+        top_alerts = ranked[:MOST_ALERTS]
+        rows = [row for alert in top_alerts if (row := self._row(alert)) is not None]
         cut = (
-            f"{len(ranked) - len(kept)} of {len(ranked)} active alerts left out"
-            if len(ranked) > len(kept)
+            f"{len(ranked) - len(top_alerts)} of {len(ranked)} active alerts left out"
+            if len(ranked) > len(top_alerts)
             else None
         )
         details = {
-            short(one.labels.get("alertname", "alert"), 80): _said(one)
-            for one in reversed(kept[:20])
+            short(alert.labels.get("alertname", "alert"), 80): _alert_line(alert)
+            for alert in reversed(top_alerts[:20])
         }
         link = f"{self._page}/#/alerts"
         count = collection.add("monitors", rows)
@@ -200,7 +202,7 @@ class AlertmanagerConnector:
             )
         )
 
-    async def _found(self, session: HttpSession, request: Request) -> list[ActiveAlert]:
+    async def _fetch_alerts(self, session: HttpSession, request: Request) -> list[ActiveAlert]:
         """All alerts; where they are too large to be read, those of the services in scope and of
         the alert's name."""
         flags = [("active", "true"), ("silenced", "true"), ("inhibited", "true")]
@@ -213,32 +215,34 @@ class AlertmanagerConnector:
         active_alerts: dict[str, ActiveAlert] = {}
         async with self._http.open(session.deadline) as again:
             for text in filters:
-                for one in await again.get(
+                for alert in await again.get(
                     ALERTS, [*flags, ("filter", text)], type=list[ActiveAlert]
                 ):
-                    active_alerts[one.fingerprint] = one
+                    active_alerts[alert.fingerprint] = alert
         return list(active_alerts.values())
 
     def _filters(self, request: Request) -> list[str]:
         services, _ = in_scope(request, MOST_SERVICES)
         theirs = [name for service in services for name in self._names.theirs(service)]
-        filters = [f'{label}=~"{one_of(theirs)}"' for label in self._labels] if theirs else []
+        filters = (
+            [f'{label}=~"{names_pattern(theirs)}"' for label in self._labels] if theirs else []
+        )
         alertname = request.alert.labels.get("alertname")
         return filters + ([f'alertname="{quoted(alertname[:500])}"'] if alertname else [])
 
-    def _concerns(self, one: ActiveAlert, request: Request) -> bool:
+    def _concerns(self, alert: ActiveAlert, request: Request) -> bool:
         services, _ = in_scope(request, MOST_SERVICES)
-        return self._service(one.labels) in services or one.labels.get("alertname") == _name_of(
+        return self._service(alert.labels) in services or alert.labels.get("alertname") == _name_of(
             request.alert
         )
 
-    def _row(self, one: ActiveAlert) -> tuple[Any, ...] | None:
-        since = time_of(one.startsAt)
+    def _row(self, alert: ActiveAlert) -> tuple[Any, ...] | None:
+        since = time_of(alert.startsAt)
         if since is None:
             return None
-        name = short(one.labels.get("alertname", ""), 200) or "alert without a name"
+        name = short(alert.labels.get("alertname", ""), 200) or "alert without a name"
         link = f"{self._page}/#/alerts?{urlencode({'filter': f'{{alertname={_js(name)}}}'})}"
-        return name, self._service(one.labels), one.state, since, link
+        return name, self._service(alert.labels), alert.state, since, link
 
     def _service(self, labels: Mapping[str, str]) -> str | None:
         named = next((v for label in self._labels if (v := labels.get(label))), None)
@@ -247,29 +251,31 @@ class AlertmanagerConnector:
     async def _silences(
         self, session: HttpSession, collection: CollectionBuilder, request: Request
     ) -> None:
-        found = await collection.fetch(
+        silences = await collection.fetch(
             "monitors", SILENCES, session.get(SILENCES, type=list[Silence])
         )
-        active = [one for one in found or () if one.status.state == "active"]
+        active = [silence for silence in silences or () if silence.status.state == "active"]
         if not active:
             return
-        concerned = sorted(active, key=lambda one: not self._silences_one(one, request))[
-            :MOST_SILENCES
-        ]
+        concerned = sorted(
+            active, key=lambda silence: not self._silence_concerns(silence, request)
+        )[:MOST_SILENCES]
         rows = []
-        for one in concerned:
-            since, service = time_of(one.startsAt), self._silenced(one)
+        for silence in concerned:
+            since, service = time_of(silence.startsAt), self._silenced(silence)
             if since is not None and service is not None:
                 rows.append(
                     (
-                        f"silence {short(one.id, 60)}",
+                        f"silence {short(silence.id, 60)}",
                         service,
                         "silenced",
                         since,
-                        self._silence_link(one),
+                        self._silence_link(silence),
                     )
                 )
-        details = {f"silence {short(one.id, 60)}": _silence_said(one) for one in concerned}
+        details = {
+            f"silence {short(silence.id, 60)}": _silence_line(silence) for silence in concerned
+        }
         cut = (
             f"{len(active) - MOST_SILENCES} more left out" if len(active) > MOST_SILENCES else None
         )
@@ -286,19 +292,19 @@ class AlertmanagerConnector:
             )
         )
 
-    def _silences_one(self, one: Silence, request: Request) -> bool:
+    def _silence_concerns(self, silence: Silence, request: Request) -> bool:
         services, _ = in_scope(request, MOST_SERVICES)
-        return self._silenced(one) in services or any(
-            m.value == _name_of(request.alert) for m in one.matchers
+        return self._silenced(silence) in services or any(
+            m.value == _name_of(request.alert) for m in silence.matchers
         )
 
-    def _silenced(self, one: Silence) -> str | None:
+    def _silenced(self, silence: Silence) -> str | None:
         """The service that a silence names outright."""
-        exact = {m.name: m.value for m in one.matchers if m.isEqual and not m.isRegex}
+        exact = {m.name: m.value for m in silence.matchers if m.isEqual and not m.isRegex}
         return self._service(exact)
 
-    def _silence_link(self, one: Silence) -> str:
-        return f"{self._page}/#/silences/{urlencode({'': one.id[:80]})[1:]}"
+    def _silence_link(self, silence: Silence) -> str:
+        return f"{self._page}/#/silences/{urlencode({'': silence.id[:80]})[1:]}"
 
 
 def _name_of(alert: Alert) -> str:
@@ -309,18 +315,22 @@ def _js(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
-def _said(one: ActiveAlert) -> str:
+def _alert_line(alert: ActiveAlert) -> str:
     """An alert in one line: state, labels and its summary."""
-    labels = ", ".join(f"{k}={v}" for k, v in sorted(one.labels.items()) if k != "alertname")
-    summary = one.annotations.get("summary") or one.annotations.get("description") or ""
-    inhibited = f" by {len(one.status.inhibitedBy)} other alerts" if one.status.inhibitedBy else ""
-    return short(f"{one.state}{inhibited} since {one.startsAt}; {labels}; {summary}", 600)
+    labels = ", ".join(f"{k}={v}" for k, v in sorted(alert.labels.items()) if k != "alertname")
+    summary = alert.annotations.get("summary") or alert.annotations.get("description") or ""
+    inhibited = (
+        f" by {len(alert.status.inhibitedBy)} other alerts" if alert.status.inhibitedBy else ""
+    )
+    return short(f"{alert.state}{inhibited} since {alert.startsAt}; {labels}; {summary}", 600)
 
 
-def _silence_said(one: Silence) -> str:
-    matchers = ", ".join(m.text for m in one.matchers[:20])
+def _silence_line(silence: Silence) -> str:
+    matchers = ", ".join(m.text for m in silence.matchers[:20])
     return short(
-        f"{matchers}; {one.startsAt} to {one.endsAt}; by {one.createdBy}: {one.comment}", 600
+        f"{matchers}; {silence.startsAt} to {silence.endsAt}; by {silence.createdBy}: "
+        f"{silence.comment}",
+        600,
     )
 
 

@@ -135,15 +135,20 @@ class ApplicationList(msgspec.Struct):
     items: list[Application] | None
 
 
-def build(own: ArgoCDSettings, settings: SharedSettings) -> ArgoCD | None:
+def build(argocd_settings: ArgoCDSettings, settings: SharedSettings) -> ArgoCD | None:
     """The configured connector, or None without an address. Raises SettingsError."""
-    if own.url is None:
+    if argocd_settings.url is None:
         return None
-    if own.username is not None:
+    if argocd_settings.username is not None:
         raise SettingsError("argocd.username", "is not used: Argo CD takes tokens alone")
-    http = LinkedHttp(VENDOR, own.url, limits=own.limits(LIMITS), access=access_of(own, VENDOR))
+    http = LinkedHttp(
+        VENDOR,
+        argocd_settings.url,
+        limits=argocd_settings.limits(LIMITS),
+        access=access_of(argocd_settings, VENDOR),
+    )
     names = ServiceNames.of_catalogue(settings.services)
-    return ArgoCD(http, names, own.environments, own.projects)
+    return ArgoCD(http, names, argocd_settings.environments, argocd_settings.projects)
 
 
 class ArgoCD(ChangeFeeds):
@@ -190,13 +195,13 @@ class ArgoCD(ChangeFeeds):
         well."""
         name, history = application.metadata.name, application.status.history or []
         link = self._link(application)
-        for before, one in pairwise((None, *history)):
-            if one is not None and (at := moment(one.deployedAt)) and one.named:
-                title = f"Argo CD synced {short(name, 80)}{_step(before, one)}"
-                by = one.initiatedBy
+        for before, sync in pairwise((None, *history)):
+            if sync is not None and (at := moment(sync.deployedAt)) and sync.named:
+                title = f"Argo CD synced {short(name, 80)}{_step(before, sync)}"
+                by = sync.initiatedBy
                 author = person(by.username) or ("automated sync" if by.automated else None)
                 yield VendorChange(
-                    at, "deploy", one.named, title, author, link, about=name, owner=name
+                    at, "deploy", sync.named, title, author, link, about=name, owner=name
                 )
         latest = application.status.operationState
         if latest is not None and latest.phase in FAILED and (at := moment(latest.startedAt)):
@@ -232,13 +237,13 @@ def _short(revision: str) -> str:
 def _state_of(application: Application) -> str | None:
     """What is wrong with it now; None where nothing is."""
     health, sync = application.status.health, application.status.sync
-    said = []
+    problems = []
     if health.status in AT_FAULT:
         since = (
             f" since {short(health.lastTransitionTime, 30)}" if health.lastTransitionTime else ""
         )
         message = f": {short(health.message, 120)}" if health.message else ""
-        said.append(f"{health.status}{since}{message}")
+        problems.append(f"{health.status}{since}{message}")
     if sync.status == "OutOfSync":
-        said.append("out of sync")
-    return "; ".join(said) or None
+        problems.append("out of sync")
+    return "; ".join(problems) or None

@@ -155,9 +155,9 @@ def _has_metric(part: Mapping[str, Any]) -> bool:
 
 def _dimensions(value: Any) -> dict[str, str]:
     return {
-        words(one.get("Name"), 255): words(one.get("Value"), 1024)
-        for one in objects(value)
-        if one.get("Name")
+        words(dimension.get("Name"), 255): words(dimension.get("Value"), 1024)
+        for dimension in objects(value)
+        if dimension.get("Name")
     }
 
 

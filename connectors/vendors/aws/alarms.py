@@ -24,7 +24,7 @@ from faultline.connectors.vendors.aws.calls import AwsCalls, objects
 from faultline.connectors.vendors.aws.console import alarm_link, firing_link
 from faultline.connectors.vendors.aws.evidence import AwsEvidence, cut_note, moment, words
 from faultline.connectors.vendors.aws.resource import Resource
-from faultline.connectors.vendors.aws.resource_kinds import own_name, resource_names
+from faultline.connectors.vendors.aws.resource_kinds import base_name, resource_names
 from faultline.connectors.vendors.aws.session import AwsPlace
 
 MOST_FIRING = 500
@@ -47,13 +47,13 @@ class AlarmName:
 class Alarms:
     """Alarms of interest, with the metrics to look at first. The alert's own come first."""
 
-    found: AwsEvidence = field(default_factory=AwsEvidence)
+    evidence: AwsEvidence = field(default_factory=AwsEvidence)
     metrics: list[AlarmMetric] = field(default_factory=list)
     resources: list[Resource] = field(default_factory=list)
     """What the alert's own alarm is about, where the catalogue does not know it."""
 
 
-async def own_alarms(
+async def alert_alarms(
     calls: AwsCalls, named: Sequence[AlarmName], service: str | None, scope: Scope
 ) -> Alarms:
     """The alarm that the alert names, its children where it is composite, and their history."""
@@ -64,7 +64,7 @@ async def own_alarms(
             described = await _described(calls, alarm_name.place, AlarmNames=[alarm_name.name])
             children = await _children(calls, alarm_name, described)
         except FaultlineError as error:
-            alarms.found.lacks("monitors", query, error)
+            alarms.evidence.lacks("monitors", query, error)
             continue
         if not described:
             continue
@@ -76,11 +76,13 @@ async def own_alarms(
             "reason": words(described[0].get("StateReason")),
         }
         rows = 1 + len(children)
-        alarms.found.items.append(
+        alarms.evidence.items.append(
             Item("monitors", query, full_window(scope), link, rows=rows, details=details)
         )
-    if named and not alarms.found.items and not alarms.found.missing:
-        alarms.found.lacks("monitors", f"DescribeAlarms {named[0].name}", "no alarm of that name")
+    if named and not alarms.evidence.items and not alarms.evidence.missing:
+        alarms.evidence.lacks(
+            "monitors", f"DescribeAlarms {named[0].name}", "no alarm of that name"
+        )
     return alarms
 
 
@@ -100,8 +102,8 @@ async def firing_alarms(
             StateValue="ALARM",
         )
     except FaultlineError as error:
-        alarms.found.lacks("monitors", query, error)
-        return alarms.found
+        alarms.evidence.lacks("monitors", query, error)
+        return alarms.evidence
     service_of = {
         (resource.kind, resource.name): resource.service
         for resource in resources
@@ -112,26 +114,30 @@ async def firing_alarms(
         if service is not None:
             await _take(calls, alarms, place, [alarm], service, scope)
     cut = cut_note(len(page.entries), more=page.more, what="firing alarms")
-    rows = len(alarms.found.rows.get("monitors", ()))
+    rows = len(alarms.evidence.rows.get("monitors", ()))
     link = firing_link(place.region)
-    alarms.found.items.append(Item("monitors", query, full_window(scope), link, rows=rows, cut=cut))
-    return alarms.found
+    alarms.evidence.items.append(
+        Item("monitors", query, full_window(scope), link, rows=rows, cut=cut)
+    )
+    return alarms.evidence
 
 
-async def _described(calls: AwsCalls, place: AwsPlace, **asked: Any) -> list[Mapping[str, Any]]:
-    answer = await calls.call(place, "cloudwatch", "DescribeAlarms", AlarmTypes=_TYPES, **asked)
+async def _described(calls: AwsCalls, place: AwsPlace, **params: Any) -> list[Mapping[str, Any]]:
+    answer = await calls.call(place, "cloudwatch", "DescribeAlarms", AlarmTypes=_TYPES, **params)
     return [*objects(answer.get("MetricAlarms")), *objects(answer.get("CompositeAlarms"))]
 
 
 async def _children(
-    calls: AwsCalls, one: AlarmName, described: Sequence[Mapping[str, Any]]
+    calls: AwsCalls, alarm_name: AlarmName, described: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """What a composite alarm is made of; asked for its children, AWS names them and no more."""
     if not any(alarm.get("AlarmRule") for alarm in described):
         return []
-    listed = await _described(calls, one.place, ChildrenOfAlarmName=one.name)
+    listed = await _described(calls, alarm_name.place, ChildrenOfAlarmName=alarm_name.name)
     names = [words(alarm.get("AlarmName"), 255) for alarm in listed if alarm.get("AlarmName")]
-    return await _described(calls, one.place, AlarmNames=names[:MOST_CHILDREN]) if names else []
+    return (
+        await _described(calls, alarm_name.place, AlarmNames=names[:MOST_CHILDREN]) if names else []
+    )
 
 
 async def _take(
@@ -147,13 +153,13 @@ async def _take(
         name, since = words(alarm.get("AlarmName"), 255), moment(alarm.get("StateUpdatedTimestamp"))
         if name and since is not None:
             state = words(alarm.get("StateValue"), 40)
-            alarms.found.add(
+            alarms.evidence.add(
                 "monitors", [(name, service, state, since, alarm_link(place.region, name))]
             )
     requested_words = [words(alarm.get("AlarmName"), 255) for alarm in described[:MOST_HISTORIES]]
     await asyncio.gather(
         *(
-            _history(calls, alarms.found, place, name, service, full_window(scope))
+            _history(calls, alarms.evidence, place, name, service, full_window(scope))
             for name in requested_words
         )
     )
@@ -161,7 +167,7 @@ async def _take(
 
 async def _history(
     calls: AwsCalls,
-    found: AwsEvidence,
+    aws_evidence: AwsEvidence,
     place: AwsPlace,
     name: str,
     service: str | None,
@@ -179,12 +185,14 @@ async def _history(
             MaxRecords=HISTORY_PAGE,
         )
     except FaultlineError as error:
-        found.lacks("monitors", f"DescribeAlarmHistory {place} {name}", error)
+        aws_evidence.lacks("monitors", f"DescribeAlarmHistory {place} {name}", error)
         return
-    for one in objects(answer.get("AlarmHistoryItems")):
-        at, state = moment(one.get("Timestamp")), _new_state(one.get("HistoryData"))
+    for update in objects(answer.get("AlarmHistoryItems")):
+        at, state = moment(update.get("Timestamp")), _new_state(update.get("HistoryData"))
         if at is not None and state:
-            found.add("monitors", [(name, service, state, at, alarm_link(place.region, name))])
+            aws_evidence.add(
+                "monitors", [(name, service, state, at, alarm_link(place.region, name))]
+            )
 
 
 class _State(msgspec.Struct):
@@ -212,7 +220,7 @@ def _look_at(
 ) -> None:
     for alarm in described[:MOST_METRICS]:
         named = [n for d in alarm_dimensions(alarm) if (n := resource_names(d))]
-        whose = service or (own_name(named[0][1]) if named else words(alarm.get("AlarmName"), 255))
+        whose = service or (base_name(named[0][1]) if named else words(alarm.get("AlarmName"), 255))
         metric = metric_of(alarm, place, whose)
         if metric is not None:
             alarms.metrics.append(metric)

@@ -69,14 +69,14 @@ class AwsCalls:
         raise AssertionError("ATTEMPTS is at least 1")
 
     async def _in_turn(
-        self, place: AwsPlace, service: str, operation: str, given: Mapping[str, Any]
+        self, place: AwsPlace, service: str, operation: str, params: Mapping[str, Any]
     ) -> Any:
         """One try. The turn is waited for here: a thread that waits for a slow service would keep
         the others from being asked."""
         deadline = self.bounds.deadline
         async with self._session.limiter(place, service).permit(deadline):
             running = asyncio.get_running_loop().run_in_executor(
-                self._threads, self._session.once, place, service, operation, given, self.bounds
+                self._threads, self._session.once, place, service, operation, params, self.bounds
             )
             try:
                 async with asyncio.timeout(deadline.remaining):
@@ -98,13 +98,13 @@ class AwsCalls:
     ) -> AwsPages:
         """The entries under `key`, `most` of them at most."""
         requested_token = TOKENS.get(service, "NextToken")
-        found: list[Any] = []
+        page_entries: list[Any] = []
         token = None
         for _ in range(most_pages):
             answer = await self.call(
                 place, service, operation, **{**params, requested_token: token}
             )
-            found += entries(answer.get(key))
+            page_entries += entries(answer.get(key))
             token = next(
                 (
                     t
@@ -113,9 +113,9 @@ class AwsCalls:
                 ),
                 None,
             )
-            if not token or len(found) > most:
+            if not token or len(page_entries) > most:
                 break
-        return AwsPages(found[:most], bool(token) or len(found) > most)
+        return AwsPages(page_entries[:most], bool(token) or len(page_entries) > most)
 
 
 def entries(value: Any) -> list[Any]:

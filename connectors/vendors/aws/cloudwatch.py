@@ -48,7 +48,7 @@ Stat = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _MetricStat:
     """One metric of one resource, under the id by which the answer names it."""
 
     id: str
@@ -85,12 +85,12 @@ async def metrics_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scop
         there = [resource for resource in resources if resource.place == place]
         questions.append(_of_place(calls, place, there, scope))
     by_service: dict[str, list[_ResourceSignals]] = {}
-    for part, brought in await asyncio.gather(*questions):
+    for part, signal_sets in await asyncio.gather(*questions):
         aws_evidence.missing += part.missing
         aws_evidence.items += part.items
         aws_evidence.add("states", part.rows.get("states", ()))
-        for one in brought:
-            by_service.setdefault(one.resource.service, []).append(one)
+        for signal_set in signal_sets:
+            by_service.setdefault(signal_set.resource.service, []).append(signal_set)
     for of_service in by_service.values():
         _add_preferred(aws_evidence, of_service)
     return aws_evidence
@@ -133,27 +133,27 @@ async def _of_place(
     )
     spans = merged((*scope.baseline, scope.incident))
     period = period_for(spans[0].start)
-    wanted: dict[Resource, dict[Stat, _Wanted]] = {}
+    stats_by_resource: dict[Resource, dict[Stat, _MetricStat]] = {}
     for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True)):
         # Some kinds have no metrics.
         if _templates(resource) and (resource.kind != "target_group" or balancer):
-            wanted[resource] = _wanted(resource, order, balancer)
+            stats_by_resource[resource] = _metric_stats(resource, order, balancer)
     queries = []
-    for stats in wanted.values():
+    for stats in stats_by_resource.values():
         queries += [stat.query(period) for stat in stats.values()]
     if not queries:
         return aws_evidence, []
     try:
         series, notes = await _ask(calls, place, queries, spans, period)
     except FaultlineError as error:
-        names = ", ".join(resource.name for resource in wanted)
+        names = ", ".join(resource.name for resource in stats_by_resource)
         aws_evidence.lacks("metrics", f"GetMetricData {place} {names}", error)
         return aws_evidence, []
     window = Window(start=spans[0].start, end=spans[-1].end)
     watched = WatchedWindows(window, scope.incident, period)
-    brought = []
-    for resource, stats in wanted.items():
-        samples = {stat: series.get(one.id, {}) for stat, one in stats.items()}
+    signal_sets = []
+    for resource, stats in stats_by_resource.items():
+        samples = {stat: series.get(metric_stat.id, {}) for stat, metric_stat in stats.items()}
         signals = _signals(resource, samples, period, spans[-1])
         text = _text(resource, stats, period)
         rows = sum(len(of_signal) for of_signal in signals.values())
@@ -163,16 +163,16 @@ async def _of_place(
             continue
         link = metrics_link(place.region, _graph(resource, stats), window, period)
         cut = _first_note(notes, stats)
-        brought_rows = [row for of_signal in signals.values() for row in of_signal]
-        item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(brought_rows)
-        brought.append(_ResourceSignals(resource, signals, item))
+        signal_rows = [row for of_signal in signals.values() for row in of_signal]
+        item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(signal_rows)
+        signal_sets.append(_ResourceSignals(resource, signals, item))
         states = level_states(resource, signals, watched, text, link)
         if aws_evidence.add("states", states):
             aws_evidence.items.append(Item("states", text, window, link, rows=len(states), cut=cut))
-    return aws_evidence, brought
+    return aws_evidence, signal_sets
 
 
-def _graph(resource: Resource, stats: Mapping[Stat, _Wanted]) -> list[list[Any]]:
+def _graph(resource: Resource, stats: Mapping[Stat, _MetricStat]) -> list[list[Any]]:
     """As the console's page of metrics takes it: each metric, and each share of one in another on
     its own axis."""
     lines: list[list[Any]] = []
@@ -192,7 +192,7 @@ def _graph(resource: Resource, stats: Mapping[Stat, _Wanted]) -> list[list[Any]]
     return lines
 
 
-def _first_note(notes: Mapping[str, str], stats: Mapping[Stat, _Wanted]) -> str | None:
+def _first_note(notes: Mapping[str, str], stats: Mapping[Stat, _MetricStat]) -> str | None:
     """What was left out of one resource's samples, else of all."""
     for stat in stats.values():
         if stat.id in notes:
@@ -200,7 +200,9 @@ def _first_note(notes: Mapping[str, str], stats: Mapping[Stat, _Wanted]) -> str 
     return notes.get("")
 
 
-async def _load_balancer(calls: AwsCalls, resource: Resource, found: AwsEvidence) -> str | None:
+async def _load_balancer(
+    calls: AwsCalls, resource: Resource, aws_evidence: AwsEvidence
+) -> str | None:
     """The load balancer that a target group's metrics name beside it."""
     if resource.kind != "target_group":
         return None
@@ -215,22 +217,22 @@ async def _load_balancer(calls: AwsCalls, resource: Resource, found: AwsEvidence
             Dimensions=[{"Name": "TargetGroup", "Value": resource.name}],
         )
     except FaultlineError as error:
-        found.lacks("metrics", query, error)
+        aws_evidence.lacks("metrics", query, error)
         return None
     for metric in objects(answer.get("Metrics")):
         named = {}
-        for one in objects(metric.get("Dimensions")):
-            named[words(one.get("Name"))] = words(one.get("Value"))
+        for dimension in objects(metric.get("Dimensions")):
+            named[words(dimension.get("Name"))] = words(dimension.get("Value"))
         if named.get("LoadBalancer") and set(named) == {"LoadBalancer", "TargetGroup"}:
             return named["LoadBalancer"]
-    found.lacks("metrics", query, "no load balancer has metrics of this target group")
+    aws_evidence.lacks("metrics", query, "no load balancer has metrics of this target group")
     return None
 
 
-def _wanted(resource: Resource, order: int, balancer: str | None) -> dict[Stat, _Wanted]:
+def _metric_stats(resource: Resource, order: int, balancer: str | None) -> dict[Stat, _MetricStat]:
     """Each metric and statistic that the resource's templates need, once."""
     named = dimensions(resource, balancer)
-    stats: dict[Stat, _Wanted] = {}
+    stats: dict[Stat, _MetricStat] = {}
     for template in _templates(resource):
         for key in (_stat(template), _total_stat(template)):
             if key is None or key in stats:
@@ -239,7 +241,7 @@ def _wanted(resource: Resource, order: int, balancer: str | None) -> dict[Stat, 
             name = metric_name(resource, metric)
             # Ids of one request differ, also between resources.
             query_id = f"r{order}m{len(stats)}"
-            stats[key] = _Wanted(query_id, namespace, name, stat, named)
+            stats[key] = _MetricStat(query_id, namespace, name, stat, named)
     return stats
 
 
@@ -333,11 +335,11 @@ def _signals(
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for template in _templates(resource):
         signal, unit = template.signal, template.unit
-        own: list[tuple[Any, ...]] = []
+        signal_rows: list[tuple[Any, ...]] = []
         for at, value in sorted(_values(template, series, period_s, last).items()):
-            own.append((at, resource.service, signal, value * template.scale, unit, labels))
-        if own:
-            rows[signal] = own
+            signal_rows.append((at, resource.service, signal, value * template.scale, unit, labels))
+        if signal_rows:
+            rows[signal] = signal_rows
     return rows
 
 
@@ -359,28 +361,28 @@ def _values(
     return values
 
 
-def _add_preferred(found: AwsEvidence, brought: Sequence[_ResourceSignals]) -> None:
+def _add_preferred(aws_evidence: AwsEvidence, signal_sets: Sequence[_ResourceSignals]) -> None:
     """Of one service: each signal from the kind of resource that comes first among the templates
     and has it."""
     for signal in dict.fromkeys(template.signal for template in TEMPLATES):
         having = [
-            resource_signal for resource_signal in brought if signal in resource_signal.signals
+            resource_signal for resource_signal in signal_sets if signal in resource_signal.signals
         ]
         if not having:
             continue
         order = [template.kind for template in TEMPLATES if template.signal == signal]
-        first = min(order.index(one.resource.kind) for one in having)
-        for one in having:
-            if order.index(one.resource.kind) == first:
-                found.add("metrics", one.signals[signal])
-    found.items += [signal.item for signal in brought]
+        first = min(order.index(signal_set.resource.kind) for signal_set in having)
+        for signal_set in having:
+            if order.index(signal_set.resource.kind) == first:
+                aws_evidence.add("metrics", signal_set.signals[signal])
+    aws_evidence.items += [signal.item for signal in signal_sets]
 
 
 def period_for(start: datetime) -> int:
     """The finest period in seconds in which samples so old are still kept."""
     age = datetime.now(UTC) - start
-    for kept, period in PERIODS:
-        if age < kept:
+    for retention, period in PERIODS:
+        if age < retention:
             return period
     return PERIODS[-1][1]
 
@@ -403,7 +405,7 @@ def _flat(dimensions: Mapping[str, str]) -> list[str]:
     return [text for pair in dimensions.items() for text in pair]
 
 
-def _text(resource: Resource, stats: Mapping[Stat, _Wanted], period_s: int) -> str:
+def _text(resource: Resource, stats: Mapping[Stat, _MetricStat], period_s: int) -> str:
     first = next(iter(stats.values()))
     named = " ".join(f"{name}={value}" for name, value in first.dimensions.items())
     text = ", ".join(f"{stat.metric} {stat.stat}" for stat in stats.values())

@@ -22,7 +22,7 @@ from faultline.connectors.shared.settings.shared_settings import (
     SharedSettings,
 )
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
-from faultline.connectors.vendors.aws.alarms import Alarms, firing_alarms, own_alarms
+from faultline.connectors.vendors.aws.alarms import Alarms, alert_alarms, firing_alarms
 from faultline.connectors.vendors.aws.calls import AwsCalls
 from faultline.connectors.vendors.aws.check import check_place
 from faultline.connectors.vendors.aws.cloudwatch import alarm_metric, metrics_of
@@ -57,7 +57,7 @@ from faultline.connectors.vendors.aws.scope import (
     resources_of,
     service_places,
     their_names,
-    without_found_elsewhere,
+    without_elsewhere_gaps,
 )
 from faultline.connectors.vendors.aws.session import (
     VENDOR,
@@ -93,18 +93,20 @@ NOT_UNDERSTOOD = (AttributeError, LookupError, TypeError, ValueError, OverflowEr
 """How a part fails on an answer of a shape that nobody documented."""
 
 
-def build(own: AwsSettings, settings: SharedSettings) -> AwsConnector | None:
+def build(aws_settings: AwsSettings, settings: SharedSettings) -> AwsConnector | None:
     """The configured connector, or None without a region."""
-    accounts = [(AwsAccount(a.name, a.role_arn, a.external_id), a.regions) for a in own.accounts]
-    places = places_of(own.regions, accounts)
+    accounts = [
+        (AwsAccount(a.name, a.role_arn, a.external_id), a.regions) for a in aws_settings.accounts
+    ]
+    places = places_of(aws_settings.regions, accounts)
     if not places:
         return None
     return AwsConnector(
         places,
         services=settings.services,
-        scanned_gb=own.logs_max_scanned_gb,
-        endpoint_url=own.endpoint_url,
-        limits=own.limits(LIMITS),
+        scanned_gb=aws_settings.logs_max_scanned_gb,
+        endpoint_url=aws_settings.endpoint_url,
+        limits=aws_settings.limits(LIMITS),
     )
 
 
@@ -152,11 +154,11 @@ class AwsConnector:
         named = named_alarms(alert, self._places)
         alarms = Alarms()
         try:
-            alarms = await own_alarms(
+            alarms = await alert_alarms(
                 calls, named, services[0] if services else alert.service, scope
             )
         except NOT_UNDERSTOOD as error:
-            alarms.found.lacks("monitors", "the alert's alarm", _not_understood(error))
+            alarms.evidence.lacks("monitors", "the alert's alarm", _not_understood(error))
         resources, left = self._resources(services, alarms)
         parts = await asyncio.gather(
             _part("metrics", "metrics", _metrics(calls, resources, scope)),
@@ -182,12 +184,12 @@ class AwsConnector:
             ),
             *(
                 _part("spans", f"X-Ray {place}", self._xray(calls, place, services, scope))
-                for place in self._looked_at(services, resources)
+                for place in self._xray_places(services, resources)
             ),
         )
-        found = collected([alarms.found, left, *parts])
-        _refuse_without_credentials(found)
-        return without_found_elsewhere(found, self._places)
+        collection = collected([alarms.evidence, left, *parts])
+        _refuse_without_credentials(collection)
+        return without_elsewhere_gaps(collection, self._places)
 
     @property
     def query_language(self) -> str | None:
@@ -199,9 +201,9 @@ class AwsConnector:
         """The rows of one query over the log groups of its service. Raises FaultlineError."""
         logs = self._with_logs()
         if query.service not in logs:
-            known = ", ".join(list(logs)[:MOST_NAMED]) or "none"
+            choices = ", ".join(list(logs)[:MOST_NAMED]) or "none"
             problem = (
-                f"`service` must be one that the catalogue gives log groups; there are {known}"
+                f"`service` must be one that the catalogue gives log groups; there are {choices}"
             )
             raise ConnectorError(VENDOR, "query", problem)
         budget = ScanBudget(self._scanned_gb)
@@ -213,7 +215,7 @@ class AwsConnector:
         for name, entry in self._services.items():
             if entry.aws is None:
                 continue
-            functions = (f"/aws/lambda/{one}" for one in entry.aws.lambdas)
+            functions = (f"/aws/lambda/{function}" for function in entry.aws.lambdas)
             groups = tuple(dict.fromkeys((*entry.aws.log_groups, *functions)))
             if groups:
                 places = service_places(entry.aws, self._places)
@@ -258,17 +260,17 @@ class AwsConnector:
         """What to look at; what the alarm itself is about comes first, and is the catalogue's where
         that knows it."""
         aws_evidence = AwsEvidence()
-        known = [
+        catalogue_resources = [
             resource
             for name in services
             for resource in resources_of(name, self._entry(name), self._places)
         ]
-        named = {(one.kind, one.name, one.place) for one in known}
+        named = {(resource.kind, resource.name, resource.place) for resource in catalogue_resources}
         resources = [
             resource
             for resource in alarms.resources
             if (resource.kind, resource.name, resource.place) not in named
-        ] + known
+        ] + catalogue_resources
         resources = list(dict.fromkeys(resources))
         if len(resources) > MOST_RESOURCES:
             aws_evidence.lacks(
@@ -288,7 +290,9 @@ class AwsConnector:
                 )
         return resources[:MOST_RESOURCES], aws_evidence
 
-    def _looked_at(self, services: Sequence[str], resources: Sequence[Resource]) -> list[AwsPlace]:
+    def _xray_places(
+        self, services: Sequence[str], resources: Sequence[Resource]
+    ) -> list[AwsPlace]:
         there = [
             place for name in services for place in service_places(self._entry(name), self._places)
         ]
@@ -323,9 +327,9 @@ class AwsConnector:
         parts = await asyncio.gather(
             *(_part("changes", "changes", deployment) for deployment in (*deployments, *trails))
         )
-        told, trail = _together(parts[: len(deployments)]), _together(parts[len(deployments) :])
-        joined(told, trail)
-        return _together([told, trail])
+        rollouts, trail = _together(parts[: len(deployments)]), _together(parts[len(deployments) :])
+        joined(rollouts, trail)
+        return _together([rollouts, trail])
 
     async def _logs(
         self, calls: AwsCalls, resources: Sequence[Resource], services: Sequence[str], scope: Scope
@@ -337,7 +341,7 @@ class AwsConnector:
             _part("logs", f"events of {task.name}", ecs_happenings(calls, task, scope, written))
             for task in tasks
         ]
-        told = await asyncio.gather(*happened)
+        task_events = await asyncio.gather(*happened)
         groups: dict[tuple[str, AwsPlace], list[str]] = {}
         for resource, of_tasks in written.items():
             groups.setdefault((resource.service, resource.place), []).extend(of_tasks)
@@ -374,16 +378,16 @@ class AwsConnector:
                 for database in databases
             ),
         )
-        return _together([*told, *parts])
+        return _together([*task_events, *parts])
 
     async def _xray(
         self, calls: AwsCalls, place: AwsPlace, services: Sequence[str], scope: Scope
     ) -> AwsEvidence:
         """The graph, then traces of those services that it names."""
-        seen: dict[str, str] = {}
+        graph_names: dict[str, str] = {}
 
         def ours(theirs: str) -> str:
-            seen.setdefault(theirs.casefold(), theirs)
+            graph_names.setdefault(theirs.casefold(), theirs)
             return self._our_name(theirs)
 
         graph = await graph_of(calls, place, scope, ours)
@@ -393,11 +397,13 @@ class AwsConnector:
         for name in services:
             entry = self._services.get(name)
             theirs = their_names(name, entry.aliases if entry else (), self._entry(name))
-            there = [seen[their.casefold()] for their in theirs if their.casefold() in seen]
+            there = [
+                graph_names[their.casefold()] for their in theirs if their.casefold() in graph_names
+            ]
             if there:
                 parts.append(await traces_of(calls, place, name, there[0], scope, self._our_name))
             else:
-                graph.lacks("spans", f"X-Ray {place} {name}", _unknown(seen.values()))
+                graph.lacks("spans", f"X-Ray {place} {name}", _unknown(graph_names.values()))
         return _together(parts)
 
 
@@ -408,10 +414,10 @@ async def _metrics(calls: AwsCalls, resources: Sequence[Resource], scope: Scope)
     return _together([led_to, await metrics_of(calls, [*resources, *dead], scope)])
 
 
-async def _part(kind: EvidenceKind, what: str, asked: Awaitable[AwsEvidence]) -> AwsEvidence:
+async def _part(kind: EvidenceKind, what: str, call: Awaitable[AwsEvidence]) -> AwsEvidence:
     """The edge of one part: what it could not read is a gap, and the other parts stand."""
     try:
-        return await asked
+        return await call
     except FaultlineError as error:
         problem: object = error
     except NOT_UNDERSTOOD as error:
@@ -428,13 +434,15 @@ def _by_place(resources: Sequence[Resource]) -> Mapping[AwsPlace, list[Resource]
     return places
 
 
-def _refuse_without_credentials(found: Collected) -> None:
+def _refuse_without_credentials(collection: Collected) -> None:
     """Where nothing at all could be read because of the credentials, that is one thing to say and
     not thirty."""
-    reasons = () if found.items else tuple(gap.reason for gap in found.missing)
-    said = next((said for said in OF_CREDENTIALS for reason in reasons if said in reason), None)
-    if said:
-        raise ConnectorError(VENDOR, "every call", said)
+    reasons = () if collection.items else tuple(gap.reason for gap in collection.missing)
+    refusal = next(
+        (phrase for phrase in OF_CREDENTIALS for reason in reasons if phrase in reason), None
+    )
+    if refusal:
+        raise ConnectorError(VENDOR, "every call", refusal)
 
 
 def _not_understood(error: Exception) -> str:

@@ -171,7 +171,7 @@ def _state(value: Any) -> str:
         return f"~{value}"
     if isinstance(value, str):
         raw = value.encode("utf-8", "replace")
-        return "~'" + _UNSAFE.sub(lambda found: f"*{found[0][0]:02x}".encode(), raw).decode("ascii")
+        return "~'" + _UNSAFE.sub(lambda match: f"*{match[0][0]:02x}".encode(), raw).decode("ascii")
     if isinstance(value, Mapping):
         return "~(" + "~".join(f"{key}{_state(inner)}" for key, inner in value.items()) + ")"
     return "~(" + "".join(_state(inner) for inner in value) + ")"

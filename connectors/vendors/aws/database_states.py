@@ -147,7 +147,7 @@ async def database_states(calls: AwsCalls, resource: Resource, scope: Scope) -> 
 
 
 async def _cluster_events(
-    calls: AwsCalls, resource: Resource, cluster: str, scope: Scope, found: AwsEvidence
+    calls: AwsCalls, resource: Resource, cluster: str, scope: Scope, aws_evidence: AwsEvidence
 ) -> None:
     """Aurora tells of failovers as events of the cluster."""
     window = full_window(scope)
@@ -165,13 +165,13 @@ async def _cluster_events(
             EndTime=window.end,
         )
     except FaultlineError as error:
-        found.lacks("states", query, error)
+        aws_evidence.lacks("states", query, error)
         return
     rows = event_states(resource, objects(page.entries), scope, query)
-    count = found.add("states", rows)
+    count = aws_evidence.add("states", rows)
     cut = cut_note(len(page.entries), more=page.more, what="events")
     link = database_link(resource.place.region, resource.name)
-    found.items.append(Item("states", query, window, link, rows=count, cut=cut))
+    aws_evidence.items.append(Item("states", query, window, link, rows=count, cut=cut))
 
 
 async def cluster_states(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
@@ -199,18 +199,18 @@ class _Answered:
 
 
 async def _by_status(
-    calls: AwsCalls, resource: Resource, scope: Scope, answered: _Answered, **asked: str
+    calls: AwsCalls, resource: Resource, scope: Scope, answered: _Answered, **params: str
 ) -> AwsEvidence:
     aws_evidence = AwsEvidence()
     query = f"{answered.operation} {resource.place} {resource.name}"
     try:
-        answer = await calls.call(resource.place, answered.service, answered.operation, **asked)
+        answer = await calls.call(resource.place, answered.service, answered.operation, **params)
     except FaultlineError as error:
         aws_evidence.lacks("states", query, error)
         return aws_evidence
     rows = []
-    for one in objects(answer.get(answered.key))[:1]:
-        status = words(one.get(answered.field), 60)
+    for record in objects(answer.get(answered.key))[:1]:
+        status = words(record.get(answered.field), 60)
         for fact, pattern in OF_STATUS:
             if pattern.fullmatch(status.replace(" ", "-")):
                 field = answered.field
@@ -233,8 +233,8 @@ def _of_instance(resource: Resource, instance: Mapping[str, Any], query: str) ->
             yield _row(resource, "database_parameters_pending", "DBParameterGroups", value, query)
     for info in objects(instance.get("StatusInfos")):
         if info.get("Normal") is False:
-            said = [words(info.get(key), 120) for key in ("Status", "Message")]
-            value = ": ".join(part for part in said if part)
+            texts = [words(info.get(key), 120) for key in ("Status", "Message")]
+            value = ": ".join(part for part in texts if part)
             yield _row(resource, "database_lagging", "StatusInfos", value, query)
 
 
@@ -253,8 +253,8 @@ def event_states(
     return rows
 
 
-def _fact_of(message: str, known: FactPatterns) -> str | None:
-    for fact, pattern in known:
+def _fact_of(message: str, patterns: FactPatterns) -> str | None:
+    for fact, pattern in patterns:
         if pattern.search(message):
             return fact
     return None

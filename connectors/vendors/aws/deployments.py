@@ -83,9 +83,9 @@ async def _listed_deployments(calls: AwsCalls, resource: Resource, window: Windo
 
 def _arns(page: AwsPages, window: Window) -> list[str]:
     arns = []
-    for one in objects(page.entries):
-        arn = one.get("serviceDeploymentArn")
-        if arn and within(moment(one.get("createdAt")), window):
+    for deployment in objects(page.entries):
+        arn = deployment.get("serviceDeploymentArn")
+        if arn and within(moment(deployment.get("createdAt")), window):
             arns.append(words(arn, LONGEST_ARN))
     return arns
 
@@ -105,8 +105,10 @@ async def _described(
         "DescribeServiceDeployments",
         serviceDeploymentArns=list(arns[:MOST_DEPLOYMENTS]),
     )
-    found = objects(answer.get("serviceDeployments"))
-    return sorted(found, key=lambda one: str(moment(one.get("createdAt"))), reverse=True)
+    deployments = objects(answer.get("serviceDeployments"))
+    return sorted(
+        deployments, key=lambda deployment: str(moment(deployment.get("createdAt"))), reverse=True
+    )
 
 
 async def _present(calls: AwsCalls, resource: Resource, window: Window) -> list[ChangeRow | None]:
@@ -122,14 +124,14 @@ async def _present(calls: AwsCalls, resource: Resource, window: Window) -> list[
     )
     rows: list[ChangeRow | None] = []
     for service in objects(answer.get("services")):
-        for one in objects(service.get("deployments"))[:MOST_DEPLOYMENTS]:
-            at = moment(one.get("createdAt"))
+        for deployment in objects(service.get("deployments"))[:MOST_DEPLOYMENTS]:
+            at = moment(deployment.get("createdAt"))
             if at is None or not within(at, window):
                 continue
-            definition = short_name(words(one.get("taskDefinition"), LONGEST_ARN))
-            state = words(one.get("rolloutState") or one.get("status"), 40)
+            definition = short_name(words(deployment.get("taskDefinition"), LONGEST_ARN))
+            state = words(deployment.get("rolloutState") or deployment.get("status"), 40)
             title = f"ECS deployment of {definition} to {resource.name} ({state})"
-            identity = words(one.get("id"), 100)
+            identity = words(deployment.get("id"), 100)
             link = _ecs_link(resource)
             rows.append(ChangeRow(at, resource.service, "deploy", identity, title, link=link))
     return rows
@@ -162,7 +164,7 @@ async def _ecs_row(
     resource: Resource,
     deployment: Mapping[str, Any],
     order: int,
-    found: AwsEvidence,
+    aws_evidence: AwsEvidence,
 ) -> ChangeRow | None:
     at = moment(deployment.get("startedAt")) or moment(deployment.get("createdAt"))
     if at is None:
@@ -174,7 +176,7 @@ async def _ecs_row(
         try:
             definitions = await _compared(calls, resource, revisions)
         except FaultlineError as error:
-            found.lacks("changes", f"task definitions of {resource.name}", error)
+            aws_evidence.lacks("changes", f"task definitions of {resource.name}", error)
     status = words(deployment.get("status"), 60)
     title = f"ECS deployment{definitions.which} to {resource.name} ({status})"
     reason = words(deployment.get("statusReason"), 200)
@@ -207,9 +209,9 @@ async def _compared(calls: AwsCalls, resource: Resource, revisions: Sequence[str
         serviceRevisionArns=list(dict.fromkeys(revisions)),
     )
     arns: dict[str, str] = {}
-    for one in objects(answer.get("serviceRevisions")):
-        revision = words(one.get("serviceRevisionArn"), LONGEST_ARN)
-        arns[revision] = words(one.get("taskDefinition"), LONGEST_ARN)
+    for service_revision in objects(answer.get("serviceRevisions")):
+        revision = words(service_revision.get("serviceRevisionArn"), LONGEST_ARN)
+        arns[revision] = words(service_revision.get("taskDefinition"), LONGEST_ARN)
     after = arns.get(revisions[0], "")
     before = arns.get(revisions[-1], "") if len(revisions) > 1 else ""
     if not after or not before or before == after:
@@ -301,8 +303,8 @@ def _update_row(
 
 def _published_at(code: Any, published: Sequence[Mapping[str, Any]]) -> list[datetime]:
     """When versions of this code were published."""
-    same_code = [one for one in published if one.get("CodeSha256") == code]
-    return readable(moment(one.get("LastModified")) for one in same_code)
+    same_code = [version for version in published if version.get("CodeSha256") == code]
+    return readable(moment(version.get("LastModified")) for version in same_code)
 
 
 def _lambda_settings(latest: Mapping[str, Any]) -> str:

@@ -65,7 +65,7 @@ async def eks_health(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEv
 
 
 async def _described(
-    calls: AwsCalls, resource: Resource, group: str, scope: Scope, found: AwsEvidence
+    calls: AwsCalls, resource: Resource, group: str, scope: Scope, aws_evidence: AwsEvidence
 ) -> None:
     """Facts of a node group, or of the cluster itself."""
     operation = "DescribeNodegroup" if group else "DescribeCluster"
@@ -82,15 +82,15 @@ async def _described(
         else:
             answer = await calls.call(resource.place, "eks", "DescribeCluster", name=resource.name)
     except FaultlineError as error:
-        found.lacks("states", query, error)
+        aws_evidence.lacks("states", query, error)
         return
     described = answer.get("nodegroup" if group else "cluster")
     rows: list[StateRow] = []
     if isinstance(described, Mapping):
         rows = _states(resource, group, described, query)
-    found.add("states", rows)
+    aws_evidence.add("states", rows)
     link = resource_link(resource)
-    found.items.append(Item("states", query, full_window(scope), link, rows=len(rows)))
+    aws_evidence.items.append(Item("states", query, full_window(scope), link, rows=len(rows)))
 
 
 def _states(
@@ -113,7 +113,7 @@ def _states(
 
 
 async def _updates(
-    calls: AwsCalls, resource: Resource, group: str, scope: Scope, found: AwsEvidence
+    calls: AwsCalls, resource: Resource, group: str, scope: Scope, aws_evidence: AwsEvidence
 ) -> None:
     whose: dict[str, Any] = {"name": resource.name, "nodegroupName": group or None}
     query = f"ListUpdates {resource.place} {_name(resource, group)}"
@@ -129,20 +129,20 @@ async def _updates(
             )
         )
     except FaultlineError as error:
-        found.lacks("changes", query, error)
+        aws_evidence.lacks("changes", query, error)
         return
     rows = _changes(resource, group, [answer.get("update") for answer in answers], scope)
-    found.add("changes", rows)
+    aws_evidence.add("changes", rows)
     cut = cut_note(len(page.entries), more=page.more, what="updates")
     window = changes_window(scope)
     item = Item("changes", query, window, resource_link(resource), rows=len(rows), cut=cut)
-    found.items.append(item.holding(rows))
+    aws_evidence.items.append(item.holding(rows))
 
 
 def _changes(
     resource: Resource, group: str, updates: Sequence[Any], scope: Scope
 ) -> list[ChangeRow]:
-    return readable(_change(resource, group, one, scope) for one in objects(list(updates)))
+    return readable(_change(resource, group, update, scope) for update in objects(list(updates)))
 
 
 def _change(

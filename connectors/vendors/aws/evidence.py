@@ -94,6 +94,6 @@ def within(at: datetime | None, window: Window, slack: timedelta = timedelta(min
     return at is not None and window.start - slack <= at <= window.end + slack
 
 
-def cut_note(kept: int, *, more: bool, what: str) -> str | None:
+def cut_note(count: int, *, more: bool, what: str) -> str | None:
     """What `Item.cut` says where a list was longer than is taken."""
-    return f"only {kept:,} {what} were taken; there are more" if more else None
+    return f"only {count:,} {what} were taken; there are more" if more else None

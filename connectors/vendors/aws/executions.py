@@ -16,7 +16,7 @@ from faultline.connectors.vendors.aws.console import resource_link
 from faultline.connectors.vendors.aws.evidence import AwsEvidence, cut_note, moment, within, words
 from faultline.connectors.vendors.aws.happenings import attributes
 from faultline.connectors.vendors.aws.resource import Resource
-from faultline.connectors.vendors.aws.resource_kinds import own_name
+from faultline.connectors.vendors.aws.resource_kinds import base_name
 
 MOST_LISTED = 200
 MOST_DESCRIBED = 10
@@ -35,7 +35,7 @@ async def failed_executions(calls: AwsCalls, resource: Resource, scope: Scope) -
 
 
 async def _ended(
-    calls: AwsCalls, resource: Resource, status: str, scope: Scope, found: AwsEvidence
+    calls: AwsCalls, resource: Resource, status: str, scope: Scope, aws_evidence: AwsEvidence
 ) -> None:
     query = f"ListExecutions {resource.place} {resource.name} statusFilter={status}"
     window = full_window(scope)
@@ -50,23 +50,23 @@ async def _ended(
             statusFilter=status,
         )
         ended = []
-        for one in objects(page.entries):
-            if within(moment(one.get("stopDate")), window):
-                ended.append(one)
+        for execution in objects(page.entries):
+            if within(moment(execution.get("stopDate")), window):
+                ended.append(execution)
         latest = [_described(calls, resource, execution) for execution in ended[:MOST_DESCRIBED]]
         described = [*await asyncio.gather(*latest), *ended[MOST_DESCRIBED:]]
     except FaultlineError as error:
-        found.lacks("logs", query, error)
+        aws_evidence.lacks("logs", query, error)
         return
     rows = []
     for execution in described:
         row = _line(resource, execution, status)
         if row is not None:
             rows.append(row)
-    found.add("logs", rows)
+    aws_evidence.add("logs", rows)
     cut = cut_note(len(page.entries), more=page.more, what="executions")
     item = Item("logs", query, window, resource_link(resource), rows=len(rows), cut=cut)
-    found.items.append(item.holding(rows))
+    aws_evidence.items.append(item.holding(rows))
 
 
 async def _described(
@@ -83,7 +83,7 @@ def _line(resource: Resource, execution: Mapping[str, Any], status: str) -> LogR
     at = moment(execution.get("stopDate"))
     if at is None:
         return None
-    phrase = f"Step Functions {own_name(resource.name)} execution {status}"
+    phrase = f"Step Functions {base_name(resource.name)} execution {status}"
     for key in ("error", "cause"):
         why = words(execution.get(key), 300)
         if why:

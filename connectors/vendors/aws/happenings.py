@@ -87,7 +87,7 @@ async def ecs_happenings(
 
 
 async def _stopped_tasks(
-    calls: AwsCalls, resource: Resource, scope: Scope, found: AwsEvidence
+    calls: AwsCalls, resource: Resource, scope: Scope, aws_evidence: AwsEvidence
 ) -> None:
     query = f"ListTasks {resource.place} {resource.name} desiredStatus=STOPPED"
     try:
@@ -104,17 +104,17 @@ async def _stopped_tasks(
         arns = [entry for entry in page.entries if isinstance(entry, str)]
         tasks = await _described_tasks(calls, resource, arns)
     except FaultlineError as error:
-        found.lacks("logs", query, error)
+        aws_evidence.lacks("logs", query, error)
         return
     window = full_window(scope)
     rows = readable(_task_row(resource, task) for task in tasks)
     remaining_rows = [row for row in rows if within(row.time, window)]
-    found.add("logs", remaining_rows)
+    aws_evidence.add("logs", remaining_rows)
     link = ecs_link(resource.place.region, resource.cluster, resource.short_name, "tasks")
     cut = cut_note(len(arns), more=page.more, what="stopped tasks")
     details = {"note": "ECS forgets a stopped task after an hour"}
     item = Item("logs", query, window, link, rows=len(remaining_rows), cut=cut, details=details)
-    found.items.append(item.holding(remaining_rows))
+    aws_evidence.items.append(item.holding(remaining_rows))
 
 
 async def _described_tasks(
@@ -157,15 +157,19 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
     states = event_states(resource, events, scope, query)
     for event in events:
         at = moment(event.get("Date"))
-        said = words(event.get("Message"))
+        event_text = words(event.get("Message"))
         categories = event.get("EventCategories")
         kinds = categories if isinstance(categories, list) else []
-        if at is None or not within(at, window) or not said:
+        if at is None or not within(at, window) or not event_text:
             continue
-        lines.append(log_row(at, resource, f"{source.name} {resource.name}: {said}", said))
+        lines.append(
+            log_row(at, resource, f"{source.name} {resource.name}: {event_text}", event_text)
+        )
         if "configuration change" in kinds or "maintenance" in kinds:
             identity = f"{resource.name} {at.isoformat()}"
-            changes.append(ChangeRow(at, resource.service, "config", identity, said, link=link))
+            changes.append(
+                ChangeRow(at, resource.service, "config", identity, event_text, link=link)
+            )
     aws_evidence.add("logs", lines)
     cut = cut_note(len(page.entries), more=page.more, what="events")
     item = Item("logs", query, window, link, rows=len(lines), cut=cut)
@@ -182,10 +186,10 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
 
 def _event_row(resource: Resource, event: Mapping[str, Any]) -> LogRow | None:
     at = moment(event.get("createdAt"))
-    said = words(event.get("message"))
-    if at is None or not said:
+    event_text = words(event.get("message"))
+    if at is None or not event_text:
         return None
-    return log_row(at, resource, f"ECS: {said}", said)
+    return log_row(at, resource, f"ECS: {event_text}", event_text)
 
 
 def _task_row(resource: Resource, task: Mapping[str, Any]) -> LogRow | None:
@@ -193,12 +197,12 @@ def _task_row(resource: Resource, task: Mapping[str, Any]) -> LogRow | None:
     at = moment(task.get("stoppedAt")) or moment(task.get("stoppingAt"))
     if at is None:
         return None
-    said = words(task.get("stoppedReason"), 200)
+    reason = words(task.get("stoppedReason"), 200)
     for container in objects(task.get("containers"))[:MOST_CONTAINERS]:
-        said += _container_end(container)
+        reason += _container_end(container)
     # That is how ECS says that it scaled the service in.
-    level = "info" if said.startswith("Scaling activity") else "error"
-    message = f"ECS task stopped: {said}"
+    level = "info" if reason.startswith("Scaling activity") else "error"
+    message = f"ECS task stopped: {reason}"
     return LogRow(at, resource.service, message, level, None, attributes(resource))
 
 
@@ -215,9 +219,9 @@ def _container_end(container: Mapping[str, Any]) -> str:
     return f"{phrase}: {reason}" if reason else phrase
 
 
-def log_row(at: datetime, resource: Resource, message: str, said: str) -> LogRow:
-    """A line of what AWS `said`; an error where its words tell of trouble."""
-    level = "error" if _TROUBLE.search(said) and not _PLANNED.search(said) else "info"
+def log_row(at: datetime, resource: Resource, message: str, wording: str) -> LogRow:
+    """A line of what AWS `wording`; an error where its words tell of trouble."""
+    level = "error" if _TROUBLE.search(wording) and not _PLANNED.search(wording) else "info"
     return LogRow(at, resource.service, message, level, None, attributes(resource))
 
 

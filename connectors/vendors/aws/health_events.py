@@ -52,7 +52,7 @@ async def health_events(
     for resource in resources:
         services.update(dict.fromkeys(SERVICES.get(resource.kind, ())))
     query = f"DescribeEvents {place} Health open {', '.join(services)}"
-    asked = {
+    event_filter = {
         "services": list(services),
         "regions": [place.region, EVERYWHERE],
         "eventStatusCodes": ["open"],
@@ -65,7 +65,7 @@ async def health_events(
             "DescribeEvents",
             "events",
             most=MOST_EVENTS,
-            filter=asked,
+            filter=event_filter,
         )
     except FaultlineError as error:
         aws_evidence.lacks("states", query, error)

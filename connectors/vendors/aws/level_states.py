@@ -21,7 +21,7 @@ LEAST_POINTS = 2
 """One period beyond a threshold is a burst that retries take care of."""
 STILL_PERIODS = 3
 """What was beyond within that many periods of the end is so still."""
-HELD_SHARE = 0.5
+BEYOND_SHARE = 0.5
 """What was beyond for half of the incident counts, though it is over. This and the two above are
 those of the exporters' facts (connectors/vendors/prometheus/exporter_facts.py)."""
 Points = Sequence[tuple[datetime, float]]
@@ -44,7 +44,7 @@ class Level:
 class WatchedWindows:
     """The windows whose samples are known, the incident, and the period of the samples."""
 
-    known: Window
+    sample_window: Window
     incident: Window
     period_s: int
 
@@ -80,10 +80,10 @@ def level_states(
         if not _holds(beyond, watched):
             continue
         value = max(value for at, value in beyond if at >= watched.incident.start)
-        said = level.says.replace("{}", number(value, 3))
+        sentence = level.says.replace("{}", number(value, 3))
         since = _since(beyond, watched)
         row = resource_state(
-            resource, level.fact, level.signal, said, query, since=since, link=link
+            resource, level.fact, level.signal, sentence, query, since=since, link=link
         )
         rows.append(row)
     return rows
@@ -104,7 +104,7 @@ def _holds(beyond: Points, watched: WatchedWindows) -> bool:
         return False
     period = timedelta(seconds=watched.period_s)
     is_still = times[-1] >= end - STILL_PERIODS * period
-    return is_still or len(times) * watched.period_s >= HELD_SHARE * watched.incident.seconds
+    return is_still or len(times) * watched.period_s >= BEYOND_SHARE * watched.incident.seconds
 
 
 def _since(beyond: Points, watched: WatchedWindows) -> datetime | None:
@@ -115,4 +115,4 @@ def _since(beyond: Points, watched: WatchedWindows) -> datetime | None:
         if began - at > gap:
             break
         began = at
-    return None if began - watched.known.start <= gap else began
+    return None if began - watched.sample_window.start <= gap else began

@@ -35,11 +35,14 @@ async def log_answer(
         why = "; ".join(dict.fromkeys(f"{gap.query}: {gap.reason}" for gap in gaps.missing))
         raise ConnectorError(VENDOR, "StartQuery", why or "the service has no log groups")
     answers = await asyncio.gather(
-        *(ask(calls, one.place, names, taken.text, query.window, budget) for one, names in there)
+        *(
+            ask(calls, service_logs.place, names, taken.text, query.window, budget)
+            for service_logs, names in there
+        )
     )
     rows: list[Row] = []
-    for (one, _), answer in zip(there, answers, strict=True):
-        where = {"place": str(one.place)} if len(there) > 1 else {}
+    for (service_logs, _), answer in zip(there, answers, strict=True):
+        where = {"place": str(service_logs.place)} if len(there) > 1 else {}
         rows += [{**row, **where} for row in answer.rows]
     first, names = there[0]
     link = insights_link(first.place.region, names, taken.text, query.window)

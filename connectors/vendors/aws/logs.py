@@ -92,7 +92,7 @@ async def logs_of(
 
 
 async def existing_groups(
-    calls: AwsCalls, logs: ServiceLogs, found: AwsEvidence
+    calls: AwsCalls, logs: ServiceLogs, aws_evidence: AwsEvidence
 ) -> tuple[str, ...]:
     """The groups that are there: a query that names one that is not fails for all."""
 
@@ -103,15 +103,17 @@ async def existing_groups(
                 logs.place, "logs", "DescribeLogGroups", logGroupNamePrefix=group, limit=1
             )
         except FaultlineError as error:
-            found.lacks("logs", query, error)
+            aws_evidence.lacks("logs", query, error)
             return None
-        if any(one.get("logGroupName") == group for one in objects(answer.get("logGroups"))):
+        if any(
+            log_group.get("logGroupName") == group for log_group in objects(answer.get("logGroups"))
+        ):
             return group
-        found.lacks("logs", query, "no log group of that name")
+        aws_evidence.lacks("logs", query, "no log group of that name")
         return None
 
     if len(logs.groups) > MOST_GROUPS:
-        found.lacks(
+        aws_evidence.lacks(
             "logs",
             f"{logs.service} {logs.place}",
             f"{len(logs.groups) - MOST_GROUPS} log groups left out",
@@ -124,12 +126,12 @@ async def _lines(
     logs: ServiceLogs,
     window: Window,
     budget: ScanBudget,
-    found: AwsEvidence,
+    aws_evidence: AwsEvidence,
     words: LogWords | None = None,
 ) -> None:
     """Error lines, or those that hold words that runbooks look for."""
     query = LINES if words is None else _with_words(words)
-    answer = await _asked(calls, logs, query, window, budget, found)
+    answer = await _run_query(calls, logs, query, window, budget, aws_evidence)
     if answer is None:
         return
     rows = [row for line in answer.rows if (row := _line(line, logs.service)) is not None]
@@ -137,9 +139,9 @@ async def _lines(
     if answer.matched > len(answer.rows):
         which = "error lines" if words is None else "lines with these words"
         cut = f"the latest {len(answer.rows):,} of {answer.matched:,.0f} {which}"
-    found.add("logs", rows)
+    aws_evidence.add("logs", rows)
     item = _item(logs, query, window, answer, len(rows), cut).holding(rows)
-    found.items.append(replace(item, details={"asked_by": words.by}) if words else item)
+    aws_evidence.items.append(replace(item, details={"asked_by": words.by}) if words else item)
 
 
 def _with_words(words: LogWords) -> str:
@@ -148,9 +150,13 @@ def _with_words(words: LogWords) -> str:
 
 
 async def _counts(
-    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: AwsEvidence
+    calls: AwsCalls,
+    logs: ServiceLogs,
+    window: Window,
+    budget: ScanBudget,
+    aws_evidence: AwsEvidence,
 ) -> None:
-    answer = await _asked(calls, logs, COUNTS, window, budget, found)
+    answer = await _run_query(calls, logs, COUNTS, window, budget, aws_evidence)
     if answer is None:
         return
     counted = {}
@@ -162,15 +168,19 @@ async def _counts(
     rows = [
         (at, logs.service, SIGNAL, counted.get(at, 0.0), UNIT, labels) for at in _minutes(window)
     ]
-    found.add("metrics", rows)
+    aws_evidence.add("metrics", rows)
     item = _item(logs, COUNTS, window, answer, len(rows), None, "metrics")
-    found.items.append(item.holding(rows))
+    aws_evidence.items.append(item.holding(rows))
 
 
 async def _patterns(
-    calls: AwsCalls, logs: ServiceLogs, window: Window, budget: ScanBudget, found: AwsEvidence
+    calls: AwsCalls,
+    logs: ServiceLogs,
+    window: Window,
+    budget: ScanBudget,
+    aws_evidence: AwsEvidence,
 ) -> None:
-    answer = await _asked(calls, logs, PATTERNS, window, budget, found)
+    answer = await _run_query(calls, logs, PATTERNS, window, budget, aws_evidence)
     if answer is None:
         return
     details = {}
@@ -179,23 +189,23 @@ async def _patterns(
             details[f"pattern {number}, {words(row.get('@sampleCount'), 20)} lines"] = words(
                 row["@pattern"]
             )
-    found.items.append(
+    aws_evidence.items.append(
         replace(_item(logs, PATTERNS, window, answer, len(details), None), details=details)
     )
 
 
-async def _asked(
+async def _run_query(
     calls: AwsCalls,
     logs: ServiceLogs,
     query: str,
     window: Window,
     budget: ScanBudget,
-    found: AwsEvidence,
+    aws_evidence: AwsEvidence,
 ) -> InsightsResult | None:
     try:
         return await ask(calls, logs.place, logs.groups, query, window, budget)
     except FaultlineError as error:
-        found.lacks("logs", _text(logs, query), error)
+        aws_evidence.lacks("logs", _text(logs, query), error)
         return None
 
 

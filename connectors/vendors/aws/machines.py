@@ -65,11 +65,15 @@ async def scaling_activities(calls: AwsCalls, resource: Resource, scope: Scope) 
         if at is None or not within(at, window):
             continue
         changes.append(_change(resource, activity, at))
-        said = _said(activity)
+        activity_text = _activity_text(activity)
         fact = _fact(activity)
         if fact and within(at, span):
-            lines.append(log_row(at, resource, f"Auto Scaling {resource.name}: {said}", said))
-            row = resource_state(resource, fact, "activity", said, query, since=at)
+            lines.append(
+                log_row(
+                    at, resource, f"Auto Scaling {resource.name}: {activity_text}", activity_text
+                )
+            )
+            row = resource_state(resource, fact, "activity", activity_text, query, since=at)
             states.append(row._replace(link=resource_link(resource)))
     cut = cut_note(len(page.entries), more=page.more, what="activities")
     link = resource_link(resource)
@@ -92,12 +96,12 @@ def _change(resource: Resource, activity: Mapping[str, Any], at: datetime) -> Ch
     return ChangeRow(at, resource.service, "scale", identity, title, link=link)
 
 
-def _said(activity: Mapping[str, Any]) -> str:
+def _activity_text(activity: Mapping[str, Any]) -> str:
     parts = [words(activity.get("Description"), 200)]
     for key in ("StatusMessage", "Cause"):
-        said = words(activity.get(key), 300)
-        if said:
-            parts.append(said)
+        detail = words(activity.get(key), 300)
+        if detail:
+            parts.append(detail)
             break
     return ": ".join(parts)
 

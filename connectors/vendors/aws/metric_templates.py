@@ -225,9 +225,10 @@ def signal_of(namespace: str, metric: str, stat: str) -> tuple[str, str | None, 
     """Signal, unit and scale of an alarm's metric: ours where there is one, else its own name in
     our style."""
     for template in TEMPLATES:
-        own = template.namespace or BY_KIND[template.kind].namespace
+        template_namespace = template.namespace or BY_KIND[template.kind].namespace
         if (
-            (own, template.metric, template.stat.lower()) == (namespace, metric, stat.lower())
+            (template_namespace, template.metric, template.stat.lower())
+            == (namespace, metric, stat.lower())
             and not template.rate
             and not template.over
         ):

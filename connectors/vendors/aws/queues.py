@@ -24,16 +24,18 @@ class _Redrive(msgspec.Struct):
 
 
 async def dead_letter_queues(
-    calls: AwsCalls, resources: Sequence[Resource], found: AwsEvidence
+    calls: AwsCalls, resources: Sequence[Resource], aws_evidence: AwsEvidence
 ) -> list[Resource]:
     """The dead-letter queues of those resources that are queues."""
     queues = [resource for resource in resources if resource.kind == "queue"]
-    dead = await asyncio.gather(*(_dead_letter_queue(calls, queue, found) for queue in queues))
-    return list(dict.fromkeys(one for one in dead if one is not None))
+    dead = await asyncio.gather(
+        *(_dead_letter_queue(calls, queue, aws_evidence) for queue in queues)
+    )
+    return list(dict.fromkeys(queue for queue in dead if queue is not None))
 
 
 async def _dead_letter_queue(
-    calls: AwsCalls, queue: Resource, found: AwsEvidence
+    calls: AwsCalls, queue: Resource, aws_evidence: AwsEvidence
 ) -> Resource | None:
     query = f"GetQueueAttributes {queue.place} {queue.name} {REDRIVE}"
     try:
@@ -46,7 +48,7 @@ async def _dead_letter_queue(
             AttributeNames=[REDRIVE],
         )
     except FaultlineError as error:
-        found.lacks("metrics", query, error)
+        aws_evidence.lacks("metrics", query, error)
         return None
     name = _target(answer.get("Attributes"))
     return replace(queue, kind="dead_letter_queue", name=name) if name else None

@@ -64,7 +64,7 @@ BY_KIND: Mapping[ResourceKind, NamedKind] = {
     named_kind.kind: named_kind for named_kind in NAMED_KINDS
 }
 
-KNOWN_BY_ID: frozenset[ResourceKind] = frozenset({"instance", "nat_gateway"})
+IDENTIFIED_KINDS: frozenset[ResourceKind] = frozenset({"instance", "nat_gateway"})
 """Their ids say nothing of the service that they belong to."""
 
 
@@ -76,21 +76,21 @@ def catalogued_names(entry: ServiceAwsSettings, named: NamedKind) -> Sequence[st
     return names
 
 
-def own_name(name: str) -> str:
+def base_name(name: str) -> str:
     """The last part of an ARN or of a name of several parts."""
     return name.rpartition("/")[2].rpartition(":")[2]
 
 
-def resource_names(given: Mapping[str, str]) -> tuple[ResourceKind, str] | None:
+def resource_names(dimensions: Mapping[str, str]) -> tuple[ResourceKind, str] | None:
     """The kind and name of the resource that an alarm's dimensions mean; None where they mean none
     that is known."""
     for named in NAMED_KINDS:
         # A cluster without a service may be of ECS as well.
         if named.kind == "eks":
             continue
-        values = [given.get(dimension, "") for dimension in named.dimensions]
+        values = [dimensions.get(dimension, "") for dimension in named.dimensions]
         if all(values):
             return named.kind, "/".join(values)
-    if given.get("ApiId"):
-        return "api", given["ApiId"]
+    if dimensions.get("ApiId"):
+        return "api", dimensions["ApiId"]
     return None

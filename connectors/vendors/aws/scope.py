@@ -42,8 +42,8 @@ def places_of(
     """Every region of every account; the account of the bot's own credentials where none is
     named."""
     places = []
-    for account, own in accounts or [(AwsAccount("own"), regions)]:
-        for region in dict.fromkeys(own or regions):
+    for account, account_regions in accounts or [(AwsAccount("own"), regions)]:
+        for region in dict.fromkeys(account_regions or regions):
             places.append(AwsPlace(account, region))
     return tuple(places)
 
@@ -113,12 +113,12 @@ def their_names(
     return tuple(dict.fromkeys((*entry.xray, service, *aliases, *entry.lambdas, *tasks)))
 
 
-def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Collected:
+def without_elsewhere_gaps(collection: Collected, places: Sequence[AwsPlace]) -> Collected:
     """Without the gaps of a place that does not have what another place has: a service may be in
     any of them."""
     if len(places) < 2:
-        return found
-    anywheres = [_anywhere(item.query, places) for item in found.items if item.rows]
+        return collection
+    anywheres = [_anywhere(item.query, places) for item in collection.items if item.rows]
     logs = [query for query in anywheres if query.startswith("Logs Insights")]
 
     def is_elsewhere(query: str) -> bool:
@@ -130,10 +130,10 @@ def without_found_elsewhere(found: Collected, places: Sequence[AwsPlace]) -> Col
         return any(anywhere.startswith(text) for anywhere in anywheres)
 
     missing = []
-    for gap in found.missing:
+    for gap in collection.missing:
         if not (NOT_THERE.search(gap.reason) and is_elsewhere(gap.query)):
             missing.append(gap)
-    return replace(found, missing=tuple(missing))
+    return replace(collection, missing=tuple(missing))
 
 
 def _anywhere(query: str, places: Sequence[AwsPlace]) -> str:
@@ -150,9 +150,9 @@ def _label(alert: Alert, *names: str) -> str:
 def _where(places: Sequence[AwsPlace], region: str | None, account: str | None) -> list[AwsPlace]:
     """Places of that region, of that account where a role tells which account it is in."""
     in_region = [place for place in places if region in (None, "", place.region)]
-    known = [place for place in in_region if account and _account_id(place) == account]
+    in_account = [place for place in in_region if account and _account_id(place) == account]
     unknown = [place for place in in_region if _account_id(place) is None]
-    return known or (unknown if account else in_region)
+    return in_account or (unknown if account else in_region)
 
 
 def _account_id(place: AwsPlace) -> str | None:

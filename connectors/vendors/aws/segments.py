@@ -31,12 +31,14 @@ def spans_of(trace: Mapping[str, Any], our_name: Callable[[str], str]) -> list[R
     while waiting and len(rows) < MOST_SPANS:
         part, parent, service = waiting.pop()
         name = words(part.get("name"), 200)
-        own = service or our_name(name)
-        row = _row(trace_id, part, parent, own, is_segment=service is None)
+        service_name = service or our_name(name)
+        row = _row(trace_id, part, parent, service_name, is_segment=service is None)
         if row is not None:
             rows.append(row)
         span_id = words(part.get("id"), 32) or parent
-        waiting += [(child, span_id, own) for child in reversed(objects(part.get("subsegments")))]
+        waiting += [
+            (child, span_id, service_name) for child in reversed(objects(part.get("subsegments")))
+        ]
     return rows
 
 
@@ -110,10 +112,10 @@ def _attributes(part: Mapping[str, Any]) -> str | None:
 
 
 def _part(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    found: Any = value
+    node: Any = value
     for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node if isinstance(node, Mapping) else {}
 
 
 def _document(text: Any) -> Mapping[str, Any] | None:

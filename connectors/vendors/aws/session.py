@@ -148,7 +148,7 @@ class AwsSession:
         with _within(bounds):
             failed = True
             try:
-                with _said(operation, service):
+                with _translated_errors(operation, service):
                     answer = getattr(client, xform_name(operation))(**params)
                 failed = False
             except BudgetExceeded as over:
@@ -167,7 +167,7 @@ class AwsSession:
         with self._lock:
             client = self._clients.get((service, place))
             if client is None or client[0] is not keys:
-                with _said(f"{service} client", service):
+                with _translated_errors(f"{service} client", service):
                     made = aws_client(
                         self._session(), service, place.region, self._endpoint_url, keys.options
                     )
@@ -182,7 +182,7 @@ class AwsSession:
     def _credentials(self, place: AwsPlace, service: str, bounds: Bounds) -> _RoleKeys:
         account = place.account
         if account.role_arn is None or service == "sts":
-            return _OWN
+            return _AMBIENT_KEYS
         with self._lock:
             assume = self._keys.get(account)
             if assume is None or assume.until is None or assume.until - datetime.now(UTC) < EARLY:
@@ -208,7 +208,7 @@ class AwsSession:
         )
 
 
-_OWN = _RoleKeys({}, None)
+_AMBIENT_KEYS = _RoleKeys({}, None)
 _KEY_NAMES = {
     "AccessKeyId": "access_key_id",
     "SecretAccessKey": "secret_access_key",
@@ -246,7 +246,7 @@ def _within(bounds: Bounds) -> Iterator[None]:
 
 
 @contextmanager
-def _said(operation: str, service: str) -> Iterator[None]:
+def _translated_errors(operation: str, service: str) -> Iterator[None]:
     """Turn boto3's errors into ours."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError

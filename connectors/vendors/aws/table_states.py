@@ -64,7 +64,9 @@ async def table_states(calls: AwsCalls, resource: Resource, scope: Scope) -> Aws
 def _capacity_changes(resource: Resource, capacity: Any, scope: Scope) -> list[ChangeRow]:
     if not isinstance(capacity, Mapping):
         return []
-    reads, writes = (words(capacity.get(f"{one}CapacityUnits"), 20) for one in ("Read", "Write"))
+    reads, writes = (
+        words(capacity.get(f"{direction}CapacityUnits"), 20) for direction in ("Read", "Write")
+    )
     rows = []
     for key, how in _CHANGED.items():
         at = moment(capacity.get(key))

@@ -82,7 +82,9 @@ async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope)
     for resource in resources_by_short_name[:MOST_RESOURCES]:
         await _of_resource(calls, resource, window, aws_evidence)
     if len(resources_by_short_name) > MOST_RESOURCES:
-        left = ", ".join(one.short_name for one in resources_by_short_name[MOST_RESOURCES:][:10])
+        left = ", ".join(
+            resource.short_name for resource in resources_by_short_name[MOST_RESOURCES:][:10]
+        )
         aws_evidence.lacks(
             "changes",
             f"LookupEvents {resources_by_short_name[0].place}",
@@ -92,7 +94,7 @@ async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope)
 
 
 async def _of_resource(
-    calls: AwsCalls, resource: Resource, window: Window, found: AwsEvidence
+    calls: AwsCalls, resource: Resource, window: Window, aws_evidence: AwsEvidence
 ) -> None:
     query = f"LookupEvents {resource.place} ResourceName={resource.short_name}"
     try:
@@ -111,16 +113,16 @@ async def _of_resource(
             MaxResults=50,
         )
     except FaultlineError as error:
-        found.lacks("changes", query, error)
+        aws_evidence.lacks("changes", query, error)
         return
     rows = [
         row for event in objects(page.entries) if (row := _row(resource, event, window)) is not None
     ]
-    found.add("changes", rows)
+    aws_evidence.add("changes", rows)
     cut = cut_note(len(page.entries), more=page.more, what="events")
     link = trail_link(resource.place.region, resource.short_name, window)
     item = Item("changes", query, window, link, rows=len(rows), cut=cut, details={"note": LATE})
-    found.items.append(item.holding(rows))
+    aws_evidence.items.append(item.holding(rows))
 
 
 def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[Any, ...] | None:
@@ -136,7 +138,9 @@ def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[
         ".amazonaws.com"
     )
     kind = _kind(name, record.requestParameters or {})
-    title = f"{source} {name} on {resource.short_name}{_asked(record.requestParameters or {})}"
+    title = (
+        f"{source} {name} on {resource.short_name}{_parameter_text(record.requestParameters or {})}"
+    )
     identity = words(event.get("EventId"), 64)
     link = trail_event_link(resource.place.region, identity)
     return at, resource.service, kind, identity, title, who or None, link, None, None
@@ -152,9 +156,9 @@ def _kind(name: str, parameters: Mapping[str, Any]) -> ChangeKind:
     return next((kind for kind, names in _KINDS if names.search(name)), "config")
 
 
-def _asked(parameters: Mapping[str, Any]) -> str:
+def _parameter_text(parameters: Mapping[str, Any]) -> str:
     """The few parameters that say what was changed; others may hold secrets, and are not kept."""
-    told = (
+    shown_keys = (
         "taskDefinition",
         "desiredCount",
         "dBInstanceClass",
@@ -162,12 +166,12 @@ def _asked(parameters: Mapping[str, Any]) -> str:
         "memorySize",
         "timeout",
     )
-    said = [
+    pairs = [
         f"{key} {words(parameters[key], 80)}"
-        for key in told
+        for key in shown_keys
         if parameters.get(key) not in (None, "")
     ]
-    return f" ({', '.join(said)})" if said else ""
+    return f" ({', '.join(pairs)})" if pairs else ""
 
 
 def _record(text: Any) -> _TrailEvent:
@@ -192,12 +196,12 @@ def joined(deployments: AwsEvidence, trail: AwsEvidence) -> None:
         trail.rows["changes"] = rows
 
 
-def _same(row: tuple[Any, ...], known: Sequence[tuple[Any, ...]]) -> int | None:
+def _same(row: tuple[Any, ...], changes: Sequence[tuple[Any, ...]]) -> int | None:
     if row[2] != "deploy":
         return None
     near = [
         n
-        for n, change in enumerate(known)
+        for n, change in enumerate(changes)
         if change[1] == row[1] and abs(change[0] - row[0]) <= SAME_CHANGE
     ]
-    return min(near, key=lambda n: abs(known[n][0] - row[0]), default=None)
+    return min(near, key=lambda n: abs(changes[n][0] - row[0]), default=None)

@@ -114,28 +114,30 @@ async def _of_window(
     their_name: str,
     window: Window,
     ours: OurName,
-    found: AwsEvidence,
+    aws_evidence: AwsEvidence,
 ) -> None:
     requested_expression = expression(their_name)
     query = f"GetTraceSummaries {place} {requested_expression}"
     try:
         summaries, more = await _summaries(calls, place, requested_expression, _latest(window))
-        found_ids = [words(summary.get("Id"), 64) for summary in summaries]
-        ids = _spread([one for one in found_ids if one], MOST_TRACES)
+        trace_ids = [words(summary.get("Id"), 64) for summary in summaries]
+        ids = _spread([trace_id for trace_id in trace_ids if trace_id], MOST_TRACES)
         batches = [ids[first : first + BATCH] for first in range(0, len(ids), BATCH)]
         answers = await asyncio.gather(
             *(calls.call(place, "xray", "BatchGetTraces", TraceIds=batch) for batch in batches)
         )
     except FaultlineError as error:
-        found.lacks("spans", query, error)
+        aws_evidence.lacks("spans", query, error)
         return
     rows: list[tuple[Any, ...]] = []
     for answer in answers:
         for trace in objects(answer.get("Traces")):
             rows += spans_of(trace, ours)
-    found.add("spans", rows)
+    aws_evidence.add("spans", rows)
     if ids and not rows:
-        found.lacks("spans", f"BatchGetTraces {place} of {requested_expression}", _NO_SEGMENTS)
+        aws_evidence.lacks(
+            "spans", f"BatchGetTraces {place} of {requested_expression}", _NO_SEGMENTS
+        )
     if not ids:
         return
     failing = len([summary for summary in summaries if summary.get("HasFault") is True])
@@ -147,11 +149,11 @@ async def _of_window(
         cut = f"{len(ids)} of {len(summaries)}{or_more} traces"
     link = traces_link(place.region, requested_expression, window)
     item = Item("spans", query, window, link, rows=len(rows), cut=cut, details=details)
-    found.items.append(item.holding(rows))
+    aws_evidence.items.append(item.holding(rows))
 
 
 async def _summaries(
-    calls: AwsCalls, place: AwsPlace, asked: str, window: Window
+    calls: AwsCalls, place: AwsPlace, filter_expression: str, window: Window
 ) -> tuple[list[Mapping[str, Any]], bool]:
     """Summaries from all parts of the window, in order of time as far as X-Ray gives it."""
     length = (window.end - window.start) / SLICES
@@ -167,12 +169,12 @@ async def _summaries(
                 most_pages=MOST_PAGES,
                 StartTime=start,
                 EndTime=end,
-                FilterExpression=asked,
+                FilterExpression=filter_expression,
             )
             for start, end in parts
         )
     )
-    unique = {one.get("Id"): one for page in pages for one in objects(page.entries)}
+    unique = {summary.get("Id"): summary for page in pages for summary in objects(page.entries)}
     return list(unique.values()), any(page.more for page in pages)
 
 

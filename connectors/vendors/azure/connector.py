@@ -76,27 +76,35 @@ class PlatformSource:
     portal: str
 
 
-def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorConnector | None:
+def build(
+    azure_settings: AzureMonitorSettings, settings: SharedSettings
+) -> AzureMonitorConnector | None:
     """The configured connector, or None without a workspace or application. Raises
     SettingsError."""
-    if own.workspace_id is None and own.application_id is None:
+    if azure_settings.workspace_id is None and azure_settings.application_id is None:
         return None
-    limits = own.limits(LIMITS)
-    tokens = Tokens(credential_of(own), limits)
+    limits = azure_settings.limits(LIMITS)
+    tokens = Tokens(credential_of(azure_settings), limits)
     workspace = application = None
-    if own.workspace_id is not None:
-        api = QueryApi(own.api_url, tokens, limits, "azure_monitor.api_url")
-        path = f"/v1/workspaces/{quote(own.workspace_id, safe='')}/query"
-        workspace = AzureSource(api, path, own.portal_url, own.workspace_resource_id)
-    if own.application_id is not None:
-        api = QueryApi(own.applications_url, tokens, limits, "azure_monitor.applications_url")
-        path = f"/v1/apps/{quote(own.application_id, safe='')}/query"
-        application = AzureSource(api, path, own.portal_url, own.application_resource_id)
+    if azure_settings.workspace_id is not None:
+        api = QueryApi(azure_settings.api_url, tokens, limits, "azure_monitor.api_url")
+        path = f"/v1/workspaces/{quote(azure_settings.workspace_id, safe='')}/query"
+        workspace = AzureSource(
+            api, path, azure_settings.portal_url, azure_settings.workspace_resource_id
+        )
+    if azure_settings.application_id is not None:
+        api = QueryApi(
+            azure_settings.applications_url, tokens, limits, "azure_monitor.applications_url"
+        )
+        path = f"/v1/apps/{quote(azure_settings.application_id, safe='')}/query"
+        application = AzureSource(
+            api, path, azure_settings.portal_url, azure_settings.application_resource_id
+        )
     platform = None
-    if own.platform_metrics:
+    if azure_settings.platform_metrics:
         key = "azure_monitor.management_url"
-        api = QueryApi(own.management_url, tokens, limits, key, below="/subscriptions/")
-        platform = PlatformSource(api, own.portal_url)
+        api = QueryApi(azure_settings.management_url, tokens, limits, key, below="/subscriptions/")
+        platform = PlatformSource(api, azure_settings.portal_url)
     roles = {
         name: entry.azure_role_name
         for name, entry in settings.services.items()
@@ -106,7 +114,7 @@ def build(own: AzureMonitorSettings, settings: SharedSettings) -> AzureMonitorCo
         workspace,
         application,
         roles,
-        [LogTable.of(t) for t in own.log_tables],
+        [LogTable.of(t) for t in azure_settings.log_tables],
         platform=platform,
         limits=limits,
     )
@@ -162,7 +170,7 @@ class AzureMonitorConnector:
         self,
         resources: Sequence[str],
         request: Request,
-        asked: _AzureQuestion,
+        azure_question: _AzureQuestion,
         deadline: Deadline,
         budget: ByteBudget,
     ) -> None:
@@ -174,11 +182,13 @@ class AzureMonitorConnector:
         try:
             async with platform.api.open(deadline, budget) as session:
                 for resource in resources:
-                    service = asked.owner(resource) or request.alert.service
+                    service = azure_question.owner(resource) or request.alert.service
                     named = service or short(resource.rpartition("/")[2], 120)
-                    await asked.measure(session, platform, resource, named, request, window)
+                    await azure_question.measure(
+                        session, platform, resource, named, request, window
+                    )
         except FaultlineError as error:
-            asked.missing.append(Missing("metrics", "platform metrics", str(error)))
+            azure_question.missing.append(Missing("metrics", "platform metrics", str(error)))
 
     def _allowance(self) -> tuple[Deadline, ByteBudget]:
         return Deadline.within(self.limits), ByteBudget(
@@ -192,7 +202,7 @@ class AzureMonitorConnector:
         self,
         source: AzureSource,
         request: Request,
-        asked: _AzureQuestion,
+        azure_question: _AzureQuestion,
         deadline: Deadline,
         budget: ByteBudget,
     ) -> None:
@@ -200,19 +210,21 @@ class AzureMonitorConnector:
         try:
             async with source.api.open(deadline, budget) as session:
                 calls = [
-                    asked.ask(session, source, query)
-                    for query in self._queries(source, asked, span, request)
+                    azure_question.ask(session, source, query)
+                    for query in self._queries(source, azure_question, span, request)
                 ]
                 await asyncio.gather(*calls)
         except FaultlineError as error:
-            asked.missing += [Missing(kind, source.path, str(error)) for kind in self.kinds]
+            azure_question.missing += [
+                Missing(kind, source.path, str(error)) for kind in self.kinds
+            ]
 
     def _queries(
-        self, source: AzureSource, asked: _AzureQuestion, span: Window, request: Request
+        self, source: AzureSource, azure_question: _AzureQuestion, span: Window, request: Request
     ) -> list[KustoQuery]:
         """What one source is asked. Each window's traces are chosen by themselves."""
         kusto_queries: list[KustoQuery] = []
-        roles = asked.roles
+        roles = azure_question.roles
         if source is (self._application or self._workspace):
             schema = kql.APPLICATION if self._application is not None else kql.WORKSPACE
             kusto_queries += _telemetry(schema, roles, span)

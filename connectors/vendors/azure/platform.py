@@ -120,11 +120,11 @@ class PlatformQuestion:
 
 def named_resources(alert: Alert) -> list[str]:
     """The resources that the alert's labels name by their ids, each once."""
-    found: dict[str, str] = {}
+    resource_ids: dict[str, str] = {}
     for value in alert.labels.values():
         if RESOURCE_ID.fullmatch(value) and ".." not in value:
-            found.setdefault(value.casefold(), value)
-    return list(found.values())[:MOST_RESOURCES]
+            resource_ids.setdefault(value.casefold(), value)
+    return list(resource_ids.values())[:MOST_RESOURCES]
 
 
 async def platform_rows(
@@ -140,47 +140,56 @@ async def platform_rows(
     for question in _questions(resource, response.value, watched):
         params = question.params(window)
         answer = await session.get(question.path, params, type=_PlatformMetrics)
-        own = list(_rows(answer, question, service))
-        rows += own
+        question_rows = list(_rows(answer, question, service))
+        rows += question_rows
         text = " ".join(f"{name}={value}" for name, value in params)
         link = f"{portal}/#resource{resource}/metrics"
-        item = Item("metrics", f"GET {question.path} {text}", window, link, rows=len(own))
-        items.append(item.holding(own))
+        item = Item("metrics", f"GET {question.path} {text}", window, link, rows=len(question_rows))
+        items.append(item.holding(question_rows))
     return rows, items
 
 
 def _questions(
-    resource: str, known: Iterable[MetricDefinition], watched: str
+    resource: str, definitions: Iterable[MetricDefinition], watched: str
 ) -> Iterator[PlatformQuestion]:
     """The alert's own metric, then those whose meaning is known, as many as one call takes."""
-    usable = [definition for definition in known if _is_usable(definition)]
-    usable.sort(key=lambda one: one.name.value != watched)
+    usable = [definition for definition in definitions if _is_usable(definition)]
+    usable.sort(key=lambda definition: definition.name.value != watched)
     chosen = []
-    for one in usable:
-        if one.name.value == watched or classify(signal_of(one)) is not SignalClass.OTHER:
-            chosen.append(one)
+    for definition in usable:
+        if (
+            definition.name.value == watched
+            or classify(signal_of(definition)) is not SignalClass.OTHER
+        ):
+            chosen.append(definition)
     by_grain: dict[str, list[MetricDefinition]] = {}
-    for one in chosen[:MOST_METRICS]:
-        by_grain.setdefault(one.grain or GRAINS[0], []).append(one)
-    for grain, own in by_grain.items():
-        yield PlatformQuestion(resource, grain, own)
+    for definition in chosen[:MOST_METRICS]:
+        by_grain.setdefault(definition.grain or GRAINS[0], []).append(definition)
+    for grain, metrics in by_grain.items():
+        yield PlatformQuestion(resource, grain, metrics)
 
 
-def _is_usable(one: MetricDefinition) -> bool:
+def _is_usable(definition: MetricDefinition) -> bool:
     # A comma would make two names of one.
-    has_name = bool(one.name.value) and "," not in one.name.value and len(one.name.value) <= 200
-    return has_name and one.grain is not None and not one.is_dimension_required
+    has_name = (
+        bool(definition.name.value)
+        and "," not in definition.name.value
+        and len(definition.name.value) <= 200
+    )
+    return has_name and definition.grain is not None and not definition.is_dimension_required
 
 
-def aggregation_of(one: MetricDefinition) -> str:
+def aggregation_of(definition: MetricDefinition) -> str:
     """How Azure itself adds the metric up."""
-    primary_aggregation_type = one.primary_aggregation_type or ""
+    primary_aggregation_type = definition.primary_aggregation_type or ""
     return primary_aggregation_type if primary_aggregation_type in AGGREGATIONS else AGGREGATIONS[0]
 
 
-def signal_of(one: MetricDefinition) -> str:
+def signal_of(definition: MetricDefinition) -> str:
     """The metric's name in small letters: `HttpResponseTime` is `http_response_time`."""
-    return short("_".join(part for part in _WORD_ENDS.split(one.name.value) if part).lower(), 100)
+    return short(
+        "_".join(part for part in _WORD_ENDS.split(definition.name.value) if part).lower(), 100
+    )
 
 
 def _rows(
@@ -188,10 +197,10 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     by_name = {metric.name.value.casefold(): metric for metric in question.metrics}
     for metric in answer.value:
-        known = by_name.get(metric.name.value.casefold())
-        if known is None:
+        definition = by_name.get(metric.name.value.casefold())
+        if definition is None:
             continue
-        signal, key = signal_of(known), aggregation_of(known).lower()
+        signal, key = signal_of(definition), aggregation_of(definition).lower()
         unit = UNITS.get(metric.unit or "")
         for series in (metric.timeseries or ())[:MOST_SERIES]:
             for point in series.data or ():

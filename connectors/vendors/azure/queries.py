@@ -126,8 +126,8 @@ class LogTable:
             raise ValueError(
                 f"{text[:60]!r} must be a table's name, or Table:message:service:level"
             )
-        if len(parts) == 1 and parts[0] in KNOWN_LOGS:
-            return KNOWN_LOGS[parts[0]]
+        if len(parts) == 1 and parts[0] in LOG_TABLES:
+            return LOG_TABLES[parts[0]]
         if len(parts) not in (3, 4):
             raise ValueError(
                 f"{text[:60]!r} is not a known table: name its "
@@ -136,7 +136,7 @@ class LogTable:
         return cls(*parts)
 
 
-KNOWN_LOGS = {
+LOG_TABLES = {
     table.table: table
     for table in (
         LogTable("ContainerLogV2", "LogMessage", "ContainerName", "LogLevel"),

@@ -122,12 +122,12 @@ def _parent(row: Row, trace: str, span: str) -> str | None:
 
 
 def _span_attributes(row: Row) -> str:
-    kept = {}
+    texts = {}
     for name in ("span_kind", "code", "target"):
         text = _text(row.get(name))
         if text:
-            kept[name] = short(text, LINE)
-    return json.dumps(kept)
+            texts[name] = short(text, LINE)
+    return json.dumps(texts)
 
 
 def logs_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:

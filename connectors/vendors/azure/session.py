@@ -31,21 +31,29 @@ WAIT_S = 18
 PARTIAL = "PartialError"
 
 
-def credential_of(own: AzureMonitorSettings) -> Credential:
+def credential_of(azure_settings: AzureMonitorSettings) -> Credential:
     """As whom the settings ask Azure. Raises SettingsError."""
-    secret = own.client_secret.get_secret_value() if own.client_secret else None
-    if secret is not None and not (own.tenant_id and own.client_id):
+    secret = (
+        azure_settings.client_secret.get_secret_value() if azure_settings.client_secret else None
+    )
+    if secret is not None and not (azure_settings.tenant_id and azure_settings.client_id):
         raise SettingsError(
             "azure_monitor.tenant_id", "and client_id are needed with the client secret"
         )
-    credential = Credential(own.login_url, own.identity_url, own.tenant_id, own.client_id, secret)
+    credential = Credential(
+        azure_settings.login_url,
+        azure_settings.identity_url,
+        azure_settings.tenant_id,
+        azure_settings.client_id,
+        secret,
+    )
     around = Credential.of_environment()
     if secret is None and around.assertion_file is not None:
         # A workload identity: what the settings name wins over what AKS put into the environment.
         credential = replace(
             credential,
-            tenant_id=own.tenant_id or around.tenant_id,
-            client_id=own.client_id or around.client_id,
+            tenant_id=azure_settings.tenant_id or around.tenant_id,
+            client_id=azure_settings.client_id or around.client_id,
             assertion_file=around.assertion_file,
         )
     return credential
@@ -89,14 +97,14 @@ class QuerySession(HttpSession):
             return Rows([])
         result = self._decoded(path, response, _Result)
         if not result.tables:
-            why = said(result.error) if result.error else "the answer holds no table"
+            why = error_text(result.error) if result.error else "the answer holds no table"
             raise ConnectorError(VENDOR, path, why)
         table = result.tables[0]
         names = [column.name for column in table.columns]
         rows = [dict(zip(names, row, strict=True)) for row in table.rows if len(row) == len(names)]
         left = len(table.rows) - len(rows)
         if result.error:
-            return Rows(rows, f"only a part was answered: {said(result.error)}")
+            return Rows(rows, f"only a part was answered: {error_text(result.error)}")
         if left:
             return Rows(rows, f"{left} of {len(table.rows)} rows do not fit their columns")
         return Rows(rows)
@@ -111,11 +119,11 @@ class QuerySession(HttpSession):
             reason = msgspec.json.decode(response.content, type=_Result).error
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return error
-        problem = f"{problem_of(400)}: {said(reason)}" if reason else problem_of(400)
+        problem = f"{problem_of(400)}: {error_text(reason)}" if reason else problem_of(400)
         return ConnectorError(VENDOR, call, problem, status=400)
 
 
-def said(reason: _Reason | None) -> str:
+def error_text(reason: _Reason | None) -> str:
     """The innermost code and message of an error (OneAPI: `error`, `innererror` in it, and so
     on)."""
     if reason is None:

@@ -105,19 +105,23 @@ class AzureDeployments(msgspec.Struct):
     value: list[AzureDeployment]
 
 
-def build(own: AzureDevOpsSettings, settings: SharedSettings) -> AzureDevOps | None:
+def build(devops_settings: AzureDevOpsSettings, settings: SharedSettings) -> AzureDevOps | None:
     """The configured connector, or None without a token, an organization or a project."""
-    if own.token is None or own.organization is None or not own.projects:
+    if (
+        devops_settings.token is None
+        or devops_settings.organization is None
+        or not devops_settings.projects
+    ):
         return None
-    secret = base64.b64encode(f":{own.token.get_secret_value()}".encode()).decode()
+    secret = base64.b64encode(f":{devops_settings.token.get_secret_value()}".encode()).decode()
     headers = {"Authorization": f"Basic {secret}"}
-    limits = own.limits(LIMITS)
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=limits)
+    limits = devops_settings.limits(LIMITS)
+    http = LinkedHttp(VENDOR, devops_settings.url, headers=headers, limits=limits)
     releases = None
-    if own.releases:
-        releases = LinkedHttp(VENDOR, own.releases_url, headers=headers, limits=limits)
+    if devops_settings.releases:
+        releases = LinkedHttp(VENDOR, devops_settings.releases_url, headers=headers, limits=limits)
     names = ServiceNames.of_catalogue(settings.services)
-    return AzureDevOps(http, releases, names, own)
+    return AzureDevOps(http, releases, names, devops_settings)
 
 
 class AzureDevOps(ChangeFeeds):
@@ -132,13 +136,13 @@ class AzureDevOps(ChangeFeeds):
         http: LinkedHttp,
         releases: LinkedHttp | None,
         names: ServiceNames,
-        own: AzureDevOpsSettings,
+        devops_settings: AzureDevOpsSettings,
     ) -> None:
-        super().__init__(http, names, own.environments)
+        super().__init__(http, names, devops_settings.environments)
         self._releases = releases
-        self._organization = own.organization or ""
-        self._projects = own.projects
-        self._rules = BuildRules(own.branches, own.deploys, self.counts)
+        self._organization = devops_settings.organization or ""
+        self._projects = devops_settings.projects
+        self._rules = BuildRules(devops_settings.branches, devops_settings.deploys, self.counts)
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """Builds, and deployments of releases, of each project."""
@@ -164,7 +168,7 @@ class AzureDevOps(ChangeFeeds):
             pages = _pages(session, path, params, AzureBuilds, lambda answer: answer.value)
             records = await read_records(pages, params, most_pages=MOST_PAGES)
             page = f"{self._http.base_url}{place}/_build"
-            runs = [_build_run(one, page) for one in records.values]
+            runs = [_build_run(azure_build, page) for azure_build in records.values]
             return self._rules.answer(runs, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"builds of {project}", read)
@@ -183,10 +187,10 @@ class AzureDevOps(ChangeFeeds):
             ]
             # Another server holds the releases.
             async with http.open() as session:
-                pages = _pages(session, path, params, AzureDeployments, lambda one: one.value)
+                pages = _pages(session, path, params, AzureDeployments, lambda answer: answer.value)
                 records = await read_records(pages, params, most_pages=MOST_PAGES)
             page = f"{self._http.base_url}{place}/_releaseProgress"
-            runs = [_deployment_run(one, page) for one in records.values]
+            runs = [_deployment_run(deployment, page) for deployment in records.values]
             link = f"{self._http.base_url}{place}/_release"
             return self._rules.answer(runs, query_of(path, params), link, records.cut)
 
@@ -200,8 +204,8 @@ def _pages(
     type: type[Any],
     values: Callable[[Any], Sequence[T]],
 ) -> Callable[[Params], Any]:
-    async def read(given: Params) -> RecordPage[T]:
-        page = await session.page(path, given, type=type)
+    async def read(page_params: Params) -> RecordPage[T]:
+        page = await session.page(path, page_params, type=type)
         token = page.headers.get(CONTINUED, "")[:200]
         following = [*params, ("continuationToken", token)] if token else None
         return RecordPage(values(page.value), following)
@@ -209,35 +213,37 @@ def _pages(
     return read
 
 
-def _build_run(one: AzureBuild, page: str) -> BuildRun:
-    state = BUILDS.get(one.result or "")
-    if one.status == "inProgress":
+def _build_run(azure_build: AzureBuild, page: str) -> BuildRun:
+    state = BUILDS.get(azure_build.result or "")
+    if azure_build.status == "inProgress":
         state = "running"
-    message = (one.triggerInfo or {}).get("ci.message", "")
-    repository = one.repository.name if one.repository else ""
+    message = (azure_build.triggerInfo or {}).get("ci.message", "")
+    repository = azure_build.repository.name if azure_build.repository else ""
     return BuildRun(
-        one.definition.name,
-        one.buildNumber or str(one.id),
-        moment(one.finishTime) or moment(one.startTime),
+        azure_build.definition.name,
+        azure_build.buildNumber or str(azure_build.id),
+        moment(azure_build.finishTime) or moment(azure_build.startTime),
         state,
-        branch=one.sourceBranch.removeprefix("refs/heads/"),
-        revision=one.sourceVersion,
+        branch=azure_build.sourceBranch.removeprefix("refs/heads/"),
+        revision=azure_build.sourceVersion,
         message=message if isinstance(message, str) else "",
-        author=_author(one.requestedFor),
-        link=f"{page}/results?buildId={one.id}",
+        author=_author(azure_build.requestedFor),
+        link=f"{page}/results?buildId={azure_build.id}",
         repository=repository,
     )
 
 
-def _deployment_run(one: AzureDeployment, page: str) -> BuildRun:
-    number = one.release.id if isinstance(one.release.id, int) else 0
+def _deployment_run(deployment: AzureDeployment, page: str) -> BuildRun:
+    number = deployment.release.id if isinstance(deployment.release.id, int) else 0
     return BuildRun(
-        one.releaseDefinition.name,
-        one.release.name or str(number),
-        moment(one.completedOn) if one.deploymentStatus != "inProgress" else moment(one.startedOn),
-        DEPLOYMENTS.get(one.deploymentStatus),
-        environment=one.releaseEnvironment.name or "a stage",
-        author=_author(one.requestedFor),
+        deployment.releaseDefinition.name,
+        deployment.release.name or str(number),
+        moment(deployment.completedOn)
+        if deployment.deploymentStatus != "inProgress"
+        else moment(deployment.startedOn),
+        DEPLOYMENTS.get(deployment.deploymentStatus),
+        environment=deployment.releaseEnvironment.name or "a stage",
+        author=_author(deployment.requestedFor),
         link=f"{page}?_a=release-pipeline-progress&releaseId={number}",
     )
 

@@ -111,13 +111,15 @@ class BitbucketPage(msgspec.Struct, Generic[T]):
     next: str | None = None
 
 
-def build(own: BitbucketSettings, settings: SharedSettings) -> Bitbucket | None:
+def build(bitbucket_settings: BitbucketSettings, settings: SharedSettings) -> Bitbucket | None:
     """The configured connector, or None without a token or a repository."""
-    if own.token is None or not own.repositories:
+    if bitbucket_settings.token is None or not bitbucket_settings.repositories:
         return None
-    headers = {"Authorization": f"Bearer {own.token.get_secret_value()}"}
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
-    return Bitbucket(http, ServiceNames.of_catalogue(settings.services), own)
+    headers = {"Authorization": f"Bearer {bitbucket_settings.token.get_secret_value()}"}
+    http = LinkedHttp(
+        VENDOR, bitbucket_settings.url, headers=headers, limits=bitbucket_settings.limits(LIMITS)
+    )
+    return Bitbucket(http, ServiceNames.of_catalogue(settings.services), bitbucket_settings)
 
 
 class Bitbucket(ChangeFeeds):
@@ -127,11 +129,15 @@ class Bitbucket(ChangeFeeds):
     title = "Bitbucket"
     needs = "a token with the permission to read pipelines"
 
-    def __init__(self, http: LinkedHttp, names: ServiceNames, own: BitbucketSettings) -> None:
-        super().__init__(http, names, own.environments)
-        self._repositories = own.repositories
-        self._app_url = own.app_url
-        self._rules = BuildRules(own.branches, own.deploys, self.counts)
+    def __init__(
+        self, http: LinkedHttp, names: ServiceNames, bitbucket_settings: BitbucketSettings
+    ) -> None:
+        super().__init__(http, names, bitbucket_settings.environments)
+        self._repositories = bitbucket_settings.repositories
+        self._app_url = bitbucket_settings.app_url
+        self._rules = BuildRules(
+            bitbucket_settings.branches, bitbucket_settings.deploys, self.counts
+        )
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """Pipelines and deployments of each repository."""
@@ -147,13 +153,13 @@ class Bitbucket(ChangeFeeds):
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:
             params = [("sort", "-created_on"), ("pagelen", str(PER_PAGE))]
 
-            def is_older(one: BitbucketPipeline) -> bool:
-                at = moment(one.created_on)
+            def is_older(pipeline: BitbucketPipeline) -> bool:
+                at = moment(pipeline.created_on)
                 return at is not None and at < window.start
 
             pages = _pages(session, path, BitbucketPage[BitbucketPipeline])
             records = await read_records(pages, params, most_pages=MOST_PAGES, is_older=is_older)
-            runs = [_pipeline_run(one, repository, page) for one in records.values]
+            runs = [_pipeline_run(pipeline, repository, page) for pipeline in records.values]
             return self._rules.answer(runs, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"pipelines of {repository}", read)
@@ -165,8 +171,8 @@ class Bitbucket(ChangeFeeds):
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:
             params = [("sort", "-state.started_on"), ("pagelen", str(PER_PAGE))]
 
-            def is_older(one: BitbucketDeployment) -> bool:
-                at = moment(one.state.started_on)
+            def is_older(deployment: BitbucketDeployment) -> bool:
+                at = moment(deployment.state.started_on)
                 return at is not None and at < window.start
 
             pages = _pages(session, path, BitbucketPage[BitbucketDeployment])
@@ -175,8 +181,11 @@ class Bitbucket(ChangeFeeds):
             places = await session.get(
                 listed, [("pagelen", "100")], type=BitbucketPage[_Environment]
             )
-            names = {one.uuid: one.name for one in places.values}
-            runs = [_deployment_run(one, repository, names, page) for one in records.values]
+            names = {environment.uuid: environment.name for environment in places.values}
+            runs = [
+                _deployment_run(deployment, repository, names, page)
+                for deployment in records.values
+            ]
             return self._rules.answer(runs, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"deployments of {repository}", read)
@@ -185,8 +194,8 @@ class Bitbucket(ChangeFeeds):
 def _pages(session: LinkedSession, path: str, type: type[Any]) -> Callable[[Params], Any]:
     """Pages that follow one another by an address, of which only the query is used."""
 
-    async def read(given: Params) -> RecordPage[Any]:
-        answer = await session.get(path, given, type=type)
+    async def read(params: Params) -> RecordPage[Any]:
+        answer = await session.get(path, params, type=type)
         following = None
         if answer.next and len(answer.next) <= 4000:
             following = parse_qsl(urlsplit(answer.next).query, max_num_fields=40) or None
@@ -195,41 +204,45 @@ def _pages(session: LinkedSession, path: str, type: type[Any]) -> Callable[[Para
     return read
 
 
-def _pipeline_run(one: BitbucketPipeline, repository: str, page: str) -> BuildRun:
-    result = RESULTS.get(one.state.result.name if one.state.result else "")
-    state: BuildState | None = "running" if one.state.name == "IN_PROGRESS" else result
-    pattern = (one.target.selector or {}).get("pattern")
+def _pipeline_run(pipeline: BitbucketPipeline, repository: str, page: str) -> BuildRun:
+    result = RESULTS.get(pipeline.state.result.name if pipeline.state.result else "")
+    state: BuildState | None = "running" if pipeline.state.name == "IN_PROGRESS" else result
+    pattern = (pipeline.target.selector or {}).get("pattern")
     name = repository.rpartition("/")[2]
     if isinstance(pattern, str) and pattern:
         # A custom pipeline is called by its name; others by the branch that they are for.
         name += f" {pattern}"
     return BuildRun(
         name,
-        str(one.build_number),
-        moment(one.completed_on) or moment(one.created_on),
+        str(pipeline.build_number),
+        moment(pipeline.completed_on) or moment(pipeline.created_on),
         state,
-        branch="" if one.target.ref_type == "tag" else one.target.ref_name or "",
-        revision=one.target.commit.hash if one.target.commit else "",
-        author=person(one.creator.display_name, one.creator.uuid) if one.creator else None,
-        link=f"{page}/results/{one.build_number}",
+        branch="" if pipeline.target.ref_type == "tag" else pipeline.target.ref_name or "",
+        revision=pipeline.target.commit.hash if pipeline.target.commit else "",
+        author=person(pipeline.creator.display_name, pipeline.creator.uuid)
+        if pipeline.creator
+        else None,
+        link=f"{page}/results/{pipeline.build_number}",
         repository=repository,
     )
 
 
 def _deployment_run(
-    one: BitbucketDeployment, repository: str, names: dict[str, str], page: str
+    deployment: BitbucketDeployment, repository: str, names: dict[str, str], page: str
 ) -> BuildRun:
-    state: BuildState | None = RESULTS.get(one.state.status.name if one.state.status else "")
-    if one.state.name == "IN_PROGRESS":
+    state: BuildState | None = RESULTS.get(
+        deployment.state.status.name if deployment.state.status else ""
+    )
+    if deployment.state.name == "IN_PROGRESS":
         state = "running"
-    commit = one.release.commit if one.release else None
+    commit = deployment.release.commit if deployment.release else None
     return BuildRun(
         repository.rpartition("/")[2],
-        (one.release.name if one.release else "").removeprefix("#"),
-        moment(one.state.completed_on) or moment(one.state.started_on),
+        (deployment.release.name if deployment.release else "").removeprefix("#"),
+        moment(deployment.state.completed_on) or moment(deployment.state.started_on),
         state,
         revision=commit.hash if commit else "",
-        environment=names.get(one.environment.uuid) or "an environment",
+        environment=names.get(deployment.environment.uuid) or "an environment",
         link=page,
         repository=repository,
     )

@@ -70,13 +70,15 @@ class BuildkiteBuild(msgspec.Struct):
     pipeline: _Pipeline = msgspec.field(default_factory=_Pipeline)
 
 
-def build(own: BuildkiteSettings, settings: SharedSettings) -> Buildkite | None:
+def build(buildkite_settings: BuildkiteSettings, settings: SharedSettings) -> Buildkite | None:
     """The configured connector, or None without a token or an organization."""
-    if own.token is None or own.organization is None:
+    if buildkite_settings.token is None or buildkite_settings.organization is None:
         return None
-    headers = {"Authorization": f"Bearer {own.token.get_secret_value()}"}
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
-    return Buildkite(http, ServiceNames.of_catalogue(settings.services), own)
+    headers = {"Authorization": f"Bearer {buildkite_settings.token.get_secret_value()}"}
+    http = LinkedHttp(
+        VENDOR, buildkite_settings.url, headers=headers, limits=buildkite_settings.limits(LIMITS)
+    )
+    return Buildkite(http, ServiceNames.of_catalogue(settings.services), buildkite_settings)
 
 
 class Buildkite(ChangeFeeds):
@@ -86,13 +88,15 @@ class Buildkite(ChangeFeeds):
     title = "Buildkite"
     needs = "a token with the scope read_builds"
 
-    def __init__(self, http: LinkedHttp, names: ServiceNames, own: BuildkiteSettings) -> None:
-        super().__init__(http, names, own.environments)
-        self._organization = f"/v2/organizations/{own.organization}"
-        self._pipelines = own.pipelines
-        self._branches = own.branches
+    def __init__(
+        self, http: LinkedHttp, names: ServiceNames, buildkite_settings: BuildkiteSettings
+    ) -> None:
+        super().__init__(http, names, buildkite_settings.environments)
+        self._organization = f"/v2/organizations/{buildkite_settings.organization}"
+        self._pipelines = buildkite_settings.pipelines
+        self._branches = buildkite_settings.branches
         # Runs of other branches are left out below.
-        self._rules = BuildRules((), own.deploys, self.counts)
+        self._rules = BuildRules((), buildkite_settings.deploys, self.counts)
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The builds of the organization, or of each pipeline."""
@@ -113,24 +117,24 @@ class Buildkite(ChangeFeeds):
             ]
             pages = linked_pages(session, path, list[BuildkiteBuild])
             records = await read_records(pages, params, most_pages=MOST_PAGES)
-            runs = [self._run(one) for one in records.values]
+            runs = [self._run(buildkite_build) for buildkite_build in records.values]
             return self._rules.answer(runs, query_of(path, params), cut=records.cut)
 
         return ChangeFeed(what, read)
 
-    def _run(self, one: BuildkiteBuild) -> BuildRun | None:
-        branches = self._branches or (one.pipeline.default_branch or "main",)
-        if one.branch not in branches:
+    def _run(self, buildkite_build: BuildkiteBuild) -> BuildRun | None:
+        branches = self._branches or (buildkite_build.pipeline.default_branch or "main",)
+        if buildkite_build.branch not in branches:
             return None
-        by = one.creator
+        by = buildkite_build.creator
         return BuildRun(
-            one.pipeline.slug or one.pipeline.name,
-            str(one.number),
-            moment(one.finished_at) or moment(one.started_at),
-            STATES.get(one.state),
-            revision="" if one.commit == "HEAD" else one.commit,
-            message=one.message or "",
+            buildkite_build.pipeline.slug or buildkite_build.pipeline.name,
+            str(buildkite_build.number),
+            moment(buildkite_build.finished_at) or moment(buildkite_build.started_at),
+            STATES.get(buildkite_build.state),
+            revision="" if buildkite_build.commit == "HEAD" else buildkite_build.commit,
+            message=buildkite_build.message or "",
             author=person(by.name, by.id) if by else None,
-            link=web_link(one.web_url),
-            repository=one.pipeline.slug,
+            link=web_link(buildkite_build.web_url),
+            repository=buildkite_build.pipeline.slug,
         )

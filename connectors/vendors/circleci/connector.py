@@ -99,13 +99,15 @@ class CircleWorkflows(msgspec.Struct):
     items: list[CircleWorkflow]
 
 
-def build(own: CircleCISettings, settings: SharedSettings) -> CircleCI | None:
+def build(circleci_settings: CircleCISettings, settings: SharedSettings) -> CircleCI | None:
     """The configured connector, or None without a token or a project."""
-    if own.token is None or not own.projects:
+    if circleci_settings.token is None or not circleci_settings.projects:
         return None
-    headers = {"Circle-Token": own.token.get_secret_value()}
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
-    return CircleCI(http, ServiceNames.of_catalogue(settings.services), own)
+    headers = {"Circle-Token": circleci_settings.token.get_secret_value()}
+    http = LinkedHttp(
+        VENDOR, circleci_settings.url, headers=headers, limits=circleci_settings.limits(LIMITS)
+    )
+    return CircleCI(http, ServiceNames.of_catalogue(settings.services), circleci_settings)
 
 
 class CircleCI(ChangeFeeds):
@@ -115,12 +117,14 @@ class CircleCI(ChangeFeeds):
     title = "CircleCI"
     needs = "a token of a user that may view the project"
 
-    def __init__(self, http: LinkedHttp, names: ServiceNames, own: CircleCISettings) -> None:
-        super().__init__(http, names, own.environments)
-        self._projects = own.projects
-        self._branches = own.branches
-        self._app_url = own.app_url
-        self._rules = BuildRules(own.branches, own.deploys, self.counts)
+    def __init__(
+        self, http: LinkedHttp, names: ServiceNames, circleci_settings: CircleCISettings
+    ) -> None:
+        super().__init__(http, names, circleci_settings.environments)
+        self._projects = circleci_settings.projects
+        self._branches = circleci_settings.branches
+        self._app_url = circleci_settings.app_url
+        self._rules = BuildRules(circleci_settings.branches, circleci_settings.deploys, self.counts)
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The workflows of each project."""
@@ -130,32 +134,36 @@ class CircleCI(ChangeFeeds):
         path = f"/api/v2/project/{quote(project)}/pipeline"
 
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:
-            async def read_page(given: Params) -> RecordPage[CirclePipeline]:
-                answer = await session.get(path, given, type=CirclePipelines)
+            async def read_page(params: Params) -> RecordPage[CirclePipeline]:
+                answer = await session.get(path, params, type=CirclePipelines)
                 token = answer.next_page_token
                 return RecordPage(answer.items, [("page-token", token)] if token else None)
 
-            def is_older(one: CirclePipeline) -> bool:
-                at = moment(one.created_at)
+            def is_older(pipeline: CirclePipeline) -> bool:
+                at = moment(pipeline.created_at)
                 return at is not None and at < window.start
 
             records = await read_records(read_page, [], most_pages=MOST_PAGES, is_older=is_older)
-            inside = [one for one in records.values if not is_older(one) and self._counts(one)]
+            inside = [
+                pipeline
+                for pipeline in records.values
+                if not is_older(pipeline) and self._counts(pipeline)
+            ]
             cut = records.cut
             if len(inside) > MOST_PIPELINES:
                 cut = f"only the latest {MOST_PIPELINES} of {len(inside)} pipelines were read"
             runs = await asyncio.gather(
                 *(self._runs(session, project, pipeline) for pipeline in inside[:MOST_PIPELINES])
             )
-            every = [run for own in runs for run in own]
+            every = [run for pipeline_runs in runs for run in pipeline_runs]
             page = f"{self._app_url}/pipelines/{quote(project)}"
             return self._rules.answer(every, query_of(path, []), page, cut)
 
         return ChangeFeed(f"workflows of {project}", read)
 
-    def _counts(self, one: CirclePipeline) -> bool:
+    def _counts(self, pipeline: CirclePipeline) -> bool:
         """Whether it is of a main branch or of a tag."""
-        vcs = one.vcs
+        vcs = pipeline.vcs
         return vcs is not None and (bool(vcs.tag) or vcs.branch in self._branches)
 
     async def _runs(
@@ -166,17 +174,17 @@ class CircleCI(ChangeFeeds):
         vcs = pipeline.vcs or _Vcs()
         page = f"{self._app_url}/pipelines/{quote(project)}/{pipeline.number}/workflows"
         runs = []
-        for one in response.items:
+        for workflow in response.items:
             run = BuildRun(
-                one.name,
+                workflow.name,
                 str(pipeline.number),
-                moment(one.stopped_at) or moment(one.created_at),
-                STATES.get(one.status),
+                moment(workflow.stopped_at) or moment(workflow.created_at),
+                STATES.get(workflow.status),
                 branch=vcs.branch or "",
                 revision=vcs.revision,
                 message=(vcs.commit and vcs.commit.subject) or "",
                 author=person(pipeline.trigger.actor.login),
-                link=f"{page}/{quote(one.id, safe='')}",
+                link=f"{page}/{quote(workflow.id, safe='')}",
                 repository=project,
             )
             runs.append(run)

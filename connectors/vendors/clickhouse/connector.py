@@ -32,9 +32,9 @@ from faultline.connectors.vendors.clickhouse import rows as decoded
 from faultline.connectors.vendors.clickhouse.layouts import (
     TABLES,
     Column,
-    FoundTable,
     Layout,
     Part,
+    SourceTable,
     Tables,
     tables_of,
 )
@@ -65,36 +65,43 @@ _WRITES = re.compile(
 )
 
 
-def build(own: ClickHouseSettings, settings: SharedSettings) -> ClickHouseConnector | None:
+def build(
+    clickhouse_settings: ClickHouseSettings, settings: SharedSettings
+) -> ClickHouseConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if clickhouse_settings.url is None:
         return None
-    limits = own.limits(LIMITS)
+    limits = clickhouse_settings.limits(LIMITS)
     http = ClickHouseHttp(
         VENDOR,
-        own.url,
-        access=access_of(own, VENDOR),
+        clickhouse_settings.url,
+        access=access_of(clickhouse_settings, VENDOR),
         limits=limits,
-        timeouts=Timeouts(read_s=own.query_timeout_s + 5),
+        timeouts=Timeouts(read_s=clickhouse_settings.query_timeout_s + 5),
     )
-    http.timeout_s = own.query_timeout_s
+    http.timeout_s = clickhouse_settings.query_timeout_s
     tables = dict(TABLES)
-    if own.logs_table is not None:
-        tables["logs"] = (own.logs_table,)
-    if own.traces_table is not None:
-        tables["spans"] = (own.traces_table,)
-    if own.metrics_tables:
+    if clickhouse_settings.logs_table is not None:
+        tables["logs"] = (clickhouse_settings.logs_table,)
+    if clickhouse_settings.traces_table is not None:
+        tables["spans"] = (clickhouse_settings.traces_table,)
+    if clickhouse_settings.metrics_tables:
         for part in ("gauge", "sum", "samples", "series"):
-            tables[part] = own.metrics_tables
+            tables[part] = clickhouse_settings.metrics_tables
     names = ServiceNames.of_catalogue(settings.services)
     return ClickHouseConnector(
-        http, names, tables, own.database, public_url=own.public_url, limits=limits
+        http,
+        names,
+        tables,
+        clickhouse_settings.database,
+        public_url=clickhouse_settings.public_url,
+        limits=limits,
     )
 
 
 class ClickHouseConnector:
-    """Lines, series and spans of the services in scope. `wanted`: names of tables by what they
-    hold."""
+    """Lines, series and spans of the services in scope. `table_names` gives names of tables by what
+    they hold."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans")
@@ -103,7 +110,7 @@ class ClickHouseConnector:
         self,
         http: ClickHouseHttp,
         names: ServiceNames,
-        wanted: Mapping[Part, Sequence[str]],
+        table_names: Mapping[Part, Sequence[str]],
         database: str | None,
         *,
         public_url: str | None = None,
@@ -111,7 +118,7 @@ class ClickHouseConnector:
     ) -> None:
         self._http = http
         self._names = names
-        self._wanted = wanted
+        self._table_names = table_names
         self._database = database
         self._public_url = public_url
         self.limits = limits
@@ -168,15 +175,15 @@ class ClickHouseConnector:
 
     async def _tables(self, session: QuerySession) -> Tables:
         """Raises ConnectorError without any."""
-        names = dict.fromkeys(name for part in self._wanted.values() for name in part)
+        names = dict.fromkeys(name for part in self._table_names.values() for name in part)
         text = sql.columns(names, self._database)
-        tables = tables_of(await session.rows(text, type=Column), self._wanted)
+        tables = tables_of(await session.rows(text, type=Column), self._table_names)
         if not tables.by_part:
             raise ConnectorError(self.name, "system.columns", NO_TABLES)
         return tables
 
 
-async def _refusal(session: QuerySession, table: FoundTable) -> str | None:
+async def _refusal(session: QuerySession, table: SourceTable) -> str | None:
     try:
         await session.rows(sql.rows_in(table), type=list[int])
     except ConnectorError as error:
@@ -233,7 +240,7 @@ class _Asking:
         """Every name that the services may have."""
         return [name for service in services for name in self.names.theirs(service)]
 
-    async def golden(self, table: FoundTable, layout: Layout, services: Sequence[str]) -> None:
+    async def golden(self, table: SourceTable, layout: Layout, services: Sequence[str]) -> None:
         """Rate, errors and latency of the spans that the services serve."""
         window = full_window(self.request.scope)
         grid = CountGrid.of(window)
@@ -266,15 +273,17 @@ class _Asking:
                 rows = decoded.metric_rows(query, self.names, grid)
                 self.keep("metrics", text, window, rows, cut if is_cut else None)
 
-    async def logs(self, table: FoundTable, layout: Layout, service: str) -> None:
+    async def logs(self, table: SourceTable, layout: Layout, service: str) -> None:
         """Counts, errors and a sample of all lines, of each window."""
         every = sql.rows_of(table, layout, self.theirs([service]), self.place)
-        asked: list[tuple[str, int, str | None]] = [
+        line_queries: list[tuple[str, int, str | None]] = [
             (f"{every} AND {sql.failing(layout)}", ERRORS, None),
             (every, SAMPLE, None),
         ]
         if (words := self.request.scope.log_words) is not None:
-            asked.append((f"{every} AND {sql.saying(layout, words.words)}", SAMPLE, words.by))
+            line_queries.append(
+                (f"{every} AND {sql.saying(layout, words.words)}", SAMPLE, words.by)
+            )
         for window in log_windows(self.request.scope):
             grid = CountGrid.of(window)
             text = sql.line_counts(table, layout, every, grid)
@@ -282,7 +291,7 @@ class _Asking:
                 query = await self.query("metrics", text, decoded.LineCount)
                 rows = decoded.count_rows(query or (), service, grid)
                 self.keep("metrics", text, window, rows)
-            for where, limit, by in asked:
+            for where, limit, by in line_queries:
 
                 async def page(part: Window, count: int, where: str = where) -> LinePage | None:
                     text = sql.lines(table, layout, where, part, count)
@@ -296,13 +305,13 @@ class _Asking:
                     text = sql.lines(table, layout, where, window, limit)
                     self.keep("logs", text, window, lines.rows, lines.cut, by)
 
-    async def spans(self, table: FoundTable, layout: Layout, service: str) -> None:
+    async def spans(self, table: SourceTable, layout: Layout, service: str) -> None:
         """Whole traces of a service, of each window."""
         where = sql.rows_of(table, layout, self.theirs([service]), self.place)
         for window in sampled_windows(self.request.scope):
             text = sql.trace_ids(table, layout, where, window)
             chosen = await self.query("spans", text, tuple[str])
-            ids = [one.rstrip("\0") for (one,) in chosen or () if one]
+            ids = [trace_id.rstrip("\0") for (trace_id,) in chosen or () if trace_id]
             if not ids:
                 continue
             text = sql.spans(table, layout, ids, window)
@@ -318,13 +327,13 @@ class _Asking:
 
     def name_the_unknown(self, services: Sequence[str]) -> None:
         """A gap for each service that nothing names."""
-        known: set[str] = set()
+        named_services: set[str] = set()
         for table, column in (("metrics", 1), ("logs", 1), ("spans", 3)):
-            known |= {row[column] for row in self.collection.rows.get(table, ())}
+            named_services |= {row[column] for row in self.collection.rows.get(table, ())}
         reason = "no line, span or metric names it; see aliases in the catalogue"
         if self.place:
             where = ", ".join(f"{kind} {value}" for kind, value in self.place.items())
             reason = f"no line, span or metric of {short(where, 120)} names it"
         for service in services:
-            if service not in known:
+            if service not in named_services:
                 self.missing("metrics", service, reason, unknown=True)

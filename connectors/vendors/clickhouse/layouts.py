@@ -154,7 +154,7 @@ METRIC_COLUMNS: Mapping[Part, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class FoundTable:
+class SourceTable:
     """A table: its database, name, and the types of its columns."""
 
     database: str
@@ -180,44 +180,46 @@ class FoundTable:
 class Tables:
     """The tables that can be read, by what they hold."""
 
-    by_part: Mapping[Part, FoundTable]
+    by_part: Mapping[Part, SourceTable]
 
     @property
-    def logs(self) -> tuple[FoundTable, Layout] | None:
+    def logs(self) -> tuple[SourceTable, Layout] | None:
         """The table of log lines."""
         return self._with_layout("logs")
 
     @property
-    def spans(self) -> tuple[FoundTable, Layout] | None:
+    def spans(self) -> tuple[SourceTable, Layout] | None:
         """The table of spans."""
         return self._with_layout("spans")
 
-    def _with_layout(self, part: Part) -> tuple[FoundTable, Layout] | None:
+    def _with_layout(self, part: Part) -> tuple[SourceTable, Layout] | None:
         table = self.by_part.get(part)
         if table is None:
             return None
-        layout = next(one for one in LAYOUTS[part] if one.needs <= table.types.keys())
+        layout = next(
+            candidate for candidate in LAYOUTS[part] if candidate.needs <= table.types.keys()
+        )
         return table, layout
 
 
-def tables_of(columns: Iterable[Column], wanted: Mapping[Part, Sequence[str]]) -> Tables:
+def tables_of(columns: Iterable[Column], table_names: Mapping[Part, Sequence[str]]) -> Tables:
     """The first of the wanted names that is a table with the columns of a known writer."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    columns_by_table: dict[tuple[str, str], dict[str, str]] = {}
     for column in columns:
-        found.setdefault((column.table, column.database), {})[column.name] = column.type
-    by_part: dict[Part, FoundTable] = {}
-    for part, names in wanted.items():
+        columns_by_table.setdefault((column.table, column.database), {})[column.name] = column.type
+    by_part: dict[Part, SourceTable] = {}
+    for part, names in table_names.items():
         for name in names:
-            for table, database in sorted(found):
-                types = found[table, database]
+            for table, database in sorted(columns_by_table):
+                types = columns_by_table[table, database]
                 if table == name and part not in by_part and _holds(part, types):
-                    by_part[part] = FoundTable(database, table, types)
+                    by_part[part] = SourceTable(database, table, types)
     return Tables(by_part)
 
 
 def _holds(part: Part, types: Mapping[str, str]) -> bool:
     if part in LAYOUTS:
-        return any(one.needs <= types.keys() for one in LAYOUTS[part])
+        return any(layout.needs <= types.keys() for layout in LAYOUTS[part])
     if part == "gauge" and "IsMonotonic" in types:
         return False
     return METRIC_COLUMNS[part] <= types.keys()

@@ -17,7 +17,7 @@ def identifier(name: str) -> str:
     return f"`{_escaped(name, '`')}`"
 
 
-def one_of(expression: str, values: Iterable[str]) -> str:
+def in_list(expression: str, values: Iterable[str]) -> str:
     """A condition: the expression is one of these strings."""
     return f"{expression} IN ({', '.join(literal(value) for value in values)})"
 

@@ -10,8 +10,8 @@ from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import nanoseconds
 from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
 from faultline.connectors.shared.rows.log_windows import BAD_WORDS
-from faultline.connectors.vendors.clickhouse.layouts import FoundTable, Layout
-from faultline.connectors.vendors.clickhouse.literals import literal, one_of
+from faultline.connectors.vendors.clickhouse.layouts import Layout, SourceTable
+from faultline.connectors.vendors.clickhouse.literals import in_list, literal
 
 MOST_TRACES, MOST_SPANS = 30, 2000
 MOST_POINTS = 50_000
@@ -20,7 +20,7 @@ MOST_POINTS = 50_000
 
 def columns(names: Iterable[str], database: str | None) -> str:
     """Which of the tables there are, with their columns; only those that the user may read."""
-    where = one_of("table", names)
+    where = in_list("table", names)
     if database is not None:
         where += f" AND database = {literal(database)}"
     return f"SELECT database, table, name, type FROM system.columns WHERE {where} LIMIT 5000"
@@ -41,7 +41,7 @@ def of_window(layout: Layout, window: Window) -> str:
     return during(layout, nanoseconds(window.start), nanoseconds(window.end))
 
 
-def at_place(table: FoundTable, column: str, place: Mapping[str, str]) -> str:
+def at_place(table: SourceTable, column: str, place: Mapping[str, str]) -> str:
     """The condition that a row names no other environment, cluster or region; empty without any."""
     conditions = ""
     for kind, value in place.items():
@@ -55,15 +55,15 @@ def at_place(table: FoundTable, column: str, place: Mapping[str, str]) -> str:
 
 
 def rows_of(
-    table: FoundTable, layout: Layout, names: Sequence[str], place: Mapping[str, str]
+    table: SourceTable, layout: Layout, names: Sequence[str], place: Mapping[str, str]
 ) -> str:
     """The condition of a service, in a place where the alert names one."""
-    return one_of(layout.service, names) + at_place(table, layout.resource, place)
+    return in_list(layout.service, names) + at_place(table, layout.resource, place)
 
 
 def failing(layout: Layout) -> str:
     """Which lines are errors: by their level, without one by what they say."""
-    levels = one_of(layout.level, sorted(FAILING))
+    levels = in_list(layout.level, sorted(FAILING))
     return f"({levels} OR ({layout.level} = '' AND {saying(layout, BAD_WORDS)}))"
 
 
@@ -73,7 +73,7 @@ def saying(layout: Layout, words: Sequence[str]) -> str:
     return f"multiSearchAny(lower({layout.body}), [{listed}])"
 
 
-def lines(table: FoundTable, layout: Layout, where: str, window: Window, limit: int) -> str:
+def lines(table: SourceTable, layout: Layout, where: str, window: Window, limit: int) -> str:
     """The first lines of a window."""
     selected = (
         f"toString({layout.time})",
@@ -100,7 +100,7 @@ def _of_grid(layout: Layout, grid: CountGrid) -> str:
     return during(layout, grid.start_s * 1_000_000_000, end_s * 1_000_000_000)
 
 
-def line_counts(table: FoundTable, layout: Layout, where: str, grid: CountGrid) -> str:
+def line_counts(table: SourceTable, layout: Layout, where: str, grid: CountGrid) -> str:
     """Lines by step and level."""
     return (
         f"SELECT {_step(layout, grid)} AS step, {layout.level} AS level, toFloat64(count()) "
@@ -109,7 +109,7 @@ def line_counts(table: FoundTable, layout: Layout, where: str, grid: CountGrid) 
     )
 
 
-def golden(table: FoundTable, layout: Layout, where: str, grid: CountGrid) -> str:
+def golden(table: SourceTable, layout: Layout, where: str, grid: CountGrid) -> str:
     """Requests by service and step, how many failed, and how long they took in ms."""
     took = f"quantiles(0.5, 0.99)({layout.duration_ms})"
     return (
@@ -120,7 +120,7 @@ def golden(table: FoundTable, layout: Layout, where: str, grid: CountGrid) -> st
     )
 
 
-def trace_ids(table: FoundTable, layout: Layout, where: str, window: Window) -> str:
+def trace_ids(table: SourceTable, layout: Layout, where: str, window: Window) -> str:
     """Traces that a service is part of, as a hash of their ids draws them."""
     return (
         f"SELECT toString({layout.trace}) AS trace FROM {table.sql} "
@@ -129,7 +129,7 @@ def trace_ids(table: FoundTable, layout: Layout, where: str, window: Window) -> 
     )
 
 
-def spans(table: FoundTable, layout: Layout, ids: Sequence[str], window: Window) -> str:
+def spans(table: SourceTable, layout: Layout, ids: Sequence[str], window: Window) -> str:
     """All spans of these traces."""
     selected = (
         f"toString({layout.time})",
@@ -142,12 +142,12 @@ def spans(table: FoundTable, layout: Layout, ids: Sequence[str], window: Window)
     )
     return (
         f"SELECT {', '.join(selected)} FROM {table.sql} WHERE {of_window(layout, window)} "
-        f"AND {one_of(layout.trace, ids)} ORDER BY {layout.order} LIMIT {MOST_SPANS}"
+        f"AND {in_list(layout.trace, ids)} ORDER BY {layout.order} LIMIT {MOST_SPANS}"
     )
 
 
 def otel_points(
-    table: FoundTable, names: Sequence[str], place: Mapping[str, str], window: Window
+    table: SourceTable, names: Sequence[str], place: Mapping[str, str], window: Window
 ) -> str:
     """Points of a table of gauges or of sums."""
     kind = "'gauge'"
@@ -162,14 +162,14 @@ def otel_points(
         f"toJSONString(Attributes)) AS series, {kind} AS kind, "
         f"toUnixTimestamp(TimeUnix) AS at_s, Value AS value FROM {table.sql} WHERE "
         f"TimeUnix >= fromUnixTimestamp64Nano({start}) AND "
-        f"TimeUnix < fromUnixTimestamp64Nano({end}) AND {one_of('ServiceName', names)}"
+        f"TimeUnix < fromUnixTimestamp64Nano({end}) AND {in_list('ServiceName', names)}"
         f"{at_place(table, 'ResourceAttributes', place)}"
     )
 
 
 def signoz_points(
-    samples: FoundTable,
-    series: FoundTable,
+    samples: SourceTable,
+    series: SourceTable,
     names: Sequence[str],
     place: Mapping[str, str],
     window: Window,
@@ -183,7 +183,7 @@ def signoz_points(
         f"SELECT fingerprint, any({service}) AS service, any(unit) AS units, any({kind}) AS kind "
         f"FROM {series.sql} WHERE type IN ('Gauge', 'Sum') AND "
         f"unix_milli >= {start - start % 3_600_000} AND unix_milli < {end} AND "
-        f"{one_of(service, names)}{at_place(series, 'labels', place)} GROUP BY fingerprint"
+        f"{in_list(service, names)}{at_place(series, 'labels', place)} GROUP BY fingerprint"
     )
     return (
         "SELECT d.service AS service, toString(s.metric_name) AS metric, "
@@ -226,6 +226,6 @@ def link(base: str, text: str) -> str:
     return f"{base}/play#{base64.b64encode(text.encode()).decode()}"
 
 
-def rows_in(table: FoundTable) -> str:
+def rows_in(table: SourceTable) -> str:
     """Whether a table can be read."""
     return f"SELECT 1 FROM {table.sql} LIMIT 1"

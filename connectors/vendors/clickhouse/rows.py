@@ -12,8 +12,8 @@ from faultline.connectors.shared.rows.counted_lines import FAILING, CountGrid
 from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
 from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
 from faultline.connectors.shared.rows.otlp_spans import (
-    KEPT,
     OF_RESOURCE,
+    SPAN_ATTRIBUTES,
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     hex_id,
@@ -82,14 +82,14 @@ def line_page(records: Sequence[Selected], service: str) -> LinePage:
 def count_rows(records: Sequence[LineCount], service: str, grid: CountGrid) -> list[Row]:
     """Lines per minute: of other levels and of errors. None counted is 0. Without levels nothing
     is said of errors, without lines nothing at all."""
-    others: list[tuple[int, float]] = []
+    other_levels: list[tuple[int, float]] = []
     errors: list[tuple[int, float]] = []
     for record in records:
-        counted = errors if record.level in FAILING else others
+        counted = errors if record.level in FAILING else other_levels
         counted.append((int(record.step), record.count))
     if not records:
         return []
-    rows = grid.rows(LINES, service, others)
+    rows = grid.rows(LINES, service, other_levels)
     if any(record.level for record in records):
         rows += grid.rows(ERROR_LINES, service, errors)
     return rows
@@ -147,8 +147,8 @@ def span_rows(records: Iterable[Selected], names: ServiceNames) -> tuple[list[Sp
     return rows, dropped
 
 
-def _span(one: Selected, names: ServiceNames) -> SpanTableRow | None:
-    at, trace, service, took, failed, resource, span, parent, name, kind, message = one[
+def _span(record: Selected, names: ServiceNames) -> SpanTableRow | None:
+    at, trace, service, took, failed, resource, span, parent, name, kind, message = record[
         :SPAN_FIELDS
     ]
     start = ns_of(at)
@@ -157,8 +157,8 @@ def _span(one: Selected, names: ServiceNames) -> SpanTableRow | None:
     readable = isinstance(took, (int, float)) and took >= 0
     if start is None or start < EARLIEST_NS or not trace_id or not span_id or not readable:
         return None
-    flat = _flat((resource, *one[SPAN_FIELDS:]))
-    text: dict[str, Any] = {key: flat.get(key) for key in (*KEPT, *OF_RESOURCE)}
+    flat = _flat((resource, *record[SPAN_FIELDS:]))
+    text: dict[str, Any] = {key: flat.get(key) for key in (*SPAN_ATTRIBUTES, *OF_RESOURCE)}
     text["span.kind"] = _text(kind).removeprefix("SPAN_KIND_").lower()
     text["status.message"] = _text(message)
     return SpanTableRow(

@@ -25,7 +25,7 @@ FUNCTIONS = words_of(
 )
 """Of a formula (docs.datadoghq.com, "Functions"). Those that forecast, or reach back for weeks, are
 not among them."""
-OF_ONE_METRIC = frozenset({"as_count", "as_rate", "rollup", "fill", "weighted"})
+METRIC_METHODS = frozenset({"as_count", "as_rate", "rollup", "fill", "weighted"})
 _METHOD = re.compile(r"\.([a-z_]+)\(")
 _SCOPE = re.compile(r"\{([^{}]*)\}")
 _GROUPED = re.compile(r"\}\s*by\s*\{")
@@ -68,7 +68,7 @@ def _check_metrics(text: str) -> None:
     for query in queries:
         metric = query["query"]
         for method in _METHOD.findall(metric.partition("}")[2]):
-            if method not in OF_ONE_METRIC:
+            if method not in METRIC_METHODS:
                 raise ValueError(f"{method}() is not taken")
         if re.search(r"\.rollup\([^)]*\d", metric):
             raise ValueError("rollup() takes no seconds: the answer's interval goes by its length")
@@ -98,9 +98,9 @@ async def _series(inquiry: DatadogInquiry, query: BoundedQuery) -> Collected:
     cut = None
     if len({(row[1], row[5]) for row in rows}) >= query.rows:
         cut = f"the first {query.rows} series"
-    known = [(at, service or query.service, *rest) for at, service, *rest in rows]
+    service_rows = [(at, service or query.service, *rest) for at, service, *rest in rows]
     link = inquiry.links.metrics(query.text, query.window)
-    return query_answer("metrics", known, query, link, cut)
+    return query_answer("metrics", service_rows, query, link, cut)
 
 
 async def _lines(inquiry: DatadogInquiry, query: BoundedQuery) -> Collected:

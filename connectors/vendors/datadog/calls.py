@@ -26,7 +26,7 @@ class Call:
     allowance: str | None = None
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The call in an error's words."""
         return f"{self.method} {self.path}"
 
@@ -36,7 +36,7 @@ CURRENT_USER = Call("v2.users_api.UsersApi", "get_current_user", "GET", "/api/v2
 USER_PERMISSIONS = Call(
     "v2.users_api.UsersApi", "list_user_permissions", "GET", "/api/v2/users/{}/permissions"
 )
-OWN_KEYS = Call(
+CURRENT_USER_KEYS = Call(
     "v2.key_management_api.KeyManagementApi",
     "list_current_user_application_keys",
     "GET",
@@ -83,9 +83,9 @@ PIPELINES = Call(
 )
 
 CALLS = (
-    VALIDATE, CURRENT_USER, USER_PERMISSIONS, OWN_KEYS, MONITOR, MONITORS, ACTIVE_METRICS, QUERY,
-    TIMESERIES, LOGS,
-    LOG_COUNTS, SPANS, TRACE, EVENTS, ISSUES, RELATIONS, DEPLOYMENTS, PIPELINES,
+    VALIDATE, CURRENT_USER, USER_PERMISSIONS, CURRENT_USER_KEYS, MONITOR, MONITORS, ACTIVE_METRICS,
+    QUERY, TIMESERIES, LOGS, LOG_COUNTS, SPANS, TRACE, EVENTS, ISSUES, RELATIONS,
+    DEPLOYMENTS, PIPELINES,
 )  # fmt: skip
 
 _IDENTIFIER = r"[A-Za-z0-9_-]{1,64}"
@@ -97,8 +97,8 @@ def call_of(method: str, path: str) -> Call | None:
     return next(
         (
             c
-            for (known, pattern), c in _PATHS.items()
-            if known == method and pattern.fullmatch(path)
+            for (call_method, pattern), c in _PATHS.items()
+            if call_method == method and pattern.fullmatch(path)
         ),
         None,
     )

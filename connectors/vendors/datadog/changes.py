@@ -65,7 +65,9 @@ async def deployments(inquiry: DatadogInquiry) -> DatadogEvidence:
     body = {"data": {"type": "dora_deployments_list_request", "attributes": attributes}}
     answer = await inquiry.ask(DEPLOYMENTS, ListAnswer, body=body)
     link = inquiry.links.deployments(window)
-    return _found(inquiry, _deployment, answer, f"DORA deployments: {query}", window, link)
+    return _change_evidence(
+        inquiry, _deployment, answer, f"DORA deployments: {query}", window, link
+    )
 
 
 async def pipelines(inquiry: DatadogInquiry) -> DatadogEvidence:
@@ -75,7 +77,7 @@ async def pipelines(inquiry: DatadogInquiry) -> DatadogEvidence:
     query = f"ci_level:pipeline {DEPLOYS}"
     answer = await inquiry.ask(PIPELINES, ListAnswer, body=_search(query, window))
     link = inquiry.links.pipelines(query, window)
-    return _found(inquiry, _pipeline, answer, query, window, link)
+    return _change_evidence(inquiry, _pipeline, answer, query, window, link)
 
 
 async def events(inquiry: DatadogInquiry) -> DatadogEvidence:
@@ -84,15 +86,17 @@ async def events(inquiry: DatadogInquiry) -> DatadogEvidence:
     services = any_of("service", inquiry.their_services)
     query = f"-source:alert {CHANGE_EVENTS} ({services} OR -service:*)"
     answer = await inquiry.ask(EVENTS, ListAnswer, body=_search(query, window))
-    return _found(inquiry, _event, answer, query, window, inquiry.links.events(query, window))
+    return _change_evidence(
+        inquiry, _event, answer, query, window, inquiry.links.events(query, window)
+    )
 
 
 def _search(query: str, window: Window) -> dict[str, Any]:
-    given = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
-    return {"filter": given, "sort": "-timestamp", "page": {"limit": MOST}}
+    search_filter = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
+    return {"filter": search_filter, "sort": "-timestamp", "page": {"limit": MOST}}
 
 
-def _found(
+def _change_evidence(
     inquiry: DatadogInquiry,
     read: ReadChange,
     answer: ListAnswer,
@@ -113,15 +117,15 @@ def _found(
 
 
 def _deployment(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow | None:
-    own = table(entry.get("attributes"))
-    at = moment(own.get("started_at")) or moment(own.get("finished_at"))
-    service = inquiry.names.ours(text(own.get("service")))
+    fields = table(entry.get("attributes"))
+    at = moment(fields.get("started_at")) or moment(fields.get("finished_at"))
+    service = inquiry.names.ours(text(fields.get("service")))
     if at is None or service is None:
         return None
-    version = text(own.get("version"), 120)
-    env = text(own.get("env"), 60)
-    commit = text(inner(own, "git.commit_sha"), 64)
-    repository = text(inner(own, "git.repository_id"), 200)
+    version = text(fields.get("version"), 120)
+    env = text(fields.get("env"), 60)
+    commit = text(inner(fields, "git.commit_sha"), 64)
+    repository = text(inner(fields, "git.repository_id"), 200)
     title = f"Deployed {service}"
     if version:
         title += f" {version}"
@@ -137,67 +141,69 @@ def _deployment(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow 
 
 def _pipeline(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow | None:
     outer = table(entry.get("attributes"))
-    own = table(outer.get("attributes"))
-    at = moment(own.get("start")) or moment(own.get("timestamp"))
-    name = text(inner(own, "ci.pipeline.name"), 160)
+    fields = table(outer.get("attributes"))
+    at = moment(fields.get("start")) or moment(fields.get("timestamp"))
+    name = text(inner(fields, "ci.pipeline.name"), 160)
     if at is None or not name:
         return None
-    known = tags(outer.get("tags")).get("service")
-    repository = text(inner(own, "git.repository.name"), 160)
-    service = inquiry.names.ours(known) if known else _named(inquiry, f"{name} {repository}")
-    commit = text(inner(own, "git.commit.sha"), 64)
-    identity = commit or text(inner(own, "ci.pipeline.id"), 120) or text(entry.get("id"), 80)
-    author = text(inner(own, "git.commit.author.name"), 80) or None
-    link = web_link(inner(own, "ci.pipeline.url"))
-    return ChangeRow(at, service, "deploy", identity, _pipeline_title(name, own), author, link)
+    service_tag = tags(outer.get("tags")).get("service")
+    repository = text(inner(fields, "git.repository.name"), 160)
+    service = (
+        inquiry.names.ours(service_tag) if service_tag else _named(inquiry, f"{name} {repository}")
+    )
+    commit = text(inner(fields, "git.commit.sha"), 64)
+    identity = commit or text(inner(fields, "ci.pipeline.id"), 120) or text(entry.get("id"), 80)
+    author = text(inner(fields, "git.commit.author.name"), 80) or None
+    link = web_link(inner(fields, "ci.pipeline.url"))
+    return ChangeRow(at, service, "deploy", identity, _pipeline_title(name, fields), author, link)
 
 
-def _pipeline_title(name: str, own: Mapping[str, Any]) -> str:
+def _pipeline_title(name: str, fields: Mapping[str, Any]) -> str:
     title = f"Pipeline {name}"
-    state = text(inner(own, "ci.status"), 40)
+    state = text(inner(fields, "ci.status"), 40)
     if state:
         title += f" ({state})"
-    message = text(inner(own, "git.commit.message"), 160)
+    message = text(inner(fields, "git.commit.message"), 160)
     if message:
         title += f": {message}"
     return title
 
 
-def _named(inquiry: DatadogInquiry, said: str) -> str | None:
+def _named(inquiry: DatadogInquiry, wording: str) -> str | None:
     """The service in scope that the text names."""
     candidates = {service: (inquiry.names.of(service),) for service in inquiry.services}
-    return named_service(said, candidates)
+    return named_service(wording, candidates)
 
 
 def _event(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow | None:
     outer = table(entry.get("attributes"))
-    own = table(outer.get("attributes"))
+    fields = table(outer.get("attributes"))
     at = moment(outer.get("timestamp"))
-    title = text(own.get("title")) or text(outer.get("message"))
+    title = text(fields.get("title")) or text(outer.get("message"))
     # What a monitor sends is an alert, not a change.
-    if at is None or not title or own.get("monitor"):
+    if at is None or not title or fields.get("monitor"):
         return None
-    known = tags(outer.get("tags")) | tags(own.get("tags"))
-    service = inquiry.names.ours(text(own.get("service")) or known.get("service"))
-    source = text(own.get("source_type_name"), 80) or known.get("source", "")
-    tag_words = " ".join(f"{name} {value}" for name, value in known.items())
+    event_tags = tags(outer.get("tags")) | tags(fields.get("tags"))
+    service = inquiry.names.ours(text(fields.get("service")) or event_tags.get("service"))
+    source = text(fields.get("source_type_name"), 80) or event_tags.get("source", "")
+    tag_words = " ".join(f"{name} {value}" for name, value in event_tags.items())
     return ChangeRow(
         at,
         service or _named(inquiry, title),
         change_kind(f"{title} {tag_words[:500]} {source}"),
-        first_of(known, IDENTITY_TAGS) or text(entry.get("id"), 80),
+        first_of(event_tags, IDENTITY_TAGS) or text(entry.get("id"), 80),
         title,
-        first_of(known, AUTHOR_TAGS),
-        _event_link(known, own),
+        first_of(event_tags, AUTHOR_TAGS),
+        _event_link(event_tags, fields),
     )
 
 
-def _event_link(known: Mapping[str, str], own: Mapping[str, Any]) -> str | None:
+def _event_link(event_tags: Mapping[str, str], fields: Mapping[str, Any]) -> str | None:
     """The page that a tag names, else the first of the event's links."""
-    link = web_link(first_of(known, LINK_TAGS))
+    link = web_link(first_of(event_tags, LINK_TAGS))
     if link:
         return link
-    for row in rows(own.get("links")):
+    for row in rows(fields.get("links")):
         link = web_link(text(row.get("url"), 2000))
         if link:
             return link

@@ -21,12 +21,12 @@ from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineE
 from faultline.connectors.vendors.datadog.calls import (
     ACTIVE_METRICS,
     CURRENT_USER,
+    CURRENT_USER_KEYS,
     DEPLOYMENTS,
     EVENTS,
     ISSUES,
     LOGS,
     MONITORS,
-    OWN_KEYS,
     PIPELINES,
     QUERY,
     RELATIONS,
@@ -96,9 +96,9 @@ async def readable(session: DatadogSession, in_thread: InThread) -> dict[str, st
     requested_probes = probes(datetime.now(UTC))
 
     async def refusal(calls: list[tuple[Call, dict[str, Any]]]) -> str | None:
-        for call, given in calls:
+        for call, params in calls:
             try:
-                await in_thread(partial(session.ask, call, msgspec.Raw, **given))
+                await in_thread(partial(session.ask, call, msgspec.Raw, **params))
             except ConnectorError as error:
                 if error.status in (None, 401):
                     raise
@@ -113,32 +113,32 @@ async def writing(session: DatadogSession, in_thread: InThread, application_key:
     """Whether the application key could write, in words for one line."""
 
     def ask() -> str:
-        keys = rows(session.ask(OWN_KEYS, dict[str, Any], page_size=100).get("data"))
+        keys = rows(session.ask(CURRENT_USER_KEYS, dict[str, Any], page_size=100).get("data"))
         tables = [table(k.get("attributes")) for k in keys]
         mine = [k for k in tables if k.get("last4") == application_key[-4:]]
         if len(mine) == 1 and isinstance(mine[0].get("scopes"), list):
-            return _said(texts(mine[0]["scopes"]), "its scopes")
+            return _verdict(texts(mine[0]["scopes"]), "its scopes")
         user = session.ask(CURRENT_USER, dict[str, Any])
         user_id = text(inner(user, "data.id"), 64)
         permissions = rows(
             session.ask(USER_PERMISSIONS, dict[str, Any], user_id=user_id).get("data")
         )
         names = [text(table(p.get("attributes")).get("name"), 80) for p in permissions]
-        return _said(
+        return _verdict(
             [n for n in names if n],
             "its owner's role" if mine else "its owner's role, unless scopes narrow it",
         )
 
     try:
-        said: str = await in_thread(ask)
+        verdict: str = await in_thread(ask)
     except BudgetExceeded:
         raise
     except FaultlineError:
         return "whether the key can also write is unknown (checking that needs user_app_keys)"
-    return said
+    return verdict
 
 
-def _said(permissions: list[str], where: str) -> str:
+def _verdict(permissions: list[str], where: str) -> str:
     if not permissions:
         return "whether the key can also write is unknown"
     writes = sorted(p for p in permissions if not _READS.search(p))

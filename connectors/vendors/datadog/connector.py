@@ -72,23 +72,23 @@ _NO_FILES = Path()
 _Alerting = tuple[MetricMonitor | SearchMonitor | None, ...]
 
 
-def build(own: DatadogSettings, settings: SharedSettings) -> DatadogConnector | None:
+def build(datadog_settings: DatadogSettings, settings: SharedSettings) -> DatadogConnector | None:
     """The configured connector, or None without both keys."""
-    if own.api_key is None or own.app_key is None:
+    if datadog_settings.api_key is None or datadog_settings.app_key is None:
         return None
     datadog_services_by_name = {}
     for name, entry in settings.services.items():
         if entry.datadog_service:
             datadog_services_by_name[name] = entry.datadog_service
     return DatadogConnector(
-        own.api_key.get_secret_value(),
-        own.app_key.get_secret_value(),
-        site=own.site,
-        api_url=own.api_url,
-        app_host=own.app_host,
-        env=own.env,
+        datadog_settings.api_key.get_secret_value(),
+        datadog_settings.app_key.get_secret_value(),
+        site=datadog_settings.site,
+        api_url=datadog_settings.api_url,
+        app_host=datadog_settings.app_host,
+        env=datadog_settings.env,
         services=datadog_services_by_name,
-        limits=own.limits(LIMITS),
+        limits=datadog_settings.limits(LIMITS),
     )
 
 
@@ -212,20 +212,22 @@ class DatadogConnector:
         return (measures,), evidence
 
     async def _composed(
-        self, inquiry: DatadogInquiry, composite: CompositeMonitor, found: DatadogEvidence
+        self, inquiry: DatadogInquiry, composite: CompositeMonitor, evidence: DatadogEvidence
     ) -> tuple[_Alerting, DatadogEvidence]:
         """What the monitors measure that a composite one is made of."""
         parts: list[MetricMonitor | SearchMonitor | None] = []
-        for one in composite.monitors[:MOST_COMPOSED]:
+        for monitor_id in composite.monitors[:MOST_COMPOSED]:
             try:
-                monitor = await monitors.read_monitor_of(inquiry, one)
+                monitor = await monitors.read_monitor_of(inquiry, monitor_id)
             except FaultlineError as error:
-                found.missing.append(Missing("monitors", f"monitor {one}", str(error)))
+                evidence.missing.append(Missing("monitors", f"monitor {monitor_id}", str(error)))
                 continue
-            found = DatadogEvidence.of([found, monitors.of_monitor(inquiry, one, monitor)])
+            evidence = DatadogEvidence.of(
+                [evidence, monitors.of_monitor(inquiry, monitor_id, monitor)]
+            )
             measures = read_monitor(text(monitor.get("query"), 4000), text(monitor.get("type")))
             parts.append(None if isinstance(measures, CompositeMonitor) else measures)
-        return tuple(parts), found
+        return tuple(parts), evidence
 
     def _parts(
         self, inquiry: DatadogInquiry, monitor_id: int | None, alerting: _Alerting
@@ -272,13 +274,15 @@ class DatadogConnector:
 
 def _alerting_metrics(inquiry: DatadogInquiry, alerting: _Alerting) -> Iterator[DatadogPart]:
     """What the monitors that fired measure: metrics first, then searches."""
-    for one in alerting:
-        if isinstance(one, MetricMonitor):
-            question = partial(metrics.monitored, inquiry, one)
-            yield DatadogPart("metrics", one.expression, question)
-    for one in alerting:
-        if isinstance(one, SearchMonitor):
-            yield DatadogPart("metrics", one.search, partial(metrics.searched, inquiry, one))
+    for monitor in alerting:
+        if isinstance(monitor, MetricMonitor):
+            question = partial(metrics.monitored, inquiry, monitor)
+            yield DatadogPart("metrics", monitor.expression, question)
+    for monitor in alerting:
+        if isinstance(monitor, SearchMonitor):
+            yield DatadogPart(
+                "metrics", monitor.search, partial(metrics.searched, inquiry, monitor)
+            )
 
 
 def _golden_signals(inquiry: DatadogInquiry) -> Iterator[DatadogPart]:
@@ -290,9 +294,9 @@ def _golden_signals(inquiry: DatadogInquiry) -> Iterator[DatadogPart]:
 
 def _search_in(source: str, alerting: _Alerting) -> str | None:
     """The search of the first monitor that fired and watches logs, or spans."""
-    for one in alerting:
-        if isinstance(one, SearchMonitor) and one.source == source:
-            return one.search
+    for monitor in alerting:
+        if isinstance(monitor, SearchMonitor) and monitor.source == source:
+            return monitor.search
     return None
 
 

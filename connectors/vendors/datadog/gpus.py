@@ -37,9 +37,9 @@ async def gpus(inquiry: DatadogInquiry) -> DatadogEvidence:
     windows: tuple[Window, ...] = (*inquiry.baselines, inquiry.incident)
     tried = _scopes(inquiry)
     for where in tried:
-        found = await timeseries(inquiry, _questions(scope.job, where), windows, POINTS)
-        if found.items:
-            return found
+        evidence = await timeseries(inquiry, _questions(scope.job, where), windows, POINTS)
+        if evidence.items:
+            return evidence
     places = " or ".join(f"{{{where}}}" for where in tried) or "no host, job or pod is known"
     gap = Missing("metrics", "dcgm.*", f"no GPU series: looked for {places}")
     return DatadogEvidence(missing=[gap])

@@ -86,13 +86,13 @@ class DatadogEvidence:
         return tables
 
     @classmethod
-    def of(cls, found: Iterable[DatadogEvidence]) -> DatadogEvidence:
+    def of(cls, parts: Iterable[DatadogEvidence]) -> DatadogEvidence:
         """All in one."""
         whole = cls()
-        for one in found:
-            whole.items += one.items
-            whole.missing += one.missing
-            whole.parts += one.parts
+        for part in parts:
+            whole.items += part.items
+            whole.missing += part.missing
+            whole.parts += part.parts
         return whole
 
 
@@ -123,10 +123,10 @@ class DatadogInquiry:
     called: tuple[str, ...] = ()
     """Services that the first one calls, as Datadog knows."""
 
-    async def ask(self, call: Call, type: type[T], **given: Any) -> T:
+    async def ask(self, call: Call, type: type[T], **params: Any) -> T:
         """One call, in a thread. Raises ConnectorError, BudgetExceeded."""
         loop = asyncio.get_running_loop()
-        ask = partial(self.session.ask, call, type, **given)
+        ask = partial(self.session.ask, call, type, **params)
         return await loop.run_in_executor(self.threads, copy_context().run, ask)
 
     @property
@@ -188,7 +188,7 @@ class DatadogInquiry:
         Raises ConnectorError when the keys themselves are not accepted.
         """
 
-        async def one(part: DatadogPart) -> DatadogEvidence:
+        async def part_evidence(part: DatadogPart) -> DatadogEvidence:
             try:
                 return await part.question()
             except FaultlineError as error:
@@ -197,4 +197,4 @@ class DatadogInquiry:
                     raise
                 return DatadogEvidence(missing=[Missing(part.kind, part.query, str(error))])
 
-        return DatadogEvidence.of(await asyncio.gather(*(one(part) for part in parts)))
+        return DatadogEvidence.of(await asyncio.gather(*(part_evidence(part) for part in parts)))

@@ -45,8 +45,8 @@ class AppLinks:
 
     def metrics(self, query: str, window: Window) -> str:
         """The metric explorer at the graph of a query, which may compute with several metrics."""
-        asked = {"start": _ms(window.start), "end": _ms(window.end), "paused": "true"}
-        return f"{self._base}/metric/explorer?{urlencode(asked)}#{packed(_widget(query))}"
+        params = {"start": _ms(window.start), "end": _ms(window.end), "paused": "true"}
+        return f"{self._base}/metric/explorer?{urlencode(params)}#{packed(_widget(query))}"
 
     def logs(self, query: str, window: Window) -> str:
         """The log explorer."""
@@ -70,8 +70,8 @@ class AppLinks:
 
     def monitor(self, monitor_id: int, window: Window) -> str:
         """A monitor's page with its history."""
-        asked = {"from_ts": _ms(window.start), "to_ts": _ms(window.end), "live": "false"}
-        return f"{self._base}/monitors/{monitor_id}?{urlencode(asked)}"
+        params = {"from_ts": _ms(window.start), "to_ts": _ms(window.end), "live": "false"}
+        return f"{self._base}/monitors/{monitor_id}?{urlencode(params)}"
 
     def monitors(self, query: str) -> str:
         """The list of monitors."""
@@ -79,8 +79,8 @@ class AppLinks:
 
     def issues(self, query: str, window: Window) -> str:
         """Error tracking."""
-        asked = {"query": query, "from_ts": _ms(window.start), "to_ts": _ms(window.end)}
-        return f"{self._base}/error-tracking?{urlencode(asked)}"
+        params = {"query": query, "from_ts": _ms(window.start), "to_ts": _ms(window.end)}
+        return f"{self._base}/error-tracking?{urlencode(params)}"
 
     def issue(self, issue_id: str) -> str:
         """One issue of error tracking."""
@@ -98,22 +98,22 @@ class AppLinks:
         )
 
     def _live(self, path: str, query: str, window: Window) -> str:
-        asked = {
+        params = {
             "query": query,
             "from_ts": _ms(window.start),
             "to_ts": _ms(window.end),
             "live": "false",
         }
-        return f"{self._base}{path}?{urlencode(asked)}"
+        return f"{self._base}{path}?{urlencode(params)}"
 
     def _paused(self, path: str, query: str, window: Window) -> str:
-        asked = {
+        params = {
             "query": query,
             "start": _ms(window.start),
             "end": _ms(window.end),
             "paused": "true",
         }
-        return f"{self._base}{path}?{urlencode(asked)}"
+        return f"{self._base}{path}?{urlencode(params)}"
 
 
 def in_formula(query: str) -> tuple[list[dict[str, str]], str]:

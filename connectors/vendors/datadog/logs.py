@@ -50,7 +50,7 @@ MOST_DETAILS = 30
 MOST_ISSUES = 20
 ERROR_STATUSES = ("error", "critical", "alert", "emergency")
 TRACE_FIELDS = ("dd.trace_id", "trace_id", "otel.trace_id", "traceId")
-KEPT = (
+LINE_FIELDS = (
     "error.kind",
     "error.message",
     "logger.name",
@@ -58,7 +58,7 @@ KEPT = (
     "http.url_details.path",
     "version",
 )
-KEPT_TAGS = ("pod_name", "kube_cluster_name", "availability-zone")
+LINE_TAGS = ("pod_name", "kube_cluster_name", "availability-zone")
 LONGEST_STACK = 3000
 MOST_POINTS = 400
 """Points of a count over one span of time."""
@@ -83,14 +83,14 @@ class ListAnswer(msgspec.Struct):
         """What Datadog says of the answer itself: a timeout, an index it does not know."""
         if (self.meta or {}).get("status") == "timeout":
             return "Datadog says that its search timed out"
-        said = next(
+        first_warning = next(
             (
                 text(w.get("detail") or w.get("title"))
                 for w in rows((self.meta or {}).get("warnings"))
             ),
             "",
         )
-        return f"Datadog says: {said}" if said else None
+        return f"Datadog says: {first_warning}" if first_warning else None
 
 
 class BucketsAnswer(msgspec.Struct):
@@ -151,7 +151,7 @@ async def _lines(inquiry: DatadogInquiry, search: _LogSearch, window: Window) ->
             cut = f"only the first {search.limit} lines of the window"
             gap = Missing("logs", f"the last lines of {search.query}", str(error))
             evidence.missing.append(gap)
-    lines = readable(_line(inquiry, entry) for entry in _each_once(entries))
+    lines = readable(_line(inquiry, entry) for entry in _unique_entries(entries))
     count = evidence.add("logs", lines)
     item = Item(
         "logs",
@@ -171,12 +171,12 @@ async def first_lines(
 ) -> tuple[list[LogRow], str | None]:
     """The first lines of a search, and why they are not all. Raises ConnectorError."""
     page = await _page(inquiry, _LogSearch(query, most), window, "timestamp")
-    said = [f"the first {most} lines"] if page.more else []
-    said += [page.warning] if page.warning else []
-    return readable(_line(inquiry, entry) for entry in page.data or []), "; ".join(said) or None
+    notes = [f"the first {most} lines"] if page.more else []
+    notes += [page.warning] if page.warning else []
+    return readable(_line(inquiry, entry) for entry in page.data or []), "; ".join(notes) or None
 
 
-def _each_once(entries: Iterable[dict[str, Any]]) -> Iterable[Mapping[str, Any]]:
+def _unique_entries(entries: Iterable[dict[str, Any]]) -> Iterable[Mapping[str, Any]]:
     """The entries without repeated ids: the first and the last page of a window may overlap."""
     by_id: dict[str, Mapping[str, Any]] = {}
     for number_of_entry, entry in enumerate(entries):
@@ -201,30 +201,30 @@ def _filter(query: str, window: Window) -> dict[str, str]:
 
 def _line(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> LogRow | None:
     outer = table(entry.get("attributes"))
-    own = table(outer.get("attributes"))
+    fields = table(outer.get("attributes"))
     at = moment(outer.get("timestamp"))
     if at is None:
         return None
-    known = tags(outer.get("tags"))
-    messages: dict[str, Any] = {name: text(inner(own, name)) for name in KEPT}
-    messages["error.stack"] = message(inner(own, "error.stack"))[:LONGEST_STACK]
+    line_tags = tags(outer.get("tags"))
+    messages: dict[str, Any] = {name: text(inner(fields, name)) for name in LINE_FIELDS}
+    messages["error.stack"] = message(inner(fields, "error.stack"))[:LONGEST_STACK]
     messages["id"] = text(entry.get("id"), 80)
     messages["host"] = text(outer.get("host"))
-    messages["version"] = messages["version"] or known.get("version")
-    messages |= {name: known.get(name) for name in KEPT_TAGS}
+    messages["version"] = messages["version"] or line_tags.get("version")
+    messages |= {name: line_tags.get(name) for name in LINE_TAGS}
     return LogRow(
         time=at,
-        service=inquiry.names.ours(text(outer.get("service")) or known.get("service")),
-        message=message(outer.get("message")) or message(inner(own, "error.message")),
+        service=inquiry.names.ours(text(outer.get("service")) or line_tags.get("service")),
+        message=message(outer.get("message")) or message(inner(fields, "error.message")),
         level=text(outer.get("status"), 20).lower() or None,
-        trace_id=_trace_id(own),
+        trace_id=_trace_id(fields),
         attributes=attributes(messages),
     )
 
 
-def _trace_id(own: Mapping[str, Any]) -> str | None:
+def _trace_id(fields: Mapping[str, Any]) -> str | None:
     for name in TRACE_FIELDS:
-        trace_id = text(inner(own, name), 40)
+        trace_id = text(inner(fields, name), 40)
         if trace_id:
             return trace_id
     return None
@@ -302,11 +302,13 @@ async def _kinds(inquiry: DatadogInquiry) -> DatadogEvidence:
     if inquiry.baselines:
         windows["baseline"] = inquiry.baselines[0]
     totals = await asyncio.gather(*(_totals(inquiry, query, window) for window in windows.values()))
-    said: dict[str, list[str]] = {}
+    counts_by_kind: dict[str, list[str]] = {}
     for name, counted in zip(windows, totals, strict=True):
         for kind, count in counted.items():
-            said.setdefault(kind, []).append(f"{count:g} in the {name}")
-    details = {kind: "; ".join(parts) for kind, parts in list(said.items())[:MOST_DETAILS]}
+            counts_by_kind.setdefault(kind, []).append(f"{count:g} in the {name}")
+    details = {
+        kind: "; ".join(parts) for kind, parts in list(counts_by_kind.items())[:MOST_DETAILS]
+    }
     phrase = f"count by service, @error.kind of {query}"
     link = inquiry.links.logs(query, inquiry.incident)
     return DatadogEvidence([Item("logs", phrase, inquiry.incident, link, details=details)])
@@ -344,17 +346,18 @@ async def issues(inquiry: DatadogInquiry, track: str) -> DatadogEvidence:
     of the log then."""
     query = inquiry.search
     window = inquiry.incident
-    given = {
+    issue_search = {
         "query": query,
         "_from": epoch_ms(window.start),
         "to": epoch_ms(window.end),
         "track": track,
         "order_by": "TOTAL_COUNT",
     }
-    body = {"data": {"type": "search_request", "attributes": given}}
+    body = {"data": {"type": "search_request", "attributes": issue_search}}
     answer = await inquiry.ask(ISSUES, IssuesAnswer, body=body, include=["issue"])
     tables = {
-        text(one.get("id"), 80): table(one.get("attributes")) for one in answer.included or []
+        text(record.get("id"), 80): table(record.get("attributes"))
+        for record in answer.included or []
     }
     results = answer.data or []
     details: dict[str, str] = {}
@@ -400,7 +403,7 @@ def _first_line(
     inquiry: DatadogInquiry, issue_id: str, issue: Mapping[str, Any], first: datetime
 ) -> LogRow:
     """The issue as the line that was logged when it was first seen."""
-    kept = {
+    issue_fields = {
         "issue": issue_id,
         "function": text(issue.get("function_name")),
         "file": text(issue.get("file_path")),
@@ -408,7 +411,7 @@ def _first_line(
         "link": inquiry.links.issue(issue_id),
     }
     service = inquiry.names.ours(text(issue.get("service")))
-    return LogRow(first, service, _issue_title(issue), "error", None, attributes(kept))
+    return LogRow(first, service, _issue_title(issue), "error", None, attributes(issue_fields))
 
 
 def iso(at: datetime) -> str:

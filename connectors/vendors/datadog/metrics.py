@@ -155,15 +155,15 @@ async def monitored(
     rows: list[tuple[Any, ...]] = []
     count = 0
     for span in inquiry.spans_of_time:
-        given = {
+        params = {
             "_from": _seconds(span.start),
             "to": _seconds(span.end),
             "query": monitor.expression,
         }
-        answer = await inquiry.ask(QUERY, PointsAnswer, **given)
+        answer = await inquiry.ask(QUERY, PointsAnswer, **params)
         if answer.status != "ok" or answer.error:
             problem = f"the query was not answered: {text(answer.error) or answer.status}"
-            raise ConnectorError("datadog", QUERY.said, problem)
+            raise ConnectorError("datadog", QUERY.text, problem)
         count = max(count, len(answer.series))
         for series in answer.series[:MOST_SERIES]:
             rows += _monitored_rows(inquiry, monitor.signal, series)
@@ -195,12 +195,12 @@ def _monitored_rows(
     labels = tags(series.tag_set or series.scope)
     service = inquiry.names.ours(labels.pop("service", None)) or _first_service(inquiry)
     unit = _unit(series)
-    said = attributes(labels)
+    label_text = attributes(labels)
     rows: list[tuple[Any, ...]] = []
     for at, value in series.pointlist:
         ns = nanoseconds(at)
         if ns:
-            rows.append((ns, service, signal, value, unit, said))
+            rows.append((ns, service, signal, value, unit, label_text))
     return rows
 
 
@@ -241,15 +241,15 @@ async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEv
 
 async def computed(
     inquiry: DatadogInquiry,
-    asked: DatadogQuestion,
+    question: DatadogQuestion,
     queries: Sequence[Mapping[str, Any]],
     window: Window,
     points: int,
 ) -> list[tuple[Any, ...]]:
     """Rows of one formula over named queries in one window. Raises ConnectorError."""
-    body = _body(window, queries, [asked.formula], points)
+    body = _body(window, queries, [question.formula], points)
     answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
-    return _lines(inquiry, answer, [asked])
+    return _lines(inquiry, answer, [question])
 
 
 def _search_query(monitor: SearchMonitor) -> dict[str, Any]:
@@ -285,13 +285,13 @@ async def golden(inquiry: DatadogInquiry, service: str, *, split: bool) -> Datad
     resources = _resources(service, active, scope)
     if resources:
         signals["resources"] = resources
-    found = await inquiry.gathered(
+    evidence = await inquiry.gathered(
         DatadogPart("metrics", f"{what}{{{scope}}}", partial(timeseries, inquiry, questions))
         for what, questions in signals.items()
     )
     if not operations:
-        found.missing.append(Missing("metrics", f"trace.*{{{scope}}}", _NOT_TRACED))
-    return found
+        evidence.missing.append(Missing("metrics", f"trace.*{{{scope}}}", _NOT_TRACED))
+    return evidence
 
 
 _NOT_TRACED = (
@@ -311,35 +311,40 @@ def _signals(service: str, operation: str, scope: str, active: set[str]) -> list
     but a sum."""
     base = f"trace.{operation}"
     hits, errors = f"sum:{base}.hits{{{scope}}}", f"sum:{base}.errors{{{scope}}}"
-    given: dict[str, Any] = {"service": service, "labels": {"operation": operation}}
+    common_fields: dict[str, Any] = {"service": service, "labels": {"operation": operation}}
     never_failed = f"{base}.errors" not in active
     has_sum_only = base not in active and f"{base}.duration" in active
     rate = {"h": f"{hits}.as_rate()"}
     ratio = {"e": f"{errors}.as_count()", "h": f"{hits}.as_count()"}
     questions = [
-        DatadogQuestion("request_rate", "1/s", "h", rate, **given),
+        DatadogQuestion("request_rate", "1/s", "h", rate, **common_fields),
         DatadogQuestion(
-            "error_ratio", "ratio", "default_zero(e) / h", ratio, optional=never_failed, **given
+            "error_ratio",
+            "ratio",
+            "default_zero(e) / h",
+            ratio,
+            optional=never_failed,
+            **common_fields,
         ),
     ]
     # The distribution is in seconds, as is the sum.
-    given["scale"] = 1000
+    common_fields["scale"] = 1000
     for quantile in ("p50", "p99"):
         queries = {"p": f"{quantile}:{base}{{{scope}}}"}
         questions.append(
             DatadogQuestion(
-                f"latency_{quantile}", "ms", "p", queries, optional=has_sum_only, **given
+                f"latency_{quantile}", "ms", "p", queries, optional=has_sum_only, **common_fields
             )
         )
     if has_sum_only:
         mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
-        questions.append(DatadogQuestion("latency_mean", "ms", "d / h", mean, **given))
+        questions.append(DatadogQuestion("latency_mean", "ms", "d / h", mean, **common_fields))
     return questions
 
 
 def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQuestion]:
     base, labels = f"trace.{operation}", {"operation": operation}
-    given: dict[str, Any] = {"service": service, "labels": labels, "optional": True}
+    common_fields: dict[str, Any] = {"service": service, "labels": labels, "optional": True}
     questions = []
     for tag in SPLITS:
         by = f"{{{scope}}} by {{{tag}}}"
@@ -347,12 +352,14 @@ def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQues
         top = f"{MOST_VALUES}, 'mean', 'desc'"
         questions.append(
             DatadogQuestion(
-                "error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **given
+                "error_ratio", "ratio", f"top(default_zero(e) / h, {top})", ratio, **common_fields
             )
         )
         slow = {"p": f"p99:{base}{by}"}
         questions.append(
-            DatadogQuestion("latency_p99", "ms", f"top(p, {top})", slow, scale=1000, **given)
+            DatadogQuestion(
+                "latency_p99", "ms", f"top(p, {top})", slow, scale=1000, **common_fields
+            )
         )
     return questions
 
@@ -370,7 +377,7 @@ def _resources(service: str, active: set[str], scope: str) -> list[DatadogQuesti
 
 async def timeseries(
     inquiry: DatadogInquiry,
-    asked: Sequence[DatadogQuestion],
+    questions: Sequence[DatadogQuestion],
     windows: Sequence[Window] = (),
     points: int = MOST_POINTS,
 ) -> DatadogEvidence:
@@ -378,33 +385,33 @@ async def timeseries(
     by one."""
     windows = windows or inquiry.spans_of_time
     try:
-        return await _together(inquiry, asked, windows, points)
+        return await _together(inquiry, questions, windows, points)
     except ConnectorError as error:
         if error.status not in (400, 422):
             raise
-        if len(asked) == 1:
-            return _nothing(asked[0].query, str(error))
+        if len(questions) == 1:
+            return _nothing(questions[0].query, str(error))
     return DatadogEvidence.of(
-        [await timeseries(inquiry, [question], windows, points) for question in asked]
+        [await timeseries(inquiry, [question], windows, points) for question in questions]
     )
 
 
 async def _together(
     inquiry: DatadogInquiry,
-    asked: Sequence[DatadogQuestion],
+    questions: Sequence[DatadogQuestion],
     windows: Sequence[Window],
     points: int,
 ) -> DatadogEvidence:
-    queries, formulas = _named(asked)
-    rows: list[list[tuple[Any, ...]]] = [[] for _ in asked]
+    queries, formulas = _named(questions)
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in questions]
     for span in windows:
         body = _body(span, queries, formulas, points)
         answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
-        for number, question in enumerate(asked):
-            rows[number] += _lines(inquiry, answer, asked, only=question)
+        for number, question in enumerate(questions):
+            rows[number] += _lines(inquiry, answer, questions, only=question)
     evidence = DatadogEvidence()
     window = inquiry.whole
-    for question, some in zip(asked, rows, strict=True):
+    for question, some in zip(questions, rows, strict=True):
         if some:
             link = inquiry.links.metrics(question.query, window)
             count = evidence.add("metrics", some)
@@ -417,10 +424,10 @@ async def _together(
     return evidence
 
 
-def _named(asked: Sequence[DatadogQuestion]) -> tuple[list[dict[str, Any]], list[str]]:
+def _named(questions: Sequence[DatadogQuestion]) -> tuple[list[dict[str, Any]], list[str]]:
     """The queries under their own names, and the formulas that use these."""
     queries, formulas = [], []
-    for number, question in enumerate(asked):
+    for number, question in enumerate(questions):
         new = {name: f"{name}{number}" for name in question.queries}
         for name, query in question.queries.items():
             queries.append({"data_source": "metrics", "name": new[name], "query": query})
@@ -454,42 +461,44 @@ def _body(
 def _lines(
     inquiry: DatadogInquiry,
     answer: DatadogLinesAnswer,
-    asked: Sequence[DatadogQuestion],
+    questions: Sequence[DatadogQuestion],
     only: DatadogQuestion | None = None,
 ) -> list[tuple[Any, ...]]:
     """Rows of the answer's series; those of one formula where `only` is given."""
     if answer.errors:
         problem = f"the query was not answered: {text(answer.errors)}"
-        raise ConnectorError("datadog", TIMESERIES.said, problem)
+        raise ConnectorError("datadog", TIMESERIES.text, problem)
     lines = answer.data.attributes
     times = [nanoseconds(at) for at in lines.times]
     rows: list[tuple[Any, ...]] = []
-    kept = 0
+    count = 0
     for series, values in zip(lines.series, lines.values, strict=False):
-        if not 0 <= series.query_index < len(asked):
+        if not 0 <= series.query_index < len(questions):
             continue
-        question = asked[series.query_index]
-        if (only is not None and question is not only) or kept >= question.most:
+        question = questions[series.query_index]
+        if (only is not None and question is not only) or count >= question.most:
             continue
-        kept += 1
+        count += 1
         rows += _series_rows(inquiry, question, series, zip(times, values, strict=False))
     return rows
 
 
 def _series_rows(
     inquiry: DatadogInquiry,
-    one: DatadogQuestion,
+    question: DatadogQuestion,
     series: _DatadogSeries,
     points: Iterable[tuple[int | None, float | None]],
 ) -> list[tuple[Any, ...]]:
     group = tags(series.group_tags or [])
     of_service = inquiry.names.ours(group.pop("service", None))
-    service = one.service or of_service
-    labels = attributes({**(one.labels or {}), **group})
+    service = question.service or of_service
+    labels = attributes({**(question.labels or {}), **group})
     rows: list[tuple[Any, ...]] = []
     for at, value in points:
         if at is not None and value is not None and math.isfinite(value):
-            rows.append((at, service, one.signal, value * one.scale, one.unit, labels))
+            rows.append(
+                (at, service, question.signal, value * question.scale, question.unit, labels)
+            )
     return rows
 
 

@@ -98,12 +98,12 @@ def read_monitor(query: str, kind: str) -> MetricMonitor | SearchMonitor | Compo
     return MetricMonitor(expression, signal, limit)
 
 
-def _search(found: re.Match[str], rest: str, limit: float | None) -> SearchMonitor:
+def _search(match: re.Match[str], rest: str, limit: float | None) -> SearchMonitor:
     rollup, by, index = _ROLLUP.search(rest), _BY.search(rest), _INDEX.search(rest)
     aggregation = AGGREGATIONS.get(rollup[1] if rollup else "count", "count")
     return SearchMonitor(
-        source=_SEARCHES[found[1]],
-        search=found[2].replace('\\"', '"').replace("\\\\", "\\"),
+        source=_SEARCHES[match[1]],
+        search=match[2].replace('\\"', '"').replace("\\\\", "\\"),
         aggregation=aggregation,
         measure=rollup[2] if rollup and aggregation != "count" else None,
         by=tuple(facet for facet in _listed(by) if facet != "*")[:MOST_PARTS],
@@ -112,10 +112,10 @@ def _search(found: re.Match[str], rest: str, limit: float | None) -> SearchMonit
     )
 
 
-def _listed(found: re.Match[str] | None) -> list[str]:
-    if found is None:
+def _listed(match: re.Match[str] | None) -> list[str]:
+    if match is None:
         return []
-    parts = [part for part in found[1].split(",") if part.strip(' "')]
+    parts = [part for part in match[1].split(",") if part.strip(' "')]
     return [part.strip().strip('"').strip() for part in parts]
 
 

@@ -103,18 +103,18 @@ def of_monitor(inquiry: DatadogInquiry, monitor_id: int, monitor: Monitor) -> Da
 def _states(inquiry: DatadogInquiry, monitor: Monitor, link: str) -> list[tuple[Any, ...]]:
     """One row per group; a group that is not calm first."""
     name = text(monitor.get("name")) or "monitor without a name"
-    own = tags(monitor.get("tags")).get("service")
+    monitor_service = tags(monitor.get("tags")).get("service")
     groups = table(table(monitor.get("state")).get("groups"))
     calm: list[tuple[Any, ...]] = []
     alerting: list[tuple[Any, ...]] = []
-    for key, given in groups.items():
-        group = table(given)
+    for key, raw_group in groups.items():
+        group = table(raw_group)
         state = text(group.get("status"), 40).lower()
         since = _since(group, state)
         if not state or since is None:
             continue
         # A group's name is the tags that it is of: "service:checkout,env:prod".
-        service = inquiry.names.ours(tags(str(key)[:1000]).get("service") or own)
+        service = inquiry.names.ours(tags(str(key)[:1000]).get("service") or monitor_service)
         rows = calm if state in CALM else alerting
         rows.append((name, service, state, since, link))
     return alerting + calm
@@ -186,22 +186,24 @@ async def history(inquiry: DatadogInquiry, monitor_id: int | None) -> DatadogEvi
 async def search_events(inquiry: DatadogInquiry, query: str, limit: int) -> ListAnswer:
     """The latest events of all windows."""
     window = inquiry.whole
-    given = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
-    body = {"filter": given, "sort": "-timestamp", "page": {"limit": limit}}
+    search_filter = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
+    body = {"filter": search_filter, "sort": "-timestamp", "page": {"limit": limit}}
     return await inquiry.ask(EVENTS, ListAnswer, body=body)
 
 
 def _transition(inquiry: DatadogInquiry, event: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    own = table(event.get("attributes"))
-    at = moment(event.get("timestamp")) or moment(own.get("timestamp"))
-    monitor = table(own.get("monitor"))
-    name = text(monitor.get("name")) or text(own.get("title"))
-    state = text(inner(monitor, "transition.destination_state"), 40) or text(own.get("status"), 40)
+    fields = table(event.get("attributes"))
+    at = moment(event.get("timestamp")) or moment(fields.get("timestamp"))
+    monitor = table(fields.get("monitor"))
+    name = text(monitor.get("name")) or text(fields.get("title"))
+    state = text(inner(monitor, "transition.destination_state"), 40) or text(
+        fields.get("status"), 40
+    )
     if at is None or not name or not state:
         return None
-    known = tags(event.get("tags")) | tags(monitor.get("tags"))
-    service = inquiry.names.ours(text(own.get("service")) or known.get("service"))
-    monitor_id = number(monitor.get("id")) or number(own.get("monitor_id"))
+    event_tags = tags(event.get("tags")) | tags(monitor.get("tags"))
+    service = inquiry.names.ours(text(fields.get("service")) or event_tags.get("service"))
+    monitor_id = number(monitor.get("id")) or number(fields.get("monitor_id"))
     link = inquiry.links.monitor(int(monitor_id), inquiry.whole) if monitor_id else None
     return name, service, state.lower(), at, link
 
@@ -210,6 +212,6 @@ def tags_of(monitor: Monitor) -> dict[str, str]:
     """What a monitor's own tags and the scope of its query say, by key."""
     query = text(monitor.get("query"), 2000)
     scopes = ",".join(re.findall(r"\{([^{}*]{1,500})\}", query))
-    known = {**tags(scopes), **tags(monitor.get("tags"))}
+    tag_values = {**tags(scopes), **tags(monitor.get("tags"))}
     # What a scope excludes says nothing of what the monitor is about.
-    return {key: value for key, value in known.items() if not key.startswith(("!", "-"))}
+    return {key: value for key, value in tag_values.items() if not key.startswith(("!", "-"))}

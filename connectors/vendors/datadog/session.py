@@ -93,15 +93,15 @@ class Allowances:
                         "our share of Datadog's rate limit for "
                         f"{call.allowance} is used up ({share})"
                     )
-                    raise ConnectorError(VENDOR, call.said, problem)
+                    raise ConnectorError(VENDOR, call.text, problem)
                 used.append(now)
-            return max(0.0, self._closed_until.get(call.said, 0.0) - now)
+            return max(0.0, self._closed_until.get(call.text, 0.0) - now)
 
     def note(self, call: Call, headers: Mapping[str, str]) -> None:
         """Remember a limit that is used up, until it resets."""
         if headers.get("x-ratelimit-remaining", "").strip() == "0":
             with self._lock:
-                self._closed_until[call.said] = time.monotonic() + seconds_to_reset(headers, 0.0)
+                self._closed_until[call.text] = time.monotonic() + seconds_to_reset(headers, 0.0)
 
 
 def seconds_to_reset(headers: Mapping[str, str], otherwise: float) -> float:
@@ -153,22 +153,23 @@ class DatadogSession:
         configuration.unstable_operations = {}  # type: ignore[assignment]
         self._client = _Client(configuration, access.limits, deadline)
 
-    def ask(self, call: Call, type: type[T], **given: Any) -> T:
-        """The answer to a call, decoded as `type`; `given` are the client's own parameters. Blocks.
+    def ask(self, call: Call, type: type[T], **params: Any) -> T:
+        """The answer to a call, decoded as `type`; `params` are the client's own parameters.
+        Blocks.
 
         Raises ConnectorError, BudgetExceeded.
         """
         module, _, api = call.api.rpartition(".")
         try:
             apis = importlib.import_module(f"datadog_api_client.{module.replace('.', '.api.', 1)}")
-            answer: DatadogResponse = getattr(getattr(apis, api)(self._client), call.name)(**given)
+            answer: DatadogResponse = getattr(getattr(apis, api)(self._client), call.name)(**params)
         except OpenApiException as error:
             problem = f"the request cannot be made ({error.__class__.__name__})"
-            raise ConnectorError(VENDOR, call.said, problem) from None
+            raise ConnectorError(VENDOR, call.text, problem) from None
         try:
             return msgspec.json.decode(answer.body, type=type)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise unexpected_response(VENDOR, call.said, error) from error
+            raise unexpected_response(VENDOR, call.text, error) from error
 
     def close(self) -> None:
         """Close its connections."""
@@ -242,13 +243,13 @@ class _Sending(RESTClientObject):
     def _wait(self, call: Call, seconds: float) -> None:
         if seconds > self._deadline.remaining:
             problem = f"the rate limit is used up; it resets in {seconds:.0f} s"
-            raise ConnectorError(VENDOR, call.said, problem, status=429, retryable=True)
+            raise ConnectorError(VENDOR, call.text, problem, status=429, retryable=True)
         time.sleep(seconds)
 
     def _once(
         self, call: Call, url: str, query: Any, headers: dict[str, str], body: Any
     ) -> DatadogResponse:
-        given: dict[str, Any] = (
+        payload: dict[str, Any] = (
             {"fields": query} if call.method == "GET" else {"body": json.dumps(body)}
         )
         with self._limiter.permit_in_thread(self._deadline) as permit, self._judged(call):
@@ -258,14 +259,14 @@ class _Sending(RESTClientObject):
             response = self.pool_manager.request(
                 call.method, url, headers={**headers, "Accept-Encoding": "gzip"}, redirect=False,
                 retries=False,
-                preload_content=False, decode_content=False, timeout=timeout, **given,
+                preload_content=False, decode_content=False, timeout=timeout, **payload,
             )  # fmt: skip
             permit.status = response.status
             try:
                 values = {name.lower(): value for name, value in response.headers.items()}
                 if 300 <= response.status < 400:
                     problem = "answered with a redirect, which is not followed"
-                    raise ConnectorError(VENDOR, call.said, problem, status=response.status)
+                    raise ConnectorError(VENDOR, call.text, problem, status=response.status)
                 answer = DatadogResponse(
                     response.status, values, self._read(call, response, values)
                 )
@@ -282,18 +283,18 @@ class _Sending(RESTClientObject):
             yield
         except (urllib3.exceptions.TimeoutError, TimeoutError):
             self._limiter.breaker.record(failed=True, why="no answer in time")
-            raise ConnectorError(VENDOR, call.said, "no answer in time", retryable=True) from None
+            raise ConnectorError(VENDOR, call.text, "no answer in time", retryable=True) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             problem = f"no answer ({type(error).__name__})"
             self._limiter.breaker.record(failed=True, why=problem)
-            raise ConnectorError(VENDOR, call.said, problem, retryable=True) from None
+            raise ConnectorError(VENDOR, call.text, problem, retryable=True) from None
 
     def _read(self, call: Call, response: Any, headers: Mapping[str, str]) -> bytes:
         """Read and unpack piece by piece, so that no answer takes more time or memory than it
         may."""
         encoding = headers.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip", ""):
-            raise ConnectorError(VENDOR, call.said, "used an encoding that was not requested")
+            raise ConnectorError(VENDOR, call.text, "used an encoding that was not requested")
         unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
         most = ERROR_BODY if response.status >= 400 else None
         body = bytearray()
@@ -306,13 +307,13 @@ class _Sending(RESTClientObject):
                 if most and len(body) > most:
                     break
         except zlib.error:
-            raise ConnectorError(VENDOR, call.said, "the answer's compression is broken") from None
+            raise ConnectorError(VENDOR, call.text, "the answer's compression is broken") from None
         except urllib3.exceptions.ProtocolError:
             raise ConnectorError(
-                VENDOR, call.said, "the response was cut off", retryable=True
+                VENDOR, call.text, "the response was cut off", retryable=True
             ) from None
         if unpack and not unpack.eof and not most:
-            raise ConnectorError(VENDOR, call.said, "the response was cut off", retryable=True)
+            raise ConnectorError(VENDOR, call.text, "the response was cut off", retryable=True)
         return bytes(body)
 
 
@@ -325,15 +326,15 @@ def refused(call: Call, answer: DatadogResponse) -> ConnectorError:
     found wrong."""
     problem = problem_of(answer.status)
     if answer.status in (400, 422):
-        problem += _said(answer.body)
+        problem += _error_text(answer.body)
     if answer.status == 403:
         problem = "not permitted with these keys (or one of them is not valid)"
     return ConnectorError(
-        VENDOR, call.said, problem, status=answer.status, retryable=answer.status in RETRYABLE
+        VENDOR, call.text, problem, status=answer.status, retryable=answer.status in RETRYABLE
     )
 
 
-def _said(body: bytes) -> str:
+def _error_text(body: bytes) -> str:
     try:
         first = next(iter(msgspec.json.decode(body, type=_Errors).errors), "")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -47,7 +47,7 @@ TRACES = 3
 MOST_SPANS_OF_A_TRACE = 2000
 ENTRY = "@_top_level:1"
 """Spans by which a service is entered (docs.datadoghq.com, "Trace Explorer", span queries)."""
-KEPT = (
+SPAN_FIELDS = (
     "error.type",
     "error.message",
     "http.status_code",
@@ -79,42 +79,42 @@ async def spans(
 ) -> DatadogEvidence:
     """Spans of one service, of the baseline's latest part and of the incident; `alerting` is the
     monitor's search."""
-    own = any_of("service", [inquiry.names.of(service)])
+    service_query = any_of("service", [inquiry.names.of(service)])
     if inquiry.in_env:
-        own += f" {inquiry.in_env}"
+        service_query += f" {inquiry.in_env}"
     windows = (*inquiry.baselines[:1], inquiry.incident)
     parts = [
         DatadogPart("spans", query, partial(_page, inquiry, query, window))
         for window in windows
-        for query in (f"{own} {ENTRY}", f"{own} status:error")
+        for query in (f"{service_query} {ENTRY}", f"{service_query} status:error")
     ]
     if alerting:
         parts += [
             DatadogPart("spans", alerting, partial(_page, inquiry, alerting, window))
             for window in windows
         ]
-    found = await inquiry.gathered(parts)
+    evidence = await inquiry.gathered(parts)
     ids: list[str] = []
     for window in windows:
-        ids += _worth_reading(found, window)
+        ids += _worth_reading(evidence, window)
     if not ids:
-        return found
-    return DatadogEvidence.of([found, await traces(inquiry, ids)])
+        return evidence
+    return DatadogEvidence.of([evidence, await traces(inquiry, ids)])
 
 
 async def _page(inquiry: DatadogInquiry, query: str, window: Window) -> DatadogEvidence:
-    given = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
-    inside = {"filter": given, "page": {"limit": SAMPLE}, "sort": "-timestamp"}
+    search_filter = {"query": query, "_from": iso(window.start), "to": iso(window.end)}
+    inside = {"filter": search_filter, "page": {"limit": SAMPLE}, "sort": "-timestamp"}
     body = {"data": {"type": "search_request", "attributes": inside}}
     answer = await inquiry.ask(SPANS, ListAnswer, body=body)
     evidence = DatadogEvidence()
     entries = [table(entry.get("attributes")) for entry in answer.data or []]
-    brought = readable(_span(inquiry, entry) for entry in entries)
-    count = evidence.add("spans", brought)
+    span_rows = readable(_span(inquiry, entry) for entry in entries)
+    count = evidence.add("spans", span_rows)
     cut = f"only the latest {SAMPLE} spans of the window" if answer.more else answer.warning
     link = inquiry.links.spans(query, window)
     item = Item("spans", query, window, link, rows=count, cut=cut)
-    evidence.items.append(item.holding(brought))
+    evidence.items.append(item.holding(span_rows))
     return evidence
 
 
@@ -130,7 +130,7 @@ def _span(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> SpanTableRow | N
     if us is None or us < 0:
         return None
     operation = text(entry.get("operation_name"))
-    versions: dict[str, Any] = {name: text(inner(custom, name)) for name in KEPT}
+    versions: dict[str, Any] = {name: text(inner(custom, name)) for name in SPAN_FIELDS}
     versions |= {
         "operation": operation,
         "host": text(entry.get("host")),
@@ -167,14 +167,14 @@ def _service(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> str:
 
 def _parent(value: Any) -> str | None:
     """The parent's id; a root has 0."""
-    found = text(value, 40)
-    return found if found.strip("0") else None
+    parent_id = text(value, 40)
+    return parent_id if parent_id.strip("0") else None
 
 
-def _worth_reading(found: DatadogEvidence, window: Window) -> list[str]:
+def _worth_reading(evidence: DatadogEvidence, window: Window) -> list[str]:
     """Traces of the window: of the spans that the search gave, the slowest, and the latest that
     failed."""
-    inside = _spans_in(found, window)
+    inside = _spans_in(evidence, window)
     failed = [row for row in inside if row["status"] == "error"]
     failed.sort(key=lambda row: row["start"], reverse=True)
     slow = sorted(inside, key=lambda row: -row["duration_us"])
@@ -185,13 +185,13 @@ def _worth_reading(found: DatadogEvidence, window: Window) -> list[str]:
     return [trace_id for trace_id in chosen if trace_id.isalnum()][:TRACES]
 
 
-def _spans_in(found: DatadogEvidence, window: Window) -> list[dict[str, Any]]:
+def _spans_in(evidence: DatadogEvidence, window: Window) -> list[dict[str, Any]]:
     inside = []
-    for name, part in found.parts:
+    for name, part in evidence.parts:
         if name != "spans":
             continue
-        known = part.select("duration_us", "start", "status", "trace_id")
-        for row in known.iter_rows(named=True):
+        columns = part.select("duration_us", "start", "status", "trace_id")
+        for row in columns.iter_rows(named=True):
             if window.start <= row["start"] < window.end:
                 inside.append(row)
     return inside
@@ -200,24 +200,24 @@ def _spans_in(found: DatadogEvidence, window: Window) -> list[dict[str, Any]]:
 async def traces(inquiry: DatadogInquiry, ids: Iterable[str]) -> DatadogEvidence:
     """Whole traces; those that cannot be read are one gap."""
 
-    async def one(trace_id: str) -> DatadogEvidence | FaultlineError:
+    async def trace_or_error(trace_id: str) -> DatadogEvidence | FaultlineError:
         try:
             return await _trace(inquiry, trace_id)
         except FaultlineError as error:
             return error
 
-    wanted = list(dict.fromkeys(ids))
+    trace_ids = list(dict.fromkeys(ids))
     read: list[DatadogEvidence] = []
     errors: list[FaultlineError] = []
-    for answer in await asyncio.gather(*(one(trace_id) for trace_id in wanted)):
+    for answer in await asyncio.gather(*(trace_or_error(trace_id) for trace_id in trace_ids)):
         if isinstance(answer, FaultlineError):
             errors.append(answer)
         else:
             read.append(answer)
     evidence = DatadogEvidence.of(read)
     if errors:
-        phrase = f"{len(errors)} of {len(wanted)} traces could not be read whole: {errors[0]}"
-        evidence.missing.append(Missing("spans", f"traces {', '.join(wanted)}", phrase))
+        phrase = f"{len(errors)} of {len(trace_ids)} traces could not be read whole: {errors[0]}"
+        evidence.missing.append(Missing("spans", f"traces {', '.join(trace_ids)}", phrase))
     return evidence
 
 
@@ -229,12 +229,12 @@ async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
     if len(read) > MOST_SPANS_OF_A_TRACE:
         cut = f"only the first {MOST_SPANS_OF_A_TRACE} of {len(read)} spans"
     evidence = DatadogEvidence()
-    kept = read[:MOST_SPANS_OF_A_TRACE]
-    count = evidence.add("spans", kept)
+    first_spans = read[:MOST_SPANS_OF_A_TRACE]
+    count = evidence.add("spans", first_spans)
     link = inquiry.links.trace(trace_id)
     query = f"trace {trace_id}"
     item = Item("spans", query, inquiry.around, link, rows=count, cut=cut)
-    evidence.items.append(item.holding(kept))
+    evidence.items.append(item.holding(first_spans))
     return evidence
 
 
@@ -249,7 +249,7 @@ def _span_of_trace(
         return None
     operation = text(entry.get("name"))
     meta = table(entry.get("meta"))
-    operations: dict[str, Any] = {name: text(inner(meta, name)) for name in KEPT}
+    operations: dict[str, Any] = {name: text(inner(meta, name)) for name in SPAN_FIELDS}
     operations["operation"] = operation
     return SpanTableRow(
         trace_id=trace_id,

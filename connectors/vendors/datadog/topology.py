@@ -18,7 +18,7 @@ from faultline.connectors.vendors.datadog.inquiry import DatadogEvidence, Datado
 from faultline.connectors.vendors.datadog.values import table, text
 
 PAGE = 100
-MOST_ASKED = 3
+MOST_SUBJECTS = 3
 """Services whose relations are asked, in both directions each."""
 MOST_CALLED = 3
 """Services called by the first one that are asked about though nobody named them."""
@@ -35,19 +35,19 @@ class RelationsAnswer(msgspec.Struct):
 async def topology(inquiry: DatadogInquiry) -> DatadogEvidence:
     """The edges from and to the first services in scope."""
     calls = []
-    for service in inquiry.services[:MOST_ASKED]:
+    for service in inquiry.services[:MOST_SUBJECTS]:
         theirs = inquiry.names.of(service)
         calls += [_relations(inquiry, theirs, side) for side in SIDES]
     return DatadogEvidence.of(await asyncio.gather(*calls))
 
 
 async def _relations(inquiry: DatadogInquiry, theirs: str, side: str) -> DatadogEvidence:
-    given: dict[str, Any] = {
+    params: dict[str, Any] = {
         side: f"service:{theirs}",
         "page_limit": PAGE,
         "include_discovered": True,
     }
-    answer = await inquiry.ask(RELATIONS, RelationsAnswer, **given)
+    answer = await inquiry.ask(RELATIONS, RelationsAnswer, **params)
     relations = answer.data or []
     evidence = DatadogEvidence()
     pairs = readable(_edge(inquiry, table(relation.get("attributes"))) for relation in relations)
@@ -62,10 +62,10 @@ async def _relations(inquiry: DatadogInquiry, theirs: str, side: str) -> Datadog
     return evidence
 
 
-def called_by(found: DatadogEvidence, service: str) -> tuple[str, ...]:
+def called_by(evidence: DatadogEvidence, service: str) -> tuple[str, ...]:
     """The services that one calls, by the edges found; the first few by name."""
     called = set()
-    for name, part in found.parts:
+    for name, part in evidence.parts:
         if name != "topology":
             continue
         called |= set(part.filter(pl.col("caller") == service)["callee"])

@@ -47,8 +47,8 @@ def text(value: Any, limit: int = 300) -> str:
 def message(value: Any) -> str:
     """A log's message as it came, its lines kept, but bounded and without what no terminal should
     be sent."""
-    said = value[: 2 * LONGEST_TEXT] if isinstance(value, str) else ""
-    return "".join(c for c in said if c.isprintable() or c in "\n\t")[:LONGEST_TEXT]
+    raw_text = value[: 2 * LONGEST_TEXT] if isinstance(value, str) else ""
+    return "".join(c for c in raw_text if c.isprintable() or c in "\n\t")[:LONGEST_TEXT]
 
 
 def number(value: Any) -> float | None:
@@ -56,10 +56,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        found = float(value)
+        float_value = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) else None
+    return float_value if math.isfinite(float_value) else None
 
 
 def moment(value: Any) -> datetime | None:
@@ -89,20 +89,20 @@ def nanoseconds(value: Any) -> int | None:
 def tags(value: Any) -> dict[str, str]:
     """`key:value` tags by key, of equal keys the first; also from one text with commas."""
     listed = value.split(",") if isinstance(value, str) else texts(value)
-    found: dict[str, str] = {}
-    for one in listed[:500]:
-        key, mark, rest = text(one, 2 * LONGEST_TAG).strip().partition(":")
+    values_by_key: dict[str, str] = {}
+    for tag in listed[:500]:
+        key, mark, rest = text(tag, 2 * LONGEST_TAG).strip().partition(":")
         if mark and key and rest:
-            found.setdefault(key.strip(), rest.strip())
-    return found
+            values_by_key.setdefault(key.strip(), rest.strip())
+    return values_by_key
 
 
-def attributes(given: Mapping[str, Any]) -> str | None:
+def attributes(values: Mapping[str, Any]) -> str | None:
     """What has a value, as JSON; None where nothing has."""
-    kept = {k: v for k, v in given.items() if v not in (None, "", [], {})}
+    non_empty = {k: v for k, v in values.items() if v not in (None, "", [], {})}
     return (
-        json.dumps(dict(list(kept.items())[:MOST_ATTRIBUTES]), sort_keys=True, default=str)
-        if kept
+        json.dumps(dict(list(non_empty.items())[:MOST_ATTRIBUTES]), sort_keys=True, default=str)
+        if non_empty
         else None
     )
 

@@ -46,19 +46,21 @@ SCOPES: Mapping[str, tuple[str, list[tuple[str, str]]]] = {
 """What a part needs, and how it is tried."""
 
 
-def build(own: DynatraceSettings, settings: SharedSettings) -> DynatraceConnector | None:
+def build(
+    dynatrace_settings: DynatraceSettings, settings: SharedSettings
+) -> DynatraceConnector | None:
     """The configured connector, or None without an environment and a token."""
-    if own.url is None or own.token is None:
+    if dynatrace_settings.url is None or dynatrace_settings.token is None:
         return None
-    headers = {"Authorization": f"Api-Token {own.token.get_secret_value()}"}
-    limits = own.limits(LIMITS)
-    http = ReadOnlyHttp(VENDOR, own.url, headers=headers, limits=limits)
+    headers = {"Authorization": f"Api-Token {dynatrace_settings.token.get_secret_value()}"}
+    limits = dynatrace_settings.limits(LIMITS)
+    http = ReadOnlyHttp(VENDOR, dynatrace_settings.url, headers=headers, limits=limits)
     return DynatraceConnector(http, ServiceNames.of_catalogue(settings.services), limits)
 
 
 def quoted(text: str) -> str:
     """A value in a selector, in which a tilde escapes: docs.dynatrace.com, "Entity selector"."""
-    printable = "".join(one if one.isprintable() else " " for one in text[:100])
+    printable = "".join(char if char.isprintable() else " " for char in text[:100])
     return '"' + printable.replace("~", "~~").replace('"', '~"') + '"'
 
 
@@ -117,23 +119,28 @@ class _Asking:
         self, kind: EvidenceKind, path: str, params: list[tuple[str, str]], type: type[T]
     ) -> T | None:
         """The answer; a call that fails becomes a gap and gives None."""
-        said = self.said(path, params)
+        query = self.call_text(path, params)
         return await self.collection.fetch(
-            kind, said, self.session.get(f"{API}{path}", params, type=type)
+            kind, query, self.session.get(f"{API}{path}", params, type=type)
         )
 
     @staticmethod
-    def said(path: str, params: list[tuple[str, str]]) -> str:
+    def call_text(path: str, params: list[tuple[str, str]]) -> str:
         """A call as a person reads it."""
         return f"GET {API}{path}?{'&'.join(f'{name}={value}' for name, value in params)}"
 
     def keep(
-        self, kind: EvidenceKind, said: str, window: Window, rows: list[Row], cut: str | None = None
+        self,
+        kind: EvidenceKind,
+        query: str,
+        window: Window,
+        rows: list[Row],
+        cut: str | None = None,
     ) -> None:
         """The rows as an item; none say nothing."""
         if rows:
             self.collection.add(kind, rows)
-            item = Item(kind, said, window, rows=len(rows), cut=cut)
+            item = Item(kind, query, window, rows=len(rows), cut=cut)
             self.collection.items.append(item.holding(rows))
 
     async def of_services(self, services: Sequence[str]) -> None:
@@ -160,7 +167,9 @@ class _Asking:
             if service not in ids.values():
                 self.collection.missing.append(Missing("metrics", service, reason, unknown=True))
         if ids:
-            selector = f'type("SERVICE"),entityId({",".join(quoted(one) for one in ids)})'
+            selector = (
+                f'type("SERVICE"),entityId({",".join(quoted(entity_id) for entity_id in ids)})'
+            )
             await asyncio.gather(self.golden(ids, selector, window), self.problems(selector))
 
     async def golden(self, ids: Mapping[str, str], selector: str, window: Window) -> None:
@@ -173,10 +182,10 @@ class _Asking:
             *_during(window),
             ("resolution", f"{grid.step_s // 60}m"),
         ]
-        found = await self.get("metrics", "/metrics/query", params, tables.MetricData)
-        if found is not None:
-            rows = tables.metric_rows(found, ids, grid.step_s)
-            self.keep("metrics", self.said("/metrics/query", params), window, rows)
+        metric_data = await self.get("metrics", "/metrics/query", params, tables.MetricData)
+        if metric_data is not None:
+            rows = tables.metric_rows(metric_data, ids, grid.step_s)
+            self.keep("metrics", self.call_text("/metrics/query", params), window, rows)
 
     async def problems(self, selector: str) -> None:
         """Problems that affect the services, open or closed."""
@@ -189,8 +198,8 @@ class _Asking:
         monitors = await self.get("monitors", "/problems", params, tables.Problems)
         if monitors is not None:
             rows = list(tables.problem_rows(monitors.problems, self.names, self.base))
-            said = self.said("/problems", params)
-            self.keep("monitors", said, window, rows, _cut(monitors))
+            query = self.call_text("/problems", params)
+            self.keep("monitors", query, window, rows, _cut(monitors))
 
     async def changes(self, kind: str) -> None:
         """Events of one type, of all entities."""
@@ -204,7 +213,7 @@ class _Asking:
         changes = await self.get("changes", "/events", params, tables.Events)
         if changes is not None:
             rows = list(tables.change_rows(changes.events, self.names))
-            self.keep("changes", self.said("/events", params), window, rows, _cut(changes))
+            self.keep("changes", self.call_text("/events", params), window, rows, _cut(changes))
 
 
 def _during(window: Window) -> list[tuple[str, str]]:

@@ -105,11 +105,11 @@ class Events(Page, kw_only=True):
     events: list[Event]
 
 
-def metric_rows(found: MetricData, services: Mapping[str, str], step_s: int) -> list[Row]:
+def metric_rows(metric_data: MetricData, services: Mapping[str, str], step_s: int) -> list[Row]:
     """Rate, share of errors and latency of services by their ids. A time that Dynatrace gives is
     the end of its slot; rows have its beginning."""
     by_metric: dict[str, dict[tuple[str, int], float]] = {}
-    for metric in found.result:
+    for metric in metric_data.result:
         points = by_metric.setdefault(metric.metricId, {})
         for series in metric.data:
             service = services.get(series.dimensionMap.get("dt.entity.service") or "")
@@ -176,5 +176,5 @@ def name_of(entity: EntityStub, names: ServiceNames) -> str | None:
 
 def problem_link(base: str, problem: str) -> str:
     """A problem's own page."""
-    plain = "".join(one for one in problem[:100] if one.isalnum() or one in "-_")
+    plain = "".join(char for char in problem[:100] if char.isalnum() or char in "-_")
     return f"{base}/#problems/problemdetails;pid={plain}"

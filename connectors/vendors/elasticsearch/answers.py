@@ -62,7 +62,7 @@ class Names(msgspec.Struct):
     buckets: list[Named]
 
 
-class Found(msgspec.Struct):
+class SearchAnswer(msgspec.Struct):
     """What every search says of itself."""
 
     timed_out: bool
@@ -76,7 +76,7 @@ class Found(msgspec.Struct):
         return "the search ran into its time limit" if self.timed_out else None
 
 
-class LinesFound(Found, kw_only=True):
+class LinesAnswer(SearchAnswer, kw_only=True):
     hits: Hits
 
 
@@ -85,11 +85,11 @@ class Counts(msgspec.Struct):
     steps: Steps | None = None
 
 
-class CountsFound(Found, kw_only=True):
+class CountsAnswer(SearchAnswer, kw_only=True):
     aggregations: Counts
 
 
-class NamesFound(Found, kw_only=True):
+class NamesAnswer(SearchAnswer, kw_only=True):
     aggregations: dict[str, Names]
 
 
@@ -108,14 +108,14 @@ def line_rows(hits: Iterable[Hit], service: str, fields: LogFields) -> tuple[lis
 
 def _row(hit: Hit, service: str, fields: LogFields) -> Row | None:
     at = ns_of(hit.sort[0]) if hit.sort else None
-    known = flat(hit.source)
-    text = _first(known, (*fields.messages, *MESSAGES))
+    source_fields = flat(hit.source)
+    text = _first(source_fields, (*fields.messages, *MESSAGES))
     if at is None or at < EARLIEST_NS or text is None:
         return None
-    level = _first(known, (_plain(fields.level), *LEVELS))
-    trace = hex_id((_first(known, TRACES) or "")[:64], TRACE_ID_BYTES) or None
+    level = _first(source_fields, (_plain(fields.level), *LEVELS))
+    trace = hex_id((_first(source_fields, TRACES) or "")[:64], TRACE_ID_BYTES) or None
     messages = {fields.time, *fields.messages, *LEVELS, *TRACES, *SERVICES[:3]}
-    values = {name: value for name, value in known.items() if name not in messages}
+    values = {name: value for name, value in source_fields.items() if name not in messages}
     shown = short(level.lower(), 20) if level else None
     return at, service, text[:LONGEST_LINE], shown, trace, attributes(values)
 
@@ -124,9 +124,9 @@ def _plain(name: str | None) -> str:
     return (name or "").removesuffix(".keyword")
 
 
-def _first(known: Mapping[str, Any], names: Iterable[str]) -> str | None:
+def _first(source_fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
     for name in names:
-        value = known.get(name)
+        value = source_fields.get(name)
         if isinstance(value, str) and value:
             return value
     return None
@@ -147,15 +147,17 @@ def flat(source: Mapping[str, Any]) -> dict[str, Any]:
     return values_by_path
 
 
-def count_rows(found: Counts, service: str, grid: CountGrid, signals: tuple[str, str]) -> list[Row]:
+def count_rows(
+    counts: Counts, service: str, grid: CountGrid, signals: tuple[str, str]
+) -> list[Row]:
     """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
     counted is 0. Without levels nothing is said of errors."""
-    if found.levels is None:
-        steps = found.steps.buckets if found.steps else ()
+    if counts.levels is None:
+        steps = counts.steps.buckets if counts.steps else ()
         return grid.rows(signals[0], service, _counted(steps, grid))
     other_steps: list[Step] = []
     errors: list[Step] = []
-    for level in found.levels.buckets:
+    for level in counts.levels.buckets:
         counted = level.steps.buckets if level.steps else []
         (errors if level.key.lower() in FAILING else other_steps).extend(counted)
     return [

@@ -37,14 +37,14 @@ from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.elasticsearch import searches
 from faultline.connectors.vendors.elasticsearch.answers import (
-    CountsFound,
-    Found,
-    LinesFound,
-    NamesFound,
+    CountsAnswer,
+    LinesAnswer,
+    NamesAnswer,
+    SearchAnswer,
     count_rows,
     line_rows,
 )
-from faultline.connectors.vendors.elasticsearch.fields import FieldsAnswer, LogFields, WantedFields
+from faultline.connectors.vendors.elasticsearch.fields import FieldNames, FieldsAnswer, LogFields
 from faultline.connectors.vendors.elasticsearch.searches import Search
 from faultline.connectors.vendors.elasticsearch.session import LENIENT, SearchHttp, SearchSession
 from faultline.connectors.vendors.elasticsearch.settings import ElasticsearchSettings
@@ -55,28 +55,36 @@ ERRORS, SAMPLE = 1000, 300
 """Lines of one search."""
 
 
-def build(own: ElasticsearchSettings, settings: SharedSettings) -> ElasticsearchConnector | None:
+def build(
+    elasticsearch_settings: ElasticsearchSettings, settings: SharedSettings
+) -> ElasticsearchConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if elasticsearch_settings.url is None:
         return None
-    access = access_of(own, "elasticsearch")
-    if own.api_key is not None:
-        header = {"Authorization": f"ApiKey {own.api_key.get_secret_value()}"}
+    access = access_of(elasticsearch_settings, "elasticsearch")
+    if elasticsearch_settings.api_key is not None:
+        header = {"Authorization": f"ApiKey {elasticsearch_settings.api_key.get_secret_value()}"}
         access = ServerAccess({**access.headers, **header}, access.auth, access.trust)
-    usual = WantedFields()
+    usual = FieldNames()
     return ElasticsearchConnector(
-        own.url,
+        elasticsearch_settings.url,
         access,
-        indices=own.indices,
-        wanted=WantedFields(
-            (own.time_field,) if own.time_field else usual.times,
-            own.service_fields or usual.services,
-            (own.level_field,) if own.level_field else usual.levels,
-            (own.message_field,) if own.message_field else usual.messages,
+        indices=elasticsearch_settings.indices,
+        field_names=FieldNames(
+            (elasticsearch_settings.time_field,)
+            if elasticsearch_settings.time_field
+            else usual.times,
+            elasticsearch_settings.service_fields or usual.services,
+            (elasticsearch_settings.level_field,)
+            if elasticsearch_settings.level_field
+            else usual.levels,
+            (elasticsearch_settings.message_field,)
+            if elasticsearch_settings.message_field
+            else usual.messages,
         ),
         names=ServiceNames.of_catalogue(settings.services),
-        links=Links(own.kibana_url, own.data_view),
-        limits=own.limits(LIMITS),
+        links=Links(elasticsearch_settings.kibana_url, elasticsearch_settings.data_view),
+        limits=elasticsearch_settings.limits(LIMITS),
     )
 
 
@@ -114,14 +122,14 @@ class ElasticsearchConnector:
         access: ServerAccess = ANYONE,
         *,
         indices: Sequence[str] = ("logs-*",),
-        wanted: WantedFields | None = None,
+        field_names: FieldNames | None = None,
         names: ServiceNames | None = None,
         links: Links | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._http = SearchHttp(self.name, url, access=access, limits=limits)
         self._http.indices = ",".join(indices)
-        self._wanted = wanted or WantedFields()
+        self._field_names = field_names or FieldNames()
         self._names = names or ServiceNames()
         self._links = links or Links()
         self.limits = limits
@@ -135,17 +143,17 @@ class ElasticsearchConnector:
             return collection.collected()
         async with self._http.open() as session:
             fields, _ = await self._fields(session)
-            found = await self._where(
+            sources = await self._where(
                 session, collection, fields, services, place_of(request.alert), request.scope
             )
             asking = _Asking(session, collection, fields, self._links)
             windows = log_windows(request.scope)
-            await asyncio.gather(*(asking.of_service(one, windows) for one in found))
+            await asyncio.gather(*(asking.of_service(source, windows) for source in sources))
             if (words := request.scope.log_words) is not None:
-                for one in found:
-                    search = searches.with_words(one.search, fields, words.words)
+                for source in sources:
+                    search = searches.with_words(source.search, fields, words.words)
                     for window in windows:
-                        await asking.lines(one.service, search, SAMPLE, window, words.by)
+                        await asking.lines(source.service, search, SAMPLE, window, words.by)
         return collection.collected()
 
     async def services_in(self, window: Window) -> tuple[str, ...]:
@@ -153,11 +161,11 @@ class ElasticsearchConnector:
         async with self._http.open() as session:
             fields, _ = await self._fields(session)
             body = searches.names_of_services(fields, window, (), {})
-            answer = await session.search(body, type=NamesFound)
-        found: dict[str, None] = {}
+            answer = await session.search(body, type=NamesAnswer)
+        services: dict[str, None] = {}
         for values in answer.aggregations.values():
-            found |= dict.fromkeys(self._names.ours(bucket.key) for bucket in values.buckets)
-        return tuple(found)
+            services |= dict.fromkeys(self._names.ours(bucket.key) for bucket in values.buckets)
+        return tuple(services)
 
     async def check(self) -> Check:
         """Reachable, and what can be read?"""
@@ -184,9 +192,9 @@ class ElasticsearchConnector:
     async def _fields(self, session: SearchSession) -> tuple[LogFields, int]:
         """The fields, and how many indices there are. Raises ConnectorError without any."""
         path = f"/{self._http.indices}/_field_caps"
-        params = [("fields", self._wanted.asked()), *LENIENT]
+        params = [("fields", self._field_names.caps_names()), *LENIENT]
         answer = await session.get(path, params, type=FieldsAnswer)
-        fields = LogFields.of(answer, self._wanted)
+        fields = LogFields.of(answer, self._field_names)
         if fields is None:
             problem = (
                 "no index there has a field for the time that these credentials may read: see "
@@ -216,7 +224,7 @@ class ElasticsearchConnector:
             if len(lines) == len(services):
                 break
             body = searches.names_of_services(fields, full_window(scope), theirs, within)
-            answer = await session.search(body, type=NamesFound)
+            answer = await session.search(body, type=NamesAnswer)
             if answer.incomplete:
                 collection.missing.append(Missing("logs", "names of services", answer.incomplete))
             for service in services:
@@ -233,12 +241,12 @@ class ElasticsearchConnector:
         return list(lines.values())
 
     def _search(
-        self, service: str, fields: LogFields, answer: NamesFound, here: Mapping[str, str]
+        self, service: str, fields: LogFields, answer: NamesAnswer, here: Mapping[str, str]
     ) -> Search | None:
         for number, field in enumerate(fields.services):
             values = answer.aggregations.get(f"names{number}")
             keys = [bucket.key for bucket in values.buckets] if values else []
-            named = self._names.found(service, keys)
+            named = self._names.matches(service, keys)
             if named:
                 return searches.of_service(field, named, here)
         return None
@@ -253,33 +261,33 @@ class _Asking:
     log_fields: LogFields
     links: Links
 
-    async def of_service(self, one: _Lines, windows: Sequence[Window]) -> None:
+    async def of_service(self, source: _Lines, windows: Sequence[Window]) -> None:
         """Its counts, its errors and a sample of all its lines, of each window."""
-        failing = searches.errors(one.search, self.log_fields)
+        failing = searches.errors(source.search, self.log_fields)
         counts = []
         for window in windows:
-            counts.append(self.counts(one, window))
-            counts.append(self.lines(one.service, failing, ERRORS, window))
-            counts.append(self.lines(one.service, one.search, SAMPLE, window))
+            counts.append(self.counts(source, window))
+            counts.append(self.lines(source.service, failing, ERRORS, window))
+            counts.append(self.lines(source.service, source.search, SAMPLE, window))
         await asyncio.gather(*counts)
 
-    async def counts(self, one: _Lines, window: Window) -> None:
+    async def counts(self, source: _Lines, window: Window) -> None:
         """Lines per minute as metrics."""
         grid = CountGrid.of(window)
         if not grid.steps:
             return
-        body = one.search.counts(self.log_fields, grid)
-        query = f"count of {one.search.kql}"
-        call = self.session.search(body, type=CountsFound)
+        body = source.search.counts(self.log_fields, grid)
+        query = f"count of {source.search.kql}"
+        call = self.session.search(body, type=CountsAnswer)
         answer = await self.collection.fetch("metrics", query, call)
         if answer is None:
             return
         if self._is_cut("metrics", query, answer):
             # Counts of a part would look like a drop.
             return
-        rows = count_rows(answer.aggregations, one.service, grid, (LINES, ERROR_LINES))
+        rows = count_rows(answer.aggregations, source.service, grid, (LINES, ERROR_LINES))
         count = self.collection.add("metrics", rows)
-        link = self.links.link(one.search, window)
+        link = self.links.link(source.search, window)
         item = Item("metrics", query, window, link, rows=count)
         self.collection.items.append(item.holding(rows))
 
@@ -304,7 +312,7 @@ class _Asking:
         # Times of indices are whole milliseconds for the most part.
         after_ms = -(-nanoseconds(window.start) // 1_000_000)
         body = search.lines(self.log_fields, window, limit, after_ms)
-        call = self.session.search(body, type=LinesFound)
+        call = self.session.search(body, type=LinesAnswer)
         answer = await self.collection.fetch("logs", search.kql, call)
         if answer is None:
             return None
@@ -312,7 +320,7 @@ class _Asking:
         hits = answer.hits.hits
         return LinePage(*await asyncio.to_thread(line_rows, hits, service, self.log_fields))
 
-    def _is_cut(self, kind: EvidenceKind, query: str, answer: Found) -> bool:
+    def _is_cut(self, kind: EvidenceKind, query: str, answer: SearchAnswer) -> bool:
         """Whether a part is missing, which is then a gap."""
         if answer.incomplete:
             self.collection.missing.append(Missing(kind, query, answer.incomplete))

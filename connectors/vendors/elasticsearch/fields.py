@@ -71,7 +71,7 @@ class FieldsAnswer(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class WantedFields:
+class FieldNames:
     """Names to look for, in order: those of the settings, or the usual ones."""
 
     times: tuple[str, ...] = TIMES
@@ -79,7 +79,7 @@ class WantedFields:
     levels: tuple[str, ...] = LEVELS
     messages: tuple[str, ...] = MESSAGES
 
-    def asked(self) -> str:
+    def caps_names(self) -> str:
         """The names for `_field_caps`, each text field with its exact part."""
         places = (name for names in PLACES.values() for name in names)
         plain = (*self.times, *self.services, *self.levels, *self.messages, *TRACES, *places)
@@ -98,33 +98,33 @@ class LogFields:
     places: Mapping[str, str]
 
     @classmethod
-    def of(cls, answer: FieldsAnswer, wanted: WantedFields) -> LogFields | None:
+    def of(cls, answer: FieldsAnswer, field_names: FieldNames) -> LogFields | None:
         """None where no field holds a time."""
         there = answer.fields
-        times = [name for name in wanted.times if DATES & set(there.get(name, ()))]
+        times = [name for name in field_names.times if DATES & set(there.get(name, ()))]
         if not times:
             return None
-        levels = _exact(wanted.levels, there)
+        levels = _exact(field_names.levels, there)
         places: dict[str, str] = {}
         for kind, names in PLACES.items():
             for name in _exact(names, there)[:1]:
                 places[kind] = name
         return cls(
             times[0],
-            tuple(_exact(wanted.services, there)),
+            tuple(_exact(field_names.services, there)),
             levels[0] if levels else None,
-            tuple(name for name in wanted.messages if name in there),
+            tuple(name for name in field_names.messages if name in there),
             places,
         )
 
 
 def _exact(names: Iterable[str], there: Mapping[str, Mapping[str, FieldType]]) -> list[str]:
     """The fields that can be matched and counted as a whole, or their parts that can."""
-    found = []
+    exact_names = []
     for name in names:
-        for one in (name, f"{name}.keyword"):
-            types = there.get(one, {})
-            if EXACT & set(types) and all(each.aggregatable for each in types.values()):
-                found.append(one)
+        for field_name in (name, f"{name}.keyword"):
+            types = there.get(field_name, {})
+            if EXACT & set(types) and all(field_type.aggregatable for field_type in types.values()):
+                exact_names.append(field_name)
                 break
-    return found
+    return exact_names

@@ -49,8 +49,8 @@ class ElasticsearchSettings(SelfHostedSettings):
     """Id of the data view (index pattern) that links open. Unset: the default one."""
 
     @model_validator(mode="after")
-    def _one_key(self) -> ElasticsearchSettings:
-        others = (self.token, self.token_file, self.cloud)
-        if self.api_key is not None and any(one is not None for one in others):
+    def _single_key(self) -> ElasticsearchSettings:
+        other_logins = (self.token, self.token_file, self.cloud)
+        if self.api_key is not None and any(login is not None for login in other_logins):
             raise ValueError("api_key and another way to log in are both set: set only one of them")
         return self

@@ -46,7 +46,7 @@ PER_PAGE, MOST_PAGES = 100, 5
 MOST_DETAILS = 20
 """Records of a project of which is asked what they changed, the latest."""
 _OF_A_FLAG = re.compile(r"^(?!New |Change Request)(?=.*\b(?:flag|feature|remote config)\b)", re.I)
-_OF_ONE_USER = re.compile(r"\bidentity\b", re.I)
+_USER_OVERRIDE = re.compile(r"\bidentity\b", re.I)
 _FLAG = re.compile(
     r"feature '(?P<quoted>.+?)'(?: and |$)"
     r"|(?:feature|flag|created|updated|deleted): (?P<plain>\S+)",
@@ -81,7 +81,7 @@ class FlagsmithRecord(msgspec.Struct):
     @property
     def flag(self) -> str | None:
         """The flag that it is about; None for anything else, and for what is for one user."""
-        if not _OF_A_FLAG.match(self.log) or _OF_ONE_USER.search(self.log):
+        if not _OF_A_FLAG.match(self.log) or _USER_OVERRIDE.search(self.log):
             return None
         match = _FLAG.search(self.log)
         return (match["quoted"] or match["plain"]) if match else None
@@ -116,14 +116,22 @@ class FlagsmithDetails(msgspec.Struct):
     change_details: list[FieldChange] = msgspec.field(default_factory=list)
 
 
-def build(own: FlagsmithSettings, settings: SharedSettings) -> Flagsmith | None:
+def build(flagsmith_settings: FlagsmithSettings, settings: SharedSettings) -> Flagsmith | None:
     """The configured connector, or None without a key or a project."""
-    if own.token is None or not own.projects:
+    if flagsmith_settings.token is None or not flagsmith_settings.projects:
         return None
-    headers = {"Authorization": f"Api-Key {own.token.get_secret_value()}"}
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
+    headers = {"Authorization": f"Api-Key {flagsmith_settings.token.get_secret_value()}"}
+    http = LinkedHttp(
+        VENDOR, flagsmith_settings.url, headers=headers, limits=flagsmith_settings.limits(LIMITS)
+    )
     names = ServiceNames.of_catalogue(settings.services)
-    return Flagsmith(http, names, own.environments, own.projects, own.app_url)
+    return Flagsmith(
+        http,
+        names,
+        flagsmith_settings.environments,
+        flagsmith_settings.projects,
+        flagsmith_settings.app_url,
+    )
 
 
 class Flagsmith(ChangeFeeds):
@@ -156,9 +164,12 @@ class Flagsmith(ChangeFeeds):
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:
             params = [("page_size", str(PER_PAGE)), ("page", "1")]
 
-            async def read_page(given: Params) -> RecordPage[FlagsmithRecord]:
-                answer = await session.get(path, given, type=FlagsmithAudit)
-                following = [("page_size", str(PER_PAGE)), ("page", str(int(given[1][1]) + 1))]
+            async def read_page(page_params: Params) -> RecordPage[FlagsmithRecord]:
+                answer = await session.get(path, page_params, type=FlagsmithAudit)
+                following = [
+                    ("page_size", str(PER_PAGE)),
+                    ("page", str(int(page_params[1][1]) + 1)),
+                ]
                 return RecordPage(answer.results, following if answer.next else None)
 
             records = await read_records(
@@ -177,8 +188,8 @@ class Flagsmith(ChangeFeeds):
             )
             changes = []
             for number, record in enumerate(flags):
-                told = details[number] if number < len(details) else ()
-                changes.append(self._change(record, told, page))
+                field_changes = details[number] if number < len(details) else ()
+                changes.append(self._change(record, field_changes, page))
             return FeedAnswer(changes, query_of(path, params), page, records.cut)
 
         return ChangeFeed(f"flag changes of project {project}", read)
@@ -188,22 +199,24 @@ class Flagsmith(ChangeFeeds):
         return record.flag is not None and (environment is None or self.counts(environment.name))
 
     def _change(
-        self, record: FlagsmithRecord, told: Sequence[FieldChange], page: str
+        self, record: FlagsmithRecord, field_changes: Sequence[FieldChange], page: str
     ) -> VendorChange | None:
         at, flag = moment(record.created_date), record.flag
         if at is None or flag is None:
             return None
         switch = [
             field_change
-            for field_change in told
+            for field_change in field_changes
             if field_change.field == "enabled" and isinstance(field_change.new, bool)
         ]
-        said = switched(bool(switch[0].new)) if switch else short(record.log, 140)
-        old = {field_change.field: field_change.old for field_change in told}
-        diff = state_diff(old, {field_change.field: field_change.new for field_change in told})
+        action = switched(bool(switch[0].new)) if switch else short(record.log, 140)
+        old = {field_change.field: field_change.old for field_change in field_changes}
+        diff = state_diff(
+            old, {field_change.field: field_change.new for field_change in field_changes}
+        )
         link = f"{page}?search={quote(flag, safe='')}"
         where = record.environment.name if record.environment else None
-        return VendorChange(at, "flag", flag, flip(flag, where, said), record.by, link, diff=diff)
+        return VendorChange(at, "flag", flag, flip(flag, where, action), record.by, link, diff=diff)
 
 
 def _is_since(record: FlagsmithRecord, window: Window) -> bool:

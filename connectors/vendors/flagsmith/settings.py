@@ -11,7 +11,7 @@ from faultline.connectors.shared.settings.settings_types import Names, Url
 
 
 def _numbers(value: tuple[str, ...]) -> tuple[str, ...]:
-    if not all(one.isascii() and one.isdigit() and len(one) < 12 for one in value):
+    if not all(number.isascii() and number.isdigit() and len(number) < 12 for number in value):
         raise ValueError("must be the numbers of projects, as in their pages' addresses")
     return value
 

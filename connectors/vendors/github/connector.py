@@ -49,9 +49,9 @@ _READ = {
 }
 
 
-def build(own: GitHubSettings, settings: SharedSettings) -> GitHubConnector | None:
+def build(github_settings: GitHubSettings, settings: SharedSettings) -> GitHubConnector | None:
     """The configured connector, or None without a token or an app's key. Raises SettingsError."""
-    if own.token is None and own.private_key is None:
+    if github_settings.token is None and github_settings.private_key is None:
         return None
     services = {
         name: tuple(e.github_repository)
@@ -62,19 +62,24 @@ def build(own: GitHubSettings, settings: SharedSettings) -> GitHubConnector | No
         if not all(_NAME.fullmatch(r) for r in repositories):
             raise SettingsError(f"services.{name}.github_repository", "must be owner/repository")
     app = None
-    if own.token is None:
-        app = GitHubApp.of(own.api_url, own.app_id, own.installation_id, own.private_key)
-    token = own.token.get_secret_value() if own.token else None
+    if github_settings.token is None:
+        app = GitHubApp.of(
+            github_settings.api_url,
+            github_settings.app_id,
+            github_settings.installation_id,
+            github_settings.private_key,
+        )
+    token = github_settings.token.get_secret_value() if github_settings.token else None
     jobs = {e.training_job: name for name, e in settings.services.items() if e.training_job}
     return GitHubConnector(
         token,
-        own.api_url,
-        own.app_url,
+        github_settings.api_url,
+        github_settings.app_url,
         services,
-        own.environments,
+        github_settings.environments,
         jobs,
         app=app,
-        limits=own.limits(LIMITS),
+        limits=github_settings.limits(LIMITS),
     )
 
 
@@ -112,16 +117,16 @@ class GitHubConnector(CodeConnector):
             return Check(self.name, False, "no service has a github_repository in the settings")
         try:
             async with self._open() as session:
-                said = await asyncio.gather(
+                checks = await asyncio.gather(
                     *(self._checked(session, r) for r in self.repositories[:MOST_CHECKED])
                 )
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        ok = all(one[0] for one in said)
-        lines = [line for _, line, _ in said]
+        ok = all(repository_check[0] for repository_check in checks)
+        lines = [line for _, line, _ in checks]
         left_out = len(self.repositories) - MOST_CHECKED
         lines += [f"{left_out} more were not tried"] if left_out > 0 else []
-        writes = [warning for _, _, warning in said if warning]
+        writes = [warning for _, _, warning in checks if warning]
         line = f"GitHub at {self._http.base_url}: {'; '.join(lines)}; only GET is sent"
         return Check(self.name, ok, line + (f"; warning: {writes[0]}" if writes else ""))
 

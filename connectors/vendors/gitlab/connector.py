@@ -44,9 +44,9 @@ _READ = {
 }
 
 
-def build(own: GitLabSettings, settings: SharedSettings) -> GitLabConnector | None:
+def build(gitlab_settings: GitLabSettings, settings: SharedSettings) -> GitLabConnector | None:
     """The configured connector, or None without a token. Raises SettingsError."""
-    if own.token is None:
+    if gitlab_settings.token is None:
         return None
     services = {
         name: tuple(e.gitlab_project) for name, e in settings.services.items() if e.gitlab_project
@@ -58,12 +58,12 @@ def build(own: GitLabSettings, settings: SharedSettings) -> GitLabConnector | No
             )
     jobs = {e.training_job: name for name, e in settings.services.items() if e.training_job}
     return GitLabConnector(
-        own.token.get_secret_value(),
-        own.url,
+        gitlab_settings.token.get_secret_value(),
+        gitlab_settings.url,
         services,
-        own.environments,
+        gitlab_settings.environments,
         jobs,
-        limits=own.limits(LIMITS),
+        limits=gitlab_settings.limits(LIMITS),
     )
 
 
@@ -95,15 +95,15 @@ class GitLabConnector(CodeConnector):
         try:
             async with self._open() as session:
                 scopes = await self._scopes(session)
-                said = await asyncio.gather(
+                checks = await asyncio.gather(
                     *(self._checked(session, p, scopes) for p in self.repositories[:MOST_CHECKED])
                 )
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        lines = [line for _, line, _ in said]
+        lines = [line for _, line, _ in checks]
         left_out = len(self.repositories) - MOST_CHECKED
         lines += [f"{left_out} more were not tried"] if left_out > 0 else []
-        warnings = [warning for _, _, warning in said if warning]
+        warnings = [warning for _, _, warning in checks if warning]
         writing = sorted(scopes & WRITING_SCOPES)
         if writing:
             warnings = [
@@ -115,7 +115,7 @@ class GitLabConnector(CodeConnector):
         line = f"GitLab at {self._web}: {'; '.join(lines)}; only GET is sent"
         return Check(
             self.name,
-            all(ok for ok, _, _ in said),
+            all(ok for ok, _, _ in checks),
             line + (f"; warning: {warnings[0]}" if warnings else ""),
         )
 

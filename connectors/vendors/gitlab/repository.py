@@ -226,9 +226,9 @@ class GitLabProject:
             change = answers.change_of_merge(merge, self._merge_link(merge.iid), commit.sha)
             if change is not None:
                 return change
-        own = frozenset({commit.sha})
+        shas = frozenset({commit.sha})
         return CodeChange(
-            commit.sha, commit.title, commit.at, commit.author, commit.link, None, own
+            commit.sha, commit.title, commit.at, commit.author, commit.link, None, shas
         )
 
     async def files_of(self, change: CodeChange) -> CodeHostList[FileChange]:

@@ -146,25 +146,28 @@ class ProjectCollection:
         self, params: list[tuple[str, str]], rows: list[Row], answer: SeriesAnswer
     ) -> None:
         link = metrics.explorer_link(self.console, self.project.id, params, self.window)
-        given = dict(params)
+        param_values = dict(params)
         aligned = (
-            f"{given['aggregation.perSeriesAligner']}, {given['aggregation.crossSeriesReducer']}"
+            f"{param_values['aggregation.perSeriesAligner']}, "
+            f"{param_values['aggregation.crossSeriesReducer']}"
         )
-        query = f"{given['filter']} ({aligned})"
+        query = f"{param_values['filter']} ({aligned})"
         item = Item("metrics", query, self.window, link, rows=len(rows), cut=answer.cut)
         self.keep(item, rows)
 
     async def lines(self, session: GoogleSession) -> None:
         """Errors and a sample of all lines, of each window, of all services together."""
         every = logs.lines_filter(self.theirs)
-        asked: list[tuple[str, int, str | None]] = [
+        line_queries: list[tuple[str, int, str | None]] = [
             (logs.errors_filter(every), ERRORS, None),
             (every, SAMPLE, None),
         ]
         if (words := self.request.scope.log_words) is not None:
-            asked.append((logs.words_filter(every, words.words), SAMPLE, words.by))
+            line_queries.append((logs.words_filter(every, words.words), SAMPLE, words.by))
         for window in log_windows(self.request.scope):
-            await asyncio.gather(*(self._lines(session, *one, window) for one in asked))
+            await asyncio.gather(
+                *(self._lines(session, *line_query, window) for line_query in line_queries)
+            )
 
     async def _lines(
         self, session: GoogleSession, text: str, limit: int, by: str | None, window: Window
@@ -208,8 +211,8 @@ class ProjectCollection:
         """Writes of the audit logs, the latest first."""
         window = self._since()
         text = logs.CHANGES
-        asked = logs.within(text, window)
-        call = self._entries(session, asked, logs.MOST_CHANGES, "timestamp desc")
+        log_filter = logs.within(text, window)
+        call = self._entries(session, log_filter, logs.MOST_CHANGES, "timestamp desc")
         answer = await self.collection.fetch("changes", text, call)
         if answer is None:
             return
@@ -236,8 +239,8 @@ class ProjectCollection:
             service = self.names.ours(name)
             link = revisions.revisions_link(self.console, self.project.id, place)
             more = bool(answer.nextPageToken)
-            found = answer.revisions
-            rows = revisions.revision_rows(found, service, region, window, link, not more)
+            run_revisions = answer.revisions
+            rows = revisions.revision_rows(run_revisions, service, region, window, link, not more)
             cut = f"the latest {revisions.MOST_REVISIONS}; there are more" if more else None
             item = Item("changes", f"GET {path}", window, link, rows=len(rows), cut=cut)
             self._revised += rows
@@ -247,7 +250,7 @@ class ProjectCollection:
         """What the audit logs tell of, without the deploys that revisions tell of."""
         if self._audited is not None:
             item, rows, of_run = self._audited
-            remaining_rows = revisions.without_told_twice(rows, of_run, self._revised)
+            remaining_rows = revisions.without_duplicates(rows, of_run, self._revised)
             self.keep(replace(item, rows=len(remaining_rows)), remaining_rows)
 
     def _runs(self, type: str, labels: Mapping[str, str]) -> None:
@@ -342,13 +345,13 @@ class ProjectCollection:
 
     def name_the_unknown(self) -> None:
         """A gap for each service that nothing names."""
-        known = set()
+        named_services = set()
         for table in ("metrics", "logs", "spans"):
             place = 3 if table == "spans" else 1
-            known |= {row[place] for row in self.collection.rows.get(table, ())}
+            named_services |= {row[place] for row in self.collection.rows.get(table, ())}
         reason = "no metric, line or trace of the project names it; see aliases in the catalogue"
         for service in self.services:
-            if service not in known:
+            if service not in named_services:
                 self.collection.missing.append(Missing("metrics", service, reason, unknown=True))
 
     def _since(self) -> Window:

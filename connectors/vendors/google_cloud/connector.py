@@ -58,17 +58,21 @@ ANYWHERE = ("-", "us-central1")
 """Any service of one region: enough to learn whether revisions can be listed."""
 
 
-def build(own: GoogleCloudSettings, settings: SharedSettings) -> GoogleCloudConnector | None:
+def build(
+    google_settings: GoogleCloudSettings, settings: SharedSettings
+) -> GoogleCloudConnector | None:
     """The configured connector, or None without a project. Raises SettingsError."""
-    if own.project is None:
+    if google_settings.project is None:
         return None
-    auth = GoogleToken(VENDOR, own.identity_url, own.credentials_file)
+    auth = GoogleToken(VENDOR, google_settings.identity_url, google_settings.credentials_file)
     # A file that cannot be used stops the start.
     auth.read()
-    limits = own.limits(LIMITS)
+    limits = google_settings.limits(LIMITS)
     names = ServiceNames.of_catalogue(settings.services)
-    project = GoogleProject(own.project, own.console_url, names, own.trace_label)
-    apis = {name: GoogleApi(name, own.api_url, auth, limits) for name in NEEDS}
+    project = GoogleProject(
+        google_settings.project, google_settings.console_url, names, google_settings.trace_label
+    )
+    apis = {name: GoogleApi(name, google_settings.api_url, auth, limits) for name in NEEDS}
     return GoogleCloudConnector(project, apis, limits)
 
 
@@ -144,11 +148,11 @@ class GoogleCloudConnector:
                     return Check(self.name, False, str(error))
                 refusals[name] = getattr(error, "problem", str(error))
         parts = ReadableParts(refusals, NEEDS)
-        said = [parts.words or "no API can be read"]
+        notes = [parts.words or "no API can be read"]
         if disabled:
-            said.append(f"not enabled in the project: {', '.join(disabled)}")
-        said.append("only reading calls are sent; what else the account may do is not asked")
-        line = f"Google Cloud project {self._project.id}: {'; '.join(said)}"
+            notes.append(f"not enabled in the project: {', '.join(disabled)}")
+        notes.append("only reading calls are sent; what else the account may do is not asked")
+        line = f"Google Cloud project {self._project.id}: {'; '.join(notes)}"
         return Check(self.name, bool(parts.readable), line, parts.unread)
 
     def _calls(self, hour: Window) -> dict[str, Callable[[GoogleSession], Awaitable[object]]]:

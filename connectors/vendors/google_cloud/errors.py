@@ -99,7 +99,7 @@ def group_rows(groups: Iterable[ErrorGroup], service: str, window: Window, link:
         at = time_of(event.eventTime)
         if at is None or not event.message or not _in(at, window):
             continue
-        kept = {
+        group_fields = {
             "error_group": group.group.groupId,
             "first_seen": group.firstSeenTime,
             "last_seen": group.lastSeenTime,
@@ -110,7 +110,7 @@ def group_rows(groups: Iterable[ErrorGroup], service: str, window: Window, link:
             "url": f"{link}/{short(group.group.groupId, 60)}",
         }
         message = event.message[:LONGEST_LINE]
-        rows.append((at, service, message, "error", None, attributes(kept)))
+        rows.append((at, service, message, "error", None, attributes(group_fields)))
     return rows
 
 

@@ -34,7 +34,7 @@ NAMED_BY = (
 """Where the name of a service stands: Cloud Run, GKE, App Engine, functions, labels of pods, and
 the format of Error Reporting."""
 PLACES = {"cluster_name": "cluster", "location": "location", "revision_name": "revision"}
-KEPT = ("pod_name", "namespace_name", "configuration_name", "instance_id", "version_id")
+LABEL_NAMES = ("pod_name", "namespace_name", "configuration_name", "instance_id", "version_id")
 MESSAGES = ("message", "msg", "textPayload", "log", "error")
 MOST_CHANGES = 200
 MOST_IMAGES, DEEPEST = 5, 12
@@ -157,12 +157,15 @@ def _text(entry: LogEntry) -> str:
 def _service(entry: LogEntry, services: Sequence[str], names: ServiceNames) -> str | None:
     labels = entry.resource.labels
     context = (entry.jsonPayload or {}).get("serviceContext")
-    told = [labels.get(field.rpartition(".")[2]) for field in NAMED_BY[:4]]
-    told += [entry.labels.get("k8s-pod/app"), entry.labels.get("k8s-pod/app_kubernetes_io/name")]
-    told.append(context.get("service") if isinstance(context, dict) else None)
-    known = [name for name in told if isinstance(name, str)]
+    raw_names = [labels.get(field.rpartition(".")[2]) for field in NAMED_BY[:4]]
+    raw_names += [
+        entry.labels.get("k8s-pod/app"),
+        entry.labels.get("k8s-pod/app_kubernetes_io/name"),
+    ]
+    raw_names.append(context.get("service") if isinstance(context, dict) else None)
+    candidates = [name for name in raw_names if isinstance(name, str)]
     for service in services:
-        if names.found(service, known):
+        if names.matches(service, candidates):
             return service
     return None
 
@@ -170,7 +173,7 @@ def _service(entry: LogEntry, services: Sequence[str], names: ServiceNames) -> s
 def _attributes(entry: LogEntry) -> str | None:
     labels = entry.resource.labels
     remaining_labels: dict[str, Any] = {ours: labels.get(theirs) for theirs, ours in PLACES.items()}
-    remaining_labels |= {name: labels.get(name) for name in KEPT}
+    remaining_labels |= {name: labels.get(name) for name in LABEL_NAMES}
     if entry.httpRequest is not None:
         remaining_labels["http.response.status_code"] = entry.httpRequest.status
     for name, value in (entry.jsonPayload or {}).items():
@@ -224,7 +227,7 @@ def change_id(entry: LogEntry) -> str:
 def service_in(parts: Sequence[str], services: Sequence[str], names: ServiceNames) -> str | None:
     """The service whose name one of a resource's parts is."""
     for service in services:
-        if names.found(service, parts):
+        if names.matches(service, parts):
             return service
     return None
 

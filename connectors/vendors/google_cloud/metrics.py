@@ -267,10 +267,10 @@ def line_count_rows(
 def _whose(of: GoogleResource, series: GoogleSeries, names: ServiceNames) -> tuple[str, str | None]:
     """The service, and where it is. A load balancer's series carry a label that keeps them
     apart from the service's own."""
-    own = series.resource.labels
-    told = own.get(of.named_by, "")
-    service = names.ours(told.partition(":")[2] if of.of_project else told)
-    labels = {ours: own.get(theirs) for theirs, ours in of.places.items()}
+    resource_labels = series.resource.labels
+    raw_name = resource_labels.get(of.named_by, "")
+    service = names.ours(raw_name.partition(":")[2] if of.of_project else raw_name)
+    labels = {ours: resource_labels.get(theirs) for theirs, ours in of.places.items()}
     if of is BALANCER:
         labels["measured_by"] = "load balancer"
     return service[:200], attributes(labels)
@@ -304,15 +304,15 @@ def explorer_link(
     console: str, project: str, params: Sequence[tuple[str, str]], window: Window
 ) -> str:
     """The metric in the console's Metrics Explorer, by the state that its own links hold."""
-    given = dict(params)
+    param_values = dict(params)
     grouped = [value for name, value in params if name == "aggregation.groupByFields"]
     aggregation = {
-        "alignmentPeriod": given["aggregation.alignmentPeriod"],
-        "perSeriesAligner": given["aggregation.perSeriesAligner"],
-        "crossSeriesReducer": given["aggregation.crossSeriesReducer"],
+        "alignmentPeriod": param_values["aggregation.alignmentPeriod"],
+        "perSeriesAligner": param_values["aggregation.perSeriesAligner"],
+        "crossSeriesReducer": param_values["aggregation.crossSeriesReducer"],
         "groupByFields": grouped,
     }
-    chosen = {"filter": given["filter"], "aggregation": aggregation}
+    chosen = {"filter": param_values["filter"], "aggregation": aggregation}
     chart = {"dataSets": [{"timeSeriesFilter": chosen, "plotType": "LINE", "targetAxis": "Y1"}]}
     state = quote(msgspec.json.encode({"xyChart": chart}).decode(), safe="")
     times = f"startTime={utc(window.start)}&endTime={utc(window.end)}"

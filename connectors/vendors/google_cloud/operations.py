@@ -124,8 +124,8 @@ def _row(
     if at is None or not nanoseconds(window.start) <= at < nanoseconds(window.end):
         return []
     by = short(author, 120) if author else None
-    told = (kind_of(kind), short(name, 100), short(title, 300), by, link, None, None)
-    return [(at, service, *told)]
+    cells = (kind_of(kind), short(name, 100), short(title, 300), by, link, None, None)
+    return [(at, service, *cells)]
 
 
 def _words(kind: str) -> str:

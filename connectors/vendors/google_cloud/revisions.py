@@ -68,7 +68,7 @@ class RunRevision(msgspec.Struct):
     @property
     def facts(self) -> Facts:
         """What it says, as that of a pod template; values of variables are never shown."""
-        told = facts({"spec": {"containers": self.containers}})
+        template_facts = facts({"spec": {"containers": self.containers}})
         scaling = self.scaling or _RunScaling()
         settings = {
             "minInstances": scaling.minInstanceCount,
@@ -79,8 +79,8 @@ class RunRevision(msgspec.Struct):
         }
         for key, value in settings.items():
             if value is not None:
-                told[key] = (short(str(value), 120), str(value))
-        return told
+                template_facts[key] = (short(str(value), 120), str(value))
+        return template_facts
 
 
 class RevisionsAnswer(msgspec.Struct):
@@ -103,7 +103,7 @@ def revisions_link(console: str, project: str, place: RunPlace) -> str:
 
 
 def revision_rows(
-    found: Sequence[RunRevision],
+    run_revisions: Sequence[RunRevision],
     service: str,
     region: str,
     window: Window,
@@ -113,7 +113,7 @@ def revision_rows(
     """Rows of the table `changes`, of the revisions that were made in the window."""
     rows: list[Row] = []
     start, end = nanoseconds(window.start), nanoseconds(window.end)
-    for run_revision, before in zip(found, (*found[1:], None), strict=False):
+    for run_revision, before in zip(run_revisions, (*run_revisions[1:], None), strict=False):
         at = time_of(run_revision.createTime)
         if at is None or not start <= at < end or (before is None and not has_all):
             continue
@@ -126,12 +126,12 @@ def revision_rows(
             "\n".join(difference.lines()) or None,
         )
         identity = f"{run_revision.short_name} {short(region, 40)}"
-        told = ("deploy", identity, short(title, 400), author, link, None, diff)
-        rows.append((at, service, *told))
+        cells = ("deploy", identity, short(title, 400), author, link, None, diff)
+        rows.append((at, service, *cells))
     return rows
 
 
-def without_told_twice(
+def without_duplicates(
     audited: Iterable[Row], of_run: frozenset[str], revisions: Iterable[Row]
 ) -> list[Row]:
     """The rows of the audit log without those that a revision tells of. `of_run` holds the ids of
@@ -143,8 +143,8 @@ def without_told_twice(
     rows = []
     for row in audited:
         at, service, _, identity = row[:4]
-        delays = [(one - at) / 1_000_000_000 for one in made.get(service, ())]
-        is_told = any(earliest <= delay <= latest for delay in delays)
-        if not (is_told and identity in of_run):
+        delays = [(made_at - at) / 1_000_000_000 for made_at in made.get(service, ())]
+        is_duplicate = any(earliest <= delay <= latest for delay in delays)
+        if not (is_duplicate and identity in of_run):
             rows.append(row)
     return rows

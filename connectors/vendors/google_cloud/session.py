@@ -107,13 +107,13 @@ class GoogleSession(HttpSession):
         """With Google's words where the request was wrong, and the reason of a refusal."""
         error = super()._refused(call, response)
         try:
-            told = msgspec.json.decode(response.content, type=_ErrorAnswer).error
+            google_error = msgspec.json.decode(response.content, type=_ErrorAnswer).error
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return error
-        reasons = [one.reason for one in told.details if one.reason]
+        reasons = [detail.reason for detail in google_error.details if detail.reason]
         if NOT_ENABLED in reasons:
             problem = "this API is not enabled in the project"
             return ApiDisabledError(VENDOR, call, problem, status=error.status)
-        why = told.message if response.status_code == 400 else ", ".join(reasons[:2])
+        why = google_error.message if response.status_code == 400 else ", ".join(reasons[:2])
         problem = f"{error.problem}: {short(why)}" if why else error.problem
         return ConnectorError(VENDOR, call, problem, status=error.status, retryable=error.retryable)

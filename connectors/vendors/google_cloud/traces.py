@@ -13,7 +13,12 @@ import msgspec
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import attributes, time_of
 from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
-from faultline.connectors.shared.rows.otlp_spans import KEPT, OF_RESOURCE, TRACE_ID_BYTES, hex_id
+from faultline.connectors.shared.rows.otlp_spans import (
+    OF_RESOURCE,
+    SPAN_ATTRIBUTES,
+    TRACE_ID_BYTES,
+    hex_id,
+)
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.vendor_text import first_of, short
 from faultline.connectors.vendors.google_cloud.metrics import literal, utc
@@ -27,7 +32,7 @@ NAMED_BY = (
     "g.co/gae/app/module",
 )
 """Labels that Google's exporters and App Engine put on spans."""
-OLD_KEPT = ("/http/method", "/http/path", "/http/url", "/http/status_code", "/error/message")
+OLD_ATTRIBUTES = ("/http/method", "/http/path", "/http/url", "/http/status_code", "/error/message")
 _STATUS = ("http.response.status_code", "http.status_code", "/http/status_code")
 _ERRORS = ("/error/message", "/error/name", "error.type", "exception.type")
 _KINDS = {"RPC_SERVER": "server", "RPC_CLIENT": "client"}
@@ -86,16 +91,16 @@ def _row(trace_id: str, span: TraceSpan, label: str, names: ServiceNames) -> Spa
     start, end = time_of(span.startTime), time_of(span.endTime)
     if not span_id or start is None or end is None:
         return None
-    told = first_of(span.labels, (label, *NAMED_BY)) or ""
+    raw_name = first_of(span.labels, (label, *NAMED_BY)) or ""
     labels: dict[str, Any] = {
-        name: span.labels.get(name) for name in (*KEPT, *OF_RESOURCE, *OLD_KEPT)
+        name: span.labels.get(name) for name in (*SPAN_ATTRIBUTES, *OF_RESOURCE, *OLD_ATTRIBUTES)
     }
     labels["span.kind"] = _KINDS.get(span.kind)
     return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
         parent_id=_id(span.parentSpanId) or None,
-        service=names.ours(short(told, 200)) or "unknown",
+        service=names.ours(short(raw_name, 200)) or "unknown",
         operation=short(span.name, 200) or "unknown",
         start=start,
         # Clocks that were set back while the span ran make it end before it began.
@@ -105,9 +110,9 @@ def _row(trace_id: str, span: TraceSpan, label: str, names: ServiceNames) -> Spa
     )
 
 
-def _id(given: str | int) -> str:
+def _id(raw_id: str | int) -> str:
     """Google's number of a span as OpenTelemetry writes it: 16 hex digits."""
-    text = str(given)[:20]
+    text = str(raw_id)[:20]
     number = int(text) if text.isascii() and text.isdigit() else 0
     return f"{number:016x}" if 0 < number < 2**64 else ""
 

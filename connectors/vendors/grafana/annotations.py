@@ -60,5 +60,5 @@ def labels_in_text(text: str) -> dict[str, str]:
 
 def kind_of_change(tags: Sequence[str]) -> str:
     """The kind of change that tags name; a deploy where they name none."""
-    said = " ".join(tags)[:1000].lower()
-    return next((kind for kind, words in KINDS if re.search(words, said)), "deploy")
+    tag_text = " ".join(tags)[:1000].lower()
+    return next((kind for kind, words in KINDS if re.search(words, tag_text)), "deploy")

@@ -38,7 +38,7 @@ class CloudApps:
         window = full_window(request.scope)
         for source, slos in chosen.items():
             requested_slos = slos[: slo.MOST_SLOS]
-            query = slo.burn_query(one for one, _ in requested_slos)
+            query = slo.burn_query(objective for objective, _ in requested_slos)
             params = slo.burn_params(query, window)
             path = slo.burn_path(source)
             series = await collection.fetch(
@@ -69,8 +69,8 @@ class CloudApps:
         incident_previews = answer.incidentPreviews or []
         beside = irm.beside(incident_previews, request.scope)
         cut = None
-        if len(incident_previews) >= irm.MOST_ASKED:
-            cut = f"only the latest {irm.MOST_ASKED} were asked"
+        if len(incident_previews) >= irm.MOST_INCIDENTS:
+            cut = f"only the latest {irm.MOST_INCIDENTS} were asked"
         elif len(beside) > irm.MOST_SHOWN:
             cut = f"the latest {irm.MOST_SHOWN} of {len(beside)}"
         link = irm.incident_link(self.page, beside)

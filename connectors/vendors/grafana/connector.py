@@ -69,26 +69,26 @@ STATES = {"alerting": "firing", "normal": "ok", "nodata": "no data"}
 _WRITES = re.compile(r"[a-z.]+:(?:write|create|delete|add|remove)")
 
 
-def build(own: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | None:
+def build(grafana_settings: GrafanaSettings, settings: SharedSettings) -> GrafanaConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if grafana_settings.url is None:
         return None
     names = ServiceNames.of_catalogue(settings.services)
     return GrafanaConnector(
-        own.url,
-        access_of(own, "grafana"),
-        public_url=own.public_url,
-        change_tags=own.change_tags,
-        cloud_apps=_has_cloud_apps(own),
+        grafana_settings.url,
+        access_of(grafana_settings, "grafana"),
+        public_url=grafana_settings.public_url,
+        change_tags=grafana_settings.change_tags,
+        cloud_apps=_has_cloud_apps(grafana_settings),
         names=names,
-        limits=own.limits(LIMITS),
+        limits=grafana_settings.limits(LIMITS),
     )
 
 
-def _has_cloud_apps(own: GrafanaSettings) -> bool:
-    if own.cloud_apps is not None:
-        return own.cloud_apps
-    return (urlsplit(own.url or "").hostname or "").endswith(CLOUD)
+def _has_cloud_apps(grafana_settings: GrafanaSettings) -> bool:
+    if grafana_settings.cloud_apps is not None:
+        return grafana_settings.cloud_apps
+    return (urlsplit(grafana_settings.url or "").hostname or "").endswith(CLOUD)
 
 
 class RuleAlert(msgspec.Struct):
@@ -266,16 +266,16 @@ class GrafanaConnector:
         if answer is None:
             return
         rows = []
-        for one in answer:
-            at, state, said = (
-                ns_of(one.time, 1_000_000),
-                _state(one.newState or ""),
-                plain_text(one.text),
+        for annotation in answer:
+            at, state, text = (
+                ns_of(annotation.time, 1_000_000),
+                _state(annotation.newState or ""),
+                plain_text(annotation.text),
             )
             if at is not None and state is not None:
-                name = short(one.alertName or said.partition(" {")[0], 200) or "alert"
-                service = self._service({**labels_in_text(said), **labels_of_tags(one.tags)})
-                rows.append((name, service, state, at, self._annotation_link(one, window)))
+                name = short(annotation.alertName or text.partition(" {")[0], 200) or "alert"
+                service = self._service({**labels_in_text(text), **labels_of_tags(annotation.tags)})
+                rows.append((name, service, state, at, self._annotation_link(annotation, window)))
         cut = (
             f"only the latest {MOST_ANNOTATIONS} were asked"
             if len(answer) >= MOST_ANNOTATIONS
@@ -299,7 +299,11 @@ class GrafanaConnector:
         if answer is None:
             return
         services, _ = in_scope(request, 100)
-        rows = [row for one in answer if (row := self._change(one, services, window)) is not None]
+        rows = [
+            row
+            for annotation in answer
+            if (row := self._change(annotation, services, window)) is not None
+        ]
         cut = (
             f"only the latest {MOST_ANNOTATIONS} were asked"
             if len(answer) >= MOST_ANNOTATIONS
@@ -310,21 +314,21 @@ class GrafanaConnector:
         collection.items.append(item.holding(rows))
 
     def _change(
-        self, one: Annotation, services: Sequence[str], window: Window
+        self, annotation: Annotation, services: Sequence[str], window: Window
     ) -> tuple[Any, ...] | None:
-        at = ns_of(one.time, 1_000_000)
-        tags = [tag for tag in one.tags or () if isinstance(tag, str)]
+        at = ns_of(annotation.time, 1_000_000)
+        tags = [tag for tag in annotation.tags or () if isinstance(tag, str)]
         if at is None or not set(tags) & set(self._tags):
             return None
-        title = plain_text(one.text) or ", ".join(short(tag, 80) for tag in tags[:10])
+        title = plain_text(annotation.text) or ", ".join(short(tag, 80) for tag in tags[:10])
         named = self._service(labels_of_tags(tags)) or self._tagged(tags, services)
-        link = self._annotation_link(one, window)
-        author = short(one.login or "", 100) or None
+        link = self._annotation_link(annotation, window)
+        author = short(annotation.login or "", 100) or None
         return (
             at,
             named,
             kind_of_change(tags),
-            f"annotation {one.id}",
+            f"annotation {annotation.id}",
             title,
             author,
             link,
@@ -334,13 +338,18 @@ class GrafanaConnector:
 
     def _tagged(self, tags: Sequence[str], services: Sequence[str]) -> str | None:
         """The service that a tag names by itself."""
-        return next((s for s in services if self._names.found(s, tags)), None)
+        return next((s for s in services if self._names.matches(s, tags)), None)
 
-    def _annotation_link(self, one: Annotation, window: Window) -> str:
-        if not one.dashboardUID:
-            return f"{self._page}{ANNOTATIONS}/{one.id}"
-        asked = dict(_between(window)) | ({"viewPanel": str(one.panelId)} if one.panelId else {})
-        return f"{self._page}/d/{quote(one.dashboardUID[:100], safe='')}?{urlencode(asked)}"
+    def _annotation_link(self, annotation: Annotation, window: Window) -> str:
+        if not annotation.dashboardUID:
+            return f"{self._page}{ANNOTATIONS}/{annotation.id}"
+        link_params = dict(_between(window)) | (
+            {"viewPanel": str(annotation.panelId)} if annotation.panelId else {}
+        )
+        return (
+            f"{self._page}/d/{quote(annotation.dashboardUID[:100], safe='')}?"
+            f"{urlencode(link_params)}"
+        )
 
     def _service(self, labels: Mapping[str, str]) -> str | None:
         named = next((v for label in SERVICE_LABELS if (v := labels.get(label))), None)
@@ -351,9 +360,9 @@ def _between(window: Window) -> list[tuple[str, str]]:
     return [("from", str(epoch_ms(window.start))), ("to", str(epoch_ms(window.end)))]
 
 
-def _state(given: str) -> str | None:
+def _state(new_state: str) -> str | None:
     """A state in lower case, without its reason: `Normal (NoData)`; None where there is none."""
-    state = short(given.partition("(")[0], 30).lower()
+    state = short(new_state.partition("(")[0], 30).lower()
     return STATES.get(state, "ok" if state in CALM else state) or None
 
 

@@ -20,10 +20,10 @@ from faultline.connectors.shared.rows.collection_builder import nanoseconds, tim
 from faultline.connectors.shared.vendor_text import short
 
 INCIDENTS = "/api/plugins/grafana-irm-app/resources/api/v1/IncidentsService.QueryIncidentPreviews"
-MOST_ASKED, MOST_SHOWN, MOST_LABELS = 100, 20, 6
+MOST_INCIDENTS, MOST_SHOWN, MOST_LABELS = 100, 20, 6
 """100 is the most that the API gives at once."""
 QUERY: Mapping[str, Any] = {
-    "limit": MOST_ASKED,
+    "limit": MOST_INCIDENTS,
     "orderField": "createdTime",
     "orderDirection": "DESC",
 }

@@ -27,9 +27,13 @@ class Explore:
         """The page with this query; the other address where no Grafana is configured."""
         if self._public_url is None:
             return otherwise
-        asked = {"refId": "A", "datasource": {"type": self._kind, "uid": self._source}, **query}
+        pane_query = {
+            "refId": "A",
+            "datasource": {"type": self._kind, "uid": self._source},
+            **query,
+        }
         between = {"from": str(epoch_ms(window.start)), "to": str(epoch_ms(window.end))}
-        pane = {"datasource": self._source, "queries": [asked], "range": between}
+        pane = {"datasource": self._source, "queries": [pane_query], "range": between}
         panes = msgspec.json.encode({"a": pane}).decode()
         return (
             f"{self._public_url}/"

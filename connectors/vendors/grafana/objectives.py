@@ -64,7 +64,7 @@ class GrafanaSlo(msgspec.Struct):
         return 1 - target if 0 < target < 1 else None
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """The objective in words."""
         first = self.objectives[0] if self.objectives else _SloTarget()
         return f"{round(100 * first.value, 6):g} % over {short(first.window, 20)}"
@@ -105,7 +105,7 @@ def chosen(
         if slo.allowed is None or not _SAFE_ID.fullmatch(slo.uuid) or not source:
             continue
         values = [label.value for label in slo.labels or () if label.key in SERVICE_KEYS]
-        service = next((s for s in services if names.found(s, values)), None)
+        service = next((s for s in services if names.matches(s, values)), None)
         if service is None and slo.uuid == label:
             service = alert.service
         if service is not None:
@@ -140,13 +140,13 @@ def burn_rows(
 ) -> dict[str, list[Row]]:
     """Rows of the table `metrics` by the objective's uuid: how many times too fast the error budget
     is spent."""
-    known = {slo.uuid: (slo, service) for slo, service in slos}
+    slos_by_uuid = {slo.uuid: (slo, service) for slo, service in slos}
     rows: dict[str, list[Row]] = {}
     for burn_series in series:
         uuid = burn_series.metric.get(UUID_LABEL, "")
-        if uuid not in known:
+        if uuid not in slos_by_uuid:
             continue
-        slo, service = known[uuid]
+        slo, service = slos_by_uuid[uuid]
         labels = attributes({"slo": slo.name})
         for at, text in burn_series.values:
             failing = _number(text)
@@ -163,12 +163,12 @@ def burn_details(
 ) -> dict[str, str]:
     """What each objective is, and how fast it burned at most during the incident."""
     start, end = nanoseconds(incident.start), nanoseconds(incident.end)
-    found: dict[str, str] = {}
+    details: dict[str, str] = {}
     for slo, _ in slos:
         rates = [row[3] for row in rows.get(slo.uuid, ()) if start <= row[0] <= end]
         burned = f"burned at up to {max(rates):.3g} times the allowed rate" if rates else "no data"
-        found[short(slo.name, 80) or slo.uuid] = f"objective {slo.said}; {burned}"
-    return found
+        details[short(slo.name, 80) or slo.uuid] = f"objective {slo.text}; {burned}"
+    return details
 
 
 def _number(text: str) -> float | None:

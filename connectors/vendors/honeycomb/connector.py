@@ -50,17 +50,19 @@ RESULT_KEYS = frozenset({"query_id", "disable_series", "disable_total_by_aggrega
 _POST = re.compile(r"/1/(queries|query_results)/[A-Za-z0-9_.~%-]{1,300}")
 
 
-def build(own: HoneycombSettings, settings: SharedSettings) -> HoneycombConnector | None:
+def build(
+    honeycomb_settings: HoneycombSettings, settings: SharedSettings
+) -> HoneycombConnector | None:
     """The configured connector, or None without a key."""
-    if own.api_key is None:
+    if honeycomb_settings.api_key is None:
         return None
     return HoneycombConnector(
-        own.api_url or API[own.region],
-        own.api_key.get_secret_value(),
+        honeycomb_settings.api_url or API[honeycomb_settings.region],
+        honeycomb_settings.api_key.get_secret_value(),
         names=ServiceNames.of_catalogue(settings.services),
-        run_queries=own.run_queries,
-        deploy_types=own.deploy_types,
-        limits=own.limits(LIMITS),
+        run_queries=honeycomb_settings.run_queries,
+        deploy_types=honeycomb_settings.deploy_types,
+        limits=honeycomb_settings.limits(LIMITS),
     )
 
 
@@ -78,9 +80,9 @@ class QuerySession(HttpSession):
         result = await self._post(f"/1/query_results/{dataset}", body)
         path = f"/1/query_results/{dataset}/{quote(result.id, safe='')}"
         for _ in range(POLLS):
-            found = await self.get(path, type=tables.QueryResult)
-            if found.complete:
-                return found
+            query_result = await self.get(path, type=tables.QueryResult)
+            if query_result.complete:
+                return query_result
             await asyncio.sleep(PAUSE_S)
         raise ConnectorError(self._vendor, path, "the query is still running")
 
@@ -107,12 +109,12 @@ class QueryHttp(VendorHttp[QuerySession]):
         target = _POST.fullmatch(str(request.url).removeprefix(self.base_url))
         if request.method != "POST" or target is None:
             raise refused
-        known = QUERY_KEYS if target[1] == "queries" else RESULT_KEYS
+        allowed_keys = QUERY_KEYS if target[1] == "queries" else RESULT_KEYS
         try:
             body = msgspec.json.decode(request.content, type=dict[str, Any])
         except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
             raise refused from error
-        if not known.issuperset(body):
+        if not allowed_keys.issuperset(body):
             raise refused
 
 
@@ -148,15 +150,17 @@ class HoneycombConnector:
             if more:
                 reason = f"{more} more services were not asked about"
                 missing.append(Missing("metrics", "services in scope", reason))
-            found = await asking.collection.fetch("metrics", "datasets", asking.datasets())
-            of_service = {service: asking.dataset_of(service, found or ()) for service in services}
+            datasets = await asking.collection.fetch("metrics", "datasets", asking.datasets())
+            of_service = {
+                service: asking.dataset_of(service, datasets or ()) for service in services
+            }
             calls = [asking.markers(None, EVERYWHERE)]
             for service, dataset in of_service.items():
                 if dataset is not None:
                     calls.append(asking.markers(service, dataset))
                     if self._runs_queries:
                         calls.append(asking.golden(service, dataset))
-                elif found is not None:
+                elif datasets is not None:
                     reason = "no dataset bears its name; see aliases in the service catalogue"
                     missing.append(Missing("metrics", service, reason, unknown=True))
             await asyncio.gather(*calls)
@@ -199,7 +203,7 @@ class _Asking:
     def dataset_of(self, service: str, datasets: Sequence[tables.Dataset]) -> str | None:
         """The slug of a service's dataset, made fit for an address."""
         for dataset in datasets:
-            if self.names.found(service, (dataset.name, dataset.slug)):
+            if self.names.matches(service, (dataset.name, dataset.slug)):
                 return quote(dataset.slug, safe="")
         return None
 
@@ -207,12 +211,12 @@ class _Asking:
         """Markers of a dataset, or of the environment."""
         path = f"/1/markers/{dataset}"
         call = self.session.get(path, type=list[tables.Marker])
-        found = await self.collection.fetch("changes", f"GET {path}", call)
-        if found is None:
+        markers = await self.collection.fetch("changes", f"GET {path}", call)
+        if markers is None:
             return
         scope = self.request.scope
         window = Window(start=scope.incident.start - LOOKBACK, end=scope.incident.end)
-        rows = tables.marker_rows(found, service, window, self.deploy_types)
+        rows = tables.marker_rows(markers, service, window, self.deploy_types)
         if rows:
             self.collection.add("changes", rows)
             item = Item("changes", f"GET {path}", window, rows=len(rows))
@@ -226,11 +230,13 @@ class _Asking:
             return
         query = tables.golden_query(grid)
         phrase = f"{dataset}: {msgspec.json.encode(query).decode()}"
-        found = await self.collection.fetch("metrics", phrase, self.session.run(dataset, query))
-        if found is None:
+        query_result = await self.collection.fetch(
+            "metrics", phrase, self.session.run(dataset, query)
+        )
+        if query_result is None:
             return
-        rows = tables.golden_rows(found, service, grid)
+        rows = tables.golden_rows(query_result, service, grid)
         if rows:
             self.collection.add("metrics", rows)
-            item = Item("metrics", phrase, window, found.link, rows=len(rows))
+            item = Item("metrics", phrase, window, query_result.link, rows=len(rows))
             self.collection.items.append(item.holding(rows))

@@ -91,9 +91,9 @@ def golden_query(grid: CountGrid) -> Mapping[str, Any]:
     }
 
 
-def golden_rows(found: QueryResult, service: str, grid: CountGrid) -> list[Row]:
+def golden_rows(query_result: QueryResult, service: str, grid: CountGrid) -> list[Row]:
     """Rate, share of errors and latency, by the moment at which a step begins."""
-    data = found.data or _Data()
+    data = query_result.data or _Data()
     failed: dict[int, float] = {}
     for series in data.series:
         at, count = time_of(series.time), _number(series.data.get("COUNT"))

@@ -47,18 +47,20 @@ CHECKED = timedelta(minutes=15)
 """The window of `faultline check`."""
 
 
-def build(own: HttpSourceSettings, settings: SharedSettings) -> HttpSourceConnector | None:
+def build(
+    source_settings: HttpSourceSettings, settings: SharedSettings
+) -> HttpSourceConnector | None:
     """The configured connector, or None without an address or columns."""
-    if own.url is None or not own.columns:
+    if source_settings.url is None or not source_settings.columns:
         return None
-    access = access_of(own, "http_source")
-    if own.token is not None and own.token_header:
+    access = access_of(source_settings, "http_source")
+    if source_settings.token is not None and source_settings.token_header:
         headers = {k: v for k, v in access.headers.items() if k != "Authorization"}
-        headers[own.token_header] = own.token.get_secret_value()
+        headers[source_settings.token_header] = source_settings.token.get_secret_value()
         access = ServerAccess(headers, access.auth, access.trust)
     names = ServiceNames.of_catalogue(settings.services)
     service = next(iter(settings.services), NOBODY)
-    return HttpSourceConnector(own, own.url, access, names, service)
+    return HttpSourceConnector(source_settings, source_settings.url, access, names, service)
 
 
 class SourceSession(HttpSession):
@@ -102,18 +104,26 @@ class Question:
     link: str | None
 
     @classmethod
-    def of(cls, own: HttpSourceSettings, service: str | None, window: Window) -> Question:
+    def of(
+        cls, source_settings: HttpSourceSettings, service: str | None, window: Window
+    ) -> Question:
         """For a service (None: for all of them) and a window."""
         values = values_of(service, window)
-        path = filled(own.path, {name: quote(text, safe="") for name, text in values.items()})
-        params = [(name, filled(text, values)) for name, text in own.params.items()]
-        body = None if own.body is None else json.dumps(filled_in(own.body, values)).encode()
+        path = filled(
+            source_settings.path, {name: quote(text, safe="") for name, text in values.items()}
+        )
+        params = [(name, filled(text, values)) for name, text in source_settings.params.items()]
+        body = (
+            None
+            if source_settings.body is None
+            else json.dumps(filled_in(source_settings.body, values)).encode()
+        )
         phrase = f"{'GET' if body is None else 'POST'} {path}"
         if params:
             phrase += "?" + "&".join(f"{name}={value}" for name, value in params)
         if body is not None:
             phrase += f" {body.decode()}"
-        link = own.link
+        link = source_settings.link
         if link is not None:
             link = filled(link, {name: quote(text, safe="") for name, text in values.items()})
         return cls(service, window, path, params, body, short(phrase, LONGEST_QUERY), link)
@@ -126,32 +136,34 @@ class HttpSourceConnector:
 
     def __init__(
         self,
-        own: HttpSourceSettings,
+        source_settings: HttpSourceSettings,
         url: str,
         access: ServerAccess,
         names: ServiceNames,
         checked: str = NOBODY,
     ) -> None:
-        self._own = own
+        self._settings = source_settings
         self._url, self._access = url, access
         self._names = names
         self._checked = checked
-        used = names_in(own.path, own.params, own.body)
+        used = names_in(source_settings.path, source_settings.params, source_settings.body)
         self._by_service = "service" in used
         self._by_time = not used.isdisjoint(TIMES)
-        self._how = EntryMapping(own.table, own.items, own.columns, names)
-        self.kinds: tuple[EvidenceKind, ...] = (own.table,)
-        self.limits = own.limits(LIMITS)
+        self._how = EntryMapping(
+            source_settings.table, source_settings.items, source_settings.columns, names
+        )
+        self.kinds: tuple[EvidenceKind, ...] = (source_settings.table,)
+        self.limits = source_settings.limits(LIMITS)
 
     async def collect(self, request: Request) -> Collected:
         """The rows of every service and window. A request that fails becomes a gap."""
         collection = CollectionBuilder()
         services, more = self._services(request)
-        collection.unasked(self._own.table, bool(services), more)
+        collection.unasked(self._settings.table, bool(services), more)
         questions = []
         for service in services:
             for window in self._windows(request.scope):
-                questions.append(Question.of(self._own, service, window))
+                questions.append(Question.of(self._settings, service, window))
         async with self._http(questions).open() as session:
             await asyncio.gather(
                 *(self._ask(session, collection, question) for question in questions)
@@ -162,14 +174,16 @@ class HttpSourceConnector:
         """Does the request of the settings work?"""
         service = self._checked if self._by_service else None
         now = datetime.now(UTC)
-        question = Question.of(self._own, service, Window(start=now - CHECKED, end=now))
+        question = Question.of(self._settings, service, Window(start=now - CHECKED, end=now))
         try:
             async with self._http([question]).open() as session:
                 read = await self._read(session, question)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         how = "GET" if question.body is None else "a POST that the settings call a search"
-        line = f"{self._url}: {len(read.rows)} rows of {self._own.table} in the last 15 minutes"
+        line = (
+            f"{self._url}: {len(read.rows)} rows of {self._settings.table} in the last 15 minutes"
+        )
         line += f"; only {how} is sent"
         if read.cut:
             line += f"; {read.cut}"
@@ -189,17 +203,17 @@ class HttpSourceConnector:
 
     def _windows(self, scope: Scope) -> Sequence[Window]:
         """Of metrics and lines the baseline too, where the request can name it."""
-        compared = self._own.table in ("metrics", "logs")
+        compared = self._settings.table in ("metrics", "logs")
         if not compared or not self._by_time:
             return [full_window(scope)]
-        before = scope.logs_before if self._own.table == "logs" else scope.baseline
-        latest = sorted(before, key=lambda one: one.end)[-MOST_BASELINES:]
+        before = scope.logs_before if self._settings.table == "logs" else scope.baseline
+        latest = sorted(before, key=lambda window: window.end)[-MOST_BASELINES:]
         return list(dict.fromkeys((*latest, scope.incident)))
 
     async def _ask(
         self, session: SourceSession, collection: CollectionBuilder, question: Question
     ) -> None:
-        table = self._own.table
+        table = self._settings.table
         read = await collection.fetch(table, question.query, self._read(session, question))
         if read is None:
             return

@@ -60,20 +60,20 @@ SLOW_SHARE = 0.9
 """Slow is what nine of ten traces of the baseline's sample are not; one bound for both windows."""
 MOST_EDGES = 5000
 FAILED_TAGS = {"error": "true"}
-NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
+NO_TRACE = "no trace of this service in these windows; see aliases in the service catalogue"
 
 
-def build(own: JaegerSettings, settings: SharedSettings) -> JaegerConnector | None:
+def build(jaeger_settings: JaegerSettings, settings: SharedSettings) -> JaegerConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if jaeger_settings.url is None:
         return None
     names = ServiceNames.of_catalogue(settings.services)
     return JaegerConnector(
-        own.url,
-        access_of(own, "jaeger"),
+        jaeger_settings.url,
+        access_of(jaeger_settings, "jaeger"),
         names=names,
-        public_url=own.public_url,
-        limits=own.limits(LIMITS),
+        public_url=jaeger_settings.public_url,
+        limits=jaeger_settings.limits(LIMITS),
     )
 
 
@@ -196,7 +196,7 @@ class JaegerConnector:
             await asyncio.gather(
                 self._topology(ask, collection, full_window(request.scope)), *reads
             )
-            await self._own(ask, collection, trace_of(request.alert.labels), windows[-1])
+            await self._alert_trace(ask, collection, trace_of(request.alert.labels), windows[-1])
         collection.unasked("spans", bool(services) or "spans" in collection.rows, more)
         return collection.collected()
 
@@ -205,7 +205,7 @@ class JaegerConnector:
         del window
         async with self._http.open() as session:
             ask = await _Ask.of(session, self._names)
-        return tuple(self._names.ours(name) for name in ask.known)
+        return tuple(self._names.ours(name) for name in ask.services)
 
     async def check(self) -> Check:
         """Reachable and allowed? Jaeger's query service has no call that writes."""
@@ -215,7 +215,7 @@ class JaegerConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         api = " by the v3 API, which cannot be searched for failed traces" if ask.v3 else ""
-        phrase = f"{len(ask.known)} services are known"
+        phrase = f"{len(ask.services)} services are known"
         line = (
             f"Jaeger at {self._http.base_url}: traces can be "
             f"searched{api}, {phrase}; only GET is sent"
@@ -230,22 +230,25 @@ class JaegerConnector:
         windows: Sequence[Window],
         place: Mapping[str, str],
     ) -> None:
-        theirs = self._names.found(service, ask.known)
+        theirs = self._names.matches(service, ask.services)
         if not theirs:
-            collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
+            collection.missing.append(Missing("spans", service, NO_TRACE, unknown=True))
             return
-        asked = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
-        searches = await self._any_and_failed(ask, collection, asked, {})
+        name_windows = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
+        searches = await self._any_and_failed(ask, collection, name_windows, {})
         # The v3 API cannot be searched for tags.
         tags = {} if ask.v3 else place_tags(_every_row(searches), service, place)
         if tags:
-            there = await self._any_and_failed(ask, collection, asked, tags)
+            there = await self._any_and_failed(ask, collection, name_windows, tags)
             searches, tags = (there, tags) if _every_row(there) else (searches, {})
 
         typical = [rows for search, rows in searches if not search.failed]
         bound = _slow_bound(typical, service, until=nanoseconds(windows[0].end))
         if bound:
-            slow = [Search(name, window, SLOW, least_us=bound, tags=tags) for name, window in asked]
+            slow = [
+                Search(name, window, SLOW, least_us=bound, tags=tags)
+                for name, window in name_windows
+            ]
             searches += await self._searches(ask, collection, slow)
 
         failed = [rows for search, rows in searches if search.failed]
@@ -254,34 +257,35 @@ class JaegerConnector:
             if rows and (often or not search.failed):
                 self._keep(ask, collection, search, rows)
         if all(rows is not None and not rows for _, rows in searches):
-            collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
+            collection.missing.append(Missing("spans", service, NO_TRACE, unknown=True))
 
     async def _any_and_failed(
         self,
         ask: _Ask,
         collection: CollectionBuilder,
-        asked: Sequence[tuple[str, Window]],
+        name_windows: Sequence[tuple[str, Window]],
         tags: Mapping[str, str],
     ) -> list[Sampled]:
         """Any traces of each part of the windows, and failed ones where they can be asked for."""
         searches = [
             Search(name, part, TYPICAL, tags=tags)
-            for name, window in asked
+            for name, window in name_windows
             for part in split(window, PARTS)
         ]
         if not ask.v3:
             searches += [
-                Search(name, window, FAILED, failed=True, tags=tags) for name, window in asked
+                Search(name, window, FAILED, failed=True, tags=tags)
+                for name, window in name_windows
             ]
         return await self._searches(ask, collection, searches)
 
     async def _searches(
         self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Search]
     ) -> list[Sampled]:
-        found = await asyncio.gather(
+        answers = await asyncio.gather(
             *(self._search(ask, collection, search) for search in searches)
         )
-        return list(zip(searches, found, strict=True))
+        return list(zip(searches, answers, strict=True))
 
     async def _search(
         self, ask: _Ask, collection: CollectionBuilder, search: Search
@@ -307,11 +311,11 @@ class JaegerConnector:
         item = Item("spans", ask.query(search), search.window, link, rows=count, cut=cut)
         collection.items.append(item.holding(rows))
 
-    async def _own(
-        self, ask: _Ask, collection: CollectionBuilder, given: str, window: Window
+    async def _alert_trace(
+        self, ask: _Ask, collection: CollectionBuilder, raw_id: str, window: Window
     ) -> None:
         """The trace that the alert's labels name."""
-        trace_id = hex_id(given[:64], 16)
+        trace_id = hex_id(raw_id[:64], 16)
         if not trace_id:
             return
         query = f"{ask.traces}/{trace_id}"
@@ -354,14 +358,15 @@ class JaegerConnector:
 
 
 class _Ask:
-    """The calls, in whichever of its two APIs the server has. `known` are the services it knows."""
+    """The calls, in whichever of its two APIs the server has. `services` are the services it
+    knows."""
 
     def __init__(
-        self, session: HttpSession, names: ServiceNames, known: Sequence[str], *, v3: bool
+        self, session: HttpSession, names: ServiceNames, services: Sequence[str], *, v3: bool
     ) -> None:
         self._session = session
         self._names = names
-        self.known = known
+        self.services = services
         self.v3 = v3
 
     @property
@@ -397,8 +402,8 @@ class _Ask:
         self, path: str, params: list[tuple[str, str]]
     ) -> tuple[list[SpanTableRow], int]:
         if not self.v3:
-            found = (await self._session.get(path, params, type=TracesAnswer)).data or []
-            return await asyncio.to_thread(trace_rows, found, self._names)
+            traces = (await self._session.get(path, params, type=TracesAnswer)).data or []
+            return await asyncio.to_thread(trace_rows, traces, self._names)
         try:
             answer = await self._session.get(path, params, type=TracesAnswerV3)
         except ConnectorError as error:
@@ -435,24 +440,26 @@ class _Ask:
         ]
 
 
-def _every_row(found: Iterable[Sampled]) -> list[SpanTableRow]:
+def _every_row(searches: Iterable[Sampled]) -> list[SpanTableRow]:
     every: list[SpanTableRow] = []
-    for _, rows in found:
+    for _, rows in searches:
         every += rows or ()
     return every
 
 
-def _failed_traces(found: Sequence[list[SpanTableRow] | None], since: int) -> int:
+def _failed_traces(search_rows: Sequence[list[SpanTableRow] | None], since: int) -> int:
     """How many traces have spans since then."""
-    return len({row.trace_id for rows in found for row in rows or () if row.start >= since})
+    return len({row.trace_id for rows in search_rows for row in rows or () if row.start >= since})
 
 
-def _slow_bound(found: Sequence[list[SpanTableRow] | None], service: str, until: int) -> int | None:
+def _slow_bound(
+    search_rows: Sequence[list[SpanTableRow] | None], service: str, until: int
+) -> int | None:
     """The bound of slow traces in us: of each trace the service's longest span counts.
 
     It is taken from what began before `until`, the end of the baseline, where anything did.
     """
-    sample = [row for rows in found for row in rows or ()]
+    sample = [row for rows in search_rows for row in rows or ()]
     before = [row for row in sample if row.start < until]
     longest: dict[str, float] = {}
     for row in before or sample:

@@ -25,10 +25,10 @@ def place_tags(
     for row in rows:
         if row.service != service or not row.attributes:
             continue
-        said = msgspec.json.decode(row.attributes, type=dict[str, str])
+        row_tags = msgspec.json.decode(row.attributes, type=dict[str, str])
         for kind, value in place.items():
-            name = next((label for label in PLACE_LABELS[kind] if label in said), None)
+            name = next((label for label in PLACE_LABELS[kind] if label in row_tags), None)
             if name is not None:
                 tags[name] = value
-                is_mixed = is_mixed or said[name] != value
+                is_mixed = is_mixed or row_tags[name] != value
     return tags if is_mixed else {}

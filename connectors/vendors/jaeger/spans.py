@@ -11,9 +11,9 @@ import msgspec
 from faultline.connectors.shared.rows.collection_builder import attributes, ns_of
 from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
 from faultline.connectors.shared.rows.otlp_spans import (
-    KEPT,
     MOST_EVENTS,
     OF_RESOURCE,
+    SPAN_ATTRIBUTES,
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     hex_id,
@@ -91,7 +91,7 @@ def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanTableRo
     start = ns_of(span.startTime, NS_PER_US)
     if not trace_id or not span_id or start is None or span.duration is None:
         return None
-    own = _with_errors(span)
+    span_tags = _with_errors(span)
     return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
@@ -100,35 +100,36 @@ def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanTableRo
         operation=short(span.operationName, 200) or "unknown",
         start=start,
         duration_us=max(0.0, float(span.duration)),
-        status="error" if _failed(own) else "ok",
-        attributes=attributes(_kept(own, _texts(process.tags))),
+        status="error" if _failed(span_tags) else "ok",
+        attributes=attributes(_span_attributes(span_tags, _texts(process.tags))),
     )
 
 
-def _kept(own: Mapping[str, str], of_process: Mapping[str, str]) -> dict[str, Any]:
-    messages: dict[str, Any] = {name: own.get(name) for name in KEPT}
+def _span_attributes(span_tags: Mapping[str, str], of_process: Mapping[str, str]) -> dict[str, Any]:
+    messages: dict[str, Any] = {name: span_tags.get(name) for name in SPAN_ATTRIBUTES}
     messages |= {name: of_process.get(name) for name in OF_RESOURCE}
-    messages["span.kind"] = own.get("span.kind")
+    messages["span.kind"] = span_tags.get("span.kind")
     # OpenTracing's name for it, in the log of an error.
-    messages["exception.message"] = messages["exception.message"] or own.get("message")
+    messages["exception.message"] = messages["exception.message"] or span_tags.get("message")
     return messages
 
 
-def _failed(own: Mapping[str, str]) -> bool:
+def _failed(span_tags: Mapping[str, str]) -> bool:
     # The one is OpenTracing's tag, the other how OpenTelemetry's status is translated.
     return (
-        own.get("error", "").lower() == "true" or own.get("otel.status_code", "").upper() == "ERROR"
+        span_tags.get("error", "").lower() == "true"
+        or span_tags.get("otel.status_code", "").upper() == "ERROR"
     )
 
 
 def _with_errors(span: JaegerSpan) -> Mapping[str, str]:
     """The span's tags, and behind them the fields of the errors in its log."""
-    found: dict[str, str] = {}
+    error_fields: dict[str, str] = {}
     for log in (span.logs or ())[:MOST_EVENTS]:
         fields = _texts(log.fields)
         if fields.get("event") in ("exception", "error"):
-            found = {**fields, **found}
-    return {**found, **_texts(span.tags)}
+            error_fields = {**fields, **error_fields}
+    return {**error_fields, **_texts(span.tags)}
 
 
 def _parent(span: JaegerSpan) -> str | None:

@@ -104,12 +104,22 @@ class JenkinsJob(msgspec.Struct):
     fullName: str = ""
 
 
-def build(own: JenkinsSettings, settings: SharedSettings) -> Jenkins | None:
+def build(jenkins_settings: JenkinsSettings, settings: SharedSettings) -> Jenkins | None:
     """The configured connector, or None without an address or a job. Raises SettingsError."""
-    if own.url is None or not own.jobs:
+    if jenkins_settings.url is None or not jenkins_settings.jobs:
         return None
-    http = LinkedHttp(VENDOR, own.url, limits=own.limits(LIMITS), access=access_of(own, VENDOR))
-    return Jenkins(http, ServiceNames.of_catalogue(settings.services), own.jobs, own.deploys)
+    http = LinkedHttp(
+        VENDOR,
+        jenkins_settings.url,
+        limits=jenkins_settings.limits(LIMITS),
+        access=access_of(jenkins_settings, VENDOR),
+    )
+    return Jenkins(
+        http,
+        ServiceNames.of_catalogue(settings.services),
+        jenkins_settings.jobs,
+        jenkins_settings.deploys,
+    )
 
 
 class Jenkins(ChangeFeeds):
@@ -134,7 +144,7 @@ class Jenkins(ChangeFeeds):
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:
             params = [("tree", TREE)]
             response = await session.get(f"{page}/api/json", params, type=JenkinsJob)
-            runs = [_run(job, one) for one in response.builds]
+            runs = [_run(job, jenkins_build) for jenkins_build in response.builds]
             cut = None
             oldest = response.builds[-1].at if len(response.builds) >= MOST_BUILDS else None
             if oldest is not None and oldest >= window.start:
@@ -145,13 +155,13 @@ class Jenkins(ChangeFeeds):
         return ChangeFeed(f"builds of {job}", read)
 
 
-def _run(job: str, one: JenkinsBuild) -> BuildRun:
+def _run(job: str, jenkins_build: JenkinsBuild) -> BuildRun:
     return BuildRun(
         job,
-        str(one.number),
-        one.at,
-        one.state,
-        revision=one.revision,
-        author=one.author,
-        link=web_link(one.url),
+        str(jenkins_build.number),
+        jenkins_build.at,
+        jenkins_build.state,
+        revision=jenkins_build.revision,
+        author=jenkins_build.author,
+        link=web_link(jenkins_build.url),
     )

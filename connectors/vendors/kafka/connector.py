@@ -27,22 +27,22 @@ from faultline.connectors.vendors.kafka.settings import KafkaSettings
 
 VENDOR = "kafka"
 LIMITS = Limits(deadline_s=40, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
-MOST_ASKED = 200
+MOST_READ_GROUPS = 200
 """Groups whose offsets are read: one request each."""
 MOST_SAMPLED = 20
 """Groups that are read a second time."""
 READ = "OffsetFetch and ListOffsets of consumer groups"
 
 
-def build(own: KafkaSettings, settings: SharedSettings) -> KafkaConnector | None:
+def build(kafka_settings: KafkaSettings, settings: SharedSettings) -> KafkaConnector | None:
     """The configured connector, or None without brokers. Raises SettingsError."""
-    if own.brokers is None:
+    if kafka_settings.brokers is None:
         return None
-    if own.username is not None and own.password is None:
+    if kafka_settings.username is not None and kafka_settings.password is None:
         raise SettingsError("kafka.password", "must be set for kafka.username")
-    host = own.brokers.partition(":")[0]
-    service = own.of_service(settings.instance_of(VENDOR), host)
-    return KafkaConnector(own, service, limits=own.limits(LIMITS))
+    host = kafka_settings.brokers.partition(":")[0]
+    service = kafka_settings.of_service(settings.instance_of(VENDOR), host)
+    return KafkaConnector(kafka_settings, service, limits=kafka_settings.limits(LIMITS))
 
 
 class KafkaConnector:
@@ -51,8 +51,10 @@ class KafkaConnector:
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("states",)
 
-    def __init__(self, own: KafkaSettings, service: str, *, limits: Limits = LIMITS) -> None:
-        self._own = own
+    def __init__(
+        self, kafka_settings: KafkaSettings, service: str, *, limits: Limits = LIMITS
+    ) -> None:
+        self._settings = kafka_settings
         self._service = service
         self.limits = limits
 
@@ -61,60 +63,66 @@ class KafkaConnector:
         snapshot = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
         if snapshot.comes_too_late():
             return snapshot.builder.collected()
-        async with opened(self._own, self.limits) as session:
+        async with opened(self._settings, self.limits) as session:
             try:
                 cluster = await session.cluster()
             except FaultlineError as error:
-                snapshot.lacks(self._said("Metadata"), str(error))
+                snapshot.lacks(self._label("Metadata"), str(error))
                 return snapshot.builder.collected()
             if cluster.partitions:
-                snapshot.add(self._said("Metadata"), facts.cluster_facts(cluster))
+                snapshot.add(self._label("Metadata"), facts.cluster_facts(cluster))
             else:
                 reason = "this user sees no topic: give it Describe on topics"
-                snapshot.lacks(self._said("Metadata"), reason)
+                snapshot.lacks(self._label("Metadata"), reason)
             await self._groups(_GroupsReading(session, cluster), snapshot)
         return snapshot.builder.collected()
 
-    async def _groups(self, reading: _GroupsReading, found: ServerSnapshot) -> None:
+    async def _groups(self, reading: _GroupsReading, snapshot: ServerSnapshot) -> None:
         try:
-            groups = await reading.groups(self._own.groups)
+            groups = await reading.groups(self._settings.groups)
             first = await reading.offsets(groups)
             second = {}
-            behind = [one for one in first if one.longest >= facts.STUCK]
-            if behind and self._own.sample_s:
-                await asyncio.sleep(self._own.sample_s)
-                behind.sort(key=lambda one: (-one.longest, one.group.name))
-                again = await reading.described([one.group.name for one in behind[:MOST_SAMPLED]])
+            behind = [
+                group_reading for group_reading in first if group_reading.longest >= facts.STUCK
+            ]
+            if behind and self._settings.sample_s:
+                await asyncio.sleep(self._settings.sample_s)
+                behind.sort(
+                    key=lambda group_reading: (-group_reading.longest, group_reading.group.name)
+                )
+                again = await reading.described(
+                    [group_reading.group.name for group_reading in behind[:MOST_SAMPLED]]
+                )
                 second = {offset.group.name: offset for offset in await reading.offsets(again)}
             if groups:
-                told = facts.group_facts(first, second)
-                found.add(self._said(READ), told, facts.groups_said(first))
+                lag_facts = facts.group_facts(first, second)
+                snapshot.add(self._label(READ), lag_facts, facts.group_details(first))
         except FaultlineError as error:
-            found.lacks(self._said(READ), str(error))
+            snapshot.lacks(self._label(READ), str(error))
         for reason in dict.fromkeys(reading.refused):
-            found.lacks(self._said(READ), reason)
+            snapshot.lacks(self._label(READ), reason)
 
     async def check(self) -> Check:
         """Reachable, and may this user see everything and change nothing?"""
         unread: list[str] = []
-        async with opened(self._own, self.limits) as session:
+        async with opened(self._settings, self.limits) as session:
             try:
                 cluster = await session.cluster()
             except FaultlineError as error:
                 return Check(self.name, False, str(error))
-            seen = []
-            line = f"Kafka at {self._own.brokers}: {len(cluster.brokers)} brokers"
-            seen.append(f"{len(cluster.topics)} topics")
+            inventory = []
+            line = f"Kafka at {self._settings.brokers}: {len(cluster.brokers)} brokers"
+            inventory.append(f"{len(cluster.topics)} topics")
             if not cluster.topics:
                 unread.append("topics")
             try:
                 groups, refused = await session.groups()
-                seen.append(f"{len(groups)} consumer groups")
+                inventory.append(f"{len(groups)} consumer groups")
             except ConnectorError as error:
                 groups, refused = [], [error.problem]
             if refused:
                 unread.append("consumer groups")
-            line += f", {' and '.join(seen)} can be read; no request changes anything"
+            line += f", {' and '.join(inventory)} can be read; no request changes anything"
             if refused:
                 line += f"; some groups cannot be listed: {short(refused[0], 100)}"
             try:
@@ -125,9 +133,9 @@ class KafkaConnector:
                 line += f"; warning: this user can also change the cluster ({', '.join(writing)})"
         return Check(self.name, True, line, tuple(unread))
 
-    def _said(self, call: str) -> str:
+    def _label(self, call: str) -> str:
         """The call as evidence names it."""
-        return f"{self._own.brokers}: {call}"
+        return f"{self._settings.brokers}: {call}"
 
 
 class _GroupsReading:
@@ -147,21 +155,21 @@ class _GroupsReading:
         )
         if not names and not refused:
             self.refused.append("this user sees no consumer group: give it Describe on groups")
-        if len(requested_names) > MOST_ASKED:
+        if len(requested_names) > MOST_READ_GROUPS:
             reason = (
-                f"{MOST_ASKED} of {len(requested_names)} consumer groups were read: "
+                f"{MOST_READ_GROUPS} of {len(requested_names)} consumer groups were read: "
                 "narrow kafka.groups"
             )
             self.refused.append(reason)
-        return await self.described(requested_names[:MOST_ASKED])
+        return await self.described(requested_names[:MOST_READ_GROUPS])
 
     async def described(self, names: Sequence[str]) -> list[Group]:
         """With state and members."""
         if not names:
             return []
-        found, refused = await self._session.described(names)
+        groups_by_name, refused = await self._session.described(names)
         self.refused += refused
-        return list(found.values())
+        return list(groups_by_name.values())
 
     async def offsets(self, groups: Sequence[Group]) -> list[GroupReading]:
         """What each has read of what there is."""
@@ -171,7 +179,7 @@ class _GroupsReading:
                 committed[group.name] = await self._session.committed(group.name)
             except ConnectorError as error:
                 self.refused.append(str(error))
-        read = {at for one in committed.values() for at in one}
+        read = {at for group_offsets in committed.values() for at in group_offsets}
         ends, refused = await self._session.offsets(sorted(read & self._led))
         self.refused += refused
         at_s = time.monotonic()
@@ -182,14 +190,14 @@ class _GroupsReading:
         readings = []
         for group in groups:
             if group.name in committed:
-                given = committed[group.name]
+                group_offsets = committed[group.name]
                 readings.append(
                     GroupReading(
                         group,
                         at_s,
-                        given,
-                        {at: ends[at] for at in given if at in ends},
-                        {at: begins[at] for at in given if at in begins},
+                        group_offsets,
+                        {at: ends[at] for at in group_offsets if at in ends},
+                        {at: begins[at] for at in group_offsets if at in begins},
                     )
                 )
         return readings

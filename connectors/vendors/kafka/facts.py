@@ -70,7 +70,7 @@ class Group:
     members: int = 0
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """For humans."""
         return f"{self.state.lower().replace('_', ' ')}, {counted(self.members, 'member')}"
 
@@ -96,10 +96,10 @@ class GroupReading:
 
     def by_topic(self) -> Counter[str]:
         """The same by topic."""
-        found: Counter[str] = Counter()
+        lags_by_topic: Counter[str] = Counter()
         for at, lag in self.lags().items():
-            found[at.topic] += lag
-        return found
+            lags_by_topic[at.topic] += lag
+        return lags_by_topic
 
     @property
     def longest(self) -> int:
@@ -140,15 +140,15 @@ def cluster_facts(cluster: Cluster) -> list[Fact]:
 
 
 def _of_partitions(
-    kind: str, found: Sequence[Partition], total: int, field: str, more: str = ""
+    kind: str, partitions: Sequence[Partition], total: int, field: str, more: str = ""
 ) -> Fact:
-    topics = Counter(headless.at.topic for headless in found)
-    value = f"{len(found)} of {counted(total, 'partition')}"
+    topics = Counter(headless.at.topic for headless in partitions)
+    value = f"{len(partitions)} of {counted(total, 'partition')}"
     if len(topics) == 1:
         [topic] = topics
         numbers = ", ".join(
             str(headless.at.number)
-            for headless in sorted(found, key=lambda headless: headless.at)[:8]
+            for headless in sorted(partitions, key=lambda headless: headless.at)[:8]
         )
         name = short(topic, 80)
         return Fact(kind, f"{value} ({numbers}){more}", None, "Topic", name, field)
@@ -170,44 +170,44 @@ def group_facts(first: Iterable[GroupReading], second: Mapping[str, GroupReading
     return facts[:MOST_GROUPS]
 
 
-def _judged(one: GroupReading, later: GroupReading | None, topic: str, lag: int) -> Fact | None:
-    name, value = short(one.group.name, 80), f"{lag:,} messages of {short(topic, 60)}"
-    if one.group.state == "EMPTY":
-        is_used = later is None or _moved(one, later, topic, lambda read: read.ends) > 0
-        if lag < STUCK or not is_used or one.has_lost(topic):
+def _judged(reading: GroupReading, later: GroupReading | None, topic: str, lag: int) -> Fact | None:
+    name, value = short(reading.group.name, 80), f"{lag:,} messages of {short(topic, 60)}"
+    if reading.group.state == "EMPTY":
+        is_used = later is None or _moved(reading, later, topic, lambda read: read.ends) > 0
+        if lag < STUCK or not is_used or reading.has_lost(topic):
             return None
         return Fact("queue_without_consumers", value, None, "Consumer group", name, "members")
-    rebalances = "REBALANC" in one.group.state
+    rebalances = "REBALANC" in reading.group.state
     if later is not None and rebalances and "REBALANC" in later.group.state and lag >= STUCK:
-        for_s = later.at_s - one.at_s
+        for_s = later.at_s - reading.at_s
         value += f", and it has been rebalancing for {amount(for_s, SECONDS)} at least"
         return Fact("consumers_behind", value, for_s, "Consumer group", name, "state")
     if lag < BEHIND:
         return None
-    lags = {at: count for at, count in one.lags().items() if at.topic == topic}
+    lags = {at: count for at, count in reading.lags().items() if at.topic == topic}
     worst = max(lags, key=lambda at: (lags[at], -at.number))
     if len(lags) > 1:
         value += f", {lags[worst]:,} of them in partition {worst.number} of {len(lags)}"
-    if later is not None and later.at_s > one.at_s:
-        seconds = later.at_s - one.at_s
-        comes = _moved(one, later, topic, lambda read: read.ends) / seconds
-        reads = _moved(one, later, topic, lambda read: read.committed) / seconds
+    if later is not None and later.at_s > reading.at_s:
+        seconds = later.at_s - reading.at_s
+        comes = _moved(reading, later, topic, lambda read: read.ends) / seconds
+        reads = _moved(reading, later, topic, lambda read: read.committed) / seconds
         value += f"; {amount(comes, PER_SECOND)} in, {amount(reads, PER_SECOND)} read"
     return Fact("consumers_behind", value, None, "Consumer group", name, "lag")
 
 
 def _moved(
-    one: GroupReading,
+    earlier: GroupReading,
     later: GroupReading,
     topic: str,
     offsets: Callable[[GroupReading], Mapping[Place, int]],
 ) -> int:
     """By how many messages of a topic these offsets moved between two readings."""
-    before, after = offsets(one), offsets(later)
+    before, after = offsets(earlier), offsets(later)
     return sum(after[at] - before[at] for at in before if at.topic == topic and at in after)
 
 
-def groups_said(readings: Iterable[GroupReading]) -> dict[str, str]:
+def group_details(readings: Iterable[GroupReading]) -> dict[str, str]:
     """The groups that are most behind, for people."""
     lines = []
     for reading in sorted(readings, key=lambda reading: (-reading.longest, reading.group.name))[
@@ -215,5 +215,5 @@ def groups_said(readings: Iterable[GroupReading]) -> dict[str, str]:
     ]:
         for topic, lag in reading.by_topic().most_common(1):
             name = short(reading.group.name, 80)
-            lines.append(f"{name}: {lag:,} of {short(topic, 60)}, {reading.group.said}")
+            lines.append(f"{name}: {lag:,} of {short(topic, 60)}, {reading.group.text}")
     return {"consumer groups that are most behind": "\n".join(lines)} if lines else {}

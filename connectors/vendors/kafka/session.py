@@ -24,7 +24,7 @@ from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.databases.driver_calls import one_call
+from faultline.connectors.shared.databases.driver_calls import permitted_call
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
@@ -67,11 +67,11 @@ READING = frozenset(
 class KafkaSession:
     """One collection's calls, one after the other."""
 
-    def __init__(self, own: KafkaSettings, limits: Limits, deadline: Deadline) -> None:
-        self.address = own.brokers or ""
+    def __init__(self, kafka_settings: KafkaSettings, limits: Limits, deadline: Deadline) -> None:
+        self.address = kafka_settings.brokers or ""
         self.deadline = deadline
         self._limiter = rate_limiter_of(VENDOR, self.address, limits)
-        self._configuration = {**configuration(own, limits), "error_cb": self._noticed}
+        self._configuration = {**configuration(kafka_settings, limits), "error_cb": self._noticed}
         self._client: AdminClient | None = None
         self._last_error = ""
 
@@ -90,8 +90,8 @@ class KafkaSession:
         def asks(client: AdminClient, within_s: float) -> Cluster:
             topics = client.list_topics(timeout=within_s)
             partitions = []
-            for topic, told in topics.topics.items():
-                for number, partition in told.partitions.items():
+            for topic, topic_metadata in topics.topics.items():
+                for number, partition in topic_metadata.partitions.items():
                     place = Place(topic, number)
                     partitions.append(
                         Partition(
@@ -103,7 +103,7 @@ class KafkaSession:
                     )
             return Cluster(frozenset(topics.brokers), tuple(partitions))
 
-        return await self._asked("Metadata", asks)
+        return await self._run_call("Metadata", asks)
 
     async def groups(self) -> tuple[list[str], list[str]]:
         """The names of consumer groups, and what brokers refused. Raises ConnectorError,
@@ -112,9 +112,9 @@ class KafkaSession:
         def asks(client: AdminClient, within_s: float) -> tuple[list[str], list[str]]:
             result = client.list_consumer_groups(request_timeout=within_s).result(within_s)
             refused = [_problem(error)[0] for error in result.errors or ()]
-            return [one.group_id for one in result.valid or ()], refused
+            return [group.group_id for group in result.valid or ()], refused
 
-        return await self._asked("ListGroups", asks)
+        return await self._run_call("ListGroups", asks)
 
     async def described(self, names: Iterable[str]) -> tuple[dict[str, Group], list[str]]:
         """State and members of these groups, and what was refused."""
@@ -127,7 +127,7 @@ class KafkaSession:
                 groups[name] = Group(name, result.state.name, len(result.members))
             return groups, refused
 
-        return await self._asked("DescribeGroups", asks)
+        return await self._run_call("DescribeGroups", asks)
 
     async def committed(self, group: str) -> dict[Place, int]:
         """Up to where a group has read. Raises ConnectorError, BudgetExceeded."""
@@ -143,7 +143,7 @@ class KafkaSession:
                     )
             return offsets
 
-        return await self._asked("OffsetFetch", asks)
+        return await self._run_call("OffsetFetch", asks)
 
     async def offsets(
         self, places: Iterable[Place], *, first: bool = False
@@ -161,7 +161,7 @@ class KafkaSession:
             }
             return offsets, refused
 
-        return await self._asked("ListOffsets", asks) if specs else ({}, [])
+        return await self._run_call("ListOffsets", asks) if specs else ({}, [])
 
     async def rights(self) -> frozenset[str]:
         """What this user may do with the cluster besides reading, where the cluster tells."""
@@ -175,12 +175,12 @@ class KafkaSession:
                 authorized_operation.name for authorized_operation in authorized_operations
             )
 
-        return await self._asked("DescribeCluster", asks)
+        return await self._run_call("DescribeCluster", asks)
 
     def _noticed(self, error: KafkaError) -> None:
         self._last_error = error.str()
 
-    async def _asked(self, call: str, asks: Callable[[AdminClient, float], R]) -> R:
+    async def _run_call(self, call: str, asks: Callable[[AdminClient, float], R]) -> R:
         def in_thread() -> R:
             if self._client is None:
                 self._client = AdminClient(self._configuration)
@@ -192,7 +192,9 @@ class KafkaSession:
                 raise
 
         errors = (KafkaException,)
-        async with one_call(self._limiter, self.deadline, errors, partial(self._failed, call)):
+        async with permitted_call(
+            self._limiter, self.deadline, errors, partial(self._failed, call)
+        ):
             return await asyncio.to_thread(in_thread)
 
     def _failed(self, call: str, error: KafkaException) -> tuple[ConnectorError, bool]:
@@ -202,31 +204,33 @@ class KafkaSession:
         return ConnectorError(VENDOR, call, text, retryable=lost), lost
 
 
-def configuration(own: KafkaSettings, limits: Limits) -> dict[str, Any]:
+def configuration(kafka_settings: KafkaSettings, limits: Limits) -> dict[str, Any]:
     """librdkafka's properties (its CONFIGURATION.md)."""
     paths_by_name: dict[str, Any] = {
-        "bootstrap.servers": own.brokers,
+        "bootstrap.servers": kafka_settings.brokers,
         "client.id": "faultline",
-        "security.protocol": "PLAINTEXT" if own.tls == "off" else "SSL",
+        "security.protocol": "PLAINTEXT" if kafka_settings.tls == "off" else "SSL",
         "receive.message.max.bytes": min(limits.max_bytes, 2**31 - 1),
         "socket.timeout.ms": round(1000 * LONGEST_CALL_S),
         # Otherwise it writes to the terminal.
         "log_level": 0,
     }
-    if own.tls != "off":
-        paths_by_name["enable.ssl.certificate.verification"] = own.tls == "verify"
+    if kafka_settings.tls != "off":
+        paths_by_name["enable.ssl.certificate.verification"] = kafka_settings.tls == "verify"
         for name, path in (
-            ("ssl.ca.location", own.ca_file),
-            ("ssl.certificate.location", own.client_cert_file),
-            ("ssl.key.location", own.client_key_file or own.client_cert_file),
+            ("ssl.ca.location", kafka_settings.ca_file),
+            ("ssl.certificate.location", kafka_settings.client_cert_file),
+            ("ssl.key.location", kafka_settings.client_key_file or kafka_settings.client_cert_file),
         ):
             if path is not None:
                 paths_by_name[name] = str(path)
-    if own.username is not None:
+    if kafka_settings.username is not None:
         paths_by_name["security.protocol"] = f"SASL_{paths_by_name['security.protocol']}"
-        paths_by_name["sasl.mechanism"] = own.mechanism
-        paths_by_name["sasl.username"] = own.username
-        paths_by_name["sasl.password"] = own.password.get_secret_value() if own.password else ""
+        paths_by_name["sasl.mechanism"] = kafka_settings.mechanism
+        paths_by_name["sasl.username"] = kafka_settings.username
+        paths_by_name["sasl.password"] = (
+            kafka_settings.password.get_secret_value() if kafka_settings.password else ""
+        )
     return paths_by_name
 
 
@@ -249,19 +253,19 @@ def _results(futures: Mapping[K, Future[Any]], within_s: float) -> tuple[dict[K,
 
 def _problem(error: KafkaException | KafkaError) -> tuple[str, bool]:
     """What is said of it, and whether the connection is lost."""
-    told = error.args[0] if isinstance(error, KafkaException) else error
-    if not isinstance(told, KafkaError):
-        return short(str(told), 200), False
-    text = short(told.str() or told.name(), 200)
-    if told.code() in NOT_PERMITTED:
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    if not isinstance(cause, KafkaError):
+        return short(str(cause), 200), False
+    text = short(cause.str() or cause.name(), 200)
+    if cause.code() in NOT_PERMITTED:
         return f"not permitted: {text}", False
-    return text, told.code() in LOST
+    return text, cause.code() in LOST
 
 
 @asynccontextmanager
-async def opened(own: KafkaSettings, limits: Limits) -> AsyncIterator[KafkaSession]:
+async def opened(kafka_settings: KafkaSettings, limits: Limits) -> AsyncIterator[KafkaSession]:
     """A session, which connects with its first call."""
-    session = KafkaSession(own, limits, Deadline.within(limits))
+    session = KafkaSession(kafka_settings, limits, Deadline.within(limits))
     try:
         yield session
     finally:

@@ -106,8 +106,8 @@ class Selector(Struct):
             key, values = str(match_expression.get("key", "")), match_expression.get("values") or []
             listed = ",".join(map(str, values)) if isinstance(values, list) else ""
             operator = str(match_expression.get("operator", ""))
-            said = {"Exists": key, "DoesNotExist": f"!{key}"}
-            parts.append(said.get(operator, f"{key} {operator.lower()} ({listed})"))
+            forms = {"Exists": key, "DoesNotExist": f"!{key}"}
+            parts.append(forms.get(operator, f"{key} {operator.lower()} ({listed})"))
         return ",".join(parts)
 
 
@@ -391,18 +391,18 @@ class KubernetesEvent(Struct):
     @property
     def first(self) -> datetime | None:
         """When it came first."""
-        found = (self.deprecated_first_timestamp, self.first_timestamp, self.event_time)
-        return next((at for text in found if (at := moment(text))), self.metadata.created)
+        timestamps = (self.deprecated_first_timestamp, self.first_timestamp, self.event_time)
+        return next((at for text in timestamps if (at := moment(text))), self.metadata.created)
 
     @property
     def last(self) -> datetime | None:
         """When it came last."""
-        found = (
+        timestamps = (
             self.series.last_observed_time if self.series else None,
             self.deprecated_last_timestamp,
             self.last_timestamp,
         )
-        return next((at for text in found if (at := moment(text))), self.first)
+        return next((at for text in timestamps if (at := moment(text))), self.first)
 
     @property
     def times(self) -> int:

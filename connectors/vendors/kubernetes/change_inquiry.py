@@ -19,7 +19,7 @@ from faultline.connectors.vendors.kubernetes.replica_changes import replica_rows
 from faultline.connectors.vendors.kubernetes.rollouts import Revision
 from faultline.connectors.vendors.kubernetes.session import replayed
 from faultline.connectors.vendors.kubernetes.state_inquiry import ListObjects
-from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 
 AUTOSCALERS = "apis/autoscaling/v2"
 LOOKBACK = timedelta(hours=24)
@@ -44,8 +44,8 @@ class ChangeInquiry:
     """Our name of the service by namespace, kind and name of an object; autoscalers are added."""
     with_secrets: bool = False
     rows: list[ChangeRow] = field(default_factory=list)
-    found: list[FoundWorkload] = field(default_factory=list)
-    _revisions: list[tuple[FoundWorkload, list[Any]]] = field(default_factory=list)
+    workloads: list[ObservedWorkload] = field(default_factory=list)
+    _revisions: list[tuple[ObservedWorkload, list[Any]]] = field(default_factory=list)
     _items: list[Item] = field(default_factory=list)
     _listed: list[tuple[Item, frozenset[str]]] = field(default_factory=list)
     """Those of which only the end shows which rows they became, with the services."""
@@ -63,20 +63,20 @@ class ChangeInquiry:
         """In which changes are reported."""
         return Window(start=self.around.start - LOOKBACK, end=self.around.end)
 
-    def add_workloads(self, found: Sequence[FoundWorkload]) -> None:
+    def add_workloads(self, workloads: Sequence[ObservedWorkload]) -> None:
         """Workloads, and who set their replicas."""
-        self.found += found
-        for workload in found:
+        self.workloads += workloads
+        for workload in workloads:
             self.rows += rollouts.scaled_by_hand(workload, self._link_of(workload), self.around)
 
     def add_revisions(
-        self, found: FoundWorkload, revisions: list[Any], query: str, cut: str | None
+        self, workload: ObservedWorkload, revisions: list[Any], query: str, cut: str | None
     ) -> None:
         """A workload's revisions as they were listed."""
-        self._revisions.append((found, revisions))
-        link, count = self._link_of(found), len(revisions)
+        self._revisions.append((workload, revisions))
+        link, count = self._link_of(workload), len(revisions)
         item = Item("changes", query, self.window, link, rows=count, cut=cut)
-        self._listed.append((item, frozenset({found.ref.service})))
+        self._listed.append((item, frozenset({workload.ref.service})))
 
     async def autoscalers(self, space: str) -> list[Scaler]:
         """A namespace's autoscalers."""
@@ -101,11 +101,11 @@ class ChangeInquiry:
         return ours
 
     def namespace(
-        self, space: str, scalers: Sequence[Scaler], found: Sequence[KubernetesEvent]
+        self, space: str, scalers: Sequence[Scaler], kubernetes_events: Sequence[KubernetesEvent]
     ) -> None:
         """Rollouts and scalings, once the namespace's events are known."""
-        self._scaled(space, scalers, found)
-        scaled_up = events.scaled_up(found)
+        self._scaled(space, scalers, kubernetes_events)
+        scaled_up = events.scaled_up(kubernetes_events)
         automatic = {_target(space, scaler) for scaler in scalers}
         for workload, listed in self._revisions:
             if workload.ref.namespace != space:
@@ -118,29 +118,31 @@ class ChangeInquiry:
             self._rollouts(workload, revisions)
             # What an autoscaler sets, its own events tell.
             if (space, workload.kind, workload.meta.name) not in automatic:
-                self._replicas(workload, revisions, found)
+                self._replicas(workload, revisions, kubernetes_events)
 
-    def _rollouts(self, workload: FoundWorkload, revisions: Sequence[Revision]) -> None:
+    def _rollouts(self, workload: ObservedWorkload, revisions: Sequence[Revision]) -> None:
         link = self._link_of(workload)
         self.rows += rollouts.rollout_rows(workload, revisions, link, self.around.end)
 
     def _replicas(
         self,
-        workload: FoundWorkload,
+        workload: ObservedWorkload,
         revisions: Sequence[Revision],
-        found: Sequence[KubernetesEvent],
+        kubernetes_events: Sequence[KubernetesEvent],
     ) -> None:
-        own = [event for event in found if event.about.name == workload.meta.name]
+        workload_events = [
+            event for event in kubernetes_events if event.about.name == workload.meta.name
+        ]
         rows = [row for row in self.rows if row.service == workload.ref.service]
         link = self._link_of(workload)
-        self.rows += replica_rows(workload, revisions, own, rows, link, self.around)
+        self.rows += replica_rows(workload, revisions, workload_events, rows, link, self.around)
 
     def _scaled(
-        self, space: str, scalers: Iterable[Scaler], found: Iterable[KubernetesEvent]
+        self, space: str, scalers: Iterable[Scaler], kubernetes_events: Iterable[KubernetesEvent]
     ) -> None:
         """Add what autoscalers did, by their events; by their state where the event is gone."""
         with_events: set[str | None] = set()
-        for event in found:
+        for event in kubernetes_events:
             service = events.service_of(event, self.objects)
             if not service:
                 continue
@@ -181,30 +183,30 @@ class ChangeInquiry:
     ) -> dict[str, list[str]]:
         """The services whose workloads read an object, by its name."""
         services: dict[str, list[str]] = {}
-        for one in self.found:
-            spec = one.object.spec
-            if one.ref.namespace != space or spec is None:
+        for workload in self.workloads:
+            spec = workload.object.spec
+            if workload.ref.namespace != space or spec is None:
                 continue
             for name in names_of(spec.template):
                 service = services.setdefault(name, [])
-                if one.ref.service not in service:
-                    service.append(one.ref.service)
+                if workload.ref.service not in service:
+                    service.append(workload.ref.service)
         return services
 
     def nodes(
         self,
         nodes: Sequence[Node],
-        told: Iterable[KubernetesEvent],
+        node_events: Iterable[KubernetesEvent],
         services: Mapping[str, Sequence[str]],
     ) -> None:
         """Nodes that joined or left. `services` are those whose pods run, or ran, on a node."""
         names = [node.metadata.name for node in nodes]
         link = self.link("", "Node", names[0]) if names else None
         self.rows += joined_rows(nodes, services, link, self.window)
-        self.rows += left_rows(told, services, self.window)
+        self.rows += left_rows(node_events, services, self.window)
 
-    def _link_of(self, found: FoundWorkload) -> str | None:
-        return self.link(found.ref.namespace, found.kind, found.meta.name)
+    def _link_of(self, workload: ObservedWorkload) -> str | None:
+        return self.link(workload.ref.namespace, workload.kind, workload.meta.name)
 
     def _scaler_link(self, space: str, name: str | None) -> str | None:
         return self.link(space, "HorizontalPodAutoscaler", name or "")

@@ -43,7 +43,7 @@ class ClusterPart:
         """For humans."""
         return f"{self.words} in {self.space}" if self.space else self.words
 
-    def said(self, refusal: Refusal) -> str:
+    def explanation(self, refusal: Refusal) -> str:
         """Why it cannot be read, and what to change."""
         act = "read" if self.resource == LOGS else "listed"
         return f"{self.label} cannot be {act} ({refusal.reason}){self._remedy(refusal)}"
@@ -119,7 +119,7 @@ async def _refusal(reads: Reads, part: ClusterPart) -> Refusal | None:
     return refusal
 
 
-def told(parts: Sequence[ClusterPart], refusals: Sequence[Refusal | None]) -> str:
+def access_summary(parts: Sequence[ClusterPart], refusals: Sequence[Refusal | None]) -> str:
     """The parts that can be read, then each that cannot."""
     readable: list[str] = []
     refused: list[str] = []
@@ -127,8 +127,8 @@ def told(parts: Sequence[ClusterPart], refusals: Sequence[Refusal | None]) -> st
         if refusal is None:
             readable.append(part.label)
         else:
-            refused.append(part.said(refusal))
-    said = [f"{', '.join(readable)} can be read"] if readable else []
+            refused.append(part.explanation(refusal))
+    clauses = [f"{', '.join(readable)} can be read"] if readable else []
     if refused:
-        said += [*refused, f"{ROLE} has all of these rights"]
-    return "; ".join(said)
+        clauses += [*refused, f"{ROLE} has all of these rights"]
+    return "; ".join(clauses)

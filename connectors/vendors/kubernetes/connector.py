@@ -18,9 +18,9 @@ from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url
 from faultline.connectors.vendors.kubernetes.checking import (
     MOST_CHECKED,
+    access_summary,
     parts_of,
     refusals_of,
-    told,
 )
 from faultline.connectors.vendors.kubernetes.inquiry import ClusterInquiry
 from faultline.connectors.vendors.kubernetes.session import (
@@ -40,9 +40,11 @@ _NOTHING = (
 )
 
 
-def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnector | None:
+def build(
+    kubernetes_settings: KubernetesSettings, settings: SharedSettings
+) -> KubernetesConnector | None:
     """The configured connector, or None without an address. Raises SettingsError."""
-    access = _access_of(own)
+    access = _access_of(kubernetes_settings)
     if access is None:
         return None
     workloads = {}
@@ -53,25 +55,30 @@ def build(own: KubernetesSettings, settings: SharedSettings) -> KubernetesConnec
         access,
         workloads=workloads,
         jobs={name: job.pods for name, job in settings.jobs.items()},
-        namespaces=own.namespaces,
-        page=own.page,
-        with_logs=own.logs,
-        with_secrets=own.secrets,
-        with_helm=own.helm,
-        without=own.without,
-        limits=own.limits(LIMITS),
+        namespaces=kubernetes_settings.namespaces,
+        page=kubernetes_settings.page,
+        with_logs=kubernetes_settings.logs,
+        with_secrets=kubernetes_settings.secrets,
+        with_helm=kubernetes_settings.helm,
+        without=kubernetes_settings.without,
+        limits=kubernetes_settings.limits(LIMITS),
     )
 
 
-def _access_of(own: KubernetesSettings) -> ClusterLogin | None:
-    if own.kubeconfig is not None:
+def _access_of(kubernetes_settings: KubernetesSettings) -> ClusterLogin | None:
+    if kubernetes_settings.kubeconfig is not None:
         # Late: YAML is read by nobody who has no such file.
         from faultline.connectors.vendors.kubernetes.kubeconfig import read_kubeconfig
 
-        return read_kubeconfig(own.kubeconfig, own.context)
-    if own.url is None:
+        return read_kubeconfig(kubernetes_settings.kubeconfig, kubernetes_settings.context)
+    if kubernetes_settings.url is None:
         return None
-    return ClusterAccess(plain_url(own.url, VENDOR), own.token, own.token_file, own.ca_file)
+    return ClusterAccess(
+        plain_url(kubernetes_settings.url, VENDOR),
+        kubernetes_settings.token,
+        kubernetes_settings.token_file,
+        kubernetes_settings.ca_file,
+    )
 
 
 class KubernetesConnector:
@@ -149,10 +156,10 @@ class KubernetesConnector:
                 refusals = await refusals_of(reads, parts)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        said = [told(parts, refusals)]
+        notes = [access_summary(parts, refusals)]
         if not spaces:
-            said.append("no service names its workload: only what alerts name is read")
-        line = f"Kubernetes at {self._access.url}: {'; '.join(said)}; only GET is sent"
+            notes.append("no service names its workload: only what alerts name is read")
+        line = f"Kubernetes at {self._access.url}: {'; '.join(notes)}; only GET is sent"
         line += (
             "; whether the token can also write is unknown: bind it to read-only-rbac.yaml alone"
         )

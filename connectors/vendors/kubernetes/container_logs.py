@@ -61,7 +61,7 @@ class PodLogs(Protocol):
 class ContainerRun:
     """A run of a container whose log may be read; `ended` where it crashed in the window."""
 
-    seen: ObservedPod
+    observed_pod: ObservedPod
     container: str
     previous: bool = False
     ended: Terminated | None = None
@@ -69,7 +69,7 @@ class ContainerRun:
     @property
     def pod(self) -> Pod:
         """Its pod."""
-        return self.seen.pod
+        return self.observed_pod.pod
 
     @property
     def space(self) -> str:
@@ -84,11 +84,11 @@ class ContainerRun:
 
     def selection(self, since: datetime, now: datetime) -> dict[str, str]:
         """What is asked for: of a crash the last lines, else those since a time."""
-        asked = {"container": self.container, "timestamps": "true"}
+        params = {"container": self.container, "timestamps": "true"}
         if self.previous:
-            asked["previous"] = "true"
+            params["previous"] = "true"
         if self.ended is not None:
-            return {**asked, "tailLines": str(LAST_LINES), "limitBytes": str(LAST_BYTES)}
+            return {**params, "tailLines": str(LAST_LINES), "limitBytes": str(LAST_BYTES)}
         first = self.first_selection(since, now)
         return {**first, "tailLines": str(LINES), "limitBytes": str(LINE_BYTES)}
 
@@ -143,12 +143,14 @@ class LogInquiry:
         for run in runs[:MOST_RUNS]:
             by_node.setdefault(run.pod.node or "", []).append(run)
         nodes = []
-        for node, own in by_node.items():
+        for node, node_runs in by_node.items():
             if node in not_ready:
                 reason = f"node {short(node, 100)} is not ready, and its kubelet holds the logs"
-                self.missing.append(Missing("logs", own[0].command(self.window.start), reason))
+                self.missing.append(
+                    Missing("logs", node_runs[0].command(self.window.start), reason)
+                )
             else:
-                nodes.append(self._read_node(own))
+                nodes.append(self._read_node(node_runs))
         await asyncio.gather(*nodes)
 
     async def _read_node(self, runs: Sequence[ContainerRun]) -> None:
@@ -213,12 +215,12 @@ class LogInquiry:
             rows=count,
             cut=cut,
             details=details,
-            services=(run.seen.service,),
+            services=(run.observed_pod.service,),
         )
 
     def _row(self, run: ContainerRun, at: datetime, line: str) -> LogRow:
         meta = run.pod.metadata
-        kept = {
+        fields = {
             "pod": short(meta.name, 200),
             "container": short(run.container, 60),
             "namespace": run.space,
@@ -229,7 +231,7 @@ class LogInquiry:
         if len(line) > LONGEST_LINE:
             # Masked before it is cut: half a key looks like none.
             text = masked(line)[:LONGEST_LINE]
-        return LogRow(at, run.seen.service, text, None, None, json.dumps(kept))
+        return LogRow(at, run.observed_pod.service, text, None, None, json.dumps(fields))
 
 
 def _cut(run: ContainerRun, lines: int, length: int) -> str | None:
@@ -254,61 +256,65 @@ def read_lines(text: str) -> list[tuple[datetime, str]]:
 
 
 def runs_to_read(
-    seen: Iterable[ObservedPod], unwell_nodes: frozenset[str], window: Window
+    observed_pods: Iterable[ObservedPod], unwell_nodes: frozenset[str], window: Window
 ) -> list[ContainerRun]:
     """What is read, the most telling first: crashes, the latest of each service before the others;
     then the main container of pods in trouble, and of the newest."""
     by_service: dict[str, list[ObservedPod]] = {}
-    for observed_pod in seen:
+    for observed_pod in observed_pods:
         by_service.setdefault(observed_pod.service, []).append(observed_pod)
     crashed: list[tuple[int, ContainerRun]] = []
     running: list[tuple[int, ContainerRun]] = []
-    for own in by_service.values():
-        ends = [run for one in own for run in _crashes(one, window)]
+    for service_pods in by_service.values():
+        ends = [run for service_pod in service_pods for run in _crashes(service_pod, window)]
         ends.sort(key=lambda run: _ended_at(run) or window.start, reverse=True)
         crashed += enumerate(ends[:PODS_OF_SERVICE])
-        own.sort(key=lambda one: str(one.pod.metadata.created), reverse=True)
-        own.sort(key=lambda one: _trouble(one, unwell_nodes))
-        runs = [run for one in own[:PODS_OF_SERVICE] for run in _running(one)]
+        service_pods.sort(
+            key=lambda service_pod: str(service_pod.pod.metadata.created), reverse=True
+        )
+        service_pods.sort(key=lambda service_pod: _trouble(service_pod, unwell_nodes))
+        runs = [
+            run for service_pod in service_pods[:PODS_OF_SERVICE] for run in _running(service_pod)
+        ]
         running += enumerate(runs)
     crashed.sort(key=lambda ranked: ranked[0])
     running.sort(key=lambda ranked: ranked[0])
     return [run for _, run in (*crashed, *running)]
 
 
-def _crashes(seen: ObservedPod, window: Window) -> list[ContainerRun]:
+def _crashes(observed_pod: ObservedPod, window: Window) -> list[ContainerRun]:
     """Runs of its containers that failed in the window."""
     crashes = []
-    for status in _statuses(seen.pod):
+    for status in _statuses(observed_pod.pod):
         for state, previous in ((status.state, False), (status.last_state, True)):
             ended = state.terminated if state else None
             at = moment(ended.finished_at) if ended else None
             if ended is None or at is None or not window.start <= at <= window.end:
                 continue
             if ended.exit_code or ended.reason not in CALM_ENDS:
-                crashes.append(ContainerRun(seen, status.name, previous, ended))
+                crashes.append(ContainerRun(observed_pod, status.name, previous, ended))
                 break
     return crashes
 
 
-def _running(seen: ObservedPod) -> list[ContainerRun]:
+def _running(observed_pod: ObservedPod) -> list[ContainerRun]:
     """The container of a pod that matters, where it runs."""
-    containers = (seen.pod.spec.containers if seen.pod.spec else None) or ()
+    containers = (observed_pod.pod.spec.containers if observed_pod.pod.spec else None) or ()
     names = [container.name for container in containers]
-    annotation = seen.pod.metadata.annotation(DEFAULT_CONTAINER)
+    annotation = observed_pod.pod.metadata.annotation(DEFAULT_CONTAINER)
     main = annotation if annotation in names else next(iter(names), "")
-    for status in _statuses(seen.pod):
+    for status in _statuses(observed_pod.pod):
         if status.name == main and status.state is not None and status.state.running is not None:
-            return [ContainerRun(seen, main)]
+            return [ContainerRun(observed_pod, main)]
     return []
 
 
-def _trouble(seen: ObservedPod, unwell_nodes: frozenset[str]) -> int:
+def _trouble(observed_pod: ObservedPod, unwell_nodes: frozenset[str]) -> int:
     """0 for a pod that restarted or is not ready, 1 on a node in trouble, else 2."""
-    statuses = _statuses(seen.pod)
+    statuses = _statuses(observed_pod.pod)
     if any(status.restart_count or not status.ready for status in statuses):
         return 0
-    return 1 if seen.pod.node in unwell_nodes else 2
+    return 1 if observed_pod.pod.node in unwell_nodes else 2
 
 
 def _statuses(pod: Pod) -> list[ContainerStatus]:

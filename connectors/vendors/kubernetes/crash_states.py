@@ -36,14 +36,16 @@ def with_crash_lines(
         # An image that cannot be pulled or a lost node says better why the pod does not serve.
         ids.add(id(crash))
         rows.append(_with_line(row, crash) if row.fact in ENDS else row)
-    for one in by_pod.values():
-        if id(one) not in ids:
-            rows.append(_crashed(one, link))
+    for pod_crash in by_pod.values():
+        if id(pod_crash) not in ids:
+            rows.append(_crashed(pod_crash, link))
     return rows
 
 
 def _with_line(row: StateRow, crash: CrashLine) -> StateRow:
-    return row._replace(value=f"{row.value or 'ended'}; {_said(crash)}", query=crash.query)
+    return row._replace(
+        value=f"{row.value or 'ended'}; {_last_line_clause(crash)}", query=crash.query
+    )
 
 
 def _crashed(crash: CrashLine, link: Link) -> StateRow:
@@ -55,16 +57,16 @@ def _crashed(crash: CrashLine, link: Link) -> StateRow:
         name=short(pod.metadata.name, 120),
         fact="crashed",
         namespace=run.space,
-        service=run.seen.service,
+        service=run.observed_pod.service,
         place=short(pod.node, 100) if pod.node else None,
         field="status.containerStatuses",
-        value=f"{ended}; {_said(crash)}",
+        value=f"{ended}; {_last_line_clause(crash)}",
         since=moment(run.ended.finished_at) if run.ended else None,
         query=crash.query,
         link=link(run.space, "Pod", pod.metadata.name),
     )
 
 
-def _said(crash: CrashLine) -> str:
+def _last_line_clause(crash: CrashLine) -> str:
     line = crash.line.replace('"', "'")
     return f'its last line says "{line}"'

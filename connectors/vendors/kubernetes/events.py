@@ -39,9 +39,9 @@ def service_of(event: KubernetesEvent, objects: Objects) -> str | None:
     namespace = about.namespace or event.metadata.namespace or ""
     kind = about.kind or ""
     name = about.name or ""
-    known = objects.get((namespace, kind, name))
-    if known is not None or kind != "Pod":
-        return known
+    object_service = objects.get((namespace, kind, name))
+    if object_service is not None or kind != "Pod":
+        return object_service
     for maker in makers_of(name):
         for maker_kind in _MAKERS:
             service = objects.get((namespace, maker_kind, maker))
@@ -55,7 +55,7 @@ def log_rows(event: KubernetesEvent, services: Sequence[str], window: Window) ->
     last."""
     about = event.about
     node = about.name if about.kind == "Node" else event.host
-    kept = {
+    fields = {
         "reason": _word(event.reason),
         "object": short(f"{about.kind}/{about.name}", 200),
         "namespace": short(about.namespace or event.metadata.namespace or "", 100),
@@ -63,7 +63,7 @@ def log_rows(event: KubernetesEvent, services: Sequence[str], window: Window) ->
         "count": event.times,
         "source": "kubernetes event",
     }
-    attributes = json.dumps({name: value for name, value in kept.items() if value})
+    attributes = json.dumps({name: value for name, value in fields.items() if value})
     level = "WARNING" if event.type == "Warning" else "INFO"
     text = event.text or _word(event.reason)
     rows = []
@@ -120,15 +120,15 @@ def scaler_row(scaler: Scaler, service: str, link: str | None, window: Window) -
 def scaled_up(events: Iterable[KubernetesEvent]) -> dict[str, datetime]:
     """When the Deployment controller first scaled a ReplicaSet up, by its name, as far as events
     are kept."""
-    found: dict[str, datetime] = {}
+    times_by_name: dict[str, datetime] = {}
     for event in events:
         at = event.first
         if event.reason != "ScalingReplicaSet" or at is None:
             continue
         scaled = SCALED_UP.search(event.text)
         if scaled:
-            found[scaled[1]] = min(at, found.get(scaled[1], at))
-    return found
+            times_by_name[scaled[1]] = min(at, times_by_name.get(scaled[1], at))
+    return times_by_name
 
 
 def _word(reason: str | None) -> str:

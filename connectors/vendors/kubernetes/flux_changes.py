@@ -24,7 +24,7 @@ from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import Meta, Struct
 from faultline.connectors.vendors.kubernetes.session import replayed
 from faultline.connectors.vendors.kubernetes.state_inquiry import ListObjects
-from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 from faultline.connectors.vendors.pagerduty.answers import moment
 
 MOST_OBJECTS = 20
@@ -127,11 +127,11 @@ class FluxInquiry:
     rows: list[ChangeRow] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
 
-    async def read(self, found: Sequence[FoundWorkload]) -> None:
+    async def read(self, workloads: Sequence[ObservedWorkload]) -> None:
         """What the labels of workloads name."""
         for kind in KINDS:
             services: dict[tuple[str, str], list[str]] = {}
-            for workload in found:
+            for workload in workloads:
                 labels = workload.meta.labels or {}
                 name = labels.get(f"{kind.group}/name", "")
                 space = labels.get(f"{kind.group}/namespace", "")
@@ -152,11 +152,11 @@ class FluxInquiry:
         rows: list[ChangeRow] = []
         details: dict[str, str] = {}
         link = self.link(space, kind.kind, name)
-        for one in listed[0]:
+        for flux_object in listed[0]:
             for service in services:
-                rows += _rows(kind, one, service, link, self.window)
-            if one.trouble:
-                details[f"{kind.kind} {short(name, 80)}"] = one.trouble
+                rows += _rows(kind, flux_object, service, link, self.window)
+            if flux_object.trouble:
+                details[f"{kind.kind} {short(name, 80)}"] = flux_object.trouble
         self.rows += rows
         query = replayed(path, selection)
         item = Item("changes", query, self.window, link, rows=len(rows), details=details)
@@ -164,18 +164,20 @@ class FluxInquiry:
 
 
 def _rows(
-    kind: FluxKind, one: FluxObject, service: str, link: str | None, window: Window
+    kind: FluxKind, flux_object: FluxObject, service: str, link: str | None, window: Window
 ) -> Iterable[ChangeRow]:
     """A row for each entry of the history in the window."""
-    history: list[Any] = list((one.status and one.status.history) or ())
+    history: list[Any] = list((flux_object.status and flux_object.status.history) or ())
     for snapshot, before in pairwise((*history, None)):
         at = snapshot.at
         if at is None or not snapshot.revision or not window.start <= at <= window.end:
             continue
-        title = _title(kind, one.metadata.name, snapshot, before)
+        title = _title(kind, flux_object.metadata.name, snapshot, before)
         identity = snapshot.revision
         if kind.kind == "HelmRelease":
-            identity = f"{one.metadata.name} {snapshot.revision} (release {snapshot.version})"
+            identity = (
+                f"{flux_object.metadata.name} {snapshot.revision} (release {snapshot.version})"
+            )
         yield ChangeRow(at, service, "deploy", short(identity, 100), title, "Flux", link)
 
 

@@ -23,7 +23,7 @@ from faultline.connectors.vendors.kubernetes.answers import Meta, Named
 from faultline.connectors.vendors.kubernetes.flux_changes import KINDS, MOST_OBJECTS, Link
 from faultline.connectors.vendors.kubernetes.session import replayed
 from faultline.connectors.vendors.kubernetes.state_inquiry import ListObjects
-from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 
 NAME, SPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 CHART = "helm.sh/chart"
@@ -43,11 +43,11 @@ class HelmInquiry:
     rows: list[ChangeRow] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
 
-    async def read(self, found: Sequence[FoundWorkload]) -> None:
+    async def read(self, workloads: Sequence[ObservedWorkload]) -> None:
         """What annotations of workloads name."""
         services: dict[tuple[str, str], list[str]] = {}
         charts: dict[tuple[str, str], str] = {}
-        for workload in found:
+        for workload in workloads:
             key = _release_of(workload)
             if key is None:
                 continue
@@ -67,9 +67,9 @@ class HelmInquiry:
             return
         rows: list[ChangeRow] = []
         link = self.link(space, "Secret", "")
-        for one in listed[0]:
+        for secret in listed[0]:
             for service in services:
-                row = _row(one.metadata, name, service, link, self.window)
+                row = _row(secret.metadata, name, service, link, self.window)
                 rows += [row] if row is not None else []
         self.rows += rows
         query = replayed(path, selection)
@@ -80,10 +80,10 @@ class HelmInquiry:
         self.items.append(item.holding(rows))
 
 
-def _release_of(found: FoundWorkload) -> tuple[str, str] | None:
+def _release_of(workload: ObservedWorkload) -> tuple[str, str] | None:
     """Namespace and name of the release that made a workload. Of one that Flux made, Flux's own
     history says more."""
-    labels, notes = found.meta.labels or {}, found.meta.annotations or {}
+    labels, notes = workload.meta.labels or {}, workload.meta.annotations or {}
     if any(f"{kind.group}/name" in labels for kind in KINDS):
         return None
     space, name = notes.get(SPACE, ""), notes.get(NAME, "")

@@ -41,7 +41,7 @@ from faultline.connectors.vendors.kubernetes.session import (
 )
 from faultline.connectors.vendors.kubernetes.state_inquiry import StateInquiry
 from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents
-from faultline.connectors.vendors.kubernetes.workloads import PATHS, FoundWorkload, Ref, of_job
+from faultline.connectors.vendors.kubernetes.workloads import PATHS, ObservedWorkload, Ref, of_job
 
 T = TypeVar("T")
 
@@ -113,8 +113,8 @@ class ClusterInquiry:
             self._tables["states"] = rows
         tables = {}
         for name, rows in self._tables.items():
-            each_once = list(dict.fromkeys(rows))
-            tables[name] = pl.DataFrame(each_once, schema=SCHEMAS[name].columns, orient="row")
+            distinct_rows = list(dict.fromkeys(rows))
+            tables[name] = pl.DataFrame(distinct_rows, schema=SCHEMAS[name].columns, orient="row")
         if applied:
             schema = SCHEMAS["changes"].columns
             frame = pl.DataFrame(applied, schema=schema, orient="row")
@@ -151,8 +151,8 @@ class ClusterInquiry:
     async def _workloads_by_label(self, ref: Ref) -> None:
         selection = {"labelSelector": ref.selector}
         lists = await asyncio.gather(*(self._workloads(ref, kind, selection) for kind in _SELECTED))
-        found = [one for listed in lists for one in listed or ()]
-        calls = [self._pods_and_revisions(one) for one in found if one.selector]
+        workloads = [workload for listed in lists for workload in listed or ()]
+        calls = [self._pods_and_revisions(workload) for workload in workloads if workload.selector]
         if ref.selector:
             # Pods may carry the label without a workload that does.
             calls.append(self._list_pods(ref, selection))
@@ -160,53 +160,53 @@ class ClusterInquiry:
 
     async def _workloads(
         self, ref: Ref, kind: str, selection: dict[str, str]
-    ) -> list[FoundWorkload] | None:
+    ) -> list[ObservedWorkload] | None:
         path = named_path(PATHS[kind][1], ref.namespace)
         listed = await self._list("changes", path, Workload, selection, silent=ref.guessed)
         if listed is None:
             return None
-        workloads = [FoundWorkload(ref, kind, one) for one in listed[0]]
+        workloads = [ObservedWorkload(ref, kind, manifest) for manifest in listed[0]]
         for workload in workloads:
             self._objects[ref.namespace, kind, workload.meta.name] = ref.service
         self._changes.add_workloads(workloads)
         return workloads
 
-    async def _pods_and_revisions(self, found: FoundWorkload) -> None:
-        listing = self._list_pods(found.ref, {"labelSelector": found.selector}, found)
-        if found.kind == "Job":
+    async def _pods_and_revisions(self, workload: ObservedWorkload) -> None:
+        listing = self._list_pods(workload.ref, {"labelSelector": workload.selector}, workload)
+        if workload.kind == "Job":
             await listing
             return
-        if found.kind == "Deployment":
-            history = self._history(found, "replicasets", Workload)
+        if workload.kind == "Deployment":
+            history = self._history(workload, "replicasets", Workload)
         else:
-            history = self._history(found, "controllerrevisions", ControllerRevision)
+            history = self._history(workload, "controllerrevisions", ControllerRevision)
         await asyncio.gather(listing, history)
 
-    async def _history(self, found: FoundWorkload, resource: str, type: type[Any]) -> None:
-        path = named_path(resource, found.ref.namespace)
-        listed = await self._list("changes", path, type, {"labelSelector": found.selector})
+    async def _history(self, workload: ObservedWorkload, resource: str, type: type[Any]) -> None:
+        path = named_path(resource, workload.ref.namespace)
+        listed = await self._list("changes", path, type, {"labelSelector": workload.selector})
         if listed is None:
             return
         revisions, cut = listed
         for revision in revisions:
             if resource == "replicasets" and revision.metadata.owned_by(
-                "Deployment", found.meta.name
+                "Deployment", workload.meta.name
             ):
-                key = (found.ref.namespace, "ReplicaSet", revision.metadata.name)
-                self._objects[key] = found.ref.service
-        query = replayed(path, {"labelSelector": found.selector})
-        self._changes.add_revisions(found, revisions, query, cut)
+                key = (workload.ref.namespace, "ReplicaSet", revision.metadata.name)
+                self._objects[key] = workload.ref.service
+        query = replayed(path, {"labelSelector": workload.selector})
+        self._changes.add_revisions(workload, revisions, query, cut)
 
     async def _list_pods(
-        self, ref: Ref, selection: dict[str, str], found: FoundWorkload | None = None
+        self, ref: Ref, selection: dict[str, str], workload: ObservedWorkload | None = None
     ) -> None:
         path = named_path("pods", ref.namespace)
         silent = ref.guessed and ref.kind == "Pod"
         listed = await self._list("monitors", path, Pod, selection, silent=silent)
         if listed is None:
             return
-        if found is not None:
-            link = self._link_of(found)
+        if workload is not None:
+            link = self._link_of(workload)
         else:
             link = self._link(ref.namespace, ref.kind or "Pod", ref.name)
         self._take(ref, listed[0], listed[1], replayed(path, selection), link)
@@ -217,8 +217,10 @@ class ClusterInquiry:
         path = named_path("pods", ref.namespace)
         listed = await self._list("monitors", path, Pod)
         if listed is not None:
-            own = [pod for pod in listed[0] if of_job(pod.metadata, ref.patterns)]
-            self._take(ref, own, listed[1], replayed(path), self._link(ref.namespace, "Pod", ""))
+            job_pods = [pod for pod in listed[0] if of_job(pod.metadata, ref.patterns)]
+            self._take(
+                ref, job_pods, listed[1], replayed(path), self._link(ref.namespace, "Pod", "")
+            )
 
     def _take(
         self, ref: Ref, listed: list[Pod], cut: str | None, query: str, link: str | None
@@ -262,16 +264,16 @@ class ClusterInquiry:
     async def namespace(self, space: str) -> None:
         """A namespace's events, autoscalers and config maps, as far as they are about the workloads
         that were found."""
-        (found, query, cut), scalers, _ = await asyncio.gather(
+        (namespace_events, query, cut), scalers, _ = await asyncio.gather(
             self._events(space),
             self._changes.autoscalers(space),
             self._changes.configuration(space),
         )
-        self._events_of[space] = found
+        self._events_of[space] = namespace_events
         self._scalers_of[space] = scalers
-        self._changes.namespace(space, scalers, found)
+        self._changes.namespace(space, scalers, namespace_events)
         rows: list[LogRow] = []
-        for event in found:
+        for event in namespace_events:
             service = events.service_of(event, self._objects)
             if service is not None:
                 rows += events.log_rows(event, (service,), self._window)
@@ -283,13 +285,13 @@ class ClusterInquiry:
 
     async def flux(self) -> None:
         """What Flux applied, where labels of the workloads say that it did."""
-        await self._flux.read(self._changes.found)
+        await self._flux.read(self._changes.workloads)
 
     async def helm(self) -> None:
         """What Helm released, where annotations of the workloads say so and the settings ask for
         it."""
         if self._helm is not None:
-            await self._helm.read(self._changes.found)
+            await self._helm.read(self._changes.workloads)
 
     async def nodes(self) -> None:
         """Conditions and events of the nodes that the pods run on."""
@@ -314,13 +316,13 @@ class ClusterInquiry:
         if query:
             item = Item("logs", query, self._window, None, rows=len(rows), cut=events_cut)
             self._items.append(item.holding(rows))
-        known = [one for one in listed if one is not None]
-        if known:
+        node_answers = [node_answer for node_answer in listed if node_answer is not None]
+        if node_answers:
             query = replayed("/api/v1/nodes")
             link = self._link("", "Node", names[0])
-            count = sum(states for states, _ in known)
+            count = sum(states for states, _ in node_answers)
             item = Item("monitors", query, self._window, link, rows=count, cut=cut)
-            lines = [line for _, own in known for line in own]
+            lines = [line for _, node_lines in node_answers for line in node_lines]
             self._tables["logs"] += lines
             self._items.append(item.bringing("logs", lines))
 
@@ -348,8 +350,8 @@ class ClusterInquiry:
             if pod.pod.node:
                 _add_once(on.setdefault(pod.pod.node, []), pod.service)
         # Of the pods on a node that is gone the events remain.
-        for found in self._events_of.values():
-            for event in found:
+        for namespace_events in self._events_of.values():
+            for event in namespace_events:
                 service = events.service_of(event, self._objects)
                 if event.host and service is not None:
                     _add_once(on.setdefault(event.host, []), service)
@@ -372,7 +374,7 @@ class ClusterInquiry:
         """What the objects around the workloads show by themselves; asked once all else is
         known."""
         spaces = {space for space, _ in self._pods}
-        spaces |= {one.ref.namespace for one in self._changes.found}
+        spaces |= {workload.ref.namespace for workload in self._changes.workloads}
         inquiry = StateInquiry(self._list, self._nodes)
         contents = [self._contents(space) for space in sorted(spaces)]
         rows = await inquiry.rows(contents, self._scalers_of)
@@ -420,7 +422,9 @@ class ClusterInquiry:
         return NamespaceContents(
             name=space,
             pods=pods_there,
-            workloads=[one for one in self._changes.found if one.ref.namespace == space],
+            workloads=[
+                workload for workload in self._changes.workloads if workload.ref.namespace == space
+            ],
             services=services,
             events=self._events_of.get(space, ()),
             calls=self._scope.calls,
@@ -470,16 +474,16 @@ class ClusterInquiry:
             self._missing.append(Missing(kind, replayed(path, selection), str(error)))
         return None
 
-    def _link_of(self, found: FoundWorkload) -> str | None:
-        return self._link(found.ref.namespace, found.kind, found.meta.name)
+    def _link_of(self, workload: ObservedWorkload) -> str | None:
+        return self._link(workload.ref.namespace, workload.kind, workload.meta.name)
 
     def _link(self, namespace: str, kind: str, name: str) -> str | None:
         """The object's page of the dashboard that the settings name."""
         if not self._page:
             return None
-        given = {"{kind}": kind.lower(), "{namespace}": namespace, "{name}": name}
+        replacements = {"{kind}": kind.lower(), "{namespace}": namespace, "{name}": name}
         page = self._page
-        for key, value in given.items():
+        for key, value in replacements.items():
             # What has no namespace, as a node, has no such part in its page's address either.
             page = page.replace(key if value else f"{key}/", quote(value, safe=""))
         return page.replace("{name}", "").rstrip("/")
@@ -496,10 +500,10 @@ def _add_once(services: list[str], service: str) -> None:
         services.append(service)
 
 
-def _phases(seen: list[pods.ObservedPod]) -> dict[str, str]:
+def _phases(observed_pods: list[pods.ObservedPod]) -> dict[str, str]:
     """How many pods are in which phase."""
     counted: dict[str, int] = {}
-    for observed_pod in seen:
+    for observed_pod in observed_pods:
         phase = (observed_pod.pod.status.phase if observed_pod.pod.status else None) or "Unknown"
         counted[phase] = counted.get(phase, 0) + 1
     return {f"pods {phase[:40]}": str(n) for phase, n in sorted(counted.items())}

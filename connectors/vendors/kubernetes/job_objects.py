@@ -96,15 +96,15 @@ async def job_object_lists(
 ) -> list[JobObjectList]:
     """What the objects of these training jobs say, a list for each kind that the cluster serves
     and each namespace."""
-    asked = []
+    calls = []
     for space in dict.fromkeys(ref.namespace for ref in refs):
         matching_refs = [ref for ref in refs if ref.namespace == space]
         for kind in JOB_KINDS:
             version = _version(kind, groups)
             if version is not None:
                 path = f"/apis/{kind.group}/{version}/namespaces/{space}/{kind.resource}"
-                asked.append(_list(fetch, kind, path, matching_refs))
-    lists = [one for one in await asyncio.gather(*asked) if one is not None]
+                calls.append(_list(fetch, kind, path, matching_refs))
+    lists = [object_list for object_list in await asyncio.gather(*calls) if object_list is not None]
     return _without_queued(lists)
 
 
@@ -128,11 +128,17 @@ async def _list(
         return None
     rows: list[StateRow] = []
     for ref in refs:
-        own = [one for one in answer[0] if _is_of(kind, one.metadata, ref.patterns)]
+        job_objects = [
+            job_object
+            for job_object in answer[0]
+            if _is_of(kind, job_object.metadata, ref.patterns)
+        ]
         # The newest first: those before it ended before the alert.
-        own.sort(key=lambda one: one.metadata.creation_timestamp or "", reverse=True)
-        for one in own[:MOST_OBJECTS]:
-            rows += _rows(kind, one, ref, replayed(path))
+        job_objects.sort(
+            key=lambda job_object: job_object.metadata.creation_timestamp or "", reverse=True
+        )
+        for job_object in job_objects[:MOST_OBJECTS]:
+            rows += _rows(kind, job_object, ref, replayed(path))
     return JobObjectList(replayed(path), rows, answer[1])
 
 
@@ -145,11 +151,11 @@ def _is_of(kind: JobKind, meta: Meta, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in owners for pattern in patterns)
 
 
-def _rows(kind: JobKind, one: JobObject, ref: Ref, query: str) -> Iterator[StateRow]:
-    for fact, value, since in _facts(kind, one.status or JobObjectStatus()):
+def _rows(kind: JobKind, job_object: JobObject, ref: Ref, query: str) -> Iterator[StateRow]:
+    for fact, value, since in _facts(kind, job_object.status or JobObjectStatus()):
         yield StateRow(
             kind=kind.kind,
-            name=short(one.metadata.name, 120),
+            name=short(job_object.metadata.name, 120),
             fact=fact,
             namespace=short(ref.namespace, 100),
             service=ref.service,
@@ -179,12 +185,12 @@ def _of_conditions(status: JobObjectStatus) -> Iterator[Fact]:
             continue
         since = condition.last_transition_time
         if condition.type == "Failed":
-            yield "job_failed", _said(condition.reason, condition.message), since
+            yield "job_failed", _reason_text(condition.reason, condition.message), since
         elif condition.type == "Suspended":
-            yield "job_suspended", _said(condition.reason, condition.message), since
+            yield "job_suspended", _reason_text(condition.reason, condition.message), since
         elif condition.type == "Restarting":
             restarted = True
-            yield "job_requeued", _said(condition.reason, condition.message), since
+            yield "job_requeued", _reason_text(condition.reason, condition.message), since
     if status.restarts and not restarted:
         # JobSet counts, but does not say when.
         yield "job_requeued", f"{status.restarts} times", None
@@ -196,13 +202,13 @@ def _of_kueue(status: JobObjectStatus) -> Iterator[Fact]:
     if "Finished" in true:
         return
     for condition in status.conditions or ():
-        said = _said(condition.reason, condition.message)
+        reason_text = _reason_text(condition.reason, condition.message)
         since = condition.last_transition_time
         if condition.type == "QuotaReserved" and condition.status == "False":
-            yield "unschedulable", said, since
+            yield "unschedulable", reason_text, since
         elif condition.type == "Evicted" and condition.status == "True":
             is_preempted = condition.reason == "Preempted"
-            yield "job_preempted" if is_preempted else "job_requeued", said, since
+            yield "job_preempted" if is_preempted else "job_requeued", reason_text, since
 
 
 def _of_volcano(status: JobObjectStatus) -> Iterator[Fact]:
@@ -210,10 +216,10 @@ def _of_volcano(status: JobObjectStatus) -> Iterator[Fact]:
         state = msgspec.convert(status.state or {}, VolcanoState)
     except msgspec.ValidationError:
         return
-    message = _said(state.reason, state.message)
+    message = _reason_text(state.reason, state.message)
     since = state.last_transition_time
     if state.phase in ("Failed", "Aborted", "Terminated"):
-        yield "job_failed", _said(state.phase, message), since
+        yield "job_failed", _reason_text(state.phase, message), since
     elif state.phase == "Pending":
         yield "unschedulable", message, since
     elif state.phase == "Restarting":
@@ -221,14 +227,14 @@ def _of_volcano(status: JobObjectStatus) -> Iterator[Fact]:
 
 
 def _of_ray(status: JobObjectStatus) -> Iterator[Fact]:
-    said = _said(status.reason, status.message)
+    reason_text = _reason_text(status.reason, status.message)
     if status.job_status == "FAILED" or status.job_deployment_status == "Failed":
-        yield "job_failed", said, status.end_time
+        yield "job_failed", reason_text, status.end_time
     elif status.job_deployment_status == "Suspended":
-        yield "job_suspended", said, None
+        yield "job_suspended", reason_text, None
 
 
-def _said(reason: str | None, message: str | None) -> str:
+def _reason_text(reason: str | None, message: str | None) -> str:
     return ": ".join(part for part in (reason, message) if part)
 
 
@@ -240,11 +246,11 @@ def _without_queued(lists: Iterable[JobObjectList]) -> list[JobObjectList]:
         for row in remaining_list.rows:
             if row.kind == WORKLOAD:
                 queued.add((row.namespace, row.service))
-    found = []
+    unqueued_lists = []
     for remaining_list in remaining_lists:
         rows = []
         for row in remaining_list.rows:
             if row.fact != "job_suspended" or (row.namespace, row.service) not in queued:
                 rows.append(row)
-        found.append(JobObjectList(remaining_list.query, rows, remaining_list.cut))
-    return found
+        unqueued_lists.append(JobObjectList(remaining_list.query, rows, remaining_list.cut))
+    return unqueued_lists

@@ -40,7 +40,7 @@ EARLY = timedelta(minutes=1)
 WITHOUT_END = timedelta(minutes=5)
 """kubectl keeps credentials without an end until they are refused; here they are asked for again
 after a while."""
-OWN_VARIABLES = "FAULTLINE_"
+BOT_PREFIX = "FAULTLINE_"
 """Variables that begin so hold the bot's own secrets, which no other program is given."""
 INSECURE = (
     "insecure-skip-tls-verify is refused, as whoever answers would be given the cluster's token: "
@@ -143,7 +143,7 @@ class _ExecCredential(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class _Given:
+class _PluginCredential:
     """What a command gave: a token, a certificate with its key, or both."""
 
     status: _ExecStatus
@@ -151,7 +151,7 @@ class _Given:
 
 
 @dataclass(frozen=True)
-class FoundContext:
+class ClusterContext:
     """A context of a person's own kubeconfig."""
 
     file: Path
@@ -159,7 +159,7 @@ class FoundContext:
     namespace: str
 
 
-def current_context(environ: Mapping[str, str], name: str | None = None) -> FoundContext | None:
+def current_context(environ: Mapping[str, str], name: str | None = None) -> ClusterContext | None:
     """The named or current context of the kubeconfig that `kubectl` reads: the first file of
     KUBECONFIG that exists, or ~/.kube/config. None where there is none, or nothing usable in it.
 
@@ -180,8 +180,10 @@ def current_context(environ: Mapping[str, str], name: str | None = None) -> Foun
             return None
         raise
     requested_name = name or config.current_context
-    found = next(context.context for context in config.contexts if context.name == requested_name)
-    return FoundContext(file, requested_name, found.namespace)
+    kube_context = next(
+        context.context for context in config.contexts if context.name == requested_name
+    )
+    return ClusterContext(file, requested_name, kube_context.namespace)
 
 
 def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
@@ -189,18 +191,18 @@ def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
     SettingsError."""
     config = _read(path)
     requested_context = context or config.current_context
-    for one in config.contexts:
-        if one.name == requested_context:
+    for named_context in config.contexts:
+        if named_context.name == requested_context:
             break
     else:
-        known = ", ".join(context.name for context in config.contexts) or "none"
+        context_names = ", ".join(context.name for context in config.contexts) or "none"
         key = "kubernetes.context" if context else KEY
         raise SettingsError(
-            key, f"there is no context {requested_context!r} in {path}; there are {known}"
+            key, f"there is no context {requested_context!r} in {path}; there are {context_names}"
         )
     clusters = {named.name: named.cluster for named in config.clusters}
     users = {named.name: named.user for named in config.users}
-    cluster = clusters.get(one.context.cluster)
+    cluster = clusters.get(named_context.context.cluster)
     if cluster is None:
         raise SettingsError(KEY, f"the cluster of context {requested_context!r} is not in {path}")
     if cluster.insecure_skip_tls_verify:
@@ -208,7 +210,7 @@ def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
     if cluster.proxy_url and not _PROXY.match(cluster.proxy_url):
         # It may hold a password, so it is not said.
         raise SettingsError(KEY, "proxy-url must begin with http://, https:// or socks5://")
-    user = users.get(one.context.user, KubeUser())
+    user = users.get(named_context.context.user, KubeUser())
     if user.exec is not None and user.exec.interactive_mode == "Always":
         raise SettingsError(
             KEY, f"{user.exec.command} needs a terminal, which the bot does not have"
@@ -236,7 +238,7 @@ class KubeconfigAccess:
         self._folder = folder
         self._cluster = cluster
         self._user = user
-        self._given: _Given | None = None
+        self._credential: _PluginCredential | None = None
         self._lock = threading.Lock()
 
     def credentials(self) -> ClusterCredentials:
@@ -244,7 +246,7 @@ class KubeconfigAccess:
         user = self._user
         status = _ExecStatus()
         if user.exec is not None:
-            status = self._asked(user.exec)
+            status = self._exec_status(user.exec)
         token = status.token or user.token
         if token is None and user.token_file:
             token = token_in(self._path(user.token_file), KEY)
@@ -283,14 +285,14 @@ class KubeconfigAccess:
     def _path(self, text: str) -> Path:
         return self._folder / text
 
-    def _asked(self, plugin: ExecPlugin) -> _ExecStatus:
+    def _exec_status(self, plugin: ExecPlugin) -> _ExecStatus:
         # One at a time: a command may take seconds, and its answer serves all that wait.
         with self._lock:
-            if self._given is None or self._given.until - EARLY < datetime.now(UTC):
-                self._given = self._run(plugin)
-            return self._given.status
+            if self._credential is None or self._credential.until - EARLY < datetime.now(UTC):
+                self._credential = self._run(plugin)
+            return self._credential.status
 
-    def _run(self, plugin: ExecPlugin) -> _Given:
+    def _run(self, plugin: ExecPlugin) -> _PluginCredential:
         command = plugin.command
         if "/" in command:
             command = str(self._path(command))
@@ -310,17 +312,17 @@ class KubeconfigAccess:
             hint = f": {short(plugin.install_hint, 120)}" if plugin.install_hint else ""
             raise _failed(name, f"cannot be run ({type(error).__name__}){hint}") from None
         if ran.returncode != 0:
-            said = short(masked(ran.stderr[:2_000].decode(errors="replace")), 160)
-            raise _failed(name, f"ended with {ran.returncode}: {said}")
-        return _given(name, ran.stdout)
+            complaint = short(masked(ran.stderr[:2_000].decode(errors="replace")), 160)
+            raise _failed(name, f"ended with {ran.returncode}: {complaint}")
+        return _parse_credential(name, ran.stdout)
 
     def _variables(self, plugin: ExecPlugin) -> Mapping[str, str]:
         values_by_variable: dict[str, str] = {}
         for variable, value in os.environ.items():
-            if not variable.startswith(OWN_VARIABLES):
+            if not variable.startswith(BOT_PREFIX):
                 values_by_variable[variable] = value
-        for one in plugin.env or []:
-            values_by_variable[one.name] = one.value
+        for env_variable in plugin.env or []:
+            values_by_variable[env_variable.name] = env_variable.value
         spec: dict[str, Any] = {"interactive": False}
         if plugin.provide_cluster_info:
             spec["cluster"] = self._cluster_info()
@@ -344,7 +346,7 @@ class KubeconfigAccess:
         return info
 
 
-def _given(name: str, printed: bytes) -> _Given:
+def _parse_credential(name: str, printed: bytes) -> _PluginCredential:
     try:
         status = msgspec.json.decode(printed, type=_ExecCredential).status
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -359,7 +361,7 @@ def _given(name: str, printed: bytes) -> _Given:
             raise _failed(name, "named no time at which its credentials end") from error
         if until.tzinfo is None:
             until = until.replace(tzinfo=UTC)
-    return _Given(status, until)
+    return _PluginCredential(status, until)
 
 
 class ServerNameTrust(ssl.SSLContext):

@@ -44,22 +44,22 @@ def joined_rows(
         older = [node for node in ordered[:number] if not _joined_in(node, window)]
         if at is None or not _joined_in(node, window) or not older:
             continue
-        in_pool = [one for one in older if pool_of(one) == pool_of(node)]
+        in_pool = [older_node for older_node in older if pool_of(older_node) == pool_of(node)]
         difference = _difference(in_pool or older, node)
         if difference:
             alike[pool_of(node), difference].append(node)
     rows = []
-    for (pool, difference), own in alike.items():
-        rows += _rows_of(pool, difference, own, services, link)
+    for (pool, difference), new_nodes in alike.items():
+        rows += _rows_of(pool, difference, new_nodes, services, link)
     return rows
 
 
 def _rows_of(
-    pool: str, difference: str, own: Sequence[Node], services: Services, link: str | None
+    pool: str, difference: str, new_nodes: Sequence[Node], services: Services, link: str | None
 ) -> list[ChangeRow]:
-    first = own[0].metadata.created
+    first = new_nodes[0].metadata.created
     assert first is not None
-    names = [short(node.metadata.name, 80) for node in own]
+    names = [short(node.metadata.name, 80) for node in new_nodes]
     shown = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         shown += f" and {len(names) - MOST_NAMED} more"
@@ -68,7 +68,7 @@ def _rows_of(
     title = short(f"{nodes} in {where}: {difference} ({shown})", 400)
     identity = short(f"nodes {pool} {first:%Y-%m-%d %H:%M:%S}", 200)
     concerned: dict[str, None] = {}
-    for node in own:
+    for node in new_nodes:
         concerned.update(dict.fromkeys(services.get(node.metadata.name, ())))
     return [
         ChangeRow(first, service, "config", identity, title, link=link) for service in concerned
@@ -114,19 +114,19 @@ def _difference(older: Sequence[Node], node: Node) -> str:
     before = [_software(node) for node in older]
     parts = []
     for what, value in _software(node).items():
-        known = [one[what] for one in before if what in one]
-        if known and value not in known:
-            parts.append(f"{what} {short(known[-1], 60)} -> {short(value, 60)}")
+        older_values = [software[what] for software in before if what in software]
+        if older_values and value not in older_values:
+            parts.append(f"{what} {short(older_values[-1], 60)} -> {short(value, 60)}")
     return ", ".join(parts)
 
 
 def _software(node: Node) -> dict[str, str]:
     info = node.status.node_info if node.status else None
-    found = {
+    versions = {
         "kubelet": info.kubelet_version if info else None,
         "kernel": info.kernel_version if info else None,
         "container runtime": info.container_runtime_version if info else None,
         "image": info.os_image if info else None,
         "machine type": (node.metadata.labels or {}).get(TYPE_LABEL),
     }
-    return {what: value for what, value in found.items() if value}
+    return {what: value for what, value in versions.items() if value}

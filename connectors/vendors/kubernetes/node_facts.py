@@ -47,7 +47,7 @@ def node_facts(
                 since=since,
             )
             state_rows[zone, fact].append(row)
-            rows += _for_each(row, (*services.get(node.metadata.name, ()), *waiting))
+            rows += _service_rows(row, (*services.get(node.metadata.name, ()), *waiting))
     for (zone, fact), state_row in sorted(state_rows.items()):
         nodes_there = {row.name for row in state_row}
         if zone and len(nodes_there) == size[zone] >= LEAST_OF_ZONE:
@@ -66,25 +66,25 @@ def is_ready(node: Node) -> bool:
 def _zone_rows(
     zone: str,
     fact: str,
-    own: Sequence[StateRow],
+    state_rows: Sequence[StateRow],
     services: Mapping[str, Sequence[str]],
     waiting: Sequence[str],
 ) -> list[StateRow]:
     concerned = list(waiting)
-    for row in own:
+    for row in state_rows:
         concerned += services.get(row.name, ())
-    times = [row.since for row in own if row.since is not None]
-    whole = own[0]._replace(
+    times = [row.since for row in state_rows if row.since is not None]
+    whole = state_rows[0]._replace(
         kind="Zone",
         name=zone,
         place=None,
-        value=f"{len({row.name for row in own})} nodes, every one that was looked at",
+        value=f"{len({row.name for row in state_rows})} nodes, every one that was looked at",
         since=max(times, default=None),
     )
-    return _for_each(whole._replace(fact=fact), concerned)
+    return _service_rows(whole._replace(fact=fact), concerned)
 
 
-def _for_each(row: StateRow, services: Iterable[str]) -> list[StateRow]:
+def _service_rows(row: StateRow, services: Iterable[str]) -> list[StateRow]:
     return [row._replace(service=service) for service in dict.fromkeys(services)]
 
 

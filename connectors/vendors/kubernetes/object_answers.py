@@ -271,20 +271,20 @@ def selects(selector: Mapping[str, str] | None, labels: Mapping[str, str] | None
     """Whether a plain selector picks an object with these labels. An empty one picks none."""
     if not selector:
         return False
-    own = labels or {}
-    return all(own.get(key) == value for key, value in selector.items())
+    object_labels = labels or {}
+    return all(object_labels.get(key) == value for key, value in selector.items())
 
 
 def matches(selector: Selector | None, labels: Mapping[str, str] | None) -> bool:
     """Whether a label selector picks an object; an empty one picks all (metav1.LabelSelector)."""
     if selector is None:
         return False
-    own = labels or {}
+    object_labels = labels or {}
     for key, value in (selector.match_labels or {}).items():
-        if own.get(key) != value:
+        if object_labels.get(key) != value:
             return False
     return all(
-        _expression_holds(match_expression, own)
+        _expression_holds(match_expression, object_labels)
         for match_expression in selector.match_expressions or ()
     )
 

@@ -198,12 +198,12 @@ def _probes(unwell: _Unwell) -> Iterator[StateRow]:
 
 
 def _probe_row(unwell: _Unwell, event: KubernetesEvent, words: str, fact: str) -> StateRow:
-    asked = None
+    mismatch = None
     if NOT_SERVED.search(event.text):
-        asked = _unserved(unwell.pod, words)
-    if asked is None:
+        mismatch = _unserved(unwell.pod, words)
+    if mismatch is None:
         return unwell.row(fact, field=words, value=event.text, since=event.first)
-    value, expected = asked
+    value, expected = mismatch
     return unwell.row(
         "probe_misconfigured", field=words, value=value, expected=expected, since=event.first
     )

@@ -13,7 +13,7 @@ from faultline.connectors.shared.vendor_text import short
 
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 """The annotation by which `kubectl rollout restart` makes a new revision of the same template."""
-MOST_CONTAINERS, MOST_FACTS, MOST_TOLD, MOST_DIFF = 20, 400, 4, 60
+MOST_CONTAINERS, MOST_FACTS, MOST_LISTED, MOST_DIFF = 20, 400, 4, 60
 MOST_NODES = 20_000
 """Nodes of a template that are looked through: it may be nested as deep as its author likes."""
 HIDDEN, TOO_DEEP = "not shown", "nested too deeply"
@@ -61,8 +61,8 @@ class TemplateDifference:
         if not changed:
             return "nothing that is read differs"
         ordered = sorted(changed, key=_telling)
-        summary = ", ".join(_change(key, self.old, self.new) for key in ordered[:MOST_TOLD])
-        rest = len(changed) - MOST_TOLD
+        summary = ", ".join(_change(key, self.old, self.new) for key in ordered[:MOST_LISTED])
+        rest = len(changed) - MOST_LISTED
         return f"{summary} and {rest} more" if rest > 0 else summary
 
     def lines(self) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _images(new: Facts) -> str:
     images = [shown for key, (shown, _) in new.items() if key.endswith(" image")]
     if not images:
         return "its first revision"
-    return f"image {', '.join(_last(image) for image in images[:MOST_TOLD])}"
+    return f"image {', '.join(_last(image) for image in images[:MOST_LISTED])}"
 
 
 def _telling(key: str) -> tuple[bool, bool]:
@@ -113,22 +113,25 @@ def _last(image: str) -> str:
 def facts(template: Mapping[str, Any]) -> Facts:
     """What of a pod template matters: images, limits, probes, and the names of what it is
     configured with."""
-    found: Facts = {}
+    template_facts: Facts = {}
     spec = _table(template.get("spec"))
     containers = [*_tables(spec.get("containers")), *_tables(spec.get("initContainers"))]
     for container in containers[:MOST_CONTAINERS]:
-        found.update(_container_facts(container))
+        template_facts.update(_container_facts(container))
     for volume in _tables(spec.get("volumes")):
-        found[f"volume {_text(volume.get('name'))}"] = (_sources(volume), _canonical(volume))
+        template_facts[f"volume {_text(volume.get('name'))}"] = (
+            _sources(volume),
+            _canonical(volume),
+        )
     for key in _POD_SETTINGS:
         if key in spec:
-            found[key] = (_text(spec[key]), _canonical(spec[key]))
+            template_facts[key] = (_text(spec[key]), _canonical(spec[key]))
     for key, value in _table(_table(template.get("metadata")).get("annotations")).items():
         if key == RESTARTED:
-            found["restarted"] = (_text(value), _canonical(value))
+            template_facts["restarted"] = (_text(value), _canonical(value))
         else:
-            found[f"annotation {_text(key)}"] = (HIDDEN, _canonical(value))
-    return dict(islice(found.items(), MOST_FACTS))
+            template_facts[f"annotation {_text(key)}"] = (HIDDEN, _canonical(value))
+    return dict(islice(template_facts.items(), MOST_FACTS))
 
 
 def _container_facts(container: Mapping[str, Any]) -> Facts:
@@ -136,8 +139,8 @@ def _container_facts(container: Mapping[str, Any]) -> Facts:
     container_facts: Facts = {}
     image = container.get("image")
     container_facts[f"{text} image"] = (_text(image), _canonical(image))
-    for side, given in _table(container.get("resources")).items():
-        for resource, amount in _table(given).items():
+    for side, amounts in _table(container.get("resources")).items():
+        for resource, amount in _table(amounts).items():
             container_facts[f"{text} {_text(side)}.{_text(resource)}"] = (
                 _text(amount),
                 _canonical(amount),
@@ -163,10 +166,10 @@ def _numbers(probe: Mapping[str, Any]) -> str:
     return ", ".join(f"{_text(key)} {value}" for key, value in probe.items() if type(value) is int)
 
 
-def _sources(given: Mapping[str, Any]) -> str:
+def _sources(source: Mapping[str, Any]) -> str:
     """Where a value comes from; the value itself is not shown."""
-    names = sorted(f"config map {_text(name)}" for name in config_maps_of(given))
-    for holder in (given, _table(given.get("valueFrom"))):
+    names = sorted(f"config map {_text(name)}" for name in config_maps_of(source))
+    for holder in (source, _table(source.get("valueFrom"))):
         for key in _SECRETS:
             secret = _table(holder.get(key))
             if secret:
@@ -187,14 +190,14 @@ def secrets_of(template: Mapping[str, Any] | None) -> set[str]:
 def _names_in(
     template: Mapping[str, Any] | None, references: Iterable[str], names: Iterable[str]
 ) -> set[str]:
-    found: set[str] = set()
+    object_names: set[str] = set()
     for node in islice(_nodes(template), MOST_NODES):
         if not isinstance(node, Mapping):
             continue
         for key in references:
             reference = _table(node.get(key))
-            found.update(one for one in map(reference.get, names) if isinstance(one, str))
-    return found
+            object_names.update(name for name in map(reference.get, names) if isinstance(name, str))
+    return object_names
 
 
 def _nodes(root: Any) -> Iterator[Any]:
@@ -225,4 +228,6 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 
 def _tables(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return (
+        [table for table in value if isinstance(table, Mapping)] if isinstance(value, list) else []
+    )

@@ -47,17 +47,17 @@ class ObservedPod:
     pod: Pod
 
 
-def pod_logs(seen: ObservedPod) -> list[LogRow]:
+def pod_logs(observed_pod: ObservedPod) -> list[LogRow]:
     """Rows of the logs table: how containers ended, what they wait for, and why a pod was thrown
     out."""
     rows: list[LogRow] = []
-    for container in _containers(seen.pod):
-        rows += _ends(seen, container)
-        rows += _waits(seen, container)
-    return rows + _pod_failure(seen)
+    for container in _containers(observed_pod.pod):
+        rows += _ends(observed_pod, container)
+        rows += _waits(observed_pod, container)
+    return rows + _pod_failure(observed_pod)
 
 
-def _ends(seen: ObservedPod, container: ContainerStatus) -> Iterator[LogRow]:
+def _ends(observed_pod: ObservedPod, container: ContainerStatus) -> Iterator[LogRow]:
     """How the last run of a container ended, and the present one where it has."""
     for state in (container.last_state, container.state):
         ended = state.terminated if state else None
@@ -65,27 +65,27 @@ def _ends(seen: ObservedPod, container: ContainerStatus) -> Iterator[LogRow]:
             continue
         at = moment(ended.finished_at)
         if at is not None:
-            yield _log(seen, at, _end(container, ended), ended.reason, container)
+            yield _log(observed_pod, at, _end(container, ended), ended.reason, container)
 
 
-def _waits(seen: ObservedPod, container: ContainerStatus) -> Iterator[LogRow]:
+def _waits(observed_pod: ObservedPod, container: ContainerStatus) -> Iterator[LogRow]:
     waiting = container.state.waiting if container.state else None
-    at = _since(seen.pod, container)
+    at = _since(observed_pod.pod, container)
     if waiting is None or not waiting.reason or waiting.reason in _STARTING or at is None:
         return
     text = f"container {container.name} waits: {waiting.reason}: {waiting.message or 'no message'}"
-    yield _log(seen, at, text, waiting.reason, container)
+    yield _log(observed_pod, at, text, waiting.reason, container)
 
 
-def _pod_failure(seen: ObservedPod) -> list[LogRow]:
-    status = seen.pod.status
+def _pod_failure(observed_pod: ObservedPod) -> list[LogRow]:
+    status = observed_pod.pod.status
     if status is None or not status.reason or status.phase != "Failed":
         return []
-    at = _failed_at(status) or seen.pod.metadata.created
+    at = _failed_at(status) or observed_pod.pod.metadata.created
     if at is None:
         return []
     text = f"pod failed: {status.reason}: {status.message or ''}"
-    return [_log(seen, at, text, status.reason, None)]
+    return [_log(observed_pod, at, text, status.reason, None)]
 
 
 def _failed_at(status: PodStatus) -> datetime | None:
@@ -106,11 +106,11 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 """Reasons of a container that is being started as it should."""
 
 
-def pod_states(seen: Sequence[ObservedPod]) -> list[tuple[Any, ...]]:
+def pod_states(observed_pods: Sequence[ObservedPod]) -> list[tuple[Any, ...]]:
     """Rows of the monitors table: containers that wait or restarted, and pods that are not
     ready."""
     rows: list[tuple[Any, ...]] = []
-    for observed_pod in seen:
+    for observed_pod in observed_pods:
         name = f"pod {short(observed_pod.pod.metadata.name, 120)}"
         for container in _containers(observed_pod.pod):
             since = _since(observed_pod.pod, container)
@@ -138,7 +138,7 @@ def node_states(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
     rows = []
     for condition in (node.status.conditions if node.status else None) or ():
         since = moment(condition.last_transition_time)
-        if since is not None and _is_known(condition):
+        if since is not None and _has_health_type(condition):
             state = "ok"
             if _is_bad(condition):
                 state = _words(f"{condition.type}={condition.status}", condition)
@@ -153,10 +153,10 @@ def node_logs(node: Node, services: Iterable[str]) -> list[LogRow]:
     rows = []
     for condition in (node.status.conditions if node.status else None) or ():
         at = moment(condition.last_transition_time)
-        if at is None or not (_is_known(condition) and _is_bad(condition)):
+        if at is None or not (_has_health_type(condition) and _is_bad(condition)):
             continue
         reason = EVENT_OF.get(condition.type, condition.reason or condition.type)
-        kept = {
+        fields = {
             "reason": _letters(reason),
             "node": short(node.metadata.name, 100),
             "source": "kubernetes node",
@@ -165,7 +165,7 @@ def node_logs(node: Node, services: Iterable[str]) -> list[LogRow]:
             f"node is {condition.type}={condition.status}: {condition.reason}: {condition.message}",
             400,
         )
-        attributes = json.dumps(kept)
+        attributes = json.dumps(fields)
         rows += [LogRow(at, service, text, "ERROR", None, attributes) for service in services]
     return rows
 
@@ -178,13 +178,13 @@ def _containers(pod: Pod) -> list[ContainerStatus]:
     return every[:MOST_CONTAINERS]
 
 
-def _end(one: ContainerStatus, ended: Terminated) -> str:
+def _end(container: ContainerStatus, ended: Terminated) -> str:
     code = f"signal {ended.signal}"
     if ended.exit_code is not None:
         code = f"exit code {ended.exit_code}"
     phrase = (
-        f"container {one.name} terminated: {ended.reason or 'no reason'}, "
-        f"{code}, restarts so far: {one.restart_count}"
+        f"container {container.name} terminated: {ended.reason or 'no reason'}, "
+        f"{code}, restarts so far: {container.restart_count}"
     )
     return f"{phrase}: {short(ended.message, 200)}" if ended.message else phrase
 
@@ -193,23 +193,23 @@ def _is_calm(ended: Terminated) -> bool:
     return ended.reason in CALM_ENDS and not ended.exit_code
 
 
-def _state(one: ContainerStatus) -> str:
-    waiting = one.state.waiting if one.state else None
-    last = one.last_state.terminated if one.last_state else None
+def _state(container: ContainerStatus) -> str:
+    waiting = container.state.waiting if container.state else None
+    last = container.last_state.terminated if container.last_state else None
     parts = []
     if waiting is not None and waiting.reason and waiting.reason not in _STARTING:
         parts.append(f"waiting: {waiting.reason}")
     if last is not None and not _is_calm(last):
         parts.append(f"last run ended: {last.reason or 'no reason'}, exit code {last.exit_code}")
-    if parts or one.restart_count:
-        parts.append(f"{one.restart_count} restarts")
+    if parts or container.restart_count:
+        parts.append(f"{container.restart_count} restarts")
     return short("; ".join(parts), 200)
 
 
-def _since(pod: Pod, one: ContainerStatus) -> datetime | None:
+def _since(pod: Pod, container: ContainerStatus) -> datetime | None:
     """Since when a container is as it is: the end of its last run, else when its pod's readiness
     changed."""
-    last = one.last_state.terminated if one.last_state else None
+    last = container.last_state.terminated if container.last_state else None
     ended = moment(last.finished_at) if last else None
     if ended is not None:
         return ended
@@ -232,7 +232,7 @@ def _is_bad(condition: KubernetesCondition) -> bool:
     return not is_true if condition.type == "Ready" else is_true
 
 
-def _is_known(condition: KubernetesCondition) -> bool:
+def _has_health_type(condition: KubernetesCondition) -> bool:
     return condition.type == "Ready" or BAD_WHEN_TRUE.fullmatch(condition.type) is not None
 
 
@@ -246,16 +246,20 @@ def _letters(text: str) -> str:
 
 
 def _log(
-    seen: ObservedPod, at: datetime, text: str, reason: str | None, one: ContainerStatus | None
+    observed_pod: ObservedPod,
+    at: datetime,
+    text: str,
+    reason: str | None,
+    container: ContainerStatus | None,
 ) -> LogRow:
-    meta = seen.pod.metadata
-    kept = {
+    meta = observed_pod.pod.metadata
+    fields = {
         "reason": _letters(reason or ""),
         "object": short(f"Pod/{meta.name}", 200),
         "namespace": short(meta.namespace or "", 100),
-        "node": short(seen.pod.node or "", 100),
-        "container": short(one.name, 60) if one else "",
+        "node": short(observed_pod.pod.node or "", 100),
+        "container": short(container.name, 60) if container else "",
         "source": "kubernetes pod state",
     }
-    attributes = json.dumps({name: value for name, value in kept.items() if value})
-    return LogRow(at, seen.service, short(text, 400), "ERROR", None, attributes)
+    attributes = json.dumps({name: value for name, value in fields.items() if value})
+    return LogRow(at, observed_pod.service, short(text, 400), "ERROR", None, attributes)

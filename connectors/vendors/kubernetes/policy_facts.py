@@ -64,10 +64,10 @@ def _between(
     policies: Sequence[NetworkPolicy],
     caller: str,
     callee: str,
-    known: Mapping[str, CallerPods],
+    pods_by_service: Mapping[str, CallerPods],
 ) -> Iterator[StateRow]:
     """What stops a call, on the side of the callee and on that of the caller."""
-    from_pods, to_pods = known[caller], known[callee]
+    from_pods, to_pods = pods_by_service[caller], pods_by_service[callee]
     if to_pods.space == contents.name:
         blocking = _blocking(policies, INGRESS, to_pods, from_pods, to_pods.pods)
         if blocking is not None:
@@ -96,19 +96,19 @@ def _row(
 def _blocking(
     policies: Sequence[NetworkPolicy],
     way: str,
-    own: CallerPods,
+    subject: CallerPods,
     other: CallerPods,
     served: Sequence[Pod],
 ) -> NetworkPolicy | None:
-    """The newest policy on `own` pods, where none of them admits `other` on a served port."""
-    if not own.pods or not other.pods:
+    """The newest policy on `subject` pods, where none of them admits `other` on a served port."""
+    if not subject.pods or not other.pods:
         return None
-    pod = own.pods[0]
+    pod = subject.pods[0]
     about = [policy for policy in policies if _is_about(policy, way, pod)]
     ports = _numbers(served)
     for policy in about:
         for rule in _rules(policy, way):
-            if _admits(rule, other, own.space, ports):
+            if _admits(rule, other, subject.space, ports):
                 return None
     return max(about, key=_written, default=None)
 
@@ -140,8 +140,8 @@ def _rules(policy: NetworkPolicy, way: str) -> list[_Rule]:
     if spec is None:
         return []
     if way == INGRESS:
-        return [_Rule(one.peers, one.ports) for one in spec.ingress or ()]
-    return [_Rule(one.to, one.ports) for one in spec.egress or ()]
+        return [_Rule(rule.peers, rule.ports) for rule in spec.ingress or ()]
+    return [_Rule(rule.to, rule.ports) for rule in spec.egress or ()]
 
 
 def _admits(rule: _Rule, other: CallerPods, space: str, ports: set[int | str]) -> bool:
@@ -169,12 +169,12 @@ def _opens(opened: Sequence[PolicyPort] | None, ports: set[int | str]) -> bool:
     """Whether any of these ports is let through; unknown ports are."""
     if not opened or not ports:
         return True
-    for one in opened:
-        if one.port is None or one.port in ports:
+    for policy_port in opened:
+        if policy_port.port is None or policy_port.port in ports:
             return True
-        if one.end_port is not None and isinstance(one.port, int):
+        if policy_port.end_port is not None and isinstance(policy_port.port, int):
             numbers = [port for port in ports if isinstance(port, int)]
-            if any(one.port <= port <= one.end_port for port in numbers):
+            if any(policy_port.port <= port <= policy_port.end_port for port in numbers):
                 return True
     return False
 

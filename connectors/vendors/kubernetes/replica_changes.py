@@ -14,7 +14,7 @@ from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.evidence_rows import ChangeRow
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent
 from faultline.connectors.vendors.kubernetes.rollouts import Revision
-from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 
 SCALED = re.compile(
     r"Scaled (?:up|down) replica set ([a-z0-9.-]{1,253})"
@@ -29,15 +29,15 @@ SAME = timedelta(minutes=1)
 
 
 def replica_rows(
-    found: FoundWorkload,
+    workload: ObservedWorkload,
     revisions: Sequence[Revision],
     events: Iterable[KubernetesEvent],
-    known: Sequence[ChangeRow],
+    change_rows: Sequence[ChangeRow],
     link: str | None,
     window: Window,
 ) -> list[ChangeRow]:
-    """Rows for scalings of the ReplicaSet that serves, but those of its rollout and those `known`
-    already."""
+    """Rows for scalings of the ReplicaSet that serves, but those of its rollout and those
+    `change_rows` already."""
     if not revisions or revisions[-1].at is None:
         return []
     serving = revisions[-1]
@@ -49,8 +49,8 @@ def replica_rows(
             continue
         if not window.start <= at <= window.end or _belongs_to_rollout(serving, at):
             continue
-        if not any(row.kind == "scale" and abs(row.time - at) <= SAME for row in known):
-            rows.append(_row(found, scaled, at, link))
+        if not any(row.kind == "scale" and abs(row.time - at) <= SAME for row in change_rows):
+            rows.append(_row(workload, scaled, at, link))
     return rows
 
 
@@ -58,11 +58,13 @@ def _belongs_to_rollout(serving: Revision, at: datetime) -> bool:
     return serving.at is not None and at <= serving.at + ROLLS_OUT_FOR
 
 
-def _row(found: FoundWorkload, scaled: re.Match[str], at: datetime, link: str | None) -> ChangeRow:
+def _row(
+    workload: ObservedWorkload, scaled: re.Match[str], at: datetime, link: str | None
+) -> ChangeRow:
     before, after = scaled[2] or scaled[4], scaled[3]
-    title = f"Replicas of deployment {found.ref.namespace}/{found.meta.name} set"
+    title = f"Replicas of deployment {workload.ref.namespace}/{workload.meta.name} set"
     if before:
         title += f" from {before}"
     title += f" to {after}"
-    identity = f"{found.meta.name} scale {at:%H:%M:%S}"
-    return ChangeRow(at, found.ref.service, "scale", identity, title, link=link)
+    identity = f"{workload.meta.name} scale {at:%H:%M:%S}"
+    return ChangeRow(at, workload.ref.service, "scale", identity, title, link=link)

@@ -18,7 +18,7 @@ from faultline.connectors.vendors.kubernetes.answers import (
     Workload,
 )
 from faultline.connectors.vendors.kubernetes.pod_templates import TemplateDifference
-from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 from faultline.connectors.vendors.pagerduty.answers import moment
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -44,7 +44,7 @@ class Revision:
 
 
 def deployment_revisions(
-    found: FoundWorkload, replica_sets: Iterable[Workload], scaled_up: Mapping[str, datetime]
+    workload: ObservedWorkload, replica_sets: Iterable[Workload], scaled_up: Mapping[str, datetime]
 ) -> list[Revision]:
     """The revisions of a Deployment, oldest first. One that serves again counts from when it was
     scaled up again."""
@@ -52,12 +52,12 @@ def deployment_revisions(
     for replica_set in replica_sets:
         meta = replica_set.metadata
         number = meta.annotation(REVISION)
-        if not meta.owned_by("Deployment", found.meta.name) or not _is_revision(number):
+        if not meta.owned_by("Deployment", workload.meta.name) or not _is_revision(number):
             continue
         reused = bool(meta.annotation(REUSED))
         at = meta.created
         if reused:
-            at = scaled_up.get(meta.name) or _progressed(found.object)
+            at = scaled_up.get(meta.name) or _progressed(workload.object)
         template = replica_set.spec.template if replica_set.spec else None
         cause = meta.annotation(CAUSE)
         revisions.append(Revision(int(number), meta.name, template or {}, at, reused, cause))
@@ -69,7 +69,7 @@ def _is_revision(number: str) -> bool:
 
 
 def controller_revisions(
-    found: FoundWorkload, revisions: Iterable[ControllerRevision]
+    workload: ObservedWorkload, revisions: Iterable[ControllerRevision]
 ) -> list[Revision]:
     """The revisions of a StatefulSet or DaemonSet, oldest first. One that serves again is given a
     new number, and counts from then."""
@@ -78,7 +78,9 @@ def controller_revisions(
     for revision in sorted(revisions, key=lambda revision: revision.revision):
         meta = revision.metadata
         template = _table(_table(revision.data).get("spec")).get("template")
-        if not meta.owned_by(found.kind, found.meta.name) or not isinstance(template, Mapping):
+        if not meta.owned_by(workload.kind, workload.meta.name) or not isinstance(
+            template, Mapping
+        ):
             continue
         at = meta.created
         reused = at is not None and newest is not None and at < newest
@@ -92,7 +94,7 @@ def controller_revisions(
 
 
 def rollout_rows(
-    found: FoundWorkload, revisions: Sequence[Revision], link: str | None, until: datetime
+    workload: ObservedWorkload, revisions: Sequence[Revision], link: str | None, until: datetime
 ) -> list[ChangeRow]:
     """A row of the changes table for each revision that is kept and was rolled out until then.
 
@@ -109,10 +111,10 @@ def rollout_rows(
         )
         row = ChangeRow(
             revision.at,
-            found.ref.service,
+            workload.ref.service,
             "deploy",
             short(revision.name, 200),
-            short(_rollout_title(found, revision, difference), 400),
+            short(_rollout_title(workload, revision, difference), 400),
             link=link,
             diff="\n".join(difference.lines()) or None,
         )
@@ -120,21 +122,23 @@ def rollout_rows(
     return rows[-MOST_ROLLOUTS:]
 
 
-def _rollout_title(found: FoundWorkload, revision: Revision, difference: TemplateDifference) -> str:
+def _rollout_title(
+    workload: ObservedWorkload, revision: Revision, difference: TemplateDifference
+) -> str:
     what = "Rollback" if revision.reused else "Rollout"
-    where = f"{found.kind.lower()} {found.ref.namespace}/{found.meta.name}"
-    title = f"{what} of {found.meta.name}: {difference.summary()}"
+    where = f"{workload.kind.lower()} {workload.ref.namespace}/{workload.meta.name}"
+    title = f"{what} of {workload.meta.name}: {difference.summary()}"
     title += f" ({where}, revision {revision.number})"
     if revision.cause:
         title += f"; {short(revision.cause, 120)}"
     return title
 
 
-def scaled_by_hand(found: FoundWorkload, link: str | None, window: Window) -> list[ChangeRow]:
+def scaled_by_hand(workload: ObservedWorkload, link: str | None, window: Window) -> list[ChangeRow]:
     """Rows for those who set the number of replicas through the subresource `scale`, but for
     autoscalers."""
     rows = []
-    for managed_field in found.meta.managed_fields or ():
+    for managed_field in workload.meta.managed_fields or ():
         at = moment(managed_field.time)
         if managed_field.subresource != "scale" or not _is_person(managed_field):
             continue
@@ -142,10 +146,11 @@ def scaled_by_hand(found: FoundWorkload, link: str | None, window: Window) -> li
             continue
         who = short(managed_field.manager or "", 80)
         title = (
-            f"Replicas of {found.kind.lower()} {found.ref.namespace}/{found.meta.name} set by {who}"
+            f"Replicas of {workload.kind.lower()} "
+            f"{workload.ref.namespace}/{workload.meta.name} set by {who}"
         )
-        name = f"{found.meta.name} scale {at:%H:%M:%S}"
-        rows.append(ChangeRow(at, found.ref.service, "scale", name, title, who, link))
+        name = f"{workload.meta.name} scale {at:%H:%M:%S}"
+        rows.append(ChangeRow(at, workload.ref.service, "scale", name, title, who, link))
     return rows
 
 
@@ -159,9 +164,9 @@ def config_rows(
     """When the config maps or secrets that workloads name were written, and by whom. `services` by
     the object's name."""
     rows = []
-    for one in objects:
-        name = one.metadata.name
-        for at, manager in _writes(one):
+    for named_object in objects:
+        name = named_object.metadata.name
+        for at, manager in _writes(named_object):
             if not window.start <= at <= window.end:
                 continue
             who = short(manager or "", 80) or None
@@ -174,14 +179,14 @@ def config_rows(
     return rows
 
 
-def _writes(one: Named) -> list[tuple[datetime, str | None]]:
+def _writes(named_object: Named) -> list[tuple[datetime, str | None]]:
     """When an object was written and by whom; when it was made where nobody's writes are noted."""
     writes = []
-    for managed in one.metadata.managed_fields or ():
+    for managed in named_object.metadata.managed_fields or ():
         at = moment(managed.time)
         if at is not None:
             writes.append((at, managed.manager))
-    created = one.metadata.created
+    created = named_object.metadata.created
     if not writes and created is not None:
         return [(created, None)]
     return writes
@@ -193,8 +198,8 @@ def _progressed(workload: Workload) -> datetime | None:
     return next((moment(c.last_update_time) for c in conditions if c.type == "Progressing"), None)
 
 
-def _is_person(one: Managed) -> bool:
-    manager = one.manager or ""
+def _is_person(managed_field: Managed) -> bool:
+    manager = managed_field.manager or ""
     return bool(manager) and not manager.startswith("kube-controller-manager")
 
 

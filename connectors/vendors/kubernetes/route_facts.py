@@ -19,7 +19,11 @@ from faultline.connectors.vendors.kubernetes.object_answers import (
     selects,
 )
 from faultline.connectors.vendors.kubernetes.pod_facts import declared_ports
-from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents, listed, said
+from faultline.connectors.vendors.kubernetes.state_rows import (
+    NamespaceContents,
+    labels_text,
+    listed,
+)
 from faultline.connectors.vendors.pagerduty.answers import moment
 
 SLICE_OF = "kubernetes.io/service-name"
@@ -73,15 +77,15 @@ def _of_service(
         return [_service_row(contents, service, "no_ready_endpoints", owner)]
     labels = _labels_instead(selector, pods)
     row = _service_row(contents, service, "selector_matches_nothing", owner)
-    return [row._replace(value=said(selector)[:200], expected=labels[:200])]
+    return [row._replace(value=labels_text(selector)[:200], expected=labels[:200])]
 
 
 def _selected(contents: NamespaceContents, selector: Mapping[str, str]) -> list[tuple[str, Pod]]:
-    found = []
+    service_pods = []
     for service, pod in contents.pods.values():
         if selects(selector, pod.metadata.labels):
-            found.append((service, pod))
-    return found
+            service_pods.append((service, pod))
+    return service_pods
 
 
 def _owner(contents: NamespaceContents, meta: Meta, selector: Mapping[str, str]) -> str | None:
@@ -102,14 +106,14 @@ def _owner(contents: NamespaceContents, meta: Meta, selector: Mapping[str, str])
 
 def _labels_instead(selector: Mapping[str, str], pods: Iterable[Pod]) -> str:
     """What the pods have for the labels that the selector names, else what they have at all."""
-    found: set[str] = set()
+    label_texts: set[str] = set()
     every: set[str] = set()
     for pod in pods:
         labels = pod.metadata.labels or {}
         matching_labels = {key: labels[key] for key in selector if key in labels}
-        found.add(said(matching_labels))
-        every.add(said(labels))
-    named = found - {""}
+        label_texts.add(labels_text(matching_labels))
+        every.add(labels_text(labels))
+    named = label_texts - {""}
     return listed(named or every)
 
 
@@ -198,7 +202,9 @@ def _backends(routes: Routes) -> Iterator[_Backend]:
         named = [
             _ingress_backend(ingress_backend) for ingress_backend in _ingress_backends(ingress)
         ]
-        yield from _together("Ingress", ingress.metadata, [one for one in named if one])
+        yield from _together(
+            "Ingress", ingress.metadata, [named_backend for named_backend in named if named_backend]
+        )
     for route in routes.routes:
         pairs: list[tuple[str, int | str | None]] = []
         for rule in (route.spec.rules if route.spec else None) or ():
@@ -258,14 +264,14 @@ def _of_backend(contents: NamespaceContents, backend: _Backend, routes: Routes) 
 
 
 def _has_port(service: KubernetesService, port: int | str) -> bool:
-    for one in (service.spec.ports if service.spec else None) or ():
-        if port in (one.port, one.name):
+    for service_port in (service.spec.ports if service.spec else None) or ():
+        if port in (service_port.port, service_port.name):
             return True
     return False
 
 
 def _routed_to(
-    contents: NamespaceContents, backend: _Backend, known: Mapping[str, KubernetesService]
+    contents: NamespaceContents, backend: _Backend, services: Mapping[str, KubernetesService]
 ) -> str | None:
     """The service that requests were meant for: by the backend's name, else by the ingress's other
     backends, else by its own name."""
@@ -273,7 +279,7 @@ def _routed_to(
     for name in (backend.service, *backend.beside, backend.meta.name):
         if name in names:
             return names[name]
-        service = known.get(name)
+        service = services.get(name)
         selector = service.spec.selector if service and service.spec else None
         selected = _selected(contents, selector or {})
         if selected:
@@ -313,16 +319,21 @@ def _served_with(contents: NamespaceContents, secret: str, routes: Routes) -> li
     """The services behind the ingresses that use a certificate's Secret; nobody in particular where
     none does."""
     services = {service.metadata.name: service for service in routes.services}
-    found: list[str | None] = []
+    owners: list[str | None] = []
     for ingress in routes.ingresses:
-        used = {one.secret_name for one in (ingress.spec.tls if ingress.spec else None) or ()}
+        used = {
+            tls_block.secret_name
+            for tls_block in (ingress.spec.tls if ingress.spec else None) or ()
+        }
         if secret not in used:
             continue
         named = [
             _ingress_backend(ingress_backend) for ingress_backend in _ingress_backends(ingress)
         ]
-        for backend in _together("Ingress", ingress.metadata, [one for one in named if one]):
+        for backend in _together(
+            "Ingress", ingress.metadata, [named_backend for named_backend in named if named_backend]
+        ):
             service = _routed_to(contents, backend, services)
-            if service not in found:
-                found.append(service)
-    return found or [None]
+            if service not in owners:
+                owners.append(service)
+    return owners or [None]

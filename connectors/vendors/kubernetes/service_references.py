@@ -102,7 +102,7 @@ def service_references(referring: Sequence[ReferringObjects], end: datetime) -> 
     pairs: dict[tuple[str, str], None] = {}
     for referring_object in referring:
         for caller, callee in (
-            *_told_to_containers(referring_object, there),
+            *_calls_from_variables(referring_object, there),
             *_routed(referring_object, there),
         ):
             if caller != callee:
@@ -120,11 +120,13 @@ def _behind(contents: NamespaceContents, service: KubernetesService) -> str:
     return service.metadata.name
 
 
-def _told_to_containers(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
-    for workload in one.contents.workloads:
+def _calls_from_variables(
+    objects: ReferringObjects, there: ServicesThere
+) -> Iterator[tuple[str, str]]:
+    for workload in objects.contents.workloads:
         spec = workload.object.spec
         for name, value in _variables(spec.template if spec else None):
-            for callee in _services_in(name, value, one.contents.name, there):
+            for callee in _services_in(name, value, objects.contents.name, there):
                 yield workload.ref.service, callee
 
 
@@ -159,17 +161,17 @@ def _hosts(name: str, value: str) -> Iterator[str]:
             yield match[1]
 
 
-def _routed(one: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
-    for ingress in one.ingresses:
+def _routed(objects: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
+    for ingress in objects.ingresses:
         router = _router_of(ingress)
         for backend in _backends(ingress):
             name = backend.service.name if backend.service else ""
-            callee = there.ours.get((one.contents.name, name))
+            callee = there.ours.get((objects.contents.name, name))
             if callee is not None:
                 yield router, callee
-    for route in one.routes:
+    for route in objects.routes:
         if route.spec is not None:
-            yield from _by_gateways(route.spec, one.contents.name, there)
+            yield from _by_gateways(route.spec, objects.contents.name, there)
 
 
 def _router_of(ingress: Ingress) -> str:
@@ -201,4 +203,6 @@ def _backends(ingress: Ingress) -> Iterator[IngressBackend]:
 
 
 def _tables(value: Any) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return (
+        [table for table in value if isinstance(table, Mapping)] if isinstance(value, list) else []
+    )

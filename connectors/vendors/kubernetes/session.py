@@ -200,30 +200,33 @@ class Reads:
         """The objects at `path`, and what of them was left out. Raises ConnectorError,
         BudgetExceeded."""
         session = self._metadata if names_only else self._objects
-        asked = [*selection.items(), ("limit", str(PAGE))]
-        found: list[T] = []
+        params = [*selection.items(), ("limit", str(PAGE))]
+        objects: list[T] = []
         page: str | None = None
         for _ in range(MOST_PAGES):
             more = [("continue", page)] if page else []
             try:
                 shape = KubernetesList[type]  # type: ignore[valid-type]
-                answer = await session.get(path, asked + more, type=shape)
+                answer = await session.get(path, params + more, type=shape)
             except (ConnectorError, BudgetExceeded) as error:
-                if not found:
+                if not objects:
                     raise
                 gone = isinstance(error, ConnectorError) and error.status == GONE
                 return (
-                    found,
+                    objects,
                     "the list changed while it was read"
                     if gone
                     else f"the rest was not read: {error}",
                 )
-            found += answer.items or []
+            objects += answer.items or []
             page = answer.metadata.next_page if answer.metadata else None
             if not page:
-                return found, None
+                return objects, None
         left = answer.metadata.remaining_item_count if answer.metadata else None
-        return found, f"{left:,} more left out" if left else f"more than {len(found):,} are there"
+        return (
+            objects,
+            f"{left:,} more left out" if left else f"more than {len(objects):,} are there",
+        )
 
     async def groups(self) -> dict[str, ServedGroup]:
         """The groups that the server has, by name; everyone who logged in may ask. Raises

@@ -49,7 +49,7 @@ class KubernetesSettings(ConnectorSettings):
     Unset: no links."""
 
     @model_validator(mode="after")
-    def _one_cluster(self) -> KubernetesSettings:
+    def _single_cluster(self) -> KubernetesSettings:
         if self.kubeconfig is not None and self.url is not None:
             raise ValueError("url and kubeconfig are both set: set only one of them")
         if self.context is not None and self.kubeconfig is None:

@@ -149,25 +149,27 @@ class StateInquiry:
     ) -> list[StateRow]:
         """The facts about the objects of these namespaces and their nodes."""
         pods = _pods_by_service(contents)
-        asked = [
+        inquiries = [
             self._of_namespace(content, scalers.get(content.name, ()), pods) for content in contents
         ]
         rows: list[StateRow] = []
-        for found in await asyncio.gather(*asked):
-            rows += found
+        for namespace_rows in await asyncio.gather(*inquiries):
+            rows += namespace_rows
         rows += await self._of_nodes(contents, rows)
         return list(dict.fromkeys(rows))
 
     def calls(self, end: datetime) -> list[CallRow]:
         """Who calls whom, as the objects that were listed declare it."""
-        return service_references([one for _, one in sorted(self._referring.items())], end)
+        return service_references([objects for _, objects in sorted(self._referring.items())], end)
 
     def items(self, window: Window) -> list[Item]:
         """One item of evidence for each list."""
-        found = []
+        evidence_items = []
         for query, rows in self._counted.items():
-            found.append(Item("states", query, window, rows=rows, cut=self._cut.get(query)))
-        return found
+            evidence_items.append(
+                Item("states", query, window, rows=rows, cut=self._cut.get(query))
+            )
+        return evidence_items
 
     async def _of_namespace(
         self,
@@ -192,14 +194,16 @@ class StateInquiry:
         rows = _facts(contents, by_name, scalers, pods)
         if namespaces is not None:
             rows += namespace_facts(contents, namespaces[0])
-        found = self._with_queries(rows, space)
-        for row in found[MOST_FACTS:]:
+        namespace_rows = self._with_queries(rows, space)
+        for row in namespace_rows[MOST_FACTS:]:
             self._cut[row.query or ""] = f"only {MOST_FACTS:,} facts of a namespace are kept"
-        return found[:MOST_FACTS]
+        return namespace_rows[:MOST_FACTS]
 
-    async def _listed(self, one: StateList, space: str) -> tuple[list[Any], str | None] | None:
-        path = one.path(space)
-        answer = await self.fetch("states", path, one.type, silent=one.optional)
+    async def _listed(
+        self, state_list: StateList, space: str
+    ) -> tuple[list[Any], str | None] | None:
+        path = state_list.path(space)
+        answer = await self.fetch("states", path, state_list.type, silent=state_list.optional)
         if answer is not None:
             self._counted[replayed(path)] = 0
             self._cut[replayed(path)] = answer[1]
@@ -211,12 +215,12 @@ class StateInquiry:
         for state_list in STATE_LISTS:
             for kind in state_list.kinds:
                 queries[kind] = replayed(state_list.path(space))
-        found = []
+        rows_with_query = []
         for row in rows:
             query = queries.get(row.kind) or replayed(_path_of(row.kind, space))
             self._counted[query] = self._counted.get(query, 0) + 1
-            found.append(row._replace(query=query))
-        return found
+            rows_with_query.append(row._replace(query=query))
+        return rows_with_query
 
     async def _of_nodes(
         self, contents: Sequence[NamespaceContents], rows: Sequence[StateRow]
@@ -236,10 +240,10 @@ class StateInquiry:
             answer = await self.fetch("states", NODES, Node)
             if answer is not None:
                 nodes, self._cut[query] = answer
-        found = node_facts(nodes, on, waiting)[:MOST_FACTS]
+        node_rows = node_facts(nodes, on, waiting)[:MOST_FACTS]
         if nodes:
-            self._counted[query] = len(found)
-        return [row._replace(query=query) for row in found]
+            self._counted[query] = len(node_rows)
+        return [row._replace(query=query) for row in node_rows]
 
 
 def _whole(answer: tuple[list[Any], str | None] | None) -> list[Any] | None:

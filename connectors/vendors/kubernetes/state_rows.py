@@ -9,7 +9,7 @@ from datetime import datetime
 from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent, Pod
-from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class NamespaceContents:
     name: str
     pods: Mapping[str, tuple[str, Pod]]
     """By name, the service and the pod."""
-    workloads: Sequence[FoundWorkload]
+    workloads: Sequence[ObservedWorkload]
     services: Mapping[tuple[str, str], str]
     """Our name of the service by kind and name of an object."""
     events: Sequence[KubernetesEvent]
@@ -30,7 +30,7 @@ class NamespaceContents:
 
     def pods_of(self, service: str) -> list[Pod]:
         """The pods of a service."""
-        return [pod for own, pod in self.pods.values() if own == service]
+        return [pod for owner, pod in self.pods.values() if owner == service]
 
     def events_of(self, kind: str, name: str) -> list[KubernetesEvent]:
         """The events about one object."""
@@ -68,7 +68,7 @@ class NamespaceContents:
         )
 
 
-def said(pairs: Mapping[str, str] | None) -> str:
+def labels_text(pairs: Mapping[str, str] | None) -> str:
     """Labels for humans, in a fixed order."""
     return ", ".join(f"{key}={value}" for key, value in sorted((pairs or {}).items()))
 

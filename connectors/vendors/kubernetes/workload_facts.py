@@ -20,7 +20,7 @@ from faultline.connectors.vendors.kubernetes.object_answers import (
     matches,
 )
 from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents
-from faultline.connectors.vendors.kubernetes.workloads import FoundWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 from faultline.connectors.vendors.pagerduty.answers import moment
 
 QUOTA = re.compile(r"exceeded quota: ([a-z0-9.-]{1,253}), ?(.{0,300})")
@@ -44,48 +44,48 @@ def workload_facts(contents: NamespaceContents) -> list[StateRow]:
     return rows
 
 
-def _failed_job(contents: NamespaceContents, found: FoundWorkload) -> Iterator[StateRow]:
-    for condition in _conditions(found):
+def _failed_job(contents: NamespaceContents, workload: ObservedWorkload) -> Iterator[StateRow]:
+    for condition in _conditions(workload):
         if condition.type == "Failed" and condition.status == "True":
             yield contents.row(
                 "Job",
-                found.meta.name,
+                workload.meta.name,
                 "job_failed",
-                service=found.ref.service,
+                service=workload.ref.service,
                 field="status.conditions",
                 value=_words(condition),
                 since=moment(condition.last_transition_time),
             )
 
 
-def _counted(contents: NamespaceContents, found: FoundWorkload) -> Iterator[StateRow]:
-    spec, status = found.object.spec, found.object.status
+def _counted(contents: NamespaceContents, workload: ObservedWorkload) -> Iterator[StateRow]:
+    spec, status = workload.object.spec, workload.object.status
     replicas = spec.replicas if spec else None
     if replicas == 0:
-        yield _of(contents, found, "scaled_to_zero", "0", since=found.meta.written)
+        yield _of(contents, workload, "scaled_to_zero", "0", since=workload.meta.written)
     ready = (status.ready_replicas if status else None) or 0
     if replicas and status is not None and ready < replicas:
-        since = _changed(found, "Available", "False") or _newest_unready(contents, found)
-        yield _of(contents, found, "replicas_missing", str(ready), str(replicas), since)
-    for condition in _conditions(found):
+        since = _changed(workload, "Available", "False") or _newest_unready(contents, workload)
+        yield _of(contents, workload, "replicas_missing", str(ready), str(replicas), since)
+    for condition in _conditions(workload):
         if condition.type == "Progressing" and condition.status == "False":
             since = moment(condition.last_transition_time)
-            yield _of(contents, found, "rollout_stuck", _words(condition), since=since)
+            yield _of(contents, workload, "rollout_stuck", _words(condition), since=since)
 
 
 def _of(
     contents: NamespaceContents,
-    found: FoundWorkload,
+    workload: ObservedWorkload,
     fact: str,
     value: str,
     expected: str | None = None,
     since: datetime | None = None,
 ) -> StateRow:
     return contents.row(
-        found.kind,
-        found.meta.name,
+        workload.kind,
+        workload.meta.name,
         fact,
-        service=found.ref.service,
+        service=workload.ref.service,
         field="spec.replicas" if fact != "rollout_stuck" else "status.conditions",
         value=value,
         expected=expected,
@@ -93,23 +93,23 @@ def _of(
     )
 
 
-def _conditions(found: FoundWorkload) -> Sequence[KubernetesCondition]:
-    status = found.object.status
+def _conditions(workload: ObservedWorkload) -> Sequence[KubernetesCondition]:
+    status = workload.object.status
     return (status.conditions if status else None) or ()
 
 
-def _changed(found: FoundWorkload, kind: str, status: str) -> datetime | None:
-    for condition in _conditions(found):
+def _changed(workload: ObservedWorkload, kind: str, status: str) -> datetime | None:
+    for condition in _conditions(workload):
         if condition.type == kind and condition.status == status:
             return moment(condition.last_transition_time)
     return None
 
 
-def _newest_unready(contents: NamespaceContents, found: FoundWorkload) -> datetime | None:
+def _newest_unready(contents: NamespaceContents, workload: ObservedWorkload) -> datetime | None:
     """When the last of its pods stopped being ready: without its own condition, nothing else
     says since when instances are missing."""
     times = []
-    for pod in contents.pods_of(found.ref.service):
+    for pod in contents.pods_of(workload.ref.service):
         for condition in (pod.status.conditions if pod.status else None) or ():
             at = moment(condition.last_transition_time)
             if condition.type == "Ready" and condition.status == "False" and at is not None:
@@ -157,21 +157,21 @@ def _refusal(text: str, space: str) -> tuple[str, str, str, str] | None:
 
 
 def quota_facts(
-    contents: NamespaceContents, quotas: Iterable[ResourceQuota], known: Iterable[StateRow]
+    contents: NamespaceContents, quotas: Iterable[ResourceQuota], state_rows: Iterable[StateRow]
 ) -> list[StateRow]:
     """Rows for quotas that are used up while instances are missing and no event tells why."""
-    rows = list(known)
+    rows = list(state_rows)
     if any(row.fact == "quota_exceeded" for row in rows):
         return []
     lacking = [row for row in rows if row.fact == "replicas_missing"]
     unplaced = {row.service for row in rows if row.kind == "Pod"}
-    found = []
+    quota_rows = []
     for quota in quotas:
         used_up = _used_up(quota)
         for row in lacking:
             # Pods that are there were admitted: something else keeps them from serving.
             if used_up and row.service not in unplaced:
-                found.append(
+                quota_rows.append(
                     contents.row(
                         "ResourceQuota",
                         quota.metadata.name,
@@ -182,7 +182,7 @@ def quota_facts(
                         since=row.since,
                     )
                 )
-    return found
+    return quota_rows
 
 
 def _used_up(quota: ResourceQuota) -> str:

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated names (k8s.io/apimachinery/pkg/util/rand)."""
 _OF_REPLICA_SET = re.compile(rf"(.+)-[{_SAFE}]{{1,10}}-[{_SAFE}]{{5}}")
-_OF_ONE = re.compile(rf"(.+)-(?:[{_SAFE}]{{5}}|[0-9]{{1,5}})")
+_OF_POD = re.compile(rf"(.+)-(?:[{_SAFE}]{{5}}|[0-9]{{1,5}})")
 NAMESPACE_LABELS = ("namespace", "exported_namespace", "kube_namespace")
 OBJECT_LABELS = (
     "deployment",
@@ -78,7 +78,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class FoundWorkload:
+class ObservedWorkload:
     """An existing workload, and how its pods are recognised."""
 
     ref: Ref
@@ -119,20 +119,20 @@ def parsed(service: str, text: str) -> Ref:
 def refs_of(
     alert: Alert,
     scope: Scope,
-    known: Mapping[str, Sequence[Ref]],
+    refs_by_service: Mapping[str, Sequence[Ref]],
     jobs: Mapping[str, Sequence[str]],
     namespaces: Sequence[str],
 ) -> list[Ref]:
     """What to look at, the alert's own object first. `jobs`: patterns of the pods of each training
     job."""
-    found = [*_named_by(alert)]
+    refs = [*_named_by(alert)]
     services = [service for service in (alert.service, *scope.services) if service]
     for service in dict.fromkeys(services):
-        own = known.get(service)
-        found += own if own is not None else _guessed(service, namespaces)
-    found += _of_training(alert, scope, jobs, namespaces)
+        service_refs = refs_by_service.get(service)
+        refs += service_refs if service_refs is not None else _guessed(service, namespaces)
+    refs += _of_training(alert, scope, jobs, namespaces)
     chosen: dict[tuple[object, ...], Ref] = {}
-    for ref in found:
+    for ref in refs:
         key = (ref.namespace, ref.kind, ref.name, ref.selector, ref.patterns)
         # The alert's own word for a workload counts more than a later guess.
         chosen.setdefault(key, ref)
@@ -196,5 +196,5 @@ def of_job(meta: Meta, patterns: Sequence[str]) -> bool:
 def makers_of(pod: str) -> list[str]:
     """Names of what may have made a pod of this name, which may be gone: its ReplicaSet or set, its
     Deployment."""
-    match, by_two = _OF_ONE.fullmatch(pod), _OF_REPLICA_SET.fullmatch(pod)
+    match, by_two = _OF_POD.fullmatch(pod), _OF_REPLICA_SET.fullmatch(pod)
     return [match[1] for match in (match, by_two) if match]

@@ -83,9 +83,9 @@ class AuditEntry(msgspec.Struct):
         if self.member is not None:
             full = f"{self.member.firstName} {self.member.lastName}"
             return person(full, self.member.id)
-        for one in (self.token, self.app):
-            if one is not None:
-                return person(one.name, one.id)
+        for actor in (self.token, self.app):
+            if actor is not None:
+                return person(actor.name, actor.id)
         return None
 
 
@@ -96,14 +96,26 @@ class AuditLog(msgspec.Struct):
     links: dict[str, Any] = msgspec.field(name="_links", default_factory=dict)
 
 
-def build(own: LaunchDarklySettings, settings: SharedSettings) -> LaunchDarkly | None:
+def build(
+    launchdarkly_settings: LaunchDarklySettings, settings: SharedSettings
+) -> LaunchDarkly | None:
     """The configured connector, or None without a token."""
-    if own.token is None:
+    if launchdarkly_settings.token is None:
         return None
-    headers = {"Authorization": own.token.get_secret_value(), "LD-API-Version": "20240415"}
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
+    headers = {
+        "Authorization": launchdarkly_settings.token.get_secret_value(),
+        "LD-API-Version": "20240415",
+    }
+    http = LinkedHttp(
+        VENDOR,
+        launchdarkly_settings.url,
+        headers=headers,
+        limits=launchdarkly_settings.limits(LIMITS),
+    )
     names = ServiceNames.of_catalogue(settings.services)
-    return LaunchDarkly(http, names, own.environments, own.projects)
+    return LaunchDarkly(
+        http, names, launchdarkly_settings.environments, launchdarkly_settings.projects
+    )
 
 
 class LaunchDarkly(ChangeFeeds):
@@ -157,15 +169,15 @@ class LaunchDarkly(ChangeFeeds):
         self, entry: AuditEntry, at: datetime, project: str, environment: str, flag: str
     ) -> VendorChange:
         on = SWITCHES.get(entry.titleVerb.strip())
-        said = switched(on) if on is not None else short(entry.titleVerb, 80) or "changed"
+        action = switched(on) if on is not None else short(entry.titleVerb, 80) or "changed"
         if on is None and entry.shortDescription:
-            said += f" ({short(entry.shortDescription, 100)})"
+            action += f" ({short(entry.shortDescription, 100)})"
         if environment == "*":
-            title = flip(flag, "all environments", said)
+            title = flip(flag, "all environments", action)
             return VendorChange(at, "flag", flag, title, entry.author)
         page = f"/{quote(project)}/{quote(environment)}/features/{quote(flag)}"
         link = self._http.base_url + page
-        return VendorChange(at, "flag", flag, flip(flag, environment, said), entry.author, link)
+        return VendorChange(at, "flag", flag, flip(flag, environment, action), entry.author, link)
 
 
 def _pages(session: LinkedSession) -> Any:

@@ -28,7 +28,7 @@ CATEGORIZED = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}
 pkg/util/httpreq/encoding_flags.go)."""
 LEVELS = ("detected_level", "level", "severity_text", "severity", "lvl", "log_level")
 """Labels and metadata that hold a line's level; Loki 3 fills the first itself."""
-NOT_KEPT = frozenset({*LEVELS, "service_name", "__error__", "__error_details__"})
+NON_ATTRIBUTES = frozenset({*LEVELS, "service_name", "__error__", "__error_details__"})
 
 Row = tuple[Any, ...]
 
@@ -89,19 +89,19 @@ def _row(labels: Mapping[str, str], value: Sequence[Any], service: str) -> Row |
     at = ns_of(value[0]) if len(value) >= 2 else None
     if at is None or at < EARLIEST_NS or not isinstance(value[1], str):
         return None
-    known: dict[str, Any] = {**labels, **_metadata(value[2] if len(value) > 2 else None)}
+    fields: dict[str, Any] = {**labels, **_metadata(value[2] if len(value) > 2 else None)}
     text_by_name = {}
-    for name, text in known.items():
-        if name not in NOT_KEPT and isinstance(text, str):
+    for name, text in fields.items():
+        if name not in NON_ATTRIBUTES and isinstance(text, str):
             text_by_name[name] = text
     line = value[1][:LONGEST_LINE]
-    trace = hex_id(trace_of(known)[:64], TRACE_ID_BYTES) or None
-    return at, service, line, _level(known), trace, attributes(text_by_name)
+    trace = hex_id(trace_of(fields)[:64], TRACE_ID_BYTES) or None
+    return at, service, line, _level(fields), trace, attributes(text_by_name)
 
 
-def _level(known: Mapping[str, Any]) -> str | None:
+def _level(fields: Mapping[str, Any]) -> str | None:
     for name in LEVELS:
-        text = known.get(name)
+        text = fields.get(name)
         if isinstance(text, str) and text:
             level = text.lower()
             # Loki's own word for a line in which it found no level.
@@ -109,11 +109,11 @@ def _level(known: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _metadata(given: Any) -> Mapping[str, Any]:
-    if not isinstance(given, dict):
+def _metadata(raw_metadata: Any) -> Mapping[str, Any]:
+    if not isinstance(raw_metadata, dict):
         return {}
     values: dict[str, Any] = {}
-    for part in (given.get("parsed"), given.get("structuredMetadata")):
+    for part in (raw_metadata.get("parsed"), raw_metadata.get("structuredMetadata")):
         if isinstance(part, dict):
             values.update({str(name): value for name, value in part.items()})
     return values
@@ -134,14 +134,14 @@ def count_rows(
 ) -> list[Row]:
     """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
     counted is 0."""
-    others: list[tuple[int, float]] = []
+    ordinary: list[tuple[int, float]] = []
     errors: list[tuple[int, float]] = []
-    for one in counted:
-        found = errors if is_failing(one.metric) else others
-        for at, text in one.values:
+    for line_series in counted:
+        points = errors if is_failing(line_series.metric) else ordinary
+        for at, text in line_series.values:
             if text.isascii() and text.replace(".", "", 1).isdigit():
-                found.append((_step_of(grid, at), float(text[:20])))
-    return [*grid.rows(signals[0], service, others), *grid.rows(signals[1], service, errors)]
+                points.append((_step_of(grid, at), float(text[:20])))
+    return [*grid.rows(signals[0], service, ordinary), *grid.rows(signals[1], service, errors)]
 
 
 def range_of(grid: CountGrid) -> list[tuple[str, str]]:

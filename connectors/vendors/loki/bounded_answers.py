@@ -53,9 +53,9 @@ def _lines(
 ) -> tuple[list[tuple[Any, ...]], str | None]:
     rows: list[tuple[Any, ...]] = []
     for stream in msgspec.json.decode(raw, type=list[LokiStream]):
-        found, _ = line_rows([stream], "")
+        stream_rows, _ = line_rows([stream], "")
         service = _service(stream.stream, query, labels)
-        rows += [(at, service, *others) for at, _, *others in found]
+        rows += [(at, service, *rest) for at, _, *rest in stream_rows]
     rows.sort(key=lambda row: row[0])
     cut = f"the first {query.rows} lines" if len(rows) >= query.rows else None
     return rows[: query.rows], cut
@@ -67,19 +67,25 @@ def _series(
     series = msgspec.json.decode(raw, type=list[Counted])
     signal = short(query.text, LONGEST_SIGNAL)
     rows: list[tuple[Any, ...]] = []
-    for one in series[: query.rows]:
-        service = _service(one.metric, query, labels)
-        told = attributes(one.metric)
-        for at, text in one.values[: query.points + 2]:
+    for line_series in series[: query.rows]:
+        service = _service(line_series.metric, query, labels)
+        encoded_labels = attributes(line_series.metric)
+        for at, text in line_series.values[: query.points + 2]:
             try:
                 value = float(text)
             except ValueError:
                 continue
             if math.isfinite(value):
-                rows.append((round(at * 1000) * 1_000_000, service, signal, value, None, told))
+                rows.append(
+                    (round(at * 1000) * 1_000_000, service, signal, value, None, encoded_labels)
+                )
     cut = f"the first {query.rows} series" if len(series) > query.rows else None
     return rows, cut
 
 
-def _service(known: Mapping[str, str], query: BoundedQuery, labels: Sequence[str]) -> str | None:
-    return next((known[label] for label in labels if known.get(label)), query.service)
+def _service(
+    stream_labels: Mapping[str, str], query: BoundedQuery, labels: Sequence[str]
+) -> str | None:
+    return next(
+        (stream_labels[label] for label in labels if stream_labels.get(label)), query.service
+    )

@@ -56,7 +56,7 @@ from faultline.connectors.vendors.loki.answers import (
 )
 from faultline.connectors.vendors.loki.bounded_answers import LokiAnswer, answer_of
 from faultline.connectors.vendors.loki.settings import LokiSettings
-from faultline.connectors.vendors.prometheus.promql import one_of, quoted
+from faultline.connectors.vendors.prometheus.promql import names_pattern, quoted
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=15, concurrency=5)
 CALL = "/loki/api/v1/query_range"
@@ -70,22 +70,22 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 
 
 def _selector(label: str, named: Sequence[str], bound: str) -> str:
-    match = f'="{quoted(named[0])}"' if len(named) == 1 else f'=~"{one_of(named)}"'
+    match = f'="{quoted(named[0])}"' if len(named) == 1 else f'=~"{names_pattern(named)}"'
     return f"{{{label}{match},{bound}}}" if bound else f"{{{label}{match}}}"
 
 
-def build(own: LokiSettings, settings: SharedSettings) -> LokiConnector | None:
+def build(loki_settings: LokiSettings, settings: SharedSettings) -> LokiConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if loki_settings.url is None:
         return None
     grafana = settings.section(GrafanaSettings)
     return LokiConnector(
-        own.url,
-        access_of(own, "loki"),
-        service_labels=own.service_labels,
+        loki_settings.url,
+        access_of(loki_settings, "loki"),
+        service_labels=loki_settings.service_labels,
         names=ServiceNames.of_catalogue(settings.services),
-        explore=Explore(grafana.public_url or grafana.url, "loki", own.grafana_source),
-        limits=own.limits(LIMITS),
+        explore=Explore(grafana.public_url or grafana.url, "loki", loki_settings.grafana_source),
+        limits=loki_settings.limits(LIMITS),
     )
 
 
@@ -140,24 +140,24 @@ class LokiConnector:
                 *(self._of_service(session, collection, stream, windows) for stream in streams)
             )
             if (words := request.scope.log_words) is not None:
-                phrase = f'|~ "(?i)({one_of(words.words)})"'
-                asked = [
+                phrase = f'|~ "(?i)({names_pattern(words.words)})"'
+                searches = [
                     (stream, w, f"{stream.selector} {phrase}")
                     for stream in streams
                     for w in windows
                 ]
                 lines = (
                     self._lines(session, collection, stream, text, SAMPLE, w, words.by)
-                    for stream, w, text in asked
+                    for stream, w, text in searches
                 )
                 await asyncio.gather(*lines)
-        known = {stream.service for stream in streams}
+        stream_services = {stream.service for stream in streams}
         labels = ", ".join(self._labels)
         unknown = (
             f"no stream names it in {labels}: see loki.service_labels, and aliases in the catalogue"
         )
         for service in services:
-            if service not in known:
+            if service not in stream_services:
                 collection.missing.append(Missing("logs", service, unknown, unknown=True))
         collection.unasked("logs", bool(services), more)
         return collection.collected()
@@ -184,15 +184,15 @@ class LokiConnector:
         """Values of the labels that may name a service. Of a job as `namespace/service` the
         service."""
         between = _between(window)
-        found: dict[str, None] = {}
+        service_names: dict[str, None] = {}
         async with self._http.open() as session:
             labels = await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)
             for label in (label for label in self._labels if label in (labels.data or ())):
                 path = f"/loki/api/v1/label/{label}/values"
                 answer = await session.get(path, between, type=LokiNamesAnswer)
                 tails = (value.rpartition("/")[2] for value in answer.data or [])
-                found |= dict.fromkeys(self._names.ours(tail) for tail in tails)
-        return tuple(found)
+                service_names |= dict.fromkeys(self._names.ours(tail) for tail in tails)
+        return tuple(service_names)
 
     async def check(self) -> Check:
         """Reachable and allowed? Loki itself has no permissions, so what others may do is the
@@ -243,12 +243,12 @@ class LokiConnector:
                         streams[service] = _Stream(service, _selector(label, named, bound))
         return list(streams.values())
 
-    def _values(self, service: str, known: Sequence[str]) -> list[str]:
+    def _values(self, service: str, label_values: Sequence[str]) -> list[str]:
         """Values that name the service; a job may be `namespace/service` (Grafana Alloy's discovery
         of pods)."""
-        exact = self._names.found(service, known)
-        tails = {value.rpartition("/")[2]: value for value in known}
-        return list(exact or (tails[name] for name in self._names.found(service, tails)))[:10]
+        exact = self._names.matches(service, label_values)
+        tails = {value.rpartition("/")[2]: value for value in label_values}
+        return list(exact or (tails[name] for name in self._names.matches(service, tails)))[:10]
 
     async def _of_service(
         self,
@@ -280,7 +280,7 @@ class LokiConnector:
         answer = await collection.fetch("metrics", query, call)
         if answer is None:
             return False
-        levels = any(tells_level(one.metric) for one in answer.data.result)
+        levels = any(tells_level(line_series.metric) for line_series in answer.data.result)
         rows = count_rows(answer.data.result, stream.service, grid, (LINES, ERROR_LINES))
         if not levels:  # without levels nothing is said of errors
             rows = [row for row in rows if row[2] == LINES]
@@ -307,7 +307,7 @@ class LokiConnector:
         lines = await lines_of_window(page, window, limit)
         if lines is None:
             return
-        rows = [(at, stream.service, *others) for at, _, *others in lines.rows]
+        rows = [(at, stream.service, *rest) for at, _, *rest in lines.rows]
         link = self._link(query, window)
         collection.keep("logs", query, window, rows, link, cut=lines.cut, by=by)
 

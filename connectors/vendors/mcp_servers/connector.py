@@ -45,13 +45,17 @@ LONGEST_TEXT = 20_000
 LONGEST_QUERY = 500
 
 
-def build(own: McpServerSettings, settings: SharedSettings) -> McpServersConnector | None:
+def build(
+    server_settings: McpServerSettings, settings: SharedSettings
+) -> McpServersConnector | None:
     """The configured connector, or None without an address or tools."""
-    if own.url is None or not own.tools:
+    if server_settings.url is None or not server_settings.tools:
         return None
     names = ServiceNames.of_catalogue(settings.services)
-    access = access_of(own, "mcp_servers")
-    return McpServersConnector(own.url, access, own.tools, names, own.limits(LIMITS))
+    access = access_of(server_settings, "mcp_servers")
+    return McpServersConnector(
+        server_settings.url, access, server_settings.tools, names, server_settings.limits(LIMITS)
+    )
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class ToolCall:
     """One call with its arguments filled in."""
 
     name: str
-    own: McpToolSettings
+    tool_settings: McpToolSettings
     service: str | None
     arguments: Mapping[str, Any]
 
@@ -97,7 +101,9 @@ class McpServersConnector:
         calls = list(self._calls(request, window))
         for call in calls[MOST_CALLS:]:
             reason = f"more than {MOST_CALLS} calls"
-            collection.missing.append(Missing(call.own.table or "external", call.query, reason))
+            collection.missing.append(
+                Missing(call.tool_settings.table or "external", call.query, reason)
+            )
         async with self._http.open() as session:
             listed = await session.listed()
             for call in calls[:MOST_CALLS]:
@@ -139,36 +145,43 @@ class McpServersConnector:
         listed: Mapping[str, ListedTool],
         window: Window,
     ) -> None:
-        kind: EvidenceKind = call.own.table or "external"
-        problem = why_not(call.name, call.own, listed)
+        kind: EvidenceKind = call.tool_settings.table or "external"
+        problem = why_not(call.name, call.tool_settings, listed)
         if problem:
             collection.missing.append(Missing(kind, call.query, f"{call.name} {problem}"))
             return
         result = await collection.fetch(kind, call.query, session.call(call.name, call.arguments))
         if result is None:
             return
-        if call.own.table is None:
+        if call.tool_settings.table is None:
             collection.items.append(_external(call, result, window))
             return
-        how = EntryMapping(call.own.table, call.own.items, call.own.columns, self._names)
+        how = EntryMapping(
+            call.tool_settings.table,
+            call.tool_settings.items,
+            call.tool_settings.columns,
+            self._names,
+        )
         try:
             read = await asyncio.to_thread(read_entries, result.json, how, call.service, call.query)
         except ValueError as error:
             collection.missing.append(Missing(kind, call.query, short(str(error), 300)))
             return
-        count = collection.add(call.own.table, read.rows)
+        count = collection.add(call.tool_settings.table, read.rows)
         item = Item(kind, call.query, window, rows=count, cut=read.cut)
         collection.items.append(item.holding(read.rows))
 
 
-def why_not(name: str, own: McpToolSettings, listed: Mapping[str, ListedTool]) -> str | None:
+def why_not(
+    name: str, tool_settings: McpToolSettings, listed: Mapping[str, ListedTool]
+) -> str | None:
     """Why a tool is not called; None where it may be."""
     if name not in listed:
         return "is no tool of this server"
     says = listed[name].says_it_reads
     if says is False:
         return "can change something, as the server says"
-    if says is None and not own.is_read_only:
+    if says is None and not tool_settings.is_read_only:
         return "does not say that it only reads: set is_read_only if it does"
     return None
 

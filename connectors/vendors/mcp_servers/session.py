@@ -95,10 +95,10 @@ class ToolResult(msgspec.Struct):
 class McpSession(HttpSession):
     """One collection's calls."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._next = 0
-        self._own: dict[str, str] = {}
+        self._session_headers: dict[str, str] = {}
         """Headers that the handshake gave."""
 
     async def begin(self) -> None:
@@ -112,19 +112,21 @@ class McpSession(HttpSession):
             # Visible ASCII alone, as the specification says: it becomes a header.
             if len(header) > 512 or not (header.isascii() and header.isprintable()):
                 raise ConnectorError(self._vendor, "initialize", "named an unusable session")
-            self._own[SESSION] = header
+            self._session_headers[SESSION] = header
         version = result.get("protocolVersion")
         if not isinstance(version, str) or not version.replace("-", "").isalnum():
             raise ConnectorError(self._vendor, "initialize", "named no protocol version")
-        self._own[PROTOCOL] = version[:40]
+        self._session_headers[PROTOCOL] = version[:40]
         await self._post("notifications/initialized", None, notifies=True)
 
     async def end(self) -> None:
         """Tell the server that the session is over, where it keeps one."""
-        if SESSION not in self._own:
+        if SESSION not in self._session_headers:
             return
         try:
-            await self._client.delete(self._base_url, headers=self._own, extensions={CALL: "end"})
+            await self._client.delete(
+                self._base_url, headers=self._session_headers, extensions={CALL: "end"}
+            )
         except FaultlineError:
             # A courtesy: servers may refuse it (405), and sessions end by themselves.
             return
@@ -166,7 +168,7 @@ class McpSession(HttpSession):
         response = await self._client.post(
             self._base_url,
             content=msgspec.json.encode(message),
-            headers=self._own,
+            headers=self._session_headers,
             extensions={CALL: method},
         )
         return self._accepted(method, response)

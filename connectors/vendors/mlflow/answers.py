@@ -144,8 +144,8 @@ def system_key(key: str) -> tuple[str, float] | None:
     match = _SYSTEM.match(key)
     if match is None:
         return None
-    known = (OF_GPU if match["gpu"] else OF_HOST).get(match["name"])
-    if known is None:
+    shared_metric = (OF_GPU if match["gpu"] else OF_HOST).get(match["name"])
+    if shared_metric is None:
         return None
-    name = f"gpu.{match['gpu']}.{known[0]}" if match["gpu"] else known[0]
-    return (f"{name}/l:{match['node']}" if match["node"] else name), known[1]
+    name = f"gpu.{match['gpu']}.{shared_metric[0]}" if match["gpu"] else shared_metric[0]
+    return (f"{name}/l:{match['node']}" if match["node"] else name), shared_metric[1]

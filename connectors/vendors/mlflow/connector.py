@@ -47,12 +47,17 @@ _NAME = re.compile(r"[^'\"\\\x00-\x1f]{1,256}")
 """Names that can stand in a filter."""
 
 
-def build(own: MlflowSettings, settings: SharedSettings) -> MlflowConnector | None:
+def build(mlflow_settings: MlflowSettings, settings: SharedSettings) -> MlflowConnector | None:
     """The configured connector, or None without a URL."""
     del settings
-    if own.url is None:
+    if mlflow_settings.url is None:
         return None
-    return MlflowConnector(own.url, access_of(own, VENDOR), own=own, limits=own.limits(LIMITS))
+    return MlflowConnector(
+        mlflow_settings.url,
+        access_of(mlflow_settings, VENDOR),
+        mlflow_settings=mlflow_settings,
+        limits=mlflow_settings.limits(LIMITS),
+    )
 
 
 class MlflowConnector:
@@ -66,12 +71,12 @@ class MlflowConnector:
         url: str,
         access: ServerAccess = ANYONE,
         *,
-        own: MlflowSettings | None = None,
+        mlflow_settings: MlflowSettings | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._own = own or MlflowSettings()
+        self._settings = mlflow_settings or MlflowSettings()
         self._http = MlflowHttp(VENDOR, url, access=access, limits=limits)
-        public = self._own.public_url
+        public = self._settings.public_url
         self._page = plain_url(public, VENDOR) if public else self._http.base_url
         self.limits = limits
 
@@ -81,14 +86,16 @@ class MlflowConnector:
         named, job = _run_names(request), request.scope.job
         if not named and job is None:
             return Collected()
-        own = self._own.experiments.get(job or "")
-        experiment = own or self._own.experiment
+        job_experiment = self._settings.experiments.get(job or "")
+        experiment = job_experiment or self._settings.experiment
         if experiment is None:
             reason = "no MLflow experiment is set for this job"
             return Collected(missing=(Missing("metrics", short(job or "", 60), reason),))
         async with self._http.open() as session:
             question = _MlflowQuestion(session, request, self._page)
-            await question.find(await _experiment(session, experiment), named, job, bool(own))
+            await question.find(
+                await _experiment(session, experiment), named, job, bool(job_experiment)
+            )
             if question.run is None:
                 sought = " or ".join(short(name, 60) for name in (*named, *([job] if job else ())))
                 gap = Missing("metrics", short(experiment, 60), f"no run there is called {sought}")
@@ -99,8 +106,8 @@ class MlflowConnector:
 
     async def check(self) -> Check:
         """Can each configured experiment be read?"""
-        every = [*([self._own.experiment] if self._own.experiment else ())]
-        every += self._own.experiments.values()
+        every = [*([self._settings.experiment] if self._settings.experiment else ())]
+        every += self._settings.experiments.values()
         if not every:
             return Check(VENDOR, False, "set mlflow.experiment or mlflow.experiments")
         try:
@@ -152,15 +159,17 @@ class _MlflowQuestion:
     def _job(self) -> str:
         return self._request.scope.job or self._run.shown.label
 
-    async def find(self, experiment: str, named: Sequence[str], job: str | None, own: bool) -> None:
+    async def find(
+        self, experiment: str, named: Sequence[str], job: str | None, is_exclusive: bool
+    ) -> None:
         """By the id or name that the alert gives, else the job's newest run that had begun when the
-        incident ended. `own` says that the experiment is the job's alone."""
+        incident ended. `is_exclusive` says that the experiment is the job's alone."""
         for name in named:
             self.run = await self._by_id(experiment, name) or await self._newest(experiment, name)
             if self.run is not None:
                 break
         if self.run is None and job is not None:
-            self.run = await self._newest(experiment, "" if own else job)
+            self.run = await self._newest(experiment, "" if is_exclusive else job)
             if self.run is not None and named:
                 phrase = (
                     f"no run is called {short(named[0], 60)}; the newest "
@@ -168,7 +177,9 @@ class _MlflowQuestion:
                 )
                 self._missing.append(Missing("metrics", short(job, 60), phrase))
         if self.run is not None and not self._alike:
-            self._alike = await self._listed(experiment, "" if own else self.run.info.run_name)
+            self._alike = await self._listed(
+                experiment, "" if is_exclusive else self.run.info.run_name
+            )
 
     async def _by_id(self, experiment: str, name: str) -> MlflowRun | None:
         if not _ID.fullmatch(name):
@@ -206,8 +217,8 @@ class _MlflowQuestion:
         every = {
             metric.key for metric in self._run.data.metrics if not metric.key.startswith("system/")
         }
-        asked = {key: (key, 1.0) for key in training.known_keys(every)[:MOST_KEYS]}
-        rows, cut = await self._rows(query, asked)
+        metrics_by_key = {key: (key, 1.0) for key in training.measure_keys(every)[:MOST_KEYS]}
+        rows, cut = await self._rows(query, metrics_by_key)
         by_step = training.rows_by_step([rows])
         table = training.training_rows(by_step, self._job, self._windows)
         if not table.height:
@@ -220,22 +231,24 @@ class _MlflowQuestion:
     async def system(self) -> None:
         """GPU, CPU, memory and disk of the run's hosts."""
         query = f"system metrics of {short(self._run.info.run_id, 60)}"
-        asked: dict[str, tuple[str, float]] = {}
+        metrics_by_key: dict[str, tuple[str, float]] = {}
         for key in sorted(metric.key for metric in self._run.data.metrics):
-            if (known := system_key(key)) is not None and len(asked) < MOST_SYSTEM_KEYS:
-                asked[key] = known
-        rows, cut = await self._rows(query, asked)
+            if (shared_metric := system_key(key)) is not None and len(
+                metrics_by_key
+            ) < MOST_SYSTEM_KEYS:
+                metrics_by_key[key] = shared_metric
+        rows, cut = await self._rows(query, metrics_by_key)
         host = self._run.shown.label
         self._keep(query, training.system_rows(rows, self._job, host, self._windows), cut)
 
     async def _rows(
-        self, query: str, asked: Mapping[str, tuple[str, float]]
+        self, query: str, metrics_by_key: Mapping[str, tuple[str, float]]
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Rows of all keys; one that fails is a gap."""
-        found = await asyncio.gather(*(self._values(query, key) for key in asked))
+        readings = await asyncio.gather(*(self._values(query, key) for key in metrics_by_key))
         rows: list[dict[str, Any]] = []
         cut = None
-        for (name, factor), (values, more) in zip(asked.values(), found, strict=True):
+        for (name, factor), (values, more) in zip(metrics_by_key.values(), readings, strict=True):
             rows += rows_of(name, values, factor)
             cut = f"the first {PAGE * MOST_PAGES:,} values of a metric" if more else cut
         return rows, cut
@@ -298,21 +311,21 @@ class _MlflowQuestion:
     def collected(self) -> Collected:
         """Everything that came; states of the run and of earlier ones that ended in the windows."""
         tables = {name: pl.concat(parts) for name, parts in self._tables.items() if parts}
-        seen = [self._run]
+        runs = [self._run]
         for run in self._alike:
             ended = run.shown.heartbeat
             if run.shown.ran_before(self._run.shown) and ended and ended >= self._span.start:
-                seen.append(run)
-        links = {run.info.run_id: self._link(run) for run in seen}
-        shown = [run.shown for run in seen]
+                runs.append(run)
+        links = {run.info.run_id: self._link(run) for run in runs}
+        shown = [run.shown for run in runs]
         tables["monitors"] = training.states_table(shown, self._job, self._span.end, links)
-        for one in shown:
+        for shown_run in shown:
             details = {
-                "state": one.state_at(self._span.end),
-                "started": one.createdAt or "?",
-                "ended": one.heartbeatAt or "not yet",
+                "state": shown_run.state_at(self._span.end),
+                "started": shown_run.createdAt or "?",
+                "ended": shown_run.heartbeatAt or "not yet",
             }
-            query, link = f"state of {short(one.name, 60)}", links[one.name]
+            query, link = f"state of {short(shown_run.name, 60)}", links[shown_run.name]
             self._items.append(Item("monitors", query, link=link, rows=1, details=details))
         return Collected(tables, tuple(self._items), tuple(self._missing))
 
@@ -324,6 +337,6 @@ class _MlflowQuestion:
 def _run_names(request: Request) -> list[str]:
     """What the alert says of its run."""
     labels, job = request.alert.labels, request.scope.training
-    said = [labels.get(name, "").strip() for name in RUN_LABELS]
-    said += [job.run] if job and job.run else []
-    return [name for name in dict.fromkeys(said) if name]
+    names = [labels.get(name, "").strip() for name in RUN_LABELS]
+    names += [job.run] if job and job.run else []
+    return [name for name in dict.fromkeys(names) if name]

@@ -73,9 +73,9 @@ OPERATIONS: Mapping[str, Any] = {
 def storage_of(collection: str) -> Mapping[str, Any]:
     """How much of the disk a collection takes ("$collStats (aggregation)"): one document, or one
     from each shard."""
-    kept = ("totalSize", "storageSize", "totalIndexSize", "freeStorageSize")
+    size_fields = ("totalSize", "storageSize", "totalIndexSize", "freeStorageSize")
     pipeline = [
         {"$collStats": {"storageStats": {}}},
-        {"$project": {f"storageStats.{name}": 1 for name in kept}},
+        {"$project": {f"storageStats.{name}": 1 for name in size_fields}},
     ]
     return {"aggregate": collection, "pipeline": pipeline, "cursor": {}}

@@ -38,16 +38,16 @@ SIZES_WITHIN_S = 10.0
 T = TypeVar("T")
 
 
-def build(own: MongodbSettings, settings: SharedSettings) -> MongodbConnector | None:
+def build(mongodb_settings: MongodbSettings, settings: SharedSettings) -> MongodbConnector | None:
     """The configured connector, or None without a host."""
-    if own.host is None:
+    if mongodb_settings.host is None:
         return None
     return MongodbConnector(
-        own.address(own.host, own.port),
-        own.of_service(settings.instance_of(VENDOR), own.host),
-        auth_database=own.auth_database,
-        statement_s=own.statement_s,
-        limits=own.limits(LIMITS),
+        mongodb_settings.address(mongodb_settings.host, mongodb_settings.port),
+        mongodb_settings.of_service(settings.instance_of(VENDOR), mongodb_settings.host),
+        auth_database=mongodb_settings.auth_database,
+        statement_s=mongodb_settings.statement_s,
+        limits=mongodb_settings.limits(LIMITS),
     )
 
 
@@ -113,11 +113,11 @@ class MongodbConnector:
 class _MongodbReading:
     """Commands of one session, whose failures are gaps of the snapshot."""
 
-    def __init__(self, session: MongodbSession, found: ServerSnapshot) -> None:
+    def __init__(self, session: MongodbSession, snapshot: ServerSnapshot) -> None:
         self._session = session
-        self._found = found
+        self._snapshot = snapshot
 
-    def _said(self, command: Mapping[str, Any]) -> str:
+    def _label(self, command: Mapping[str, Any]) -> str:
         """The command as evidence names it."""
         name = next(iter(command))
         if name == "aggregate":
@@ -137,9 +137,9 @@ class _MongodbReading:
             return await self._session.answer(command, type, database=database)
         except MongodbError as error:
             if error.code not in may_lack:
-                self._found.lacks(self._said(command), str(error))
+                self._snapshot.lacks(self._label(command), str(error))
         except FaultlineError as error:
-            self._found.lacks(self._said(command), str(error))
+            self._snapshot.lacks(self._label(command), str(error))
         return None
 
     async def operations(self) -> None:
@@ -148,16 +148,16 @@ class _MongodbReading:
         if answer is not None:
             running = answer.cursor.firstBatch
             sessions = sessions_of(running)
-            told = [*lock_facts(sessions), *open_facts(sessions)]
-            told += facts.long_operation_facts(running)
-            self._found.add(self._said(commands.OPERATIONS), told)
+            operation_facts = [*lock_facts(sessions), *open_facts(sessions)]
+            operation_facts += facts.long_operation_facts(running)
+            self._snapshot.add(self._label(commands.OPERATIONS), operation_facts)
 
     async def server(self) -> None:
         """Connections, tickets, cache, the server's start."""
         status = await self._answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
         if status is not None:
-            server_facts = facts.server_facts(status, self._found.window_s)
-            self._found.add(self._said(commands.SERVER_STATUS), server_facts)
+            server_facts = facts.server_facts(status, self._snapshot.window_s)
+            self._snapshot.add(self._label(commands.SERVER_STATUS), server_facts)
 
     async def replica_set(self) -> None:
         """Its members, where it has any."""
@@ -166,14 +166,14 @@ class _MongodbReading:
         )
         if answer is None:
             return
-        own = await self._answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
-        delays = facts.delays_of(own.config) if own is not None else {}
-        told = facts.set_facts(answer, delays, self._found.at, self._found.window_s)
+        set_settings = await self._answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
+        delays = facts.delays_of(set_settings.config) if set_settings is not None else {}
+        replica_facts = facts.set_facts(answer, delays, self._snapshot.at, self._snapshot.window_s)
         members = [
             f"{short(member.name, 80)}: {short(member.stateStr, 40)}" for member in answer.members
         ]
         details = {"members": "\n".join(members[:50])}
-        self._found.add(self._said(commands.REPLICA_SET), told, details)
+        self._snapshot.add(self._label(commands.REPLICA_SET), replica_facts, details)
 
     async def sizes(self) -> None:
         """The file system, the databases on it, and the collections of the largest."""
@@ -183,9 +183,9 @@ class _MongodbReading:
         details: dict[str, str] = {}
         if databases is not None:
             largest, unasked = await self._collections(databases)
-            details |= facts.sizes_said(databases) | facts.collections_said(largest, unasked)
+            details |= facts.size_details(databases) | facts.collection_details(largest, unasked)
         if disk is not None:
-            self._found.add(self._said(commands.DISK), facts.disk_facts(disk, largest), details)
+            self._snapshot.add(self._label(commands.DISK), facts.disk_facts(disk, largest), details)
 
     async def _collections(
         self, databases: facts.DatabasesAnswer
@@ -195,24 +195,26 @@ class _MongodbReading:
         until = time.monotonic() + SIZES_WITHIN_S
         names = await self._names(databases)
         sizes: list[facts.CollectionSize] = []
-        asked = 0
+        read_count = 0
         for database, name in names[:MOST_COLLECTIONS]:
             command = commands.storage_of(name)
             if time.monotonic() > until:
                 took = f"sizes of collections took more than {SIZES_WITHIN_S:g} s"
-                self._found.lacks(self._said(command), f"{took}; {len(names) - asked} were left")
+                self._snapshot.lacks(
+                    self._label(command), f"{took}; {len(names) - read_count} were left"
+                )
                 break
-            asked += 1
-            gaps = len(self._found.builder.missing)
+            read_count += 1
+            gaps = len(self._snapshot.builder.missing)
             answer = await self._answer(
                 command, facts.ShardsAnswer, database=database, may_lack=GONE
             )
             if answer is not None:
                 sizes.append(facts.size_of(short(f"{database}.{name}", 120), answer))
-            elif len(self._found.builder.missing) > gaps:
+            elif len(self._snapshot.builder.missing) > gaps:
                 break
         sizes.sort(key=lambda size: (-size.total_b, size.name))
-        return sizes, len(names) - asked
+        return sizes, len(names) - read_count
 
     async def _names(self, databases: facts.DatabasesAnswer) -> list[tuple[str, str]]:
         """Databases and names of collections; of the largest database first."""
@@ -221,5 +223,5 @@ class _MongodbReading:
             answer = await self._answer(commands.COLLECTIONS, facts.NamesAnswer, database=database)
             if answer is None:
                 break
-            names += [(database, one.name) for one in answer.cursor.firstBatch]
+            names += [(database, collection.name) for collection in answer.cursor.firstBatch]
         return names

@@ -23,7 +23,7 @@ MOST_OPERATIONS = 5
 DIRTY_SHARE = 0.2
 """From here on threads of clients have to write pages out (WiredTiger, eviction_dirty_trigger)."""
 DISK_SHARE = 0.95
-MOST_DATABASES, MOST_COLLECTIONS_SAID = 3, 10
+MOST_DATABASES, MOST_COLLECTIONS_SHOWN = 3, 10
 OF_THE_SERVER = frozenset({"admin", "config", "local"})
 HEALTHY = frozenset({1, 2, 7})
 """Primary, secondary, arbiter ("Replica Set Member States")."""
@@ -166,7 +166,7 @@ class CollectionSize:
     free_b: float = 0
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """For people."""
         free = f", {amount(self.free_b, BYTES)} of it free" if self.free_b >= 1 else ""
         return f"{self.name}: {amount(self.total_b, BYTES)}{free}"
@@ -221,28 +221,28 @@ def long_operation_facts(operations: Sequence[OperationAnswer]) -> list[Fact]:
         waits = operation.waitingForLock or operation.transaction is not None
         if operation.is_internal or waits or for_s < LONG_OPERATION_S:
             continue
-        value = f"operation {operation.id} for {amount(for_s, SECONDS)}: {operation.said}"
+        value = f"operation {operation.id} for {amount(for_s, SECONDS)}: {operation.text}"
         facts.append(Fact("commands_slow", value, for_s, field="operations"))
     return facts[:MOST_OPERATIONS]
 
 
 def set_facts(
-    found: ReplicaSetAnswer, delays: Mapping[str, float], now: datetime, window_s: float
+    answer: ReplicaSetAnswer, delays: Mapping[str, float], now: datetime, window_s: float
 ) -> list[Fact]:
     """Of a replica set as this member sees it. `delays`: those on purpose, in seconds."""
     facts = []
     primary = next(
-        (member for member in found.members if member.state == PRIMARY and member.health), None
+        (member for member in answer.members if member.state == PRIMARY and member.health), None
     )
     if primary is None:
-        value = f"replica set {short(found.set, 40)} has no primary"
+        value = f"replica set {short(answer.set, 40)} has no primary"
         facts.append(Fact("writes_refused", value, field="members"))
     elif primary.electionDate is not None:
         since_s = (now - _utc(primary.electionDate)).total_seconds()
         if 0 <= since_s <= window_s:
             value = f"{short(primary.name, 80)} became primary {amount(since_s, SECONDS)} ago"
             facts.append(Fact("database_failed_over", value, since_s, field="electionDate"))
-    for member in found.members:
+    for member in answer.members:
         name = short(member.name, 80)
         if not member.health or member.state not in HEALTHY:
             state = short(member.stateStr, 40).lower() or f"state {member.state}"
@@ -257,19 +257,22 @@ def set_facts(
     return facts
 
 
-def _behind(primary: MemberAnswer, one: MemberAnswer) -> float:
-    if primary.optimeDate is None or one.optimeDate is None:
+def _behind(primary: MemberAnswer, member: MemberAnswer) -> float:
+    if primary.optimeDate is None or member.optimeDate is None:
         return 0.0
-    return (_utc(primary.optimeDate) - _utc(one.optimeDate)).total_seconds()
+    return (_utc(primary.optimeDate) - _utc(member.optimeDate)).total_seconds()
 
 
 def _utc(at: datetime) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def delays_of(found: SetSettings) -> dict[str, float]:
+def delays_of(set_settings: SetSettings) -> dict[str, float]:
     """The members that are behind on purpose, by name."""
-    return {member.host: member.secondaryDelaySecs or member.slaveDelay for member in found.members}
+    return {
+        member.host: member.secondaryDelaySecs or member.slaveDelay
+        for member in set_settings.members
+    }
 
 
 def disk_facts(disk: DiskAnswer, largest: Sequence[CollectionSize] = ()) -> list[Fact]:
@@ -279,22 +282,22 @@ def disk_facts(disk: DiskAnswer, largest: Sequence[CollectionSize] = ()) -> list
         return []
     value = f"{amount(used, BYTES)} of {amount(total, BYTES)} in use"
     if largest:
-        value += f"; largest collection {largest[0].said}"
+        value += f"; largest collection {largest[0].text}"
     return [Fact("database_storage_full", value, field="fsUsedSize")]
 
 
-def databases_to_look_into(found: DatabasesAnswer) -> list[str]:
+def databases_to_look_into(answer: DatabasesAnswer) -> list[str]:
     """The largest databases of people: the server's own hold little, or are capped."""
-    databases = [database for database in found.databases if database.name not in OF_THE_SERVER]
+    databases = [database for database in answer.databases if database.name not in OF_THE_SERVER]
     databases.sort(key=lambda database: (-database.sizeOnDisk, database.name))
     return [database.name for database in databases[:MOST_DATABASES]]
 
 
-def size_of(name: str, found: ShardsAnswer) -> CollectionSize:
+def size_of(name: str, answer: ShardsAnswer) -> CollectionSize:
     """Of a collection, on all shards together."""
     total_b = free_b = 0.0
-    for one in found.cursor.firstBatch:
-        storage_stats = one.storageStats
+    for shard in answer.cursor.firstBatch:
+        storage_stats = shard.storageStats
         # Not all servers that speak the protocol have the total.
         total_b += (
             storage_stats.totalSize or storage_stats.storageSize + storage_stats.totalIndexSize
@@ -303,25 +306,25 @@ def size_of(name: str, found: ShardsAnswer) -> CollectionSize:
     return CollectionSize(name, total_b, free_b)
 
 
-def collections_said(largest: Sequence[CollectionSize], unasked: int) -> dict[str, str]:
+def collection_details(largest: Sequence[CollectionSize], unasked: int) -> dict[str, str]:
     """The largest collections, for people."""
-    lines = [one.said for one in largest[:MOST_COLLECTIONS_SAID]]
+    lines = [collection.text for collection in largest[:MOST_COLLECTIONS_SHOWN]]
     if lines and unasked:
         lines.append(f"({unasked} collections were not asked)")
     return {"largest collections": "\n".join(lines)} if lines else {}
 
 
-def sizes_said(found: DatabasesAnswer) -> dict[str, str]:
+def size_details(answer: DatabasesAnswer) -> dict[str, str]:
     """The largest databases, for people."""
     lines = []
     for database in sorted(
-        found.databases, key=lambda database: (-database.sizeOnDisk, database.name)
+        answer.databases, key=lambda database: (-database.sizeOnDisk, database.name)
     )[:10]:
         lines.append(f"{short(database.name, 63)}: {amount(database.sizeOnDisk, BYTES)}")
     return {"largest databases": "\n".join(lines)} if lines else {}
 
 
-def actions_of(found: RightsAnswer) -> frozenset[str]:
+def actions_of(answer: RightsAnswer) -> frozenset[str]:
     """All that this user may do anywhere."""
-    privileges = found.authInfo.authenticatedUserPrivileges
+    privileges = answer.authInfo.authenticatedUserPrivileges
     return frozenset(action for privilege in privileges for action in privilege.actions)

@@ -64,7 +64,7 @@ class OperationAnswer(msgspec.Struct):
         return short((self.lsid.id if self.lsid else None) or "", 40)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """What it does, without values."""
         shape = masked_command(self.command, self.ns)
         plan = short((self.planSummary or "").partition(" ")[0], 20)
@@ -112,7 +112,7 @@ def sessions_of(operations: Sequence[OperationAnswer]) -> list[DatabaseSession]:
                 id=operation.id,
                 who=", ".join(part for part in who if part),
                 doing="idle in transaction" if is_idle else short(operation.op, 30),
-                statement="" if is_idle else operation.said,
+                statement="" if is_idle else operation.text,
                 open_s=open_us / 1e6 if open_us is not None else None,
                 waits_for=waits,
                 waited_s=operation.waited_s if waits else None,
@@ -122,10 +122,10 @@ def sessions_of(operations: Sequence[OperationAnswer]) -> list[DatabaseSession]:
     return sessions
 
 
-def _holders(waiting: OperationAnswer, others: Sequence[OperationAnswer]) -> list[str]:
+def _holders(waiting: OperationAnswer, candidates: Sequence[OperationAnswer]) -> list[str]:
     database = waiting.ns.partition(".")[0]
     ids = []
-    for answer in others:
+    for answer in candidates:
         if answer is waiting or answer.waitingForLock:
             continue
         everything = answer.locks.get("Global") in EXCLUDES
@@ -141,20 +141,20 @@ def _holders(waiting: OperationAnswer, others: Sequence[OperationAnswer]) -> lis
 def masked_command(command: Mapping[str, Any], namespace: str) -> str:
     """Its name, collection and the names of the fields that it looks for; `?` for every value."""
     name = short(next(iter(command), ""), 30)
-    told = f"{name} {short(namespace, 80)}".strip()
+    text = f"{name} {short(namespace, 80)}".strip()
     for key in QUERIES:
         if key in command:
-            told += f" {_shape(command[key], DEEPEST)}"
+            text += f" {_shape(command[key], DEEPEST)}"
             break
-    return short(told, LONGEST_SHOWN)
+    return short(text, LONGEST_SHOWN)
 
 
 def _shape(value: Any, depth: int) -> str:
     if isinstance(value, Mapping) and value and depth:
         parts = []
-        for name, one in list(value.items())[:8]:
-            parts.append(f"{short(str(name), 40)}: {_shape(one, depth - 1)}")
+        for name, member in list(value.items())[:8]:
+            parts.append(f"{short(str(name), 40)}: {_shape(member, depth - 1)}")
         return "{" + ", ".join(parts) + "}"
-    if isinstance(value, list) and depth and any(isinstance(one, Mapping) for one in value):
-        return "[" + ", ".join(_shape(one, depth - 1) for one in value[:4]) + "]"
+    if isinstance(value, list) and depth and any(isinstance(member, Mapping) for member in value):
+        return "[" + ", ".join(_shape(member, depth - 1) for member in value[:4]) + "]"
     return "?"

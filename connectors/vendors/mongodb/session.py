@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.databases.driver_calls import logged_in, one_call
+from faultline.connectors.shared.databases.driver_calls import logged_in, permitted_call
 from faultline.connectors.shared.settings.database_settings import DatabaseAddress
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
@@ -52,7 +52,7 @@ class MongodbSession:
 
     async def connect(self) -> None:
         """Log in. Raises ConnectorError, BudgetExceeded."""
-        await self._asked("connect", self._open)
+        await self._run_call("connect", self._open)
 
     async def close(self) -> None:
         """Log out."""
@@ -64,9 +64,9 @@ class MongodbSession:
     ) -> T:
         """Of one of our commands. Raises ConnectorError, BudgetExceeded."""
         call = next(iter(command))
-        found = await self._asked(call, lambda: self._read(command, database))
+        reply = await self._run_call(call, lambda: self._read(command, database))
         try:
-            return msgspec.convert(found, type=type, strict=False)
+            return msgspec.convert(reply, type=type, strict=False)
         except msgspec.ValidationError as error:
             raise unexpected_response(VENDOR, call, error) from error
 
@@ -102,12 +102,12 @@ class MongodbSession:
     def _read(self, command: Mapping[str, Any], database: str) -> Any:
         assert self._client is not None, "connect comes first"
         limit_ms = round(1000 * self._statement_s)
-        asked = {**command, "maxTimeMS": limit_ms}
-        return _plain(self._client[database].command(asked), DEEPEST)
+        limited_command = {**command, "maxTimeMS": limit_ms}
+        return _plain(self._client[database].command(limited_command), DEEPEST)
 
-    async def _asked(self, call: str, asks: Callable[[], R]) -> R:
+    async def _run_call(self, call: str, asks: Callable[[], R]) -> R:
         errors = (PyMongoError, OSError, ValueError)
-        async with one_call(self._limiter, self._deadline, errors, partial(_problem, call)):
+        async with permitted_call(self._limiter, self._deadline, errors, partial(_problem, call)):
             return await asyncio.to_thread(asks)
 
 
@@ -142,9 +142,9 @@ def _plain(value: Any, depth: int) -> Any:
     if depth == 0:
         return None
     if isinstance(value, Mapping):
-        return {str(name): _plain(one, depth - 1) for name, one in value.items()}
+        return {str(name): _plain(member, depth - 1) for name, member in value.items()}
     if isinstance(value, list):
-        return [_plain(one, depth - 1) for one in value]
+        return [_plain(member, depth - 1) for member in value]
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):

@@ -20,7 +20,7 @@ from faultline.connectors.shared.databases.database_facts import (
     lock_facts,
     open_facts,
     slower_facts,
-    slowest_said,
+    slowest_details,
 )
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.settings.database_settings import DatabaseAddress
@@ -34,18 +34,18 @@ LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, co
 Row = TypeVar("Row")
 
 
-def build(own: MysqlSettings, settings: SharedSettings) -> MysqlConnector | None:
+def build(mysql_settings: MysqlSettings, settings: SharedSettings) -> MysqlConnector | None:
     """The configured connector, or None without a host. Raises SettingsError."""
-    if own.host is None:
+    if mysql_settings.host is None:
         return None
-    if own.username is None:
+    if mysql_settings.username is None:
         raise SettingsError("mysql.username", "must name a user that only reads statistics")
     return MysqlConnector(
-        own.address(own.host, own.port),
-        own.of_service(settings.instance_of("mysql"), own.host),
-        sample_s=own.sample_s,
-        statement_s=own.statement_s,
-        limits=own.limits(LIMITS),
+        mysql_settings.address(mysql_settings.host, mysql_settings.port),
+        mysql_settings.of_service(settings.instance_of("mysql"), mysql_settings.host),
+        sample_s=mysql_settings.sample_s,
+        statement_s=mysql_settings.statement_s,
+        limits=mysql_settings.limits(LIMITS),
     )
 
 
@@ -114,7 +114,7 @@ class MysqlConnector:
         """Two readings of the counters; the second tells what happened between them."""
         counts_statements = settings.get("performance_schema") == "ON"
         if settings and not counts_statements:
-            reading.found.lacks("statements", "performance_schema is off")
+            reading.snapshot.lacks("statements", "performance_schema is off")
         if not self._sample_s:
             return
         before = await reading.counts() if counts_statements else []
@@ -123,24 +123,24 @@ class MysqlConnector:
         after = await reading.counts() if counts_statements else []
         if before and after:
             slower = slower_facts(before, after)
-            reading.found.add(reading.said(queries.STATEMENTS), slower, slowest_said(after))
+            reading.snapshot.add(reading.label(queries.STATEMENTS), slower, slowest_details(after))
         more = await reading.rows(queries.DEADLOCKS, facts.CountRow) if deadlocks else None
         if deadlocks and more:
-            told = deadlock_facts(deadlocks[0].count, more[0].count)
-            reading.found.add(reading.said(queries.DEADLOCKS), told)
+            new_deadlocks = deadlock_facts(deadlocks[0].count, more[0].count)
+            reading.snapshot.add(reading.label(queries.DEADLOCKS), new_deadlocks)
         last = facts.named(await reading.rows(queries.COUNTERS, facts.NamedValue) or ())
         if rejected := facts.rejected_facts(first, last):
-            reading.found.add(reading.said(queries.COUNTERS), rejected)
+            reading.snapshot.add(reading.label(queries.COUNTERS), rejected)
 
 
 class _MysqlReading:
     """Queries of one session, whose failures are gaps of the snapshot."""
 
-    def __init__(self, session: MysqlSession, found: ServerSnapshot) -> None:
+    def __init__(self, session: MysqlSession, snapshot: ServerSnapshot) -> None:
         self._session = session
-        self.found = found
+        self.snapshot = snapshot
 
-    def said(self, text: str) -> str:
+    def label(self, text: str) -> str:
         """The query as evidence names it: where it was asked, and on one line."""
         return f"{self._session.server.address}: {' '.join(text.split())}"
 
@@ -149,7 +149,7 @@ class _MysqlReading:
         try:
             return await self._session.rows(_name_of(text), text, type=type)
         except FaultlineError as error:
-            self.found.lacks(self.said(text), str(error))
+            self.snapshot.lacks(self.label(text), str(error))
             return None
 
     async def sessions(self) -> None:
@@ -161,15 +161,17 @@ class _MysqlReading:
         locks = await self.rows(locked, facts.LockRow)
         if rows is not None:
             sessions = facts.sessions_of(rows, locks or ())
-            told = [*lock_facts(sessions), *open_facts(sessions)]
-            self.found.add(self.said(text), told, facts.connections_said(rows))
+            session_facts = [*lock_facts(sessions), *open_facts(sessions)]
+            self.snapshot.add(self.label(text), session_facts, facts.connection_details(rows))
 
     async def overview(self, settings: dict[str, str], replicates: bool) -> dict[str, str]:
         """Connections, the server's start, whether it takes writes. Gives its counters."""
         counters = facts.named(await self.rows(queries.COUNTERS, facts.NamedValue) or ())
         if settings and counters:
-            server_facts = facts.server_facts(settings, counters, self.found.window_s, replicates)
-            self.found.add(self.said(queries.COUNTERS), server_facts)
+            server_facts = facts.server_facts(
+                settings, counters, self.snapshot.window_s, replicates
+            )
+            self.snapshot.add(self.label(queries.COUNTERS), server_facts)
         return counters
 
     async def replication(self) -> bool:
@@ -177,7 +179,7 @@ class _MysqlReading:
         rows = await self.rows(queries.REPLICA, dict[str, Any])
         if rows:
             replica_facts = [fact for row in rows for fact in facts.replica_facts(row)]
-            self.found.add(self.said(queries.REPLICA), replica_facts)
+            self.snapshot.add(self.label(queries.REPLICA), replica_facts)
         return rows is None or bool(rows)
 
     async def counts(self) -> list[StatementCounts]:

@@ -19,9 +19,9 @@ from faultline.connectors.shared.databases.lock_chains import DatabaseSession
 from faultline.connectors.shared.queries.masked_statements import masked_statement
 from faultline.connectors.shared.vendor_text import short
 
-OWN_COMMANDS = frozenset({"Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO", "Slave_SQL"})
+SERVER_COMMANDS = frozenset({"Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO", "Slave_SQL"})
 """Threads of the server itself, and replicas that read its log."""
-OWN_USERS = frozenset({"system user", "event_scheduler"})
+SERVER_USERS = frozenset({"system user", "event_scheduler"})
 METADATA_LOCK = "Waiting for table metadata lock"
 """The state of a session that waits for one ("General Thread States")."""
 UNNAMED = "a session that the server does not name"
@@ -116,7 +116,7 @@ def sessions_of(rows: Sequence[SessionRow], locks: Sequence[LockRow]) -> list[Da
     sessions = []
     for row in rows:
         is_idle = row.command == "Sleep"
-        if row.command in OWN_COMMANDS or row.user in OWN_USERS:
+        if row.command in SERVER_COMMANDS or row.user in SERVER_USERS:
             continue
         if is_idle and row.open_s is None:
             continue
@@ -139,7 +139,7 @@ def sessions_of(rows: Sequence[SessionRow], locks: Sequence[LockRow]) -> list[Da
     return sessions
 
 
-def connections_said(rows: Sequence[SessionRow]) -> dict[str, str]:
+def connection_details(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Whose connections there are, for people."""
     counts = Counter(short(row.user or "", 60) for row in rows)
     lines = [f"{count} of {name}" for name, count in counts.most_common(10)]
@@ -178,7 +178,7 @@ def rejected_facts(before: Mapping[str, str], after: Mapping[str, str]) -> list[
 
 def writing(grants: Iterable[str]) -> list[str]:
     """What these grants allow besides reading."""
-    found: dict[str, None] = {}
+    rights: dict[str, None] = {}
     for line in grants:
         match = _GRANT.match(line)
         if match is None:
@@ -187,10 +187,10 @@ def writing(grants: Iterable[str]) -> list[str]:
             name = right.strip().upper()
             reads = name in READING or name.startswith("SELECT")
             if not reads:
-                found[short(name, 40)] = None
+                rights[short(name, 40)] = None
         if "WITH GRANT OPTION" in line.upper():
-            found["GRANT OPTION"] = None
-    return list(found)
+            rights["GRANT OPTION"] = None
+    return list(rights)
 
 
 def _first(row: Mapping[str, object], *names: str) -> object:

@@ -19,7 +19,7 @@ from pymysql.constants import ER
 from pymysql.cursors import DictCursor
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.databases.driver_calls import logged_in, one_call, values_of
+from faultline.connectors.shared.databases.driver_calls import logged_in, permitted_call, values_of
 from faultline.connectors.shared.settings.database_settings import DatabaseAddress
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
@@ -72,7 +72,7 @@ class MysqlSession:
 
     async def connect(self) -> None:
         """Log in, and hold the session to reading. Raises ConnectorError, BudgetExceeded."""
-        await self._asked("connect", self._open)
+        await self._run_call("connect", self._open)
 
     async def close(self) -> None:
         """Log out."""
@@ -81,8 +81,8 @@ class MysqlSession:
 
     async def rows(self, call: str, text: str, *, type: type[T]) -> list[T]:
         """The rows of one of our queries. Raises ConnectorError, BudgetExceeded."""
-        found = await self._asked(call, lambda: self._read(text))
-        return values_of(VENDOR, call, found, type)
+        raw_rows = await self._run_call(call, lambda: self._read(text))
+        return values_of(VENDOR, call, raw_rows, type)
 
     def _open(self) -> None:
         server = self.server
@@ -121,9 +121,9 @@ class MysqlSession:
                     cursor.execute("ROLLBACK")
         return rows
 
-    async def _asked(self, call: str, asks: Callable[[], R]) -> R:
+    async def _run_call(self, call: str, asks: Callable[[], R]) -> R:
         errors = (pymysql.Error, OSError, ssl.SSLError, ValueError)
-        async with one_call(self._limiter, self.deadline, errors, partial(_problem, call)):
+        async with permitted_call(self._limiter, self.deadline, errors, partial(_problem, call)):
             return await asyncio.to_thread(asks)
 
 

@@ -14,7 +14,7 @@ from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.databases.database_server import Fact, ServerSnapshot
-from faultline.connectors.shared.databases.http_snapshot import HttpSnapshot, said
+from faultline.connectors.shared.databases.http_snapshot import HttpSnapshot, call_text
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
@@ -28,12 +28,19 @@ CLOSED = (("state", "closed"), ("sort", "stop"), ("limit", "1024"))
 STREAMS = (("accounts", "true"), ("streams", "true"), ("consumers", "true"), ("config", "true"))
 
 
-def build(own: NatsSettings, settings: SharedSettings) -> NatsConnector | None:
+def build(nats_settings: NatsSettings, settings: SharedSettings) -> NatsConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if nats_settings.url is None:
         return None
-    service = own.of_service(settings.instance_of(VENDOR), urlsplit(own.url).hostname or "")
-    return NatsConnector(own.url, access_of(own, VENDOR), service, limits=own.limits(LIMITS))
+    service = nats_settings.of_service(
+        settings.instance_of(VENDOR), urlsplit(nats_settings.url).hostname or ""
+    )
+    return NatsConnector(
+        nats_settings.url,
+        access_of(nats_settings, VENDOR),
+        service,
+        limits=nats_settings.limits(LIMITS),
+    )
 
 
 class NatsConnector:
@@ -61,23 +68,25 @@ class NatsConnector:
             return server_snapshot.builder.collected()
         async with self._http.open() as session:
             snapshot = HttpSnapshot(session, server_snapshot)
-            varz = await snapshot.asked("/varz", type=facts.VarzAnswer)
+            varz = await snapshot.fetch("/varz", type=facts.VarzAnswer)
             if varz is not None:
                 server_snapshot.add(
                     "/varz", facts.server_facts(varz, server_snapshot.at, server_snapshot.window_s)
                 )
-            closed = await snapshot.asked("/connz", CLOSED, type=facts.ConnzAnswer)
+            closed = await snapshot.fetch("/connz", CLOSED, type=facts.ConnzAnswer)
             if closed is not None:
                 slow_facts = facts.slow_facts(
                     closed.connections, server_snapshot.at, server_snapshot.window_s
                 )
-                server_snapshot.add(said("/connz", CLOSED), slow_facts)
-            jsz = await snapshot.asked("/jsz", STREAMS, type=facts.JszAnswer)
+                server_snapshot.add(call_text("/connz", CLOSED), slow_facts)
+            jsz = await snapshot.fetch("/jsz", STREAMS, type=facts.JszAnswer)
             if jsz is not None and not jsz.disabled:
                 streams = jsz.streams
                 slow_facts = facts.storage_facts(jsz) + facts.stream_facts(streams)
                 slow_facts += facts.consumer_facts(streams)
-                server_snapshot.add(said("/jsz", STREAMS), slow_facts, facts.streams_said(streams))
+                server_snapshot.add(
+                    call_text("/jsz", STREAMS), slow_facts, facts.stream_details(streams)
+                )
             await self._health(session, server_snapshot)
         return server_snapshot.builder.collected()
 
@@ -92,17 +101,19 @@ class NatsConnector:
         line = f"NATS {version} at {self._http.base_url} can be read; only GET is sent"
         return Check(self.name, True, line)
 
-    async def _health(self, session: HttpSession, found: ServerSnapshot) -> None:
+    async def _health(self, session: HttpSession, snapshot: ServerSnapshot) -> None:
         """It answers 503 where it is not healthy."""
-        told = []
+        health_facts = []
         try:
             await session.get("/healthz", type=facts.HealthAnswer)
         except ConnectorError as error:
             if error.status != 503:
-                found.lacks("/healthz", str(error))
+                snapshot.lacks("/healthz", str(error))
                 return
-            told = [Fact("database_unavailable", "unhealthy by its own check", field="healthz")]
+            health_facts = [
+                Fact("database_unavailable", "unhealthy by its own check", field="healthz")
+            ]
         except FaultlineError as error:
-            found.lacks("/healthz", str(error))
+            snapshot.lacks("/healthz", str(error))
             return
-        found.add("/healthz", told)
+        snapshot.add("/healthz", health_facts)

@@ -124,7 +124,7 @@ def slow_facts(closed: Sequence[ClosedConnection], at: datetime, window_s: float
                 slow.append((ago_s, connection))
     if not slow:
         return []
-    names = sorted({short(one.name, 40) for _, one in slow if one.name})
+    names = sorted({short(client.name, 40) for _, client in slow if client.name})
     value = f"{counted(len(slow), 'client')} cut off as a slow consumer"
     if names:
         value += f": {', '.join(names[:5])}"
@@ -167,39 +167,45 @@ def stream_facts(streams: Sequence[StreamDetail]) -> list[Fact]:
 
 def consumer_facts(streams: Sequence[StreamDetail]) -> list[Fact]:
     """Consumers of streams with most undelivered messages first."""
-    known = [(stream, one) for stream in streams for one in stream.consumer_detail]
+    consumers = [(stream, consumer) for stream in streams for consumer in stream.consumer_detail]
     facts = []
-    for stream, one in sorted(known, key=lambda pair: (-pair[1].num_pending, pair[1].name)):
-        name = f"{short(one.name, 60)} of {short(stream.name, 60)}"
-        for kind, value, field in _judged(one):
+    for stream, consumer in sorted(
+        consumers, key=lambda pair: (-pair[1].num_pending, pair[1].name)
+    ):
+        name = f"{short(consumer.name, 60)} of {short(stream.name, 60)}"
+        for kind, value, field in _judged(consumer):
             facts.append(Fact(kind, value, None, "Consumer", name, field))
     return facts[:MOST_FACTS]
 
 
-def _judged(one: ConsumerDetail) -> Iterator[tuple[str, str, str]]:
-    config = one.config or ConsumerConfig()
-    if one.num_pending and config.deliver_subject and not one.push_bound:
-        yield "queue_without_consumers", counted(one.num_pending, "message"), "push_bound"
-    elif one.num_pending and 0 < config.max_ack_pending <= one.num_ack_pending:
+def _judged(consumer: ConsumerDetail) -> Iterator[tuple[str, str, str]]:
+    config = consumer.config or ConsumerConfig()
+    if consumer.num_pending and config.deliver_subject and not consumer.push_bound:
+        yield "queue_without_consumers", counted(consumer.num_pending, "message"), "push_bound"
+    elif consumer.num_pending and 0 < config.max_ack_pending <= consumer.num_ack_pending:
         value = (
-            f"{counted(one.num_pending, 'message')} not delivered, because all "
+            f"{counted(consumer.num_pending, 'message')} not delivered, because all "
             f"{config.max_ack_pending} that may be unacknowledged are"
         )
         yield "consumers_behind", value, "num_ack_pending"
-    elif one.num_pending >= BEHIND:
+    elif consumer.num_pending >= BEHIND:
         value = (
-            f"{counted(one.num_pending, 'message')} not delivered, {one.num_ack_pending} not "
+            f"{counted(consumer.num_pending, 'message')} not delivered, "
+            f"{consumer.num_ack_pending} not "
             "acknowledged"
         )
         yield "consumers_behind", value, "num_pending"
 
 
-def streams_said(streams: Sequence[StreamDetail]) -> dict[str, str]:
+def stream_details(streams: Sequence[StreamDetail]) -> dict[str, str]:
     """The largest streams, for people."""
     shown = sorted(streams, key=lambda stream: (-stream.state.messages, stream.name))[:10]
     lines = []
-    for one in shown:
-        consumers = counted(len(one.consumer_detail), "consumer")
-        size = amount(one.state.bytes, BYTES)
-        lines.append(f"{short(one.name, 80)}: {one.state.messages} messages, {size}, {consumers}")
+    for shown_stream in shown:
+        consumers = counted(len(shown_stream.consumer_detail), "consumer")
+        size = amount(shown_stream.state.bytes, BYTES)
+        lines.append(
+            f"{short(shown_stream.name, 80)}: {shown_stream.state.messages} messages, {size}, "
+            f"{consumers}"
+        )
     return {"largest streams": "\n".join(lines)} if lines else {}

@@ -44,15 +44,21 @@ ERRORS, SAMPLE = 1000, 300
 EVENTS = {"Transaction": "metrics", "Span": "spans", "Log": "logs", "Deployment": "changes"}
 
 
-def build(own: NewRelicSettings, settings: SharedSettings) -> NewRelicConnector | None:
+def build(
+    new_relic_settings: NewRelicSettings, settings: SharedSettings
+) -> NewRelicConnector | None:
     """The configured connector, or None without an account and a key."""
-    if own.account_id is None or own.api_key is None:
+    if new_relic_settings.account_id is None or new_relic_settings.api_key is None:
         return None
-    headers = {"API-Key": own.api_key.get_secret_value()}
-    limits = own.limits(LIMITS)
-    base = own.api_url or API[own.region]
+    headers = {"API-Key": new_relic_settings.api_key.get_secret_value()}
+    limits = new_relic_settings.limits(LIMITS)
+    base = new_relic_settings.api_url or API[new_relic_settings.region]
     reads = GraphQLReads(VENDOR, base, "/graphql", (NRQL,), headers=headers, limits=limits)
-    account = NewRelicAccount(own.account_id, own.app_url or APP[own.region], reads)
+    account = NewRelicAccount(
+        new_relic_settings.account_id,
+        new_relic_settings.app_url or APP[new_relic_settings.region],
+        reads,
+    )
     return NewRelicConnector(account, ServiceNames.of_catalogue(settings.services), limits)
 
 
@@ -113,7 +119,7 @@ class NewRelicConnector:
             async with self._account.reads.open() as session:
                 for event, kind in EVENTS.items():
                     query = await self._account.query(session, nrql.counted(event))
-                    has_some = any(one.get("events") for one in query)
+                    has_some = any(row.get("events") for row in query)
                     name = f"{event} ({kind})"
                     refusals[name] = None if has_some else "none in the last hour"
         except FaultlineError as error:
@@ -180,15 +186,15 @@ class _Asking:
         """Counts, errors and a sample of all lines, of each window."""
         names = self.names.theirs(service)
         every = nrql.lines(names)
-        asked: list[tuple[str, int, str | None]] = [
+        searches: list[tuple[str, int, str | None]] = [
             (nrql.lines(names, nrql.failing()), ERRORS, None),
             (every, SAMPLE, None),
         ]
         if (words := self.request.scope.log_words) is not None:
-            asked.append((nrql.lines(names, nrql.saying(words.words)), SAMPLE, words.by))
+            searches.append((nrql.lines(names, nrql.saying(words.words)), SAMPLE, words.by))
         for window in log_windows(self.request.scope):
             await self._counts(service, window)
-            for text, limit, by in asked:
+            for text, limit, by in searches:
                 await self._lines(service, text, limit, by, window)
 
     async def _counts(self, service: str, window: Window) -> None:
@@ -218,7 +224,11 @@ class _Asking:
         for window in sampled_windows(self.request.scope):
             chosen = await self.query("spans", nrql.trace_ids(self.names.theirs(service), window))
             ids = chosen[0].get("ids") if chosen else None
-            texts = [one for one in ids if isinstance(one, str)] if isinstance(ids, list) else []
+            texts = (
+                [trace_id for trace_id in ids if isinstance(trace_id, str)]
+                if isinstance(ids, list)
+                else []
+            )
             if not texts:
                 continue
             text = nrql.spans(texts[: nrql.MOST_TRACES], window)
@@ -244,10 +254,10 @@ class _Asking:
 
     def name_the_unknown(self, services: Sequence[str]) -> None:
         """A gap for each service that nothing names."""
-        known: set[str] = set()
+        named_services: set[str] = set()
         for table, place in (("metrics", 1), ("logs", 1), ("spans", 3)):
-            known |= {row[place] for row in self.collection.rows.get(table, ())}
+            named_services |= {row[place] for row in self.collection.rows.get(table, ())}
         reason = "no transaction, line or span names it; see aliases in the catalogue"
         for service in services:
-            if service not in known:
+            if service not in named_services:
                 self.missing("metrics", service, reason, unknown=True)

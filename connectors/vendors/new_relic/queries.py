@@ -61,12 +61,12 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _one_of(attribute: str, values: Iterable[str]) -> str:
+def _in_list(attribute: str, values: Iterable[str]) -> str:
     return f"{attribute} IN ({', '.join(literal(value) for value in values)})"
 
 
 def _any_of(attributes: Sequence[str], values: Sequence[str]) -> str:
-    return f"({' OR '.join(_one_of(attribute, values) for attribute in attributes)})"
+    return f"({' OR '.join(_in_list(attribute, values) for attribute in attributes)})"
 
 
 def _during(start_ms: int, end_ms: int) -> str:
@@ -90,7 +90,7 @@ def transactions(names: Sequence[str], grid: CountGrid) -> str:
     return (
         "SELECT rate(count(*), 1 second) AS 'rate', percentage(count(*), WHERE error IS true) "
         "AS 'failed', percentile(duration, 50, 99) AS 'took' FROM Transaction WHERE "
-        f"{_one_of('appName', names)} FACET appName LIMIT 20 {_of_grid(grid)}"
+        f"{_in_list('appName', names)} FACET appName LIMIT 20 {_of_grid(grid)}"
     )
 
 
@@ -99,7 +99,7 @@ def server_spans(names: Sequence[str], grid: CountGrid) -> str:
     return (
         "SELECT rate(count(*), 1 second) AS 'rate', percentage(count(*), WHERE otel.status_code = "
         "'ERROR') AS 'failed', percentile(duration.ms, 50, 99) AS 'took' FROM Span WHERE "
-        f"span.kind = 'server' AND {_one_of('service.name', names)} FACET service.name LIMIT 20 "
+        f"span.kind = 'server' AND {_in_list('service.name', names)} FACET service.name LIMIT 20 "
         f"{_of_grid(grid)}"
     )
 
@@ -150,7 +150,7 @@ def trace_ids(names: Sequence[str], window: Window) -> str:
 
 def spans(ids: Sequence[str], window: Window) -> str:
     """All spans of these traces."""
-    where = _one_of("trace.id", ids)
+    where = _in_list("trace.id", ids)
     return f"SELECT * FROM Span WHERE {where} LIMIT {MOST_SPANS} {during(window)}"
 
 

@@ -11,8 +11,8 @@ from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE
 from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
 from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
 from faultline.connectors.shared.rows.otlp_spans import (
-    KEPT,
     OF_RESOURCE,
+    SPAN_ATTRIBUTES,
     SPAN_ID_BYTES,
     TRACE_ID_BYTES,
     hex_id,
@@ -23,7 +23,7 @@ from faultline.connectors.vendors.new_relic.queries import LEVELS
 
 MS = 1_000_000
 """Times are in ms since 1970."""
-_TOLD = ("timestamp", "message", "newrelic.source", "trace.id", *LEVELS)
+_LINE_FIELDS = ("timestamp", "message", "newrelic.source", "trace.id", *LEVELS)
 
 Record = Mapping[str, Any]
 
@@ -79,7 +79,7 @@ def line_page(records: Sequence[Record], service: str) -> LinePage:
             continue
         level = next((_text(record.get(name)) for name in LEVELS if record.get(name)), "").lower()
         trace = hex_id(_text(record.get("trace.id"))[:64], TRACE_ID_BYTES) or None
-        values = {name: value for name, value in record.items() if name not in _TOLD}
+        values = {name: value for name, value in record.items() if name not in _LINE_FIELDS}
         shown = short(level, 20) or None
         rows.append((at, service, message[:LONGEST_LINE], shown, trace, attributes(values)))
     return LinePage(rows, len(records) - len(rows))
@@ -101,8 +101,10 @@ def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[Span
             continue
         parent = _text(record.get("parent.id") or record.get("parentId"))[:32]
         app_name = record.get("service.name") or record.get("appName") or record.get("entity.name")
-        kept: dict[str, Any] = {name: record.get(name) for name in (*KEPT, *OF_RESOURCE)}
-        kept["span.kind"] = record.get("span.kind")
+        fields: dict[str, Any] = {
+            name: record.get(name) for name in (*SPAN_ATTRIBUTES, *OF_RESOURCE)
+        }
+        fields["span.kind"] = record.get("span.kind")
         failed = record.get("error") is True or _text(record.get("otel.status_code")) == "ERROR"
         row = SpanTableRow(
             trace_id=trace_id,
@@ -113,7 +115,7 @@ def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[Span
             start=at,
             duration_us=took * 1000,
             status="error" if failed or record.get("error.class") else "ok",
-            attributes=attributes(kept),
+            attributes=attributes(fields),
         )
         rows.append(row)
     return rows, dropped
@@ -151,17 +153,17 @@ def change_rows(records: Iterable[Record], names: ServiceNames, link: str) -> li
     return rows
 
 
-def _time(one: Record) -> int | None:
-    at = ns_of(one.get("timestamp"), MS)
+def _time(record: Record) -> int | None:
+    at = ns_of(record.get("timestamp"), MS)
     return at if at is not None and at >= EARLIEST_NS else None
 
 
-def _duration_ms(one: Record) -> float | None:
+def _duration_ms(record: Record) -> float | None:
     """Of New Relic's agents in s, of OpenTelemetry in ms."""
-    number = _number(one.get("duration.ms"))
+    number = _number(record.get("duration.ms"))
     if number is not None:
         return number
-    seconds = _number(one.get("duration"))
+    seconds = _number(record.get("duration"))
     return None if seconds is None else seconds * 1000
 
 

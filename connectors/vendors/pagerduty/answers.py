@@ -75,13 +75,13 @@ ServiceNames = Mapping[str, str]
 
 def change_kind(text: str) -> ChangeKind:
     """What kind of change a change event's text speaks of."""
-    found: ChangeKind = "deploy"
+    first_kind: ChangeKind = "deploy"
     first = len(text)
     for kind, words in _KINDS:
         match = words.search(text)
         if match and match.start() < first:
-            found, first = kind, match.start()
-    return found
+            first_kind, first = kind, match.start()
+    return first_kind
 
 
 def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> pl.DataFrame:
@@ -105,8 +105,8 @@ def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> p
 
 
 def _first_link(event: Mapping[str, Any]) -> str | None:
-    for one in objects(event.get("links")):
-        link = web_link(one.get("href"))
+    for link_object in objects(event.get("links")):
+        link = web_link(link_object.get("href"))
         if link:
             return link
     return None
@@ -128,21 +128,21 @@ def monitors_table(alerts: Iterable[Mapping[str, Any]], names: ServiceNames) -> 
 
 def alert_details(alerts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The bodies of the alerts as flat text by key; of equal keys the first alert's."""
-    found: dict[str, str] = {}
+    details: dict[str, str] = {}
     for alert in alerts:
         body = alert.get("body")
         if isinstance(body, Mapping):
             cef = body.get("cef_details")
             inner = cef.get("details") if isinstance(cef, Mapping) else None
-            found = {**flat_details(inner), **flat_details(body.get("details")), **found}
+            details = {**flat_details(inner), **flat_details(body.get("details")), **details}
         if alert.get("severity"):
-            found.setdefault("severity", text_of(alert["severity"]))
-    return dict(list(found.items())[:MOST_DETAILS])
+            details.setdefault("severity", text_of(alert["severity"]))
+    return dict(list(details.items())[:MOST_DETAILS])
 
 
 def log_details(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Who did what when, and what the triggering event said."""
-    found: dict[str, str] = {}
+    log_lines: dict[str, str] = {}
     for entry in entries:
         kind = text_of(entry.get("type")).removesuffix("_log_entry")
         text = text_of(entry.get("summary"))
@@ -150,30 +150,35 @@ def log_details(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if kind == "trigger" and isinstance(channel, Mapping):
             details = flat_details(channel.get("details"))
             text += "".join(f"; {key}: {value}" for key, value in details.items())
-        found[f"{text_of(entry.get('created_at'))} {kind}"] = short(text, LONGEST_DETAIL)
-    return dict(list(found.items())[:MOST_DETAILS])
+        log_lines[f"{text_of(entry.get('created_at'))} {kind}"] = short(text, LONGEST_DETAIL)
+    return dict(list(log_lines.items())[:MOST_DETAILS])
 
 
 def past_details(past: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Titles of similar incidents, by id and time."""
-    found = {}
-    for one in past:
-        incident = one.get("incident")
+    titles = {}
+    for past_incident in past:
+        incident = past_incident.get("incident")
         if isinstance(incident, Mapping):
             title = text_of(incident.get("title"))
-            found[_incident_key(incident)] = f"{title} (similarity {text_of(one.get('score'))})"
-    return dict(list(found.items())[:MOST_DETAILS])
+            titles[_incident_key(incident)] = (
+                f"{title} (similarity {text_of(past_incident.get('score'))})"
+            )
+    return dict(list(titles.items())[:MOST_DETAILS])
 
 
 def related_details(related: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Titles of the incidents that PagerDuty relates, by id and time, and why."""
     text_by_incident_key = {}
-    for one in related:
-        incident = one.get("incident")
+    for related_incident in related:
+        incident = related_incident.get("incident")
         if not isinstance(incident, Mapping):
             continue
         text = text_of(incident.get("title"))
-        types = [text_of(given.get("type")) for given in objects(one.get("relationships"))]
+        types = [
+            text_of(relationship.get("type"))
+            for relationship in objects(related_incident.get("relationships"))
+        ]
         why = ", ".join(types).replace("_", " ")
         if why:
             text += f" ({why})"
@@ -187,13 +192,13 @@ def _incident_key(incident: Mapping[str, Any]) -> str:
 
 def on_call_details(people: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Names of who is on call, by level: nothing else of them."""
-    found: dict[str, list[str]] = {}
+    people_by_level: dict[str, list[str]] = {}
     for person in people:
         name = _person(person.get("user"))
         if not name:
             continue
         level = person.get("escalation_level")
-        phrases = found.setdefault(
+        phrases = people_by_level.setdefault(
             f"on call, level {level if type(level) is int else 'unknown'}", []
         )
         schedule = person.get("schedule")
@@ -201,7 +206,10 @@ def on_call_details(people: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         phrase = f"{short(name, 80)} ({short(shift, 80)})" if shift else short(name, 80)
         if phrase not in phrases:
             phrases.append(phrase)
-    return {level: short(", ".join(found[level]), LONGEST_DETAIL) for level in sorted(found)}
+    return {
+        level: short(", ".join(people_by_level[level]), LONGEST_DETAIL)
+        for level in sorted(people_by_level)
+    }
 
 
 def _person(user: Any) -> str:
@@ -232,13 +240,13 @@ def flat_details(value: Any, prefix: str = "") -> dict[str, str]:
 
 def service_names(references: Any, names: ServiceNames) -> list[str]:
     """The services referred to: our name, else PagerDuty's, else its id."""
-    found = []
-    for one in objects(references):
-        service_id = text_of(one.get("id"))
-        name = names.get(service_id) or text_of(one.get("summary")) or service_id
+    our_names = []
+    for reference in objects(references):
+        service_id = text_of(reference.get("id"))
+        name = names.get(service_id) or text_of(reference.get("summary")) or service_id
         if name:
-            found.append(name)
-    return list(dict.fromkeys(found))[:10]
+            our_names.append(name)
+    return list(dict.fromkeys(our_names))[:10]
 
 
 def objects(value: Any) -> list[Mapping[str, Any]]:

@@ -47,9 +47,11 @@ _IDENTITY = frozenset({"fingerprint", "incident_key"})
 change that."""
 
 
-def build(own: PagerDutySettings, settings: SharedSettings) -> PagerDutyConnector | None:
+def build(
+    pagerduty_settings: PagerDutySettings, settings: SharedSettings
+) -> PagerDutyConnector | None:
     """The configured connector, or None without a token."""
-    if own.api_token is None:
+    if pagerduty_settings.api_token is None:
         return None
     pagerduty_services = {
         name: entry.pagerduty_service
@@ -57,12 +59,12 @@ def build(own: PagerDutySettings, settings: SharedSettings) -> PagerDutyConnecto
         if entry.pagerduty_service
     }
     return PagerDutyConnector(
-        own.api_token.get_secret_value(),
-        own.api_url,
-        own.from_email,
+        pagerduty_settings.api_token.get_secret_value(),
+        pagerduty_settings.api_url,
+        pagerduty_settings.from_email,
         services=pagerduty_services,
         account=settings.instance_of(VENDOR),
-        limits=own.limits(LIMITS),
+        limits=pagerduty_settings.limits(LIMITS),
     )
 
 
@@ -117,18 +119,18 @@ class PagerDutyConnector:
                 ask.past(incident_id),
             ]
             calls += [ask.related_incidents(incident_id), ask.on_call(incident)]
-        found = await asyncio.gather(*calls)
-        missing += [m for one in found for m in one.missing]
+        parts = await asyncio.gather(*calls)
+        missing += [m for part in parts for m in part.missing]
         if not calls and not missing:
             missing.append(Missing("changes", "services and incident", _NOTHING_TO_ASK))
         changes: list[Mapping[str, Any]] = []
         alerts: list[Mapping[str, Any]] = []
         items: list[Item] = []
-        for one in found:
-            changes += one.changes
-            alerts += one.alerts
-            changes_table = answers.changes_table(one.changes, names)
-            for item in one.items:
+        for part in parts:
+            changes += part.changes
+            alerts += part.alerts
+            changes_table = answers.changes_table(part.changes, names)
+            for item in part.items:
                 items.append(item.holding(changes_table) if item.kind == "changes" else item)
         tables = {
             "changes": answers.changes_table(changes, names),
@@ -143,7 +145,7 @@ class PagerDutyConnector:
             return alert
         ask = Ask(self, Deadline.after(ENRICH_S))
         try:
-            incident, found = await asyncio.gather(
+            incident, alert_evidence = await asyncio.gather(
                 ask.incident(incident_id), ask.alerts(incident_id)
             )
         except BudgetExceeded as error:
@@ -151,17 +153,17 @@ class PagerDutyConnector:
         return _enriched(
             alert,
             incident,
-            answers.alert_details(found.alerts),
+            answers.alert_details(alert_evidence.alerts),
             self.our_name(incident.get("service")),
         )
 
     async def on_call(self, service: str) -> Mapping[str, str]:
         """Who is on call for a service now: names by level, none where PagerDuty does not know
         the service. Raises ConnectorError, BudgetExceeded."""
-        found = await Ask(self, Deadline.after(ENRICH_S)).on_call_now(service)
-        for missing in found.missing:
+        evidence = await Ask(self, Deadline.after(ENRICH_S)).on_call_now(service)
+        for missing in evidence.missing:
             raise ConnectorError(VENDOR, missing.query, missing.reason)
-        return {key: people for item in found.items for key, people in item.details.items()}
+        return {key: people for item in evidence.items for key, people in item.details.items()}
 
     def is_of(self, alert: Alert) -> bool:
         """Whether this account sent the alert."""
@@ -170,17 +172,17 @@ class PagerDutyConnector:
     async def check(self) -> Check:
         """Which of the things read can be read with this key?"""
         ask = Ask(self, Deadline.within(self.limits))
-        wanted = {
+        paths = {
             "incidents": "/incidents",
             "services": "/services",
             "change events": "/change_events",
             "on-call": "/oncalls",
         }
         try:
-            refusals = await asyncio.gather(*(ask.refusal(path) for path in wanted.values()))
+            refusals = await asyncio.gather(*(ask.refusal(path) for path in paths.values()))
         except FaultlineError as error:
             return Check(self.name, False, str(error))
-        parts = ReadableParts(dict(zip(wanted, refusals, strict=True)), NEEDS)
+        parts = ReadableParts(dict(zip(paths, refusals, strict=True)), NEEDS)
         line = f"PagerDuty at {self._url}: {parts.words}; only GET is sent"
         return Check(self.name, "incidents" in parts.readable, line, parts.unread)
 

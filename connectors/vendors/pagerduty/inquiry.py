@@ -58,7 +58,7 @@ class Ask:
         self._deadline = deadline
         self._budget = ByteBudget("size of pagerduty's answers", connector.limits.max_bytes)
 
-    async def one(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def single(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The object at `path`."""
 
         def call() -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Ask:
 
     async def incident(self, incident_id: str) -> dict[str, Any]:
         """The incident itself. Raises: without it nothing else of it can be read."""
-        incident = (await self.one(f"/incidents/{incident_id}")).get("incident")
+        incident = (await self.single(f"/incidents/{incident_id}")).get("incident")
         if not isinstance(incident, dict):
             raise ConnectorError(
                 VENDOR, f"/incidents/{incident_id}", "the answer holds no incident"
@@ -108,12 +108,12 @@ class Ask:
         if _SERVICE_ID.fullmatch(theirs):
             return theirs
         try:
-            found = await self.many("/services", "services", 25, query=theirs)
+            services = await self.many("/services", "services", 25, query=theirs)
         except FaultlineError:
             return None
         same = [
             s.get("id")
-            for s in found
+            for s in services
             if answers.text_of(s.get("name")).casefold() == theirs.casefold()
         ]
         return next((i for i in same if isinstance(i, str) and ID.fullmatch(i)), None)
@@ -179,7 +179,7 @@ class Ask:
         path = f"/incidents/{incident_id}/past_incidents"
         try:
             past = answers.objects(
-                (await self.one(path, {"limit": MOST_PAST})).get("past_incidents")
+                (await self.single(path, {"limit": MOST_PAST})).get("past_incidents")
             )
         except FaultlineError as error:
             return PagerDutyEvidence(
@@ -195,7 +195,7 @@ class Ask:
         """Open incidents that PagerDuty takes for the same trouble; only some plans have them."""
         path = f"/incidents/{incident_id}/related_incidents"
         try:
-            related = answers.objects((await self.one(path)).get("related_incidents"))
+            related = answers.objects((await self.single(path)).get("related_incidents"))
         except FaultlineError as error:
             return PagerDutyEvidence(
                 missing=[Missing("alert", f"GET {path}", _without_plan(error, "related incidents"))]
@@ -218,9 +218,9 @@ class Ask:
         if not ID.fullmatch(policy_id):
             return PagerDutyEvidence()
         query = f"GET /oncalls?escalation_policy_ids[]={policy_id}&earliest=true"
-        asked = {"escalation_policy_ids[]": policy_id, "earliest": "true"}
+        params = {"escalation_policy_ids[]": policy_id, "earliest": "true"}
         try:
-            people = await self.many("/oncalls", "oncalls", MOST_ON_CALL, **asked)
+            people = await self.many("/oncalls", "oncalls", MOST_ON_CALL, **params)
         except FaultlineError as error:
             return PagerDutyEvidence(missing=[Missing("alert", query, str(error))])
         link = answers.web_link(policy.get("html_url")) if isinstance(policy, Mapping) else None
@@ -242,14 +242,14 @@ class Ask:
         service_id = await self._service_id(service)
         if service_id is None:
             return PagerDutyEvidence()
-        found = (await self.one(f"/services/{service_id}")).get("service")
-        return await self.on_call(found if isinstance(found, Mapping) else {})
+        service_object = (await self.single(f"/services/{service_id}")).get("service")
+        return await self.on_call(service_object if isinstance(service_object, Mapping) else {})
 
     async def refusal(self, path: str) -> str | None:
         """Why the list at `path` cannot be read, or None. Raises when the key itself is not
         accepted."""
         try:
-            await self.one(path, {"limit": 1})
+            await self.single(path, {"limit": 1})
         except ConnectorError as error:
             if error.status in (402, 403, 404):
                 return f"HTTP {error.status}"

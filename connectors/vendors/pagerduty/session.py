@@ -67,7 +67,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         self.sleep_timer = 0.25
         self.headers["Accept-Encoding"] = "identity"
         self.auth = (
-            _as_given  # or requests would replace the token by what ~/.netrc holds for the host
+            _identity  # or requests would replace the token by what ~/.netrc holds for the host
         )
         self._limiter = limiter
         self._deadline = deadline
@@ -134,7 +134,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         time.sleep(pause)
 
 
-def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _identity(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 

@@ -22,7 +22,7 @@ from faultline.connectors.shared.databases.database_facts import (
     lock_facts,
     open_facts,
     slower_facts,
-    slowest_said,
+    slowest_details,
 )
 from faultline.connectors.shared.databases.database_server import Fact, ServerSnapshot
 from faultline.connectors.shared.rows.collection_builder import full_window, nanoseconds
@@ -38,35 +38,43 @@ MOST_SERVICES = 200
 Row = TypeVar("Row")
 
 
-def build(own: PostgresqlSettings, settings: SharedSettings) -> PostgresqlConnector | None:
+def build(
+    postgresql_settings: PostgresqlSettings, settings: SharedSettings
+) -> PostgresqlConnector | None:
     """The configured connector, or None without a host. Raises SettingsError."""
-    if own.host is None:
+    if postgresql_settings.host is None:
         return None
-    if own.username is None and own.client_cert_file is None:
+    if postgresql_settings.username is None and postgresql_settings.client_cert_file is None:
         raise SettingsError("postgresql.username", "must name a user that only reads statistics")
     primary = PostgresServer(
-        own.host,
-        own.port,
-        own.database,
-        own.username,
-        own.given_password,
-        own.tls,
-        own.ca_file,
-        own.client_cert_file,
-        own.client_key_file,
+        postgresql_settings.host,
+        postgresql_settings.port,
+        postgresql_settings.database,
+        postgresql_settings.username,
+        postgresql_settings.plain_password,
+        postgresql_settings.tls,
+        postgresql_settings.ca_file,
+        postgresql_settings.client_cert_file,
+        postgresql_settings.client_key_file,
     )
     copy = None
-    if own.replica is not None:
-        copy = replace(primary, host=own.replica, port=own.replica_port or own.port)
+    if postgresql_settings.replica is not None:
+        copy = replace(
+            primary,
+            host=postgresql_settings.replica,
+            port=postgresql_settings.replica_port or postgresql_settings.port,
+        )
     return PostgresqlConnector(
         primary,
-        own.of_service(settings.instance_of("postgresql"), own.host),
+        postgresql_settings.of_service(
+            settings.instance_of("postgresql"), postgresql_settings.host
+        ),
         replica=copy,
         names=ServiceNames.of_catalogue(settings.services),
         catalogue=tuple(settings.services),
-        sample_s=own.sample_s,
-        statement_s=own.statement_s,
-        limits=own.limits(LIMITS),
+        sample_s=postgresql_settings.sample_s,
+        statement_s=postgresql_settings.statement_s,
+        limits=postgresql_settings.limits(LIMITS),
     )
 
 
@@ -110,7 +118,7 @@ class PostgresqlConnector:
             await reading.facts(queries.REPLICAS, facts.ReplicaRow, facts.replica_facts)
             await reading.facts(queries.SLOTS, facts.SlotRow, facts.slot_facts)
             await reading.facts(
-                queries.TABLES, facts.TableRow, facts.table_facts, facts.tables_said
+                queries.TABLES, facts.TableRow, facts.table_facts, facts.table_details
             )
             if self._replica is None:
                 await self._sizes(reading)
@@ -149,11 +157,13 @@ class PostgresqlConnector:
         if rows is None:
             return
         sessions = facts.sessions_of(rows)
-        found = [*lock_facts(sessions), *open_facts(sessions)]
-        reading.found.add(reading.said(queries.SESSIONS), found, facts.connections_said(rows))
+        session_facts = [*lock_facts(sessions), *open_facts(sessions)]
+        reading.snapshot.add(
+            reading.label(queries.SESSIONS), session_facts, facts.connection_details(rows)
+        )
         if hidden := sum(row.is_hidden for row in rows):
             problem = f"what {hidden} sessions of other users do is hidden: GRANT pg_monitor"
-            reading.found.lacks(reading.said(queries.SESSIONS), problem)
+            reading.snapshot.lacks(reading.label(queries.SESSIONS), problem)
         self._callers(reading, rows, request)
 
     def _callers(
@@ -161,43 +171,43 @@ class PostgresqlConnector:
     ) -> None:
         """Services whose name is that of an application with connections call this database."""
         scope, _ = in_scope(request, MOST_SERVICES)
-        known = {one.casefold(): one for one in (*self._catalogue, *scope)}
+        spellings = {name.casefold(): name for name in (*self._catalogue, *scope)}
         callers = []
         for row in rows:
             ours = self._names.ours(row.application or "")
-            if ours.casefold() in known:
-                callers.append(known[ours.casefold()])
-        count = reading.found.calls(callers)
+            if ours.casefold() in spellings:
+                callers.append(spellings[ours.casefold()])
+        count = reading.snapshot.calls(callers)
         if count:
             window = full_window(request.scope)
-            item = Item("topology", reading.said(queries.SESSIONS), window, rows=count)
-            reading.found.builder.items.append(item)
+            item = Item("topology", reading.label(queries.SESSIONS), window, rows=count)
+            reading.snapshot.builder.items.append(item)
 
     async def _overview(self, reading: _Reading) -> facts.ServerRow | None:
         rows = await reading.rows(queries.SERVER, facts.ServerRow)
         if not rows:
             return None
-        [row], found = rows, reading.found
-        window = full_window(found.scope)
-        window_s = (found.at - window.start).total_seconds()
-        query = reading.said(queries.SERVER)
-        found.add(query, facts.server_facts(row, window_s))
+        [row], snapshot = rows, reading.snapshot
+        window = full_window(snapshot.scope)
+        window_s = (snapshot.at - window.start).total_seconds()
+        query = reading.label(queries.SERVER)
+        snapshot.add(query, facts.server_facts(row, window_s))
         if row.loaded_s <= window_s and row.up_s - row.loaded_s > 1:
-            at = found.since(row.loaded_s)
+            at = snapshot.since(row.loaded_s)
             assert at is not None
             named = f"settings {self._service} {at:%Y-%m-%dT%H:%M:%S}"
             title = "PostgreSQL read its settings again"
             row_of_change = (nanoseconds(at), self._service, "config", named, title, *[None] * 4)
-            found.builder.add("changes", [row_of_change])
+            snapshot.builder.add("changes", [row_of_change])
             item = Item("changes", query, window, rows=1).holding([row_of_change])
-            found.builder.items.append(item)
+            snapshot.builder.items.append(item)
         return row
 
     async def _statements(self, reading: _Reading, server: facts.ServerRow | None) -> None:
         """Two readings of the counters; the second tells what happened between them."""
         schemas = await reading.rows(queries.STATEMENTS_SCHEMA, facts.SchemaRow)
         if not schemas:
-            reading.found.lacks("pg_stat_statements", "the extension is not in this database")
+            reading.snapshot.lacks("pg_stat_statements", "the extension is not in this database")
         schema = schemas[0].schema if schemas else ""
         before = await self._counts(reading, schema)
         if not self._sample_s:
@@ -205,13 +215,13 @@ class PostgresqlConnector:
         await asyncio.sleep(self._sample_s)
         after = await self._counts(reading, schema)
         if before and after:
-            query = reading.said(queries.STATEMENTS)
-            reading.found.add(query, slower_facts(before, after), slowest_said(after))
+            query = reading.label(queries.STATEMENTS)
+            reading.snapshot.add(query, slower_facts(before, after), slowest_details(after))
         later = await reading.rows(queries.SERVER, facts.ServerRow)
         if server is not None and later:
-            known = deadlock_facts(server.deadlocks or 0.0, later[0].deadlocks or 0.0)
-            if known:
-                reading.found.add(reading.said(queries.SERVER), known)
+            new_deadlocks = deadlock_facts(server.deadlocks or 0.0, later[0].deadlocks or 0.0)
+            if new_deadlocks:
+                reading.snapshot.add(reading.label(queries.SERVER), new_deadlocks)
 
     async def _counts(self, reading: _Reading, schema: str) -> list[StatementCounts]:
         if not schema:
@@ -220,29 +230,31 @@ class PostgresqlConnector:
         return [row.counts() for row in rows or ()]
 
     async def _sizes(self, reading: _Reading) -> None:
-        await reading.facts(queries.DATABASES, facts.DatabaseRow, facts.age_facts, facts.sizes_said)
+        await reading.facts(
+            queries.DATABASES, facts.DatabaseRow, facts.age_facts, facts.size_details
+        )
 
-    async def _read_replica(self, replica: PostgresServer, found: ServerSnapshot) -> None:
+    async def _read_replica(self, replica: PostgresServer, snapshot: ServerSnapshot) -> None:
         try:
             async with opened(replica, self.limits, self._statement_s) as session:
-                reading = _Reading(session, found)
+                reading = _Reading(session, snapshot)
                 rows = await reading.rows(queries.STANDBY, facts.StandbyRow)
                 if rows:
                     standby_facts = facts.standby_facts(rows[0], f"replica {replica.host}")
-                    found.add(reading.said(queries.STANDBY), standby_facts)
+                    snapshot.add(reading.label(queries.STANDBY), standby_facts)
                 await self._sizes(reading)
         except FaultlineError as error:
-            found.lacks(f"replica {replica.address}", str(error))
+            snapshot.lacks(f"replica {replica.address}", str(error))
 
 
 class _Reading:
     """Queries of one session, whose failures are gaps of the snapshot."""
 
-    def __init__(self, session: PostgresSession, found: ServerSnapshot) -> None:
+    def __init__(self, session: PostgresSession, snapshot: ServerSnapshot) -> None:
         self._session = session
-        self.found = found
+        self.snapshot = snapshot
 
-    def said(self, text: str) -> str:
+    def label(self, text: str) -> str:
         """The query as evidence names it: where it was asked, and on one line."""
         return f"{self._session.server.address}: {' '.join(text.split())}"
 
@@ -254,7 +266,7 @@ class _Reading:
         try:
             return await self._session.rows(view, text, type=type, schema=schema)
         except FaultlineError as error:
-            self.found.lacks(self.said(text), str(error))
+            self.snapshot.lacks(self.label(text), str(error))
             return None
 
     async def facts(
@@ -267,16 +279,16 @@ class _Reading:
         """Ask, and add what the rows say."""
         rows = await self.rows(text, type)
         if rows is not None:
-            self.found.add(self.said(text), judged(rows), shown(rows) if shown else None)
+            self.snapshot.add(self.label(text), judged(rows), shown(rows) if shown else None)
 
 
 def _writing(rights: facts.RightsRow) -> list[str]:
     """By which rights a user can change something."""
-    found = {
+    permissions = {
         "superuser": rights.superuser,
         "creates roles or databases, or replicates": rights.administers,
         "a role that writes or signals": rights.writes_by_role,
         "CREATE on the database": rights.creates,
         f"{rights.tables} tables": rights.tables > 0,
     }
-    return [said for said, holds in found.items() if holds]
+    return [permission for permission, holds in permissions.items() if holds]

@@ -24,7 +24,7 @@ WRAPAROUND_IDS = 1e9
 """Half of all; AWS alarms at that many ("Implement an early warning system for transaction ID
 wraparound in Amazon RDS for PostgreSQL"). At 2.1e9 the server takes no more writes."""
 LAST_IDS = 2**31
-KEPT_BYTES = 2.0**30
+LEAST_RETAINED = 2.0**30
 """An inactive slot that keeps less fills no disk soon: 64 segments of 16 MiB, the server's own
 `max_wal_size`."""
 DEAD_SHARE, DEAD_ROWS = 0.5, 100_000
@@ -170,7 +170,7 @@ def sessions_of(rows: Sequence[SessionRow]) -> list[DatabaseSession]:
     return sessions
 
 
-def connections_said(rows: Sequence[SessionRow]) -> dict[str, str]:
+def connection_details(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Who has how many connections, for people."""
     counts = Counter(
         (row.application or "no name", row.state or "unknown") for row in rows if row.is_client
@@ -198,13 +198,13 @@ def slot_facts(rows: Sequence[SlotRow]) -> list[Fact]:
     """Slots that nobody reads and that keep the log, and those whose log is already gone."""
     facts = []
     for row in rows:
-        kept = row.kept_bytes or 0.0
+        retained_bytes = row.kept_bytes or 0.0
         name = short(row.name, 63)
         if row.wal_status == "lost":
             value = f"the log that slot {name} needs is gone"
             facts.append(Fact("database_lagging", value, field="wal_status"))
-        elif not row.active and kept >= KEPT_BYTES:
-            value = f"slot {name} is not read and keeps {amount(kept, BYTES)}"
+        elif not row.active and retained_bytes >= LEAST_RETAINED:
+            value = f"slot {name} is not read and keeps {amount(retained_bytes, BYTES)}"
             facts.append(Fact("replication_log_kept", value, field="restart_lsn"))
     return facts
 
@@ -235,10 +235,10 @@ def age_facts(rows: Sequence[DatabaseRow]) -> list[Fact]:
     return [Fact("wraparound_near", value, field="datfrozenxid")]
 
 
-def sizes_said(databases: Sequence[DatabaseRow]) -> dict[str, str]:
+def size_details(databases: Sequence[DatabaseRow]) -> dict[str, str]:
     """The largest databases, for people."""
-    known = sorted(databases, key=lambda row: -(row.bytes or 0.0))[:10]
-    lines = [f"{short(row.name, 63)}: {amount(row.bytes or 0.0, BYTES)}" for row in known]
+    largest = sorted(databases, key=lambda row: -(row.bytes or 0.0))[:10]
+    lines = [f"{short(row.name, 63)}: {amount(row.bytes or 0.0, BYTES)}" for row in largest]
     return {"sizes": "\n".join(lines)} if lines else {}
 
 
@@ -257,8 +257,8 @@ def table_facts(rows: Sequence[TableRow]) -> list[Fact]:
     return facts
 
 
-def tables_said(rows: Sequence[TableRow]) -> dict[str, str]:
+def table_details(rows: Sequence[TableRow]) -> dict[str, str]:
     """The largest tables, for people."""
-    known = sorted(rows, key=lambda row: -row.bytes)[:10]
-    lines = [f"{short(row.name, 100)}: {amount(row.bytes, BYTES)}" for row in known]
+    largest = sorted(rows, key=lambda row: -row.bytes)[:10]
+    lines = [f"{short(row.name, 100)}: {amount(row.bytes, BYTES)}" for row in largest]
     return {"largest tables": "\n".join(lines)} if lines else {}

@@ -18,7 +18,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.databases.driver_calls import logged_in, one_call, values_of
+from faultline.connectors.shared.databases.driver_calls import logged_in, permitted_call, values_of
 from faultline.connectors.shared.settings.database_settings import Tls
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
@@ -119,7 +119,7 @@ class PostgresSession:
 
     def _asking(self, call: str) -> AbstractAsyncContextManager[None]:
         errors = (psycopg.Error,)
-        return one_call(self._limiter, self.deadline, errors, partial(_problem, call))
+        return permitted_call(self._limiter, self.deadline, errors, partial(_problem, call))
 
 
 def _problem(call: str, error: psycopg.Error) -> tuple[ConnectorError, bool]:

@@ -38,11 +38,14 @@ def _collected(
 ) -> Collected:
     series = answer.data.result
     rows: list[tuple[Any, ...]] = []
-    for one in series[: query.rows]:
-        service = next((one.metric[n] for n in service_labels if one.metric.get(n)), query.service)
-        signal = one.metric.get("__name__") or short(query.text, LONGEST_SIGNAL)
-        labels = attributes({k: v for k, v in one.metric.items() if k != "__name__"})
-        for at, text in one.values[: query.points + 1]:
+    for metric_series in series[: query.rows]:
+        service = next(
+            (metric_series.metric[n] for n in service_labels if metric_series.metric.get(n)),
+            query.service,
+        )
+        signal = metric_series.metric.get("__name__") or short(query.text, LONGEST_SIGNAL)
+        labels = attributes({k: v for k, v in metric_series.metric.items() if k != "__name__"})
+        for at, text in metric_series.values[: query.points + 1]:
             try:
                 value = float(text)
             except ValueError:

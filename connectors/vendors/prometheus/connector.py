@@ -65,18 +65,20 @@ WRITING_FLAGS = ("web.enable-admin-api", "web.enable-lifecycle")
 LIMITS = Limits(requests_per_s=20, concurrency=6)
 
 
-def build(own: PrometheusSettings, settings: SharedSettings) -> PrometheusConnector | None:
+def build(
+    prometheus_settings: PrometheusSettings, settings: SharedSettings
+) -> PrometheusConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if prometheus_settings.url is None:
         return None
     return PrometheusConnector(
-        own.url,
-        access_of(own, "prometheus"),
-        step_s=own.step_s,
-        queries=own.queries,
-        service_label=own.service_label,
-        exporter_metrics=own.metrics,
-        limits=own.limits(LIMITS),
+        prometheus_settings.url,
+        access_of(prometheus_settings, "prometheus"),
+        step_s=prometheus_settings.step_s,
+        queries=prometheus_settings.queries,
+        service_label=prometheus_settings.service_label,
+        exporter_metrics=prometheus_settings.metrics,
+        limits=prometheus_settings.limits(LIMITS),
     )
 
 
@@ -125,22 +127,25 @@ class PrometheusConnector:
         alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
         async with self._http.open() as session:
             api = PrometheusApi(session)
-            names = await self._known_names(api, scope, spans, missing)
-            found = await self._asked(api, names, request, spans, alerts)
-            services = {*scope.services, *_named_by_requests(found.asked)}
+            names = await self._metric_names(api, scope, spans, missing)
+            answers = await self._query_metrics(api, names, request, spans, alerts)
+            services = {*scope.services, *_named_by_requests(answers.selections)}
             # It gives nodes their names, which the rows of metrics carry too.
-            states = await self._states(api, names, found.beneath, scope, spans, services)
-            asked = [*found.asked, *(one.asked for one in found.beneath if not one.beyond_only)]
-            metrics, rows = metrics_table(asked, scope.services, self.limits.max_rows)
-            known = _named_by_themselves(asked)
-            calls = (await self._calls(api, names, request, known, spans)).collected()
-        missing += found.missing
-        if not asked:
-            missing.append(Missing("metrics", "default queries", _NOTHING_KNOWN))
+            states = await self._states(api, names, answers.beneath, scope, spans, services)
+            selections = [
+                *answers.selections,
+                *(answer.selection for answer in answers.beneath if not answer.beyond_only),
+            ]
+            metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
+            named_services = _named_by_themselves(selections)
+            calls = (await self._calls(api, names, request, named_services, spans)).collected()
+        missing += answers.missing
+        if not selections:
+            missing.append(Missing("metrics", "default queries", _NO_METRICS))
         made = EvidenceItems(self._http.base_url, spans)
-        items, gaps = made.of_metrics(asked, rows)
-        items += made.of_states(found.beneath, states)
-        gaps += made.failed_exporters(found.beneath)
+        items, gaps = made.of_metrics(selections, rows)
+        items += made.of_states(answers.beneath, states)
+        gaps += made.failed_exporters(answers.beneath)
         for service in _without(scope.services, metrics):
             gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
         monitors = monitors_table(
@@ -186,7 +191,7 @@ class PrometheusConnector:
         """Who calls whom, where metrics name both sides."""
 
         async def ask(text: str, window: Window) -> Iterable[Mapping[str, str]]:
-            return [one.metric for one in await api.instant(text, window.end)]
+            return [series.metric for series in await api.instant(text, window.end)]
 
         async def labels_of(metric: str) -> Sequence[str]:
             try:
@@ -198,7 +203,7 @@ class PrometheusConnector:
         place = place_of(request.alert)
         return await service_calls(names, request.scope, place, services, ask, labels_of, link)
 
-    async def _asked(
+    async def _query_metrics(
         self,
         api: PrometheusApi,
         names: frozenset[str],
@@ -226,11 +231,12 @@ class PrometheusConnector:
         await ask_all(api, in_parts, scope, spans, self._choice.step_s)
         beneath = await asking_beneath
         # Whoever has nothing in the alert's place may run in another one.
-        both = [*selections, *(one.asked for one in beneath)]
+        both = [*selections, *(answer.selection for answer in beneath)]
         left = self._choice.left_elsewhere(available, both, scope, place)
         if left:
             elsewhere = [
-                PrometheusSelection(one) for one in self._choice.elsewhere(available, scope, left)
+                PrometheusSelection(other_query)
+                for other_query in self._choice.elsewhere(available, scope, left)
             ]
             await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
             selections += elsewhere
@@ -261,11 +267,11 @@ class PrometheusConnector:
     async def services_in(self, window: Window) -> tuple[str, ...]:
         """Values of the labels that may name a service, the configured label's first."""
         async with self._http.open() as session:
-            api, found = PrometheusApi(session), dict[str, None]()
+            api, service_names = PrometheusApi(session), dict[str, None]()
             # One after the other: a server that is away is asked once, not six times.
             for label in dict.fromkeys((self._choice.service_label, *promql.SERVICE_LABELS)):
-                found |= dict.fromkeys(await api.values_of(label, [window]))
-        return tuple(found)
+                service_names |= dict.fromkeys(await api.values_of(label, [window]))
+        return tuple(service_names)
 
     async def data_since(self, window: Window) -> datetime | None:
         """When the metrics of services begin, or those of anything where there are none."""
@@ -321,7 +327,7 @@ class PrometheusConnector:
             )
         return Check(self.name, bool(observed_survey.is_useful or self._choice.queries), line)
 
-    async def _known_names(
+    async def _metric_names(
         self,
         api: PrometheusApi,
         scope: Scope,
@@ -350,33 +356,33 @@ class PrometheusConnector:
         async def labels_of(metrics: Sequence[str]) -> Sequence[str]:
             return await api.labels_of(metrics, spans)
 
-        found = await gpu_queries(request, names, ask, labels_of)
-        queries = [query for query in found.queries if query.signal not in self._choice.queries]
-        return GpuQueries(tuple(queries), found.missing)
+        gpu_plan = await gpu_queries(request, names, ask, labels_of)
+        queries = [query for query in gpu_plan.queries if query.signal not in self._choice.queries]
+        return GpuQueries(tuple(queries), gpu_plan.missing)
 
 
 @dataclass(frozen=True)
 class _Answers:
     """What the queries of one investigation brought."""
 
-    asked: list[PrometheusSelection]
+    selections: list[PrometheusSelection]
     beneath: list[ExporterAnswer]
     missing: Sequence[Missing]
 
 
-def _named_by_requests(asked: Sequence[PrometheusSelection]) -> set[str]:
+def _named_by_requests(selections: Sequence[PrometheusSelection]) -> set[str]:
     """The services that take requests."""
     subjects = set()
-    for selection in asked:
+    for selection in selections:
         if selection.query.signal == "request_rate":
             subjects |= {subject_of(series.metric, selection.query) for series in selection.series}
     return subjects - {""}
 
 
-def _named_by_themselves(asked: Sequence[PrometheusSelection]) -> set[str]:
+def _named_by_themselves(selections: Sequence[PrometheusSelection]) -> set[str]:
     """The services that have metrics whose label is their name: not what a proxy calls them."""
     subjects = set()
-    for selection in asked:
+    for selection in selections:
         if not selection.query.name_pattern:
             subjects |= {subject_of(series.metric, selection.query) for series in selection.series}
     return subjects - {""}
@@ -393,6 +399,6 @@ _UNKNOWN_SERVICE = (
     "no series names this service; see prometheus.service_label, "
     "and aliases in the service catalogue"
 )
-_NOTHING_KNOWN = (
+_NO_METRICS = (
     "none of the metrics asked by default exists there; name yours under prometheus.queries"
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from faultline.analysis.errors import SettingsError
-from faultline.connectors.vendors.prometheus.promql import PromQuery, one_of, quoted
+from faultline.connectors.vendors.prometheus.promql import PromQuery, names_pattern, quoted
 
 _NAMES = "service|job|environment|cluster|region"
 _PLACEHOLDER = re.compile(rf'(=~|!~|!=|=)\s*"\{{({_NAMES})\}}"')
@@ -17,7 +17,7 @@ _ANYTHING = '=~".*"'
 
 
 @dataclass(frozen=True)
-class Asked:
+class Substitutions:
     """What the placeholders stand for."""
 
     services: Sequence[str] = ()
@@ -37,42 +37,44 @@ def check_custom(queries: Mapping[str, str]) -> None:
             )
 
 
-def build_custom(signal: str, text: str, service_label: str, asked: Asked) -> list[PromQuery]:
+def build_custom(
+    signal: str, text: str, service_label: str, substitutions: Substitutions
+) -> list[PromQuery]:
     """A configured query, or one per service where it says `="{service}"`; none where it needs what
     is not in scope."""
     placeholders = _PLACEHOLDER.findall(text)
     names = {name for _, name in placeholders}
-    if "job" in names and asked.job is None:
+    if "job" in names and substitutions.job is None:
         return []
     by = (service_label,)
     # A matcher that is no regular expression takes one name at a time.
     if ("=", "service") in placeholders or ("!=", "service") in placeholders:
         queries = []
-        for service in asked.services:
-            alone = Asked([service], asked.job, asked.place)
+        for service in substitutions.services:
+            alone = Substitutions([service], substitutions.job, substitutions.place)
             queries.append(PromQuery(signal, None, _filled(text, alone), by, service))
         return queries
     only = None
     if "job" in names and "service" not in names:
-        only = asked.job
-    elif len(asked.services) == 1:
-        only = asked.services[0]
-    narrow = "service" in names and bool(asked.services)
-    return [PromQuery(signal, None, _filled(text, asked), by, only, narrow=narrow)]
+        only = substitutions.job
+    elif len(substitutions.services) == 1:
+        only = substitutions.services[0]
+    narrow = "service" in names and bool(substitutions.services)
+    return [PromQuery(signal, None, _filled(text, substitutions), by, only, narrow=narrow)]
 
 
-def _filled(text: str, asked: Asked) -> str:
-    return _PLACEHOLDER.sub(lambda found: _matcher(found[1], found[2], asked), text)
+def _filled(text: str, substitutions: Substitutions) -> str:
+    return _PLACEHOLDER.sub(lambda match: _matcher(match[1], match[2], substitutions), text)
 
 
-def _matcher(operator: str, name: str, asked: Asked) -> str:
+def _matcher(operator: str, name: str, substitutions: Substitutions) -> str:
     """The operator and what it compares with; an alert that names no cluster is from any."""
     if name not in ("service", "job"):
-        if name not in asked.place:
+        if name not in substitutions.place:
             return _ANYTHING
-        names: Sequence[str] = [asked.place[name]]
+        names: Sequence[str] = [substitutions.place[name]]
     else:
-        names = [asked.job or ""] if name == "job" else asked.services
+        names = [substitutions.job or ""] if name == "job" else substitutions.services
     if operator in ("=", "!="):
         return f'{operator}"{quoted(names[0])}"'
-    return f'{operator}"{one_of(names) if names else ".+"}"'
+    return f'{operator}"{names_pattern(names) if names else ".+"}"'

@@ -27,12 +27,14 @@ class EvidenceItems:
         self._window = Window(start=spans[0].start, end=spans[-1].end)
 
     def of_metrics(
-        self, asked: Sequence[PrometheusSelection], rows: Mapping[int, pl.DataFrame]
+        self, selections: Sequence[PrometheusSelection], rows: Mapping[int, pl.DataFrame]
     ) -> tuple[list[Item], list[Missing]]:
-        """What each query brought, `rows` by its place in `asked`, and the gaps."""
-        signals = {selection.query.signal for order, selection in enumerate(asked) if order in rows}
+        """What each query brought, `rows` by its place in `selections`, and the gaps."""
+        signals = {
+            selection.query.signal for order, selection in enumerate(selections) if order in rows
+        }
         items, gaps = [], []
-        for order, selection in enumerate(asked):
+        for order, selection in enumerate(selections):
             if selection.failed and not selection.query.is_extra:
                 gaps.append(Missing("metrics", selection.query.promql, selection.failed))
             row = rows.get(order)
@@ -47,16 +49,16 @@ class EvidenceItems:
                 gaps.append(Missing("metrics", selection.query.promql, reason))
         return items, gaps
 
-    def item(self, kind: EvidenceKind, asked: PrometheusSelection, rows: int) -> Item:
+    def item(self, kind: EvidenceKind, selection: PrometheusSelection, rows: int) -> Item:
         """What one query brought."""
-        details = {"asked_by": asked.query.asked_by} if asked.query.asked_by else {}
+        details = {"asked_by": selection.query.requested_by} if selection.query.requested_by else {}
         return Item(
             kind,
-            asked.query.promql,
+            selection.query.promql,
             window=self._window,
-            link=self.link(asked.query.promql),
+            link=self.link(selection.query.promql),
             rows=rows,
-            cut=asked.cut,
+            cut=selection.cut,
             details=details,
         )
 
@@ -66,14 +68,16 @@ class EvidenceItems:
         """Which query showed which facts. Where exporters were asked and all is well, that is
         said once."""
         shown: dict[str, ExporterAnswer] = {}
-        judged = [answer for answer in answers if answer.metric.fact and not answer.asked.failed]
-        for one in judged:
-            shown.setdefault(one.asked.query.promql, one)
+        judged = [
+            answer for answer in answers if answer.metric.fact and not answer.selection.failed
+        ]
+        for exporter_answer in judged:
+            shown.setdefault(exporter_answer.selection.query.promql, exporter_answer)
         counts = Counter(row.query for row in states)
         items = []
         for query, answer in shown.items():
             if counts[query]:
-                items.append(self.item("states", answer.asked, counts[query]))
+                items.append(self.item("states", answer.selection, counts[query]))
         if judged and not items:
             items.append(Item("states", "exporters", window=self._window, rows=0))
         return items
@@ -82,9 +86,9 @@ class EvidenceItems:
         """The queries that failed, one gap for each exporter and reason."""
         failed: dict[tuple[str, str], list[str]] = {}
         for answer in answers:
-            if answer.asked.failed:
-                key = (answer.metric.exporter, answer.asked.failed)
-                failed.setdefault(key, []).append(answer.asked.query.promql)
+            if answer.selection.failed:
+                key = (answer.metric.exporter, answer.selection.failed)
+                failed.setdefault(key, []).append(answer.selection.query.promql)
         gaps = []
         for (exporter, reason), queries in failed.items():
             what = queries[0] if len(queries) == 1 else counted(len(queries), "signal")
@@ -103,13 +107,13 @@ class EvidenceItems:
     def link(self, expression: str) -> str:
         """The page on which a human sees the same graph (Prometheus 3 redirects it to its /query
         page)."""
-        asked = {
+        params = {
             "g0.expr": expression,
             "g0.tab": "0",
             "g0.range_input": f"{max(1, math.ceil(self._window.seconds))}s",
             "g0.end_input": self._window.end.strftime("%Y-%m-%d %H:%M:%S"),
         }
-        return f"{self._base_url}/graph?{urlencode(asked)}"
+        return f"{self._base_url}/graph?{urlencode(params)}"
 
 
 def state_table(rows: Sequence[StateRow]) -> pl.DataFrame:

@@ -26,7 +26,7 @@ STILL_STEPS = 3
 """What was beyond within that many steps of the end is so still."""
 MOST_GAP_STEPS = 5
 """A value that dips for fewer steps has not left in between."""
-HELD_SHARE = 0.5
+PERSISTENT_SHARE = 0.5
 """What was beyond for half of the incident counts, though it is over."""
 USED_UP = 0.999
 MOST_FACTS = 500
@@ -51,7 +51,7 @@ class OwnerInTrouble:
     @property
     def name(self) -> str:
         """Whose value it is."""
-        return subject_of(self.labels, self.answer.asked.query)
+        return subject_of(self.labels, self.answer.selection.query)
 
 
 def in_trouble(
@@ -63,14 +63,14 @@ def in_trouble(
     for answer in answers:
         if answer.metric.beyond is None:
             continue
-        own = []
-        for series in answer.asked.series:
+        owners = []
+        for series in answer.selection.series:
             points = _beyond_points(answer.metric, series, incident.end.timestamp())
-            has_name = bool(subject_of(series.metric, answer.asked.query))
+            has_name = bool(subject_of(series.metric, answer.selection.query))
             if points and has_name and _holds(answer, points, series, incident):
                 since = _since(answer, points, first)
-                own.append(OwnerInTrouble(answer, series.metric, points, since))
-        troubles += own[:MOST_FACTS]
+                owners.append(OwnerInTrouble(answer, series.metric, points, since))
+        troubles += owners[:MOST_FACTS]
     return troubles
 
 
@@ -119,10 +119,10 @@ def _holds(
         return bool(times)
     if len(times) < LEAST_POINTS:
         return False
-    step_s = answer.asked.step_s
+    step_s = answer.selection.step_s
     last_s = end if answer.beyond_only else min(end, series.values[-1][0])
     is_still = times[-1] >= last_s - STILL_STEPS * step_s
-    return is_still or len(times) * step_s >= HELD_SHARE * incident.seconds
+    return is_still or len(times) * step_s >= PERSISTENT_SHARE * incident.seconds
 
 
 def _row(trouble: OwnerInTrouble) -> StateRow:
@@ -133,7 +133,7 @@ def _row(trouble: OwnerInTrouble) -> StateRow:
     if metric.fact == EXPIRED and abs(value) < LONGEST_DAYS:
         # The moment of expiry is known, however long it was watched.
         since = datetime.fromtimestamp(last, UTC) + timedelta(seconds=value * DAY_S)
-    said = _said(metric.says, value, labels)
+    text = _phrase(metric.says, value, labels)
     namespace = labels.get("exported_namespace") or labels.get("namespace")
     return StateRow(
         kind=metric.object_kind,
@@ -141,9 +141,9 @@ def _row(trouble: OwnerInTrouble) -> StateRow:
         fact=metric.fact or "",
         namespace=short(namespace, 100) if namespace else None,
         field=metric.signal,
-        value=short(said, 200) if said else None,
+        value=short(text, 200) if text else None,
         since=since,
-        query=answer.asked.query.promql,
+        query=answer.selection.query.promql,
     )
 
 
@@ -156,15 +156,15 @@ def _since(
         times = [at for at, value in points if value >= USED_UP]
     began = times[-1]
     for at in reversed(times):
-        if began - at > MOST_GAP_STEPS * answer.asked.step_s:
+        if began - at > MOST_GAP_STEPS * answer.selection.step_s:
             break
         began = at
-    if began - first.start.timestamp() <= MOST_GAP_STEPS * answer.asked.step_s:
+    if began - first.start.timestamp() <= MOST_GAP_STEPS * answer.selection.step_s:
         return None
     return datetime.fromtimestamp(began, UTC)
 
 
-def _said(says: str, value: float, labels: Mapping[str, str]) -> str:
+def _phrase(says: str, value: float, labels: Mapping[str, str]) -> str:
     words = {
         "value": number(value, 3),
         "percent": f"{number(100 * value, 3)} %",

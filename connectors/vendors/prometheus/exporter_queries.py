@@ -68,7 +68,7 @@ class ExporterAnswer:
     """One entry, and what its query brought."""
 
     metric: ExporterMetric
-    asked: PrometheusSelection
+    selection: PrometheusSelection
     beyond_only: bool = False
     """Whether only what lies beyond the threshold was asked: such series have no baseline."""
     points: int = MOST_POINTS
@@ -115,12 +115,12 @@ class ExporterQueries:
             async with asyncio.timeout(self.within_s):
                 for exporter in await self._exporters(api, groups, spans):
                     answers += self._answers(exporter, scope, place, spans)
-                await asyncio.gather(*(one.ask(api, spans) for one in self._together(answers)))
+                await asyncio.gather(*(batch.ask(api, spans) for batch in self._together(answers)))
         except TimeoutError:
             answers = answers or [_unasked(metric) for group in groups for metric in group]
             for answer in answers:
-                if not answer.asked.step_s and not answer.asked.failed:
-                    answer.asked.failed = f"no answer within {self.within_s:g} s"
+                if not answer.selection.step_s and not answer.selection.failed:
+                    answer.selection.failed = f"no answer within {self.within_s:g} s"
         order = {id(metric): number for number, metric in enumerate(self.metrics)}
         return sorted(answers, key=lambda answer: order[id(answer.metric)])
 
@@ -128,12 +128,14 @@ class ExporterQueries:
         """The queries that can be asked as one: those that have the same step."""
         by_step: dict[tuple[float, int], list[ExporterAnswer]] = {}
         for answer in answers:
-            every_s = max(self.choice.step_s, answer.asked.query.every_s or 0.0)
+            every_s = max(self.choice.step_s, answer.selection.query.every_s or 0.0)
             by_step.setdefault((every_s, answer.points), []).append(answer)
-        for (every_s, _), own in by_step.items():
-            texts = [_asked_text(answer) for answer in own]
-            for chunk in chunks(texts, [one.expected for one in own]):
-                yield _Together([own[n] for n in chunk], [texts[n] for n in chunk], every_s)
+        for (every_s, _), step_answers in by_step.items():
+            texts = [_query_text(answer) for answer in step_answers]
+            for chunk in chunks(texts, [step_answer.expected for step_answer in step_answers]):
+                yield _Together(
+                    [step_answers[n] for n in chunk], [texts[n] for n in chunk], every_s
+                )
 
     async def ask_elsewhere(
         self,
@@ -156,7 +158,10 @@ class ExporterQueries:
             if metric.signal not in self.unasked and all(name in names for name in metric.metrics):
                 groups.setdefault(metric.exporter, []).append(metric)
         # A series stands for its exporter when owners are counted.
-        return [sorted(group, key=lambda one: not one.series) for group in groups.values()]
+        return [
+            sorted(group, key=lambda exporter_metric: not exporter_metric.series)
+            for group in groups.values()
+        ]
 
     async def _exporters(
         self,
@@ -170,7 +175,7 @@ class ExporterQueries:
         for metrics, label in zip(groups, labels, strict=True):
             first = self._template(metrics[0])
             by = subject_labels(first, spelt(label), self.choice.service_label)
-            counting.append(counting_query(first.metric, [written(one) for one in by], period))
+            counting.append(counting_query(first.metric, [written(name) for name in by], period))
         counted = await marked_series(api, counting, counting_window(spans[-1], period), period)
         exporters = []
         for metrics, label, series in zip(groups, labels, counted, strict=True):
@@ -223,33 +228,33 @@ class ExporterQueries:
                     metric, PrometheusSelection(query), beyond_only, points, expected
                 )
 
-    def _template(self, one: ExporterMetric) -> PromTemplate:
-        named_by, pattern = one.named_by, one.name_pattern
+    def _template(self, metric: ExporterMetric) -> PromTemplate:
+        named_by, pattern = metric.named_by, metric.name_pattern
         if not named_by:
-            named_by = self._usual_labels(one)
+            named_by = self._usual_labels(metric)
         if not pattern:
             pattern = {"node": _NODE_NAME, "database": _EXPORTER, "queue": _EXPORTER}.get(
-                one.owner, ""
+                metric.owner, ""
             )
-        subject = "service" if one.owner in _OF_SERVICES and not one.named_by else "owner"
+        subject = "service" if metric.owner in _OF_SERVICES and not metric.named_by else "owner"
         return PromTemplate(
-            one.signal,
-            one.unit,
-            one.metrics[0],
-            one.query,
-            subject="container" if one.owner == "container" else subject,
+            metric.signal,
+            metric.unit,
+            metric.metrics[0],
+            metric.query,
+            subject="container" if metric.owner == "container" else subject,
             named_by=named_by,
             name_pattern=pattern,
         )
 
-    def _usual_labels(self, one: ExporterMetric) -> tuple[str, ...]:
-        if one.owner == "node":
+    def _usual_labels(self, metric: ExporterMetric) -> tuple[str, ...]:
+        if metric.owner == "node":
             return _NODE_LABELS
-        if one.owner == "volume":
+        if metric.owner == "volume":
             return ("persistentvolumeclaim",)
-        if one.owner == "host":
+        if metric.owner == "host":
             return ("target", "instance")
-        if one.owner in _OF_SERVICES:
+        if metric.owner in _OF_SERVICES:
             return ()
         # The container is the exporter's.
         usual = [label for label in SERVICE_LABELS if label != "container"]
@@ -269,15 +274,15 @@ def _points(owners: int, *, of_services: bool, beyond_only: bool) -> int:
     return max(POINTS_BEYOND, most // max(1, owners))
 
 
-def _asked_text(answer: ExporterAnswer) -> str:
+def _query_text(answer: ExporterAnswer) -> str:
     """The query, where only what is beyond the threshold is wanted with it."""
-    return beyond_text(answer) if answer.beyond_only else answer.asked.query.promql
+    return beyond_text(answer) if answer.beyond_only else answer.selection.query.promql
 
 
 def beyond_text(answer: ExporterAnswer) -> str:
     """The query for what is beyond the threshold."""
     sign = ">" if answer.metric.worse == "up" else "<"
-    return f"({answer.asked.query.promql}) {sign} {answer.metric.beyond:g}"
+    return f"({answer.selection.query.promql}) {sign} {answer.metric.beyond:g}"
 
 
 @dataclass(frozen=True)
@@ -306,11 +311,13 @@ class _Together:
             await self._refused(api, spans, error)
             return
         # Only what is there of all windows counts: one without its baseline would seem new.
-        for one, own in zip(self.answers, prometheus_series, strict=True):
-            one.asked.step_s = every_s
+        for exporter_answer, answer_series in zip(self.answers, prometheus_series, strict=True):
+            exporter_answer.selection.step_s = every_s
             # A sum over series that lack the label is nobody's.
-            one.asked.series = [
-                series for series in own if subject_of(series.metric, one.asked.query)
+            exporter_answer.selection.series = [
+                series
+                for series in answer_series
+                if subject_of(series.metric, exporter_answer.selection.query)
             ]
 
     async def _refused(
@@ -322,4 +329,4 @@ class _Together:
                 await _Together([answer], [text], self.every_s).ask(api, spans)
             return
         for answer in self.answers:
-            answer.asked.failed = str(error)
+            answer.selection.failed = str(error)

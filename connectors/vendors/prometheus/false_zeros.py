@@ -43,15 +43,15 @@ def _without_zeros(values: Sequence[_Point], step_s: float) -> list[_Point]:
     return [*points, values[-1]]
 
 
-def _drop_last_zeros(kept: list[_Point]) -> None:
+def _drop_last_zeros(points: list[_Point]) -> None:
     zeros = 0
-    for _, text in reversed(kept[-MOST - 1 :]):
+    for _, text in reversed(points[-MOST - 1 :]):
         if not _is_zero(text):
             break
         zeros += 1
     # More of them are real, and so are those that follow nothing else.
-    if 0 < zeros <= MOST and zeros < len(kept):
-        del kept[-zeros:]
+    if 0 < zeros <= MOST and zeros < len(points):
+        del points[-zeros:]
 
 
 def _is_zero(text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from faultline.connectors.shared.training.gpu_metrics import GpuMetricNames
-from faultline.connectors.vendors.prometheus.promql import LONGEST_MATCHER, one_of
+from faultline.connectors.vendors.prometheus.promql import LONGEST_MATCHER, names_pattern
 
 HOST_SPELLINGS = ("Hostname", "hostname")
 """dcgm-exporter writes the one for a GPU, the other for a link."""
@@ -39,7 +39,7 @@ def braced(metrics: Sequence[str], matchers: Sequence[str]) -> str:
 
 def pod_pattern(name: str) -> str:
     """Pods are named after what runs in them: `llm-1-worker-3`, `chat-6d5f-x2x9l`."""
-    return f"(?:{one_of([name])})(?:-.*)?"
+    return f"(?:{names_pattern([name])})(?:-.*)?"
 
 
 def host_pattern(hosts: Iterable[str]) -> str | None:
@@ -48,8 +48,8 @@ def host_pattern(hosts: Iterable[str]) -> str | None:
     unique = list(dict.fromkeys(_without_domain(host) for host in hosts))
     # A prefix written once keeps the hundreds of machines of one cluster below the limit.
     prefix = _common_prefix(unique) if len(unique) > 1 else ""
-    rest = one_of(name[len(prefix) :] for name in unique)
-    name = f"{one_of([prefix])}(?:{rest})" if prefix else f"(?:{rest})"
+    rest = names_pattern(name[len(prefix) :] for name in unique)
+    name = f"{names_pattern([prefix])}(?:{rest})" if prefix else f"(?:{rest})"
     pattern = rf"(?i:\\[?{name}\\]?)(?:\\.[^:]*)?(?::[0-9]+)?"
     return pattern if len(pattern) <= LONGEST_MATCHER else None
 

@@ -17,7 +17,7 @@ from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.training.gpu_bounds import MOST_GPUS
 from faultline.connectors.shared.training.gpu_metrics import LABELS, GpuMetricNames
 from faultline.connectors.vendors.prometheus.gpu_matchers import HOST_SPELLINGS, braced, spellings
-from faultline.connectors.vendors.prometheus.promql import duration, one_of
+from faultline.connectors.vendors.prometheus.promql import duration, names_pattern
 from faultline.connectors.vendors.prometheus.series import PrometheusSeries
 
 STANDING_OUT = 8
@@ -30,7 +30,7 @@ Ask = Callable[[str, Window, int], Awaitable[Sequence[PrometheusSeries]]]
 
 
 @dataclass(frozen=True)
-class FoundGpus:
+class GpuGroup:
     """The GPUs of a job, of services or of machines.
 
     `where` are matchers, each of which finds some of their series; `subject` is the name that
@@ -46,36 +46,36 @@ class FoundGpus:
 
 
 async def only_outliers(
-    found: FoundGpus,
+    gpu_group: GpuGroup,
     signals: Sequence[GpuMetricNames],
     names: frozenset[str],
     incident: Window,
     ask: Ask,
-) -> FoundGpus:
+) -> GpuGroup:
     """The GPUs of the machines that stand out, and of enough others."""
-    votes = await _votes(found, _rankings(found, signals, names, incident), incident, ask)
+    votes = await _votes(gpu_group, _rankings(gpu_group, signals, names, incident), incident, ask)
     by_host: dict[str, list[Mapping[str, str]]] = {}
-    for gpu in found.gpus:
-        by_host.setdefault(gpu.get(found.host_label, ""), []).append(gpu)
+    for gpu in gpu_group.gpus:
+        by_host.setdefault(gpu.get(gpu_group.host_label, ""), []).append(gpu)
     hosts = _hosts_to_read({host: len(gpus) for host, gpus in by_host.items()}, votes)
     gpus = [gpu for host in hosts for gpu in by_host[host]]
     cut = (
-        f"{len(found.gpus):,} GPUs on {len(by_host):,} hosts: only those of "
+        f"{len(gpu_group.gpus):,} GPUs on {len(by_host):,} hosts: only those of "
         f"{len(hosts)} hosts were read, the ones that "
         f"stand out most and some to compare with"
     )
-    where = _where_on_hosts(found, hosts)
-    return FoundGpus(where, found.subject, tuple(gpus[:MOST_GPUS]), found.host_label, cut)
+    where = _where_on_hosts(gpu_group, hosts)
+    return GpuGroup(where, gpu_group.subject, tuple(gpus[:MOST_GPUS]), gpu_group.host_label, cut)
 
 
 async def _votes(
-    found: FoundGpus, rankings: Iterable[str], incident: Window, ask: Ask
+    gpu_group: GpuGroup, rankings: Iterable[str], incident: Window, ask: Ask
 ) -> Counter[str]:
     """How often each host is among those that a ranking names."""
     at_end = Window(start=incident.end, end=incident.end)
     votes: Counter[str] = Counter()
     for ranked in await asyncio.gather(*(ask(text, at_end, 1) for text in rankings)):
-        votes.update(_host_of(series, found.host_label) for series in ranked)
+        votes.update(_host_of(series, gpu_group.host_label) for series in ranked)
     return votes
 
 
@@ -92,34 +92,34 @@ def _hosts_to_read(sizes: Mapping[str, int], votes: Counter[str]) -> list[str]:
     hosts = [host for host in sizes if host not in votes]
     # Hosts in order of name share racks and switches, so those to compare with are spread over all.
     spread = hosts[:: max(1, len(hosts) * 16 // MOST_GPUS)]
-    kept: list[str] = []
+    selected_hosts: list[str] = []
     # Half of the room is for machines to compare with.
-    left = _keep(outliers, sizes, kept, MOST_GPUS, least_left=MOST_GPUS // 2)
-    left = _keep(spread, sizes, kept, left)
-    _keep(hosts, sizes, kept, left)
-    return kept or list(sizes)[:1]
+    left = _keep(outliers, sizes, selected_hosts, MOST_GPUS, least_left=MOST_GPUS // 2)
+    left = _keep(spread, sizes, selected_hosts, left)
+    _keep(hosts, sizes, selected_hosts, left)
+    return selected_hosts or list(sizes)[:1]
 
 
 def _keep(
     hosts: Iterable[str],
     sizes: Mapping[str, int],
-    kept: list[str],
+    selected_hosts: list[str],
     room: int,
     least_left: int = 0,
 ) -> int:
     """Add the hosts whose GPUs fit; gives how many more GPUs fit."""
     for host in hosts:
-        if host not in kept and room - sizes[host] >= least_left:
-            kept.append(host)
+        if host not in selected_hosts and room - sizes[host] >= least_left:
+            selected_hosts.append(host)
             room -= sizes[host]
     return room
 
 
-def _where_on_hosts(found: FoundGpus, hosts: Sequence[str]) -> tuple[str, ...]:
+def _where_on_hosts(gpu_group: GpuGroup, hosts: Sequence[str]) -> tuple[str, ...]:
     where = []
-    for place in found.where or ("",):
-        for label in spellings(found.host_label):
-            on_host = f'{label}=~"{one_of(hosts)}"'
+    for place in gpu_group.where or ("",):
+        for label in spellings(gpu_group.host_label):
+            on_host = f'{label}=~"{names_pattern(hosts)}"'
             if _agree(place, on_host):
                 where.append(f"{place},{on_host}" if place else on_host)
     return tuple(where)
@@ -135,14 +135,14 @@ def _agree(place: str, on_host: str) -> bool:
 
 
 def _rankings(
-    found: FoundGpus,
+    gpu_group: GpuGroup,
     signals: Sequence[GpuMetricNames],
     names: frozenset[str],
     incident: Window,
 ) -> Iterator[str]:
     """Queries for the GPUs that stand out most, by signal."""
     over = duration(max(SHORTEST_RANGE_S, incident.seconds))
-    labels = (*spellings(found.host_label), *LABELS["gpu"])
+    labels = (*spellings(gpu_group.host_label), *LABELS["gpu"])
     by = f"by ({', '.join(labels)})"
     for signal in signals:
         if signal.signal not in gs.OF_A_GPU:
@@ -150,7 +150,7 @@ def _rankings(
         for metric in signal.metrics:
             if metric not in names:
                 continue
-            for place in found.where or ("",):
+            for place in gpu_group.where or ("",):
                 yield from _outliers(
                     signal.signal, braced([metric], [place] if place else []), by, over
                 )

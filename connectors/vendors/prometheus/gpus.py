@@ -33,7 +33,7 @@ from faultline.connectors.vendors.prometheus.gpu_matchers import (
     pod_pattern,
     selector,
 )
-from faultline.connectors.vendors.prometheus.gpu_outliers import Ask, FoundGpus, only_outliers
+from faultline.connectors.vendors.prometheus.gpu_outliers import Ask, GpuGroup, only_outliers
 from faultline.connectors.vendors.prometheus.promql import JOB_LABELS, PromQuery, quoted
 from faultline.connectors.vendors.prometheus.series import PrometheusSeries
 
@@ -45,7 +45,7 @@ COUNTED = 8
 """Points at which GPUs are counted over the windows."""
 _IDENTITY = ("gpu", "mig", "uuid")
 """Which labels tell GPUs of one host apart, by their names in a case."""
-_NOT_FOUND = (
+_NO_GPUS = (
     "no GPU series belongs to {}: looked for its hosts, for the labels "
     "hpc_job, training_job and job_name, and for "
     "pods that begin with its name"
@@ -77,20 +77,20 @@ async def gpu_queries(
 ) -> GpuQueries:
     """The queries for one request. A server that does not answer gives a gap."""
     existing = [signal for signal in PROMETHEUS if names.intersection(signal.metrics)]
-    wanted = request.scope.job is not None or about_gpus(request.alert)
+    is_expected = request.scope.job is not None or about_gpus(request.alert)
     anchor = _anchor(existing)
     if anchor is None:
-        return _not_found("no metric of dcgm-exporter or Dynolog exists there", wanted)
-    of_gpus = [one for one in existing if one.signal in gs.OF_A_GPU]
-    of_hosts = [one for one in existing if one.signal in gs.OF_A_HOST]
+        return _no_queries("no metric of dcgm-exporter or Dynolog exists there", is_expected)
+    of_gpus = [signal for signal in existing if signal.signal in gs.OF_A_GPU]
+    of_hosts = [signal for signal in existing if signal.signal in gs.OF_A_HOST]
     try:
         labels = await labels_of(_metrics_of(of_gpus, names))
         outliers = await _find(request, anchor, names, labels, ask)
         if outliers is None:
-            return _not_found(_NOT_FOUND.format(_whose(request)), wanted)
+            return _no_queries(_NO_GPUS.format(_whose(request)), is_expected)
         if len(outliers.gpus) > MOST_GPUS:
             outliers = await only_outliers(outliers, existing, names, request.scope.incident, ask)
-        queries = [_query(one, names, labels, outliers) for one in of_gpus]
+        queries = [_query(signal, names, labels, outliers) for signal in of_gpus]
         queries += await _host_queries(of_hosts, names, outliers, labels_of)
     except FaultlineError as error:
         return GpuQueries(missing=(_gap(str(error)),))
@@ -109,9 +109,9 @@ def _metrics_of(signals: Sequence[GpuMetricNames], names: frozenset[str]) -> lis
     return [metric for signal in signals for metric in signal.metrics if metric in names]
 
 
-def _not_found(reason: str, wanted: bool) -> GpuQueries:
+def _no_queries(reason: str, is_expected: bool) -> GpuQueries:
     """No queries; that is a gap only where the alert is about a job or about GPUs."""
-    return GpuQueries(missing=(_gap(reason),) if wanted else ())
+    return GpuQueries(missing=(_gap(reason),) if is_expected else ())
 
 
 def _gap(reason: str) -> Missing:
@@ -125,19 +125,23 @@ def _whose(request: Request) -> str:
 
 
 async def _find(
-    request: Request, anchor: GpuMetricNames, names: frozenset[str], known: Sequence[str], ask: Ask
-) -> FoundGpus | None:
+    request: Request,
+    anchor: GpuMetricNames,
+    names: frozenset[str],
+    server_labels: Sequence[str],
+    ask: Ask,
+) -> GpuGroup | None:
     """The GPUs of the first place that has any."""
-    hosts = [label for label in LABELS["host"] if label in known]
-    identity = [*hosts, *_labels_for(_IDENTITY, known)]
+    hosts = [label for label in LABELS["host"] if label in server_labels]
+    identity = [*hosts, *_labels_for(_IDENTITY, server_labels)]
     spans = (*request.scope.baseline, request.scope.incident)
     full = Window(start=min(s.start for s in spans), end=max(s.end for s in spans))
-    for place in _places(request, known):
+    for place in _places(request, server_labels):
         text = f"count by ({', '.join(identity)}) ({selector(anchor, names, place.where)})"
         series = await ask(text, full, COUNTED)
         if series:
             gpus = tuple(series.metric for series in series)
-            return FoundGpus(place.where, place.subject, gpus, _host_label(hosts, series))
+            return GpuGroup(place.where, place.subject, gpus, _host_label(hosts, series))
     return None
 
 
@@ -149,28 +153,28 @@ def _host_label(hosts: Sequence[str], series: Sequence[PrometheusSeries]) -> str
     return hosts[0] if hosts else "instance"
 
 
-def _labels_for(kinds: Sequence[str], known: Sequence[str]) -> list[str]:
+def _labels_for(kinds: Sequence[str], server_labels: Sequence[str]) -> list[str]:
     """The labels by which the server says these things, of those that it has."""
-    return [label for kind in kinds for label in LABELS[kind] if label in known]
+    return [label for kind in kinds for label in LABELS[kind] if label in server_labels]
 
 
-def _places(request: Request, known: Sequence[str]) -> Iterator[_Place]:
+def _places(request: Request, server_labels: Sequence[str]) -> Iterator[_Place]:
     """Where the series may be, most certain first."""
     if request.scope.job is None:
-        yield from _places_of_alert(request, known)
+        yield from _places_of_alert(request, server_labels)
         return
-    yield from _places_of_job(request.scope.job, request.scope.training, known)
+    yield from _places_of_job(request.scope.job, request.scope.training, server_labels)
 
 
-def _places_of_alert(request: Request, known: Sequence[str]) -> Iterator[_Place]:
+def _places_of_alert(request: Request, server_labels: Sequence[str]) -> Iterator[_Place]:
     if about_gpus(request.alert):
         host = _host_of(request.alert)
         if host is None:
             yield _Place((), None)
         else:
-            yield from _on_hosts(known, [host], None)
+            yield from _on_hosts(server_labels, [host], None)
     for service in request.scope.services[:MOST_SERVICES]:
-        yield from _in_pods(known, service)
+        yield from _in_pods(server_labels, service)
 
 
 def _host_of(alert: Alert) -> str | None:
@@ -181,32 +185,34 @@ def _host_of(alert: Alert) -> str | None:
 
 
 def _places_of_job(
-    job: str, identity: JobIdentity | None, known: Sequence[str]
+    job: str, identity: JobIdentity | None, server_labels: Sequence[str]
 ) -> Iterator[_Place]:
     if identity is not None and identity.hosts:
-        yield from _on_hosts(known, identity.hosts, job)
-    if identity is not None and identity.slurm_job_id and "hpc_job" in known:
+        yield from _on_hosts(server_labels, identity.hosts, job)
+    if identity is not None and identity.slurm_job_id and "hpc_job" in server_labels:
         yield _Place((f'hpc_job="{quoted(identity.slurm_job_id)}"',), job)
     for label in JOB_LABELS:
-        if label in known:
+        if label in server_labels:
             yield _Place((f'{label}="{quoted(job)}"',), job)
-    yield from _in_pods(known, job)
+    yield from _in_pods(server_labels, job)
     # The node of one rank is all that is known of the hosts, so it comes after what finds them all.
     if identity is not None and identity.node and not identity.hosts:
-        yield from _on_hosts(known, [identity.node], job)
+        yield from _on_hosts(server_labels, [identity.node], job)
 
 
-def _in_pods(known: Sequence[str], subject: str) -> Iterator[_Place]:
+def _in_pods(server_labels: Sequence[str], subject: str) -> Iterator[_Place]:
     pattern = pod_pattern(subject)
-    for label in _labels_for(("pod",), known):
+    for label in _labels_for(("pod",), server_labels):
         yield _Place((f'{label}=~"{pattern}"',), subject)
 
 
-def _on_hosts(known: Sequence[str], hosts: Sequence[str], subject: str | None) -> Iterator[_Place]:
+def _on_hosts(
+    server_labels: Sequence[str], hosts: Sequence[str], subject: str | None
+) -> Iterator[_Place]:
     pattern = host_pattern(hosts)
     if pattern is None:
         return
-    labels = _labels_for(("host",), known)
+    labels = _labels_for(("host",), server_labels)
     spelt = tuple(f'{label}=~"{pattern}"' for label in labels if label in HOST_SPELLINGS)
     if spelt:
         yield _Place(spelt, subject)
@@ -216,54 +222,54 @@ def _on_hosts(known: Sequence[str], hosts: Sequence[str], subject: str | None) -
 
 
 def _query(
-    one: GpuMetricNames, names: frozenset[str], known: Sequence[str], found: FoundGpus
+    signal: GpuMetricNames, names: frozenset[str], server_labels: Sequence[str], gpu_group: GpuGroup
 ) -> PromQuery:
     kinds = [kind for kind in LABELS if kind != "port"]
-    if one.signal != gs.XID_EVENTS:
+    if signal.signal != gs.XID_EVENTS:
         # Only the counter of errors has a series for each error; elsewhere the label would split
         # the series of one GPU.
         kinds.remove("xid")
-    by = ", ".join(_labels_for(kinds, known))
-    text = f"{one.how} by ({by}) ({selector(one, names, found.where)})"
-    return _bounded(one, text, found, of="gpu")
+    by = ", ".join(_labels_for(kinds, server_labels))
+    text = f"{signal.how} by ({by}) ({selector(signal, names, gpu_group.where)})"
+    return _bounded(signal, text, gpu_group, of="gpu")
 
 
-def _bounded(one: GpuMetricNames, text: str, found: FoundGpus, *, of: str) -> PromQuery:
+def _bounded(signal: GpuMetricNames, text: str, gpu_group: GpuGroup, *, of: str) -> PromQuery:
     """The query in the signal's unit, with fewer points the more GPUs there are."""
-    if one.scale != 1:
-        text += f" * {one.scale:.12g}"
+    if signal.scale != 1:
+        text += f" * {signal.scale:.12g}"
     return PromQuery(
-        one.signal,
-        gs.SIGNALS[one.signal].unit or None,
+        signal.signal,
+        gs.SIGNALS[signal.signal].unit or None,
         text,
-        only=found.subject,
+        only=gpu_group.subject,
         of=of,
-        points=max(LEAST_POINTS, ROWS_PER_WINDOW // max(1, len(found.gpus))),
-        cut=found.cut,
+        points=max(LEAST_POINTS, ROWS_PER_WINDOW // max(1, len(gpu_group.gpus))),
+        cut=gpu_group.cut,
     )
 
 
 async def _host_queries(
     signals: Sequence[GpuMetricNames],
     names: frozenset[str],
-    found: FoundGpus,
+    gpu_group: GpuGroup,
     labels_of: LabelsOf,
 ) -> list[PromQuery]:
     """Network counters of the machines that the GPUs are in."""
-    hosts = _hosts_of(found.gpus)
+    hosts = _hosts_of(gpu_group.gpus)
     pattern = host_pattern(hosts) if hosts else None
     if not signals or pattern is None:
         return []
-    known = await labels_of(_metrics_of(signals, names))
-    labels = [label for label in LABELS["host"] if label in known]
+    server_labels = await labels_of(_metrics_of(signals, names))
+    labels = [label for label in LABELS["host"] if label in server_labels]
     if not labels:
         return []
-    by = ", ".join([*labels, *(label for label in ("device", "port") if label in known)])
+    by = ", ".join([*labels, *(label for label in ("device", "port") if label in server_labels)])
     where = [f'{label}=~"{pattern}"' for label in labels]
     queries = []
     for signal in signals:
         text = f"{signal.how} by ({by}) ({selector(signal, names, where)})"
-        queries.append(_bounded(signal, text, found, of="host"))
+        queries.append(_bounded(signal, text, gpu_group, of="host"))
     return queries
 
 

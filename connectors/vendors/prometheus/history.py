@@ -58,9 +58,9 @@ def _counting(names: Collection[str]) -> str | None:
     """How many series there are of the metrics of requests, or of others where there are none of
     those."""
     metrics: dict[str, None] = {}
-    for one in existing(DEFAULTS, names):
-        if one.signal in SIGNALS:
-            metrics[one.stored_as or one.metric] = None
+    for template in existing(DEFAULTS, names):
+        if template.signal in SIGNALS:
+            metrics[template.stored_as or template.metric] = None
     if not metrics:
         metrics = dict.fromkeys([EVERY_TARGET] if EVERY_TARGET in names else sorted(names))
     counted = [f"count({selector(metric)})" for metric in list(metrics)[:MOST_METRICS]]

@@ -38,10 +38,10 @@ def marked(texts: Sequence[str]) -> str:
 def by_mark(series: Iterable[PrometheusSeries], count: int) -> list[list[PrometheusSeries]]:
     """The series of each query, in the order of the queries, without the mark."""
     prometheus_series: list[list[PrometheusSeries]] = [[] for _ in range(count)]
-    for one in series:
-        mark = one.metric.pop(MARK, "")
+    for metric_series in series:
+        mark = metric_series.metric.pop(MARK, "")
         if mark.isdecimal() and int(mark) < count:
-            prometheus_series[int(mark)].append(one)
+            prometheus_series[int(mark)].append(metric_series)
     return prometheus_series
 
 

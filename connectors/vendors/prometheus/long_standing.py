@@ -28,13 +28,13 @@ async def dated(
     if not undated:
         return list(troubles)
     before = await _in_trouble_at(api, undated, start - DAY)
-    told = []
+    dated_troubles = []
     for trouble in troubles:
         if trouble.since is None and _key(trouble.answer, trouble.labels) in before:
-            told.append(replace(trouble, since=start - DAY))
+            dated_troubles.append(replace(trouble, since=start - DAY))
         else:
-            told.append(trouble)
-    return told
+            dated_troubles.append(trouble)
+    return dated_troubles
 
 
 async def _in_trouble_at(
@@ -47,9 +47,11 @@ async def _in_trouble_at(
             answers.append(trouble.answer)
     window = Window(start=at - timedelta(seconds=STEP_S), end=at)
     # Where the server does not answer, nothing was so.
-    found = await marked_series(api, [beyond_text(answer) for answer in answers], window, STEP_S)
+    series_by_answer = await marked_series(
+        api, [beyond_text(answer) for answer in answers], window, STEP_S
+    )
     before: set[_Key] = set()
-    for answer, series in zip(answers, found, strict=True):
+    for answer, series in zip(answers, series_by_answer, strict=True):
         for owner in series or ():
             before.add(_key(answer, owner.metric))
     return before

@@ -27,11 +27,11 @@ async def name_nodes(
         return {}
     called = await _names(api, at)
     addresses = {}
-    for one in series:
-        address = one.metric["instance"]
+    for metric_series in series:
+        address = metric_series.metric["instance"]
         name = called.get(address)
         if name:
-            one.metric["instance"] = name
+            metric_series.metric["instance"] = name
             addresses[name] = without_port(address)
     return addresses
 
@@ -43,8 +43,8 @@ def without_port(address: str) -> str:
 
 def _by_address(answers: Iterable[ExporterAnswer]) -> Iterator[PrometheusSeries]:
     for answer in answers:
-        if answer.metric.owner == "node" and answer.asked.query.by == BY_ADDRESS:
-            yield from (series for series in answer.asked.series if "instance" in series.metric)
+        if answer.metric.owner == "node" and answer.selection.query.by == BY_ADDRESS:
+            yield from (series for series in answer.selection.series if "instance" in series.metric)
 
 
 async def _names(api: PrometheusApi, at: datetime) -> dict[str, str]:
@@ -53,6 +53,8 @@ async def _names(api: PrometheusApi, at: datetime) -> dict[str, str]:
         instant = await api.instant(f"count by (instance, nodename) ({NAMES})", at)
     except FaultlineError:
         return {}
-    named = {one.metric.get("instance", ""): one.metric.get("nodename", "") for one in instant}
+    named = {
+        series.metric.get("instance", ""): series.metric.get("nodename", "") for series in instant
+    }
     often = Counter(named.values())
     return {address: name for address, name in named.items() if often[name] == 1}

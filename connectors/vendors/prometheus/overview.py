@@ -87,5 +87,5 @@ def _every(intervals: Collection[float]) -> str:
     by_count = Counter(round(interval) for interval in intervals)
     if not by_count:
         return ""
-    told = [f"{one} s" for one, _ in by_count.most_common()]
-    return f"scraped every {' or '.join(told)}"
+    interval_texts = [f"{seconds} s" for seconds, _ in by_count.most_common()]
+    return f"scraped every {' or '.join(interval_texts)}"

@@ -29,18 +29,18 @@ async def part_queries(
     api: PrometheusApi,
     choice: QueryChoice,
     available: Sequence[AvailableTemplate],
-    asked: Sequence[PrometheusSelection],
+    selections: Sequence[PrometheusSelection],
     scope: Scope,
     place: Mapping[str, str],
     span: Window,
 ) -> list[PromQuery]:
     """The queries for the first services in scope, by each label that has several values there.
 
-    `asked` are the answers about whole services: what brought a signal there is what is split.
+    `selections` are the answers about whole services: what brought a signal there is what is split.
     """
     services = tuple(scope.services[:MOST_SERVICES])
     split = []
-    for template in _telling(available, asked, services):
+    for template in _telling(available, selections, services):
         for kind, label in part_labels(template.labels).items():
             # A place of the alert's is compared with the others of its kind.
             within = {name: value for name, value in place.items() if name != kind}
@@ -48,15 +48,19 @@ async def part_queries(
             if query is not None:
                 split.append(query)
     counts = await asyncio.gather(*(_parts(api, query, span) for query in split))
-    return [one for one, count in zip(split, counts, strict=True) if 1 < count <= MOST_PARTS]
+    return [
+        part_query
+        for part_query, count in zip(split, counts, strict=True)
+        if 1 < count <= MOST_PARTS
+    ]
 
 
 def part_labels(labels: Sequence[str]) -> dict[str, str]:
     """By kind of part, the label that tells it."""
-    known = spelt(labels)
+    label_spellings = spelt(labels)
     labels_by_kind = {}
     for kind, names in PART_LABELS.items():
-        label = next((known[name] for name in names if name in known), None)
+        label = next((label_spellings[name] for name in names if name in label_spellings), None)
         if label is not None:
             labels_by_kind[kind] = label
     if "pod" in labels_by_kind:
@@ -67,12 +71,12 @@ def part_labels(labels: Sequence[str]) -> dict[str, str]:
 
 def _telling(
     available: Sequence[AvailableTemplate],
-    asked: Sequence[PrometheusSelection],
+    selections: Sequence[PrometheusSelection],
     services: Sequence[str],
 ) -> list[AvailableTemplate]:
     """Of each signal the first template that brought it for one of the services."""
     promqls: set[str] = set()
-    for selection in asked:
+    for selection in selections:
         if any(
             subject_of(series.metric, selection.query) in services for series in selection.series
         ):

@@ -55,7 +55,7 @@ class PromQuery:
     """Whether nobody misses it where it brings nothing."""
     split_by: str = ""
     """The label that tells the parts of a service; empty where it is asked about as a whole."""
-    asked_by: str | None = None
+    requested_by: str | None = None
     """Who wants it asked, where that is not the settings: a runbook."""
 
 
@@ -72,14 +72,16 @@ def build(
     """The query for a metric that carries these labels; None where they cannot name the subject or
     the status. `place` is that of the alert, in the metric's labels: what lies elsewhere is not
     added to it. `split_by` is a label by which a service is split into its parts."""
-    known = spelt(labels)
-    by = subject_labels(template, known, service_label)
-    status = next((known[label] for label in STATUS_LABELS if label in known), None)
+    label_spellings = spelt(labels)
+    by = subject_labels(template, label_spellings, service_label)
+    status = next(
+        (label_spellings[label] for label in STATUS_LABELS if label in label_spellings), None
+    )
     if not by or ("{status}" in template.promql and status is None):
         return None
-    if template.marked_by and template.marked_by not in known:
+    if template.marked_by and template.marked_by not in label_spellings:
         return None
-    matchers = _matchers(template, known, by[0], services, job)
+    matchers = _matchers(template, label_spellings, by[0], services, job)
     matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
     added_up = [*by, split_by] if split_by and split_by not in by else by
     text = template.promql.replace("{by}", ", ".join(written(label) for label in added_up))
@@ -118,7 +120,7 @@ def selector(metric: str) -> str:
 
 
 def subject_labels(
-    template: PromTemplate, known: Mapping[str, str], service_label: str
+    template: PromTemplate, label_spellings: Mapping[str, str], service_label: str
 ) -> tuple[str, ...]:
     """The label that names whom a metric is about; none where it carries no such label."""
     preferred = template.named_by
@@ -129,49 +131,49 @@ def subject_labels(
         # container's service.
         preferred = ("exported_container", "container")
     elif template.subject == "owner":
-        return _owner_label(template.named_by, known)
+        return _owner_label(template.named_by, label_spellings)
     for label in (*preferred, service_label, *SERVICE_LABELS):
-        if label in known:
-            return (known[label],)
+        if label in label_spellings:
+            return (label_spellings[label],)
     return ()
 
 
-def _owner_label(named_by: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
+def _owner_label(named_by: Iterable[str], label_spellings: Mapping[str, str]) -> tuple[str, ...]:
     """Where Prometheus keeps its own label of that name, the exporter's has another
     (`honor_labels`)."""
     for label in named_by:
         for spelling in (f"exported_{label}", label):
-            if spelling in known:
-                return (known[spelling],)
+            if spelling in label_spellings:
+                return (label_spellings[spelling],)
     return ()
 
 
 def _matchers(
     template: PromTemplate,
-    known: Mapping[str, str],
+    label_spellings: Mapping[str, str],
     label: str,
     services: Sequence[str],
     job: str | None,
 ) -> tuple[str, ...]:
     if template.subject == "job":
-        job_label = next((name for name in JOB_LABELS if name in known), None)
+        job_label = next((name for name in JOB_LABELS if name in label_spellings), None)
         return (f'{job_label}="{quoted(job)}"',) if job and job_label else ()
-    found = []
+    conditions = []
     for name, pattern in template.matchers:
-        if name in known:
-            found.append(f'{written(known[name])}=~"{pattern}"')
-    names = one_of(services)
+        if name in label_spellings:
+            conditions.append(f'{written(label_spellings[name])}=~"{pattern}"')
+    names = names_pattern(services)
     if services and len(names) <= LONGEST_MATCHER:
         # Where the name is only a part of the value, what it is a part of may be too much: those
         # rows are dropped after the answer.
         around = f".*(?:{names}).*" if template.name_pattern else names
-        found.append(f'{written(label)}=~"{around}"')
-    return tuple(found)
+        conditions.append(f'{written(label)}=~"{around}"')
+    return tuple(conditions)
 
 
-def _selector(template: PromTemplate, found: re.Match[str], matchers: tuple[str, ...]) -> str:
-    metric, own = found.groups()
-    inside = [own, *matchers] if own else list(matchers)
+def _selector(template: PromTemplate, match: re.Match[str], matchers: tuple[str, ...]) -> str:
+    metric, inner_matchers = match.groups()
+    inside = [inner_matchers, *matchers] if inner_matchers else list(matchers)
     if template.stored_as and metric == template.metric:
         metric = ""
         inside.insert(0, f'"{quoted(template.stored_as)}"')
@@ -185,7 +187,7 @@ def quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
-def one_of(names: Iterable[str]) -> str:
+def names_pattern(names: Iterable[str]) -> str:
     """A regular expression (RE2) that matches exactly these names, for the inside of a
     double-quoted PromQL string."""
     escaped = [re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", name) for name in names]

@@ -12,7 +12,7 @@ from faultline.analysis.case.alert_place import place_labels
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.vendors.prometheus import promql
-from faultline.connectors.vendors.prometheus.custom_queries import Asked, build_custom
+from faultline.connectors.vendors.prometheus.custom_queries import Substitutions, build_custom
 from faultline.connectors.vendors.prometheus.default_queries import DEFAULTS
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
 from faultline.connectors.vendors.prometheus.promql import PromQuery
@@ -63,15 +63,15 @@ class QueryChoice:
     ) -> list[AvailableTemplate]:
         """The default queries whose metric exists, with what is known of the metric."""
         templates = []
-        for one in existing(DEFAULTS, names):
-            if one.signal not in self.queries:
-                templates.append(one)
-        looked_up = {_family(template): template for template in reversed(templates)}
-        found = await asyncio.gather(
-            *(self._labels(api, template, spans) for template in looked_up.values())
+        for default_template in existing(DEFAULTS, names):
+            if default_template.signal not in self.queries:
+                templates.append(default_template)
+        templates_by_family = {_family(template): template for template in reversed(templates)}
+        label_lists = await asyncio.gather(
+            *(self._labels(api, template, spans) for template in templates_by_family.values())
         )
-        labels = dict(zip(looked_up, found, strict=True))
-        intervals = await self._intervals(api, looked_up, labels, spans[-1])
+        labels = dict(zip(templates_by_family, label_lists, strict=True))
+        intervals = await self._intervals(api, templates_by_family, labels, spans[-1])
         available = []
         for template in templates:
             family = _family(template)
@@ -107,7 +107,7 @@ class QueryChoice:
     def left_elsewhere(
         self,
         available: Iterable[AvailableTemplate],
-        asked: Sequence[PrometheusSelection],
+        selections: Sequence[PrometheusSelection],
         scope: Scope,
         place: Mapping[str, str],
     ) -> list[str]:
@@ -116,7 +116,7 @@ class QueryChoice:
         if not any(place_labels(place, template.labels) for template in available):
             return []
         there: set[str] = set()
-        for selection in asked:
+        for selection in selections:
             there |= {subject_of(series.metric, selection.query) for series in selection.series}
         return sorted(set(scope.services) - there)
 
@@ -129,7 +129,7 @@ class QueryChoice:
 
     def default(
         self,
-        one: AvailableTemplate,
+        available: AvailableTemplate,
         scope: Scope,
         services: Sequence[str],
         place: Mapping[str, str],
@@ -137,16 +137,16 @@ class QueryChoice:
     ) -> PromQuery | None:
         """A default query for these services, or for all where none are given."""
         query = promql.build(
-            one.template,
-            one.labels,
+            available.template,
+            available.labels,
             self.service_label,
             services,
             scope.job,
-            self.range_s(one.every_s),
-            place_labels(place, one.labels),
+            self.range_s(available.every_s),
+            place_labels(place, available.labels),
             split_by,
         )
-        return replace(query, every_s=one.every_s) if query is not None else None
+        return replace(query, every_s=available.every_s) if query is not None else None
 
     def range_s(self, interval_s: float | None) -> float:
         """The range of `rate()` where is scraped that often."""
@@ -156,20 +156,20 @@ class QueryChoice:
 
     def _customs(self, scope: Scope, place: Mapping[str, str]) -> list[PromQuery]:
         """The queries of the settings, then those that runbooks add."""
-        asked = Asked(scope.services, scope.job, place)
+        substitutions = Substitutions(scope.services, scope.job, place)
         queries: list[PromQuery] = []
         for signal, text in self.queries.items():
-            queries += self._custom(signal, text, asked)
+            queries += self._custom(signal, text, substitutions)
         for added in scope.queries_of("prometheus"):
-            for query in self._custom(added.signal, added.query, asked):
-                queries.append(replace(query, asked_by=added.by))
+            for query in self._custom(added.signal, added.query, substitutions):
+                queries.append(replace(query, requested_by=added.by))
         return queries
 
-    def _custom(self, signal: str, text: str, asked: Asked) -> list[PromQuery]:
+    def _custom(self, signal: str, text: str, substitutions: Substitutions) -> list[PromQuery]:
         # An empty text turns a default query off.
         if not text:
             return []
-        return build_custom(signal, text, self.service_label, asked)
+        return build_custom(signal, text, self.service_label, substitutions)
 
     async def _few(self, api: PrometheusApi, label: str, spans: Sequence[Window]) -> bool:
         """Whether the services are few enough to ask for all of them."""

@@ -19,7 +19,7 @@ query_range)."""
 
 async def ask_all(
     api: PrometheusApi,
-    asked: Iterable[PrometheusSelection],
+    selections: Iterable[PrometheusSelection],
     scope: Scope,
     spans: Sequence[Window],
     step_s: float,
@@ -30,31 +30,31 @@ async def ask_all(
     await asyncio.gather(
         *(
             _ask(api, selection, windows if selection.query.points else spans, step_s)
-            for selection in asked
+            for selection in selections
         )
     )
 
 
 async def _ask(
-    api: PrometheusApi, asked: PrometheusSelection, spans: Sequence[Window], step_s: float
+    api: PrometheusApi, selection: PrometheusSelection, spans: Sequence[Window], step_s: float
 ) -> None:
     for span in spans:
-        wanted_s = max(step_s, asked.query.every_s or 0.0)
-        if asked.query.points:
-            wanted_s = max(wanted_s, span.seconds / asked.query.points)
-        asked.step_s = step(span, wanted_s)
+        preferred_s = max(step_s, selection.query.every_s or 0.0)
+        if selection.query.points:
+            preferred_s = max(preferred_s, span.seconds / selection.query.points)
+        selection.step_s = step(span, preferred_s)
         try:
-            answer = await api.range(asked.query.promql, span, asked.step_s)
+            answer = await api.range(selection.query.promql, span, selection.step_s)
         except FaultlineError as error:
-            asked.failed = str(error)
+            selection.failed = str(error)
             return
-        drop_zeros_before_gaps(asked.query.promql, answer.data.result, asked.step_s)
-        asked.series += answer.data.result
+        drop_zeros_before_gaps(selection.query.promql, answer.data.result, selection.step_s)
+        selection.series += answer.data.result
         if answer.warnings:
-            asked.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"
+            selection.cut = f"the server says: {'; '.join(answer.warnings)[:160]}"
 
 
-def step(span: Window, wanted_s: float) -> float:
+def step(span: Window, preferred_s: float) -> float:
     """The wanted step in seconds, longer where the span would otherwise have more points than
     Prometheus answers."""
-    return max(wanted_s, math.ceil(span.seconds * 1000 / (MAX_POINTS - 1)) / 1000, 0.001)
+    return max(preferred_s, math.ceil(span.seconds * 1000 / (MAX_POINTS - 1)) / 1000, 0.001)

@@ -170,15 +170,15 @@ def _latencies(signal: str, quantile: str) -> Iterator[PromTemplate]:
         yield _template(source, signal, "ms", source.histogram, text, is_native=True)
 
 
-def _native_counts(one: RequestSource) -> Iterator[PromTemplate]:
+def _native_counts(source: RequestSource) -> Iterator[PromTemplate]:
     """A native histogram has its count inside, and no metric `_count`."""
-    every = f"histogram_count({_rate(one.histogram)})"
-    yield _template(one, "request_rate", "1/s", one.histogram, every, is_native=True)
+    every = f"histogram_count({_rate(source.histogram)})"
+    yield _template(source, "request_rate", "1/s", source.histogram, every, is_native=True)
     # The labels of span metrics, meshes and gRPC stand on their counters, which are asked.
-    if one.failed == _HTTP_FAILED:
-        failed = f"histogram_count({_rate(one.histogram, one.failed)})"
+    if source.failed == _HTTP_FAILED:
+        failed = f"histogram_count({_rate(source.histogram, source.failed)})"
         text = f"({failed} or {every} * 0) / {every}"
-        yield _template(one, "error_ratio", "ratio", one.histogram, text, is_native=True)
+        yield _template(source, "error_ratio", "ratio", source.histogram, text, is_native=True)
 
 
 def _rate(metric: str, matcher: str = "") -> str:
@@ -187,16 +187,22 @@ def _rate(metric: str, matcher: str = "") -> str:
 
 
 def _template(
-    one: RequestSource, signal: str, unit: str, metric: str, text: str, *, is_native: bool = False
+    source: RequestSource,
+    signal: str,
+    unit: str,
+    metric: str,
+    text: str,
+    *,
+    is_native: bool = False,
 ) -> PromTemplate:
     return PromTemplate(
         signal,
         unit,
         metric,
         text,
-        matchers=one.matchers,
-        marked_by=one.marked_by,
-        named_by=one.named_by,
-        name_pattern=one.name_pattern,
+        matchers=source.matchers,
+        marked_by=source.marked_by,
+        named_by=source.named_by,
+        name_pattern=source.name_pattern,
         is_native=is_native,
     )

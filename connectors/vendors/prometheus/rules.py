@@ -47,25 +47,25 @@ def rule_params(name: str) -> Sequence[tuple[str, str]]:
 def query_of_rule(answer: PrometheusRules, alert: Alert) -> AlertQuery | None:
     """The query of the rule that sent the alert: of several with its name, the one whose labels
     the alert carries."""
-    best: tuple[int, PrometheusRule] | None = None
+    closest_rule: tuple[int, PrometheusRule] | None = None
     for group in answer.data.groups:
         for rule in group.rules:
             if rule.name != alert.labels.get(NAME_LABEL):
                 continue
             fit = _fit(rule.labels, alert.labels)
-            if fit is not None and (best is None or fit > best[0]):
-                best = fit, rule
-    if best is None:
+            if fit is not None and (closest_rule is None or fit > closest_rule[0]):
+                closest_rule = fit, rule
+    if closest_rule is None:
         return None
-    query = query_of_expression(best[1].query)
-    return query and query.model_copy(update={"holds_for_s": best[1].duration})
+    query = query_of_expression(closest_rule[1].query)
+    return query and query.model_copy(update={"holds_for_s": closest_rule[1].duration})
 
 
-def _fit(given: Mapping[str, str], carried: Mapping[str, str]) -> int | None:
+def _fit(rule_labels: Mapping[str, str], carried: Mapping[str, str]) -> int | None:
     """How many of the rule's labels the alert carries; None where it has another value of one.
     Templates are filled in when the alert fires, so they fit anything."""
     agreed = 0
-    for label, value in given.items():
+    for label, value in rule_labels.items():
         if "{{" in value:
             continue
         if carried.get(label, value) != value:

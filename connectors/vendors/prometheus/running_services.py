@@ -11,7 +11,7 @@ from faultline.analysis.errors import FaultlineError
 from faultline.connectors.vendors.prometheus.exporter_facts import service_in
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
 from faultline.connectors.vendors.prometheus.node_names import without_port
-from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, one_of
+from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, names_pattern
 from faultline.connectors.vendors.prometheus.series import InstantSeries
 
 PODS = "kube_pod_info"
@@ -33,11 +33,11 @@ async def running_services(
         return {}
     try:
         if PODS in names:
-            there = f'node=~"{one_of(requested_nodes)}"'
+            there = f'node=~"{names_pattern(requested_nodes)}"'
             instant = await api.instant(f"count by (node, pod) ({PODS}{{{there}}})", at)
             return _by_node(instant, {name: name for name in requested_nodes}, ("pod",), services)
         labels = tuple(dict.fromkeys((service_label, *SERVICE_LABELS)))
-        there = rf'instance=~"(?:{one_of(requested_nodes.values())})(?::\\d+)?"'
+        there = rf'instance=~"(?:{names_pattern(requested_nodes.values())})(?::\\d+)?"'
         instant = await api.instant(f"count by (instance, {', '.join(labels)}) (up{{{there}}})", at)
     except FaultlineError:
         return {}
@@ -46,14 +46,14 @@ async def running_services(
 
 
 def _by_node(
-    found: Iterable[InstantSeries],
+    instant_series: Iterable[InstantSeries],
     nodes: Mapping[str, str],
     labels: Sequence[str],
     services: Collection[str],
 ) -> Mapping[str, Collection[str]]:
     """`nodes` are the names by what the series call them, `labels` name what runs there."""
     running: dict[str, set[str]] = defaultdict(set)
-    for series in found:
+    for series in instant_series:
         called = series.metric.get("node") or without_port(series.metric.get("instance", ""))
         service = service_in(_first(series.metric, labels), services)
         if service is not None and called in nodes:

@@ -64,18 +64,18 @@ class PrometheusSelection:
 
 
 def metrics_table(
-    asked: Sequence[PrometheusSelection], services: Sequence[str], max_rows: int
+    selections: Sequence[PrometheusSelection], services: Sequence[str], max_rows: int
 ) -> tuple[pl.DataFrame, dict[int, pl.DataFrame]]:
     """The metrics table, and the rows of it that each query brought, by the query's place in
-    `asked`.
+    `selections`.
 
     Of two queries for one signal of one service, the first that has any rows wins; its parts are
     kept beside it.
     """
-    with_series = sum(bool(selection.series) for selection in asked)
+    with_series = sum(bool(selection.series) for selection in selections)
     room = max(LEAST_ROWS, max_rows // max(1, with_series))
     frames = []
-    for order, selection in enumerate(asked):
+    for order, selection in enumerate(selections):
         if selection.series:
             split = pl.lit(selection.query.split_by)
             frames.append(_rows(selection, room).with_columns(order=pl.lit(order), split=split))
@@ -83,14 +83,14 @@ def metrics_table(
         return empty("metrics"), {}
     table = pl.concat(frames)
     if services:
-        of_others = pl.col("narrow") & pl.col("service").is_in(list(services)).not_()
-        table = table.filter(of_others.not_().fill_null(True))
+        is_foreign = pl.col("narrow") & pl.col("service").is_in(list(services)).not_()
+        table = table.filter(is_foreign.not_().fill_null(True))
     first = pl.col("order").min().over("service", "signal", "split")
     table = table.filter(pl.col("order") == first)
-    brought = {}
+    rows_by_order = {}
     for (order,), rows in table.group_by("order"):
-        brought[int(order)] = rows
-    return table.select(list(METRICS.columns)), brought
+        rows_by_order[int(order)] = rows
+    return table.select(list(METRICS.columns)), rows_by_order
 
 
 def monitors_table(
@@ -136,24 +136,24 @@ def _last_seen(series: PrometheusSeries) -> tuple[float, bool]:
     return series.values[-1][0], series.metric.get("alertstate") == "firing"
 
 
-def _rows(asked: PrometheusSelection, room: int) -> pl.DataFrame:
+def _rows(selection: PrometheusSelection, room: int) -> pl.DataFrame:
     """The query's samples as rows; a sample that is not finite becomes a missing value."""
-    total = sum(len(s.values) for s in asked.series)
+    total = sum(len(s.values) for s in selection.series)
     every = max(1, math.ceil(total / room))
     if every > 1:
-        asked.cut = f"one sample of {every} kept: {total:,} are more than {room:,}"
+        selection.cut = f"one sample of {every} kept: {total:,} are more than {room:,}"
     columns: dict[str, list[object]] = {name: [] for name in _PER_SERIES}
-    for series in asked.series:
+    for series in selection.series:
         if series.values:
-            _add_series(columns, series, asked.query, every)
+            _add_series(columns, series, selection.query, every)
     rows = pl.DataFrame(columns, schema=_PER_SERIES).explode("time", "value")
     not_finite = rows["value"].null_count()
-    if not_finite and asked.cut is None:
-        asked.cut = f"{not_finite:,} of {total:,} samples were not finite numbers"
+    if not_finite and selection.cut is None:
+        selection.cut = f"{not_finite:,} of {total:,} samples were not finite numbers"
     return rows.with_columns(
         pl.col("time").cast(METRICS.columns["time"]),
-        signal=pl.lit(asked.query.signal),
-        unit=pl.lit(asked.query.unit, dtype=pl.String),
+        signal=pl.lit(selection.query.signal),
+        unit=pl.lit(selection.query.unit, dtype=pl.String),
     )
 
 
@@ -170,16 +170,16 @@ def _add_series(
     columns: Mapping[str, list[object]], series: PrometheusSeries, query: PromQuery, every: int
 ) -> None:
     """One sample of `every` of a series, with what is the same for all of them."""
-    kept = series.values[::every]
-    has_own = bool(query.by) and all(label in series.metric for label in query.by)
-    whose = subject_of(series.metric, query) if has_own else query.only
+    samples = series.values[::every]
+    has_subject = bool(query.by) and all(label in series.metric for label in query.by)
+    whose = subject_of(series.metric, query) if has_subject else query.only
     labels = _labels(series.metric, query)
     if not whose and query.of:
         whose = labels.get("host")
-    columns["time"].append([_nanoseconds(at) for at, _ in kept])
-    columns["value"].append([_finite(text, query) for _, text in kept])
+    columns["time"].append([_nanoseconds(at) for at, _ in samples])
+    columns["value"].append([_finite(text, query) for _, text in samples])
     columns["service"].append(whose or None)
-    columns["narrow"].append(has_own and query.narrow)
+    columns["narrow"].append(has_subject and query.narrow)
     encoded = msgspec.json.encode(labels, order="sorted").decode() if labels else None
     columns["labels"].append(encoded)
 

@@ -131,9 +131,9 @@ async def service_calls(
     builder = CollectionBuilder()
     window = _window(scope)
     metrics = [metric for metric in METRICS if metric.metric in names]
-    known = {*services, *scope.services}
+    service_names = {*services, *scope.services}
 
-    async def asked(metric: CallMetric) -> None:
+    async def collect_calls(metric: CallMetric) -> None:
         labels = await labels_of(metric.metric)
         query = query_of(metric, labels, place, window)
         if query is None:
@@ -143,10 +143,10 @@ async def service_calls(
         except FaultlineError as error:
             builder.missing.append(Missing("topology", query.promql, str(error)))
             return
-        calls = list(dict.fromkeys(calls_of(metric, series, known)))
+        calls = list(dict.fromkeys(calls_of(metric, series, service_names)))
         _add(builder, query, calls, window, link_to(query.promql))
 
-    await asyncio.gather(*(asked(metric) for metric in metrics))
+    await asyncio.gather(*(collect_calls(metric) for metric in metrics))
     return builder
 
 
@@ -170,12 +170,12 @@ def query_of(
 
 
 def calls_of(
-    metric: CallMetric, series: Iterable[Mapping[str, str]], known: Collection[str]
+    metric: CallMetric, series: Iterable[Mapping[str, str]], service_names: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Caller and callee of each series that names two services."""
     for labels in series:
-        caller = metric.caller or _side(labels, metric.callers, known)
-        callee = _side(labels, metric.callees, known, metric.callee_is)
+        caller = metric.caller or _side(labels, metric.callers, service_names)
+        callee = _side(labels, metric.callees, service_names, metric.callee_is)
         if caller and callee and caller != callee:
             yield caller, callee
 
@@ -183,25 +183,25 @@ def calls_of(
 def _side(
     labels: Mapping[str, str],
     names: Sequence[str],
-    known: Collection[str],
+    service_names: Collection[str],
     named: str = "service",
 ) -> str | None:
-    said = {name: labels[name] for name in names if labels.get(name, "") not in NOBODY}
-    name = first_of(said, names)
+    peer_labels = {name: labels[name] for name in names if labels.get(name, "") not in NOBODY}
+    name = first_of(peer_labels, names)
     if name is None:
         return None
     name = short(name[: 2 * LONGEST_NAME], LONGEST_NAME)
     if named == "cluster":
-        return _of_cluster(name, known)
+        return _of_cluster(name, service_names)
     if named == "route":
-        return _of_route(name, known)
-    return peer_name(name, known)
+        return _of_route(name, service_names)
+    return peer_name(name, service_names)
 
 
-def _of_cluster(name: str, known: Collection[str]) -> str | None:
+def _of_cluster(name: str, service_names: Collection[str]) -> str | None:
     """The service of Envoy's cluster: Istio's `outbound|9080||reviews.shop.svc.cluster.local`, or a
     known service's name. Others are the proxy's own, such as `xds_cluster`."""
-    if name in known:
+    if name in service_names:
         return name
     # Inbound clusters lead to the service beside the proxy.
     host = name.rpartition("|")[2] if name.startswith("outbound|") else name
@@ -209,14 +209,14 @@ def _of_cluster(name: str, known: Collection[str]) -> str | None:
     return inside[1] if inside else None
 
 
-def _of_route(name: str, known: Collection[str]) -> str | None:
+def _of_route(name: str, service_names: Collection[str]) -> str | None:
     """The service of Traefik's `shop-cart-7070@kubernetes` or `cart@docker`: a known one, since
     namespaces and services may have hyphens."""
     route = _PROVIDER.sub("", name)
-    if route in known:
+    if route in service_names:
         return route
-    inside = [one for one in known if f"-{one}-" in f"-{route}-"]
-    longest = sorted(inside, key=lambda one: (-len(one), one))
+    inside = [service_name for service_name in service_names if f"-{service_name}-" in f"-{route}-"]
+    longest = sorted(inside, key=lambda service_name: (-len(service_name), service_name))
     return longest[0] if longest else None
 
 

@@ -31,9 +31,9 @@ async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> Pro
     queries = _queries(choice, available, window)
     services = await _services(api, [query for _, query in queries], window.end)
     intervals = {}
-    for one, _ in queries:
-        if one.every_s:
-            intervals[one.template.metric] = one.every_s
+    for available_template, _ in queries:
+        if available_template.every_s:
+            intervals[available_template.template.metric] = available_template.every_s
     days = None
     if queries:
         first, _ = queries[0]
@@ -84,11 +84,11 @@ def _queries(
 
 def _exporters(names: Collection[str]) -> tuple[str, ...]:
     """The exporters of which some metrics exist."""
-    found: dict[str, None] = {}
-    for one in built_in():
-        if one.exporter not in OF_EVERY_TARGET and all(name in names for name in one.metrics):
-            found[one.exporter] = None
-    return tuple(found)
+    exporters: dict[str, None] = {}
+    for metric in built_in():
+        if metric.exporter not in OF_EVERY_TARGET and all(name in names for name in metric.metrics):
+            exporters[metric.exporter] = None
+    return tuple(exporters)
 
 
 async def _reach(api: PrometheusApi, template: PromTemplate, now: datetime) -> int | None:

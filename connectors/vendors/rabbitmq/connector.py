@@ -14,7 +14,7 @@ from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
-from faultline.connectors.shared.databases.http_snapshot import HttpSnapshot, said
+from faultline.connectors.shared.databases.http_snapshot import HttpSnapshot, call_text
 from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
@@ -35,7 +35,7 @@ QUEUES = (
     "message_stats.publish_details.rate,message_stats.deliver_get_details.rate,"
     "message_stats.ack_details.rate"
 )
-ASKED_OF_QUEUES = (
+QUEUE_PARAMS = (
     ("columns", QUEUES),
     ("sort", "messages_ready"),
     ("sort_reverse", "true"),
@@ -45,12 +45,21 @@ ASKED_OF_QUEUES = (
 WRITING_TAGS = frozenset({"administrator", "policymaker"})
 
 
-def build(own: RabbitmqSettings, settings: SharedSettings) -> RabbitmqConnector | None:
+def build(
+    rabbitmq_settings: RabbitmqSettings, settings: SharedSettings
+) -> RabbitmqConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if rabbitmq_settings.url is None:
         return None
-    service = own.of_service(settings.instance_of(VENDOR), urlsplit(own.url).hostname or "")
-    return RabbitmqConnector(own.url, access_of(own, VENDOR), service, limits=own.limits(LIMITS))
+    service = rabbitmq_settings.of_service(
+        settings.instance_of(VENDOR), urlsplit(rabbitmq_settings.url).hostname or ""
+    )
+    return RabbitmqConnector(
+        rabbitmq_settings.url,
+        access_of(rabbitmq_settings, VENDOR),
+        service,
+        limits=rabbitmq_settings.limits(LIMITS),
+    )
 
 
 class RabbitmqConnector:
@@ -80,20 +89,22 @@ class RabbitmqConnector:
         async with self._http.open() as session:
             snapshot = HttpSnapshot(session, server_snapshot)
             path, params = "/api/nodes", (("columns", NODES),)
-            nodes = await snapshot.asked(path, params, type=list[facts.NodeAnswer])
+            nodes = await snapshot.fetch(path, params, type=list[facts.NodeAnswer])
             if nodes is not None:
                 server_snapshot.add(
-                    said(path, params), facts.node_facts(nodes, server_snapshot.window_s), link=link
+                    call_text(path, params),
+                    facts.node_facts(nodes, server_snapshot.window_s),
+                    link=link,
                 )
             path = "/api/queues"
-            page = await snapshot.asked(path, ASKED_OF_QUEUES, type=facts.QueuesAnswer)
+            page = await snapshot.fetch(path, QUEUE_PARAMS, type=facts.QueuesAnswer)
             if page is not None and not page.items:
                 reason = "this user sees no queue: let it into the virtual hosts"
-                server_snapshot.lacks(said(path, ASKED_OF_QUEUES), reason)
+                server_snapshot.lacks(call_text(path, QUEUE_PARAMS), reason)
             elif page is not None:
-                queue_facts, lines = facts.queue_facts(page.items), facts.queues_said(page.items)
+                queue_facts, lines = facts.queue_facts(page.items), facts.queue_details(page.items)
                 server_snapshot.add(
-                    said(path, ASKED_OF_QUEUES), queue_facts, lines, f"{link}queues"
+                    call_text(path, QUEUE_PARAMS), queue_facts, lines, f"{link}queues"
                 )
         return server_snapshot.builder.collected()
 

@@ -56,7 +56,7 @@ class QueueAnswer(msgspec.Struct):
     message_stats: RatesAnswer | None = None
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         """With its virtual host, unless that is the default one."""
         name = short(self.name, 80)
         return name if self.vhost == "/" else f"{name} of {short(self.vhost, 30)}"
@@ -128,9 +128,9 @@ def _of(value: float | None, limit: float | None, words: str) -> str:
 def queue_facts(queues: Sequence[QueueAnswer]) -> list[Fact]:
     """The queues with most messages first."""
     facts = []
-    for queue in sorted(queues, key=lambda queue: (-queue.messages_ready, queue.said)):
+    for queue in sorted(queues, key=lambda queue: (-queue.messages_ready, queue.label)):
         for kind, value, field in _judged(queue):
-            facts.append(Fact(kind, value, None, "Queue", queue.said, field))
+            facts.append(Fact(kind, value, None, "Queue", queue.label, field))
     return facts[:MOST_QUEUES]
 
 
@@ -153,11 +153,11 @@ def _judged(queue: QueueAnswer) -> list[tuple[str, str, str]]:
     return [("consumers_behind", value, "messages_ready")]
 
 
-def queues_said(queues: Sequence[QueueAnswer]) -> dict[str, str]:
+def queue_details(queues: Sequence[QueueAnswer]) -> dict[str, str]:
     """The longest queues, for people."""
     lines = []
-    for queue in sorted(queues, key=lambda queue: (-queue.messages_ready, queue.said))[:10]:
+    for queue in sorted(queues, key=lambda queue: (-queue.messages_ready, queue.label))[:10]:
         ready, unacked = queue.messages_ready, queue.messages_unacknowledged
         consumers = counted(queue.consumers, "consumer")
-        lines.append(f"{queue.said}: {ready} ready, {unacked} not acknowledged, {consumers}")
+        lines.append(f"{queue.label}: {ready} ready, {unacked} not acknowledged, {consumers}")
     return {"longest queues": "\n".join(lines)} if lines else {}

@@ -89,17 +89,17 @@ class VersionAnswer(msgspec.Struct):
     ray_version: str = "of unknown version"
 
 
-def build(own: RaySettings, settings: SharedSettings) -> RayConnector | None:
+def build(ray_settings: RaySettings, settings: SharedSettings) -> RayConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if ray_settings.url is None:
         return None
     aliases = {name: job.aliases for name, job in settings.jobs.items() if job.aliases}
     return RayConnector(
-        own.url,
-        access_of(own, VENDOR),
+        ray_settings.url,
+        access_of(ray_settings, VENDOR),
         aliases=aliases,
-        public_url=own.public_url,
-        limits=own.limits(LIMITS),
+        public_url=ray_settings.public_url,
+        limits=ray_settings.limits(LIMITS),
     )
 
 
@@ -136,21 +136,29 @@ class RayConnector:
         async with self._http.open() as session:
             try:
                 listed = await session.get(JOBS, type=list[RayJob])
-                own = [one for one in listed if self._is_own(one, request) and _in(one, window)]
-                found = [row for one in own for row in self._of_job(one, job)][:MOST_ROWS]
-                rows += found
-                items.append(Item("states", JOBS, window, f"{self._page}/#/jobs", rows=len(found)))
-                if not own:
+                ray_jobs = [
+                    ray_job
+                    for ray_job in listed
+                    if self._is_of_job(ray_job, request) and _in(ray_job, window)
+                ]
+                new_rows = [row for ray_job in ray_jobs for row in self._of_job(ray_job, job)][
+                    :MOST_ROWS
+                ]
+                rows += new_rows
+                items.append(
+                    Item("states", JOBS, window, f"{self._page}/#/jobs", rows=len(new_rows))
+                )
+                if not ray_jobs:
                     reason = f"Ray knows no job {short(job, 60)} in these windows"
                     missing.append(Missing("states", JOBS, reason, unknown=True))
             except FaultlineError as error:
                 missing.append(Missing("states", JOBS, str(error)))
             try:
                 died, cut = await _dead_nodes(session, window)
-                found = [self._of_node(node, job) for node in died[:MOST_ROWS]]
-                rows += found
+                new_rows = [self._of_node(node, job) for node in died[:MOST_ROWS]]
+                rows += new_rows
                 link = f"{self._page}/#/cluster"
-                items.append(Item("states", NODES, window, link, rows=len(found), cut=cut))
+                items.append(Item("states", NODES, window, link, rows=len(new_rows), cut=cut))
             except FaultlineError as error:
                 missing.append(Missing("states", NODES, str(error)))
         table = pl.DataFrame(rows, schema=SCHEMAS["states"].columns, orient="row")
@@ -171,25 +179,25 @@ class RayConnector:
         )
         return Check(self.name, True, line)
 
-    def _is_own(self, one: RayJob, request: Request) -> bool:
+    def _is_of_job(self, ray_job: RayJob, request: Request) -> bool:
         """Whether a submission is of the training job: by the name it was given, or by its id."""
         job = request.scope.job or ""
         identity = request.scope.training
         patterns = [job, *self._aliases.get(job, ())]
         patterns += [identity.run] if identity is not None and identity.run else []
-        metadata = one.metadata or {}
-        names = [one.id, *(metadata[key] for key in JOB_NAMES if key in metadata)]
+        metadata = ray_job.metadata or {}
+        names = [ray_job.id, *(metadata[key] for key in JOB_NAMES if key in metadata)]
         return any(_like(name, pattern) for name in names for pattern in patterns)
 
-    def _of_job(self, one: RayJob, job: str) -> list[StateRow]:
-        fact = _fact(one)
+    def _of_job(self, ray_job: RayJob, job: str) -> list[StateRow]:
+        fact = _fact(ray_job)
         if fact is None:
             return []
         name, value, since = fact
         return [
             StateRow(
                 kind="Ray job",
-                name=short(one.id, 120),
+                name=short(ray_job.id, 120),
                 fact=name,
                 service=job,
                 field="status",
@@ -214,17 +222,17 @@ class RayConnector:
         )
 
 
-def _fact(one: RayJob) -> tuple[str, str, datetime | None] | None:
+def _fact(ray_job: RayJob) -> tuple[str, str, datetime | None] | None:
     """(fact, value, since) of a submission; None of one that is well."""
-    message = one.message or ""
-    if one.status == "FAILED":
-        code = "" if one.driver_exit_code is None else f"exit code {one.driver_exit_code}"
+    message = ray_job.message or ""
+    if ray_job.status == "FAILED":
+        code = "" if ray_job.driver_exit_code is None else f"exit code {ray_job.driver_exit_code}"
         text = ", ".join(part for part in (code, _last_line(message)) if part)
-        return "job_failed", text or one.error_type or "", _at(one.end_time)
-    if one.status == "STOPPED":
-        return "job_cancelled", "", _at(one.end_time)
-    if one.status == "PENDING":
-        return "unschedulable", message, _at(one.start_time)
+        return "job_failed", text or ray_job.error_type or "", _at(ray_job.end_time)
+    if ray_job.status == "STOPPED":
+        return "job_cancelled", "", _at(ray_job.end_time)
+    if ray_job.status == "PENDING":
+        return "unschedulable", message, _at(ray_job.start_time)
     return None
 
 
@@ -235,9 +243,9 @@ def _last_line(message: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _in(one: RayJob, window: Window) -> bool:
+def _in(ray_job: RayJob, window: Window) -> bool:
     """Whether it was there in the window: Ray lists every job since the cluster began."""
-    start, end = _at(one.start_time), _at(one.end_time)
+    start, end = _at(ray_job.start_time), _at(ray_job.end_time)
     return (start is None or start <= window.end) and (end is None or end >= window.start)
 
 

@@ -27,10 +27,16 @@ LIMITS = Limits(deadline_s=120, max_rows=50_000_000)
 """Wide: a recorded case is replayed whole."""
 
 
-def build(own: RecordedSettings, settings: SharedSettings) -> RecordedConnector | None:
+def build(
+    recorded_settings: RecordedSettings, settings: SharedSettings
+) -> RecordedConnector | None:
     """The configured connector, or None without a case."""
-    case = own.case
-    return RecordedConnector(case, limits=own.limits(LIMITS)) if case is not None else None
+    case = recorded_settings.case
+    return (
+        RecordedConnector(case, limits=recorded_settings.limits(LIMITS))
+        if case is not None
+        else None
+    )
 
 
 class RecordedConnector:
@@ -129,10 +135,10 @@ def _items(
     per file."""
     if evidence.kind == "traces":
         name = (evidence.file or "").removeprefix("traces").lstrip("/")
-        wanted = [f for f in copied if f == name or f.startswith(f"{name}/") or not name]
-        for file in wanted:
+        trace_files = [f for f in copied if f == name or f.startswith(f"{name}/") or not name]
+        for file in trace_files:
             yield _item(evidence, file, None, copied[file])
-        if not wanted:
+        if not trace_files:
             yield _item(evidence, None, evidence.rows, evidence.bytes)
         return
     table = tables.get(evidence.kind)
@@ -140,8 +146,8 @@ def _items(
     item = _item(evidence, None, rows, evidence.bytes)
     for name in KEYS:
         if name in tables:
-            own = tables[name].filter(pl.col(ORIGIN) == evidence.id)
-            item = item.bringing(name, own) if own.height else item
+            evidence_rows = tables[name].filter(pl.col(ORIGIN) == evidence.id)
+            item = item.bringing(name, evidence_rows) if evidence_rows.height else item
     yield item
 
 

@@ -14,7 +14,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.databases.database_facts import (
     StatementCounts,
     slower_facts,
-    slowest_said,
+    slowest_details,
 )
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.rows.collection_builder import full_window
@@ -32,13 +32,15 @@ SLOW_ENTRIES = 128
 """All that Redis keeps unless set otherwise (`slowlog-max-len`)."""
 
 
-def build(own: RedisSettings, settings: SharedSettings) -> RedisConnector | None:
+def build(redis_settings: RedisSettings, settings: SharedSettings) -> RedisConnector | None:
     """The configured connector, or None without a host."""
-    if own.host is None:
+    if redis_settings.host is None:
         return None
-    server = own.address(own.host, own.port)
-    service = own.of_service(settings.instance_of("redis"), own.host)
-    return RedisConnector(server, service, sample_s=own.sample_s, limits=own.limits(LIMITS))
+    server = redis_settings.address(redis_settings.host, redis_settings.port)
+    service = redis_settings.of_service(settings.instance_of("redis"), redis_settings.host)
+    return RedisConnector(
+        server, service, sample_s=redis_settings.sample_s, limits=redis_settings.limits(LIMITS)
+    )
 
 
 class RedisConnector:
@@ -78,7 +80,7 @@ class RedisConnector:
                     await self._counts(session, snapshot),
                 )
                 slower = slower_facts(counts, later)
-                snapshot.add(self._said("INFO commandstats"), slower, slowest_said(later))
+                snapshot.add(self._label("INFO commandstats"), slower, slowest_details(later))
             else:
                 last = first
             evicted, rejected = (
@@ -88,11 +90,11 @@ class RedisConnector:
             server_facts = facts.server_facts(last, (snapshot.at - start).total_seconds())
             server_facts += facts.memory_facts(last, evicted, self._sample_s)
             server_facts += facts.rejected_facts(rejected)
-            snapshot.add(self._said("INFO"), server_facts)
-            slow = await self._asked(session, snapshot, "SLOWLOG", "GET", str(SLOW_ENTRIES))
+            snapshot.add(self._label("INFO"), server_facts)
+            slow = await self._ask(session, snapshot, "SLOWLOG", "GET", str(SLOW_ENTRIES))
             commands = list(facts.slow_commands(slow))
             slow_facts = facts.slow_facts(commands, start.timestamp(), snapshot.at.timestamp())
-            snapshot.add(self._said(f"SLOWLOG GET {SLOW_ENTRIES}"), slow_facts)
+            snapshot.add(self._label(f"SLOWLOG GET {SLOW_ENTRIES}"), slow_facts)
         return snapshot.builder.collected()
 
     async def check(self) -> Check:
@@ -114,34 +116,36 @@ class RedisConnector:
             shown = await session.ask("ACL", "GETUSER", str(user))
         except RefusedCommand:
             return "whether this user may also write is not shown to it"
-        words = [str(one) for one in shown] if isinstance(shown, list) else []
+        words = [str(word) for word in shown] if isinstance(shown, list) else []
         commands = dict(zip(words[::2], words[1::2], strict=False)).get("commands", "")
         if "+@all" in commands.split() or "+@write" in commands.split():
             return f"warning: the user {short(str(user), 40)} can also write: see the page's ACL"
         return "the user has no +@all and no +@write"
 
-    async def _info(self, session: RedisSession, found: ServerSnapshot) -> dict[str, str]:
+    async def _info(self, session: RedisSession, snapshot: ServerSnapshot) -> dict[str, str]:
         fields: dict[str, str] = {}
         for section in SECTIONS:
             try:
                 fields |= await session.info(section)
             except RefusedCommand as error:
-                found.lacks(self._said(f"INFO {section}"), str(error))
+                snapshot.lacks(self._label(f"INFO {section}"), str(error))
         return fields
 
-    async def _counts(self, session: RedisSession, found: ServerSnapshot) -> list[StatementCounts]:
+    async def _counts(
+        self, session: RedisSession, snapshot: ServerSnapshot
+    ) -> list[StatementCounts]:
         try:
             return facts.command_counts(await session.info("commandstats"))
         except RefusedCommand as error:
-            found.lacks(self._said("INFO commandstats"), str(error))
+            snapshot.lacks(self._label("INFO commandstats"), str(error))
             return []
 
-    async def _asked(self, session: RedisSession, found: ServerSnapshot, *words: str) -> Reply:
+    async def _ask(self, session: RedisSession, snapshot: ServerSnapshot, *words: str) -> Reply:
         try:
             return await session.ask(*words)
         except RefusedCommand as error:
-            found.lacks(self._said(" ".join(words)), str(error))
+            snapshot.lacks(self._label(" ".join(words)), str(error))
             return None
 
-    def _said(self, command: str) -> str:
+    def _label(self, command: str) -> str:
         return f"{self._server.address}: {command}"

@@ -64,9 +64,9 @@ def server_facts(fields: Mapping[str, str], window_s: float) -> list[Fact]:
     )
     if fields.get("role") == "slave" and fields.get("master_link_status") == "down":
         down_s = number_of(fields, "master_link_down_since_seconds")
-        known = down_s if down_s > 0 else None
+        downtime_s = down_s if down_s > 0 else None
         phrase = "its link to the primary is down"
-        facts.append(Fact("database_lagging", phrase, known, field="master_link_status"))
+        facts.append(Fact("database_lagging", phrase, downtime_s, field="master_link_status"))
     return facts
 
 
@@ -125,9 +125,9 @@ def slow_facts(commands: Sequence[SlowCommand], since: float, now: float) -> lis
     slow = [command for command in commands if command.ms >= SLOW_MS and command.at >= since]
     if not slow:
         return []
-    worst = max(slow, key=lambda one: one.ms)
+    worst = max(slow, key=lambda command: command.ms)
     phrase = f"{worst.name} took {amount(worst.ms, MILLISECONDS)}"
     if len(slow) > 1:
         phrase += f", and {len(slow) - 1} more took {amount(SLOW_MS, MILLISECONDS)} or longer"
-    first = min(one.at for one in slow)
+    first = min(command.at for command in slow)
     return [Fact("commands_slow", phrase, max(0.0, now - first), field="slowlog")]

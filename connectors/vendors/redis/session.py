@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeAlias
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.databases.driver_calls import logged_in, one_call
+from faultline.connectors.shared.databases.driver_calls import logged_in, permitted_call
 from faultline.connectors.shared.settings.database_settings import DatabaseAddress
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
@@ -114,7 +114,7 @@ class RedisSession:
         return [await self._reply(reader, depth + 1) for _ in range(count)]
 
     def _asking(self, call: str) -> AbstractAsyncContextManager[None]:
-        return one_call(self._limiter, self.deadline, ERRORS, partial(_problem, call))
+        return permitted_call(self._limiter, self.deadline, ERRORS, partial(_problem, call))
 
 
 def _problem(call: str, error: Exception) -> tuple[ConnectorError, bool]:

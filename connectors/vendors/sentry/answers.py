@@ -197,9 +197,9 @@ def frames_of(event: SentryApiEvent) -> list[str]:
     first."""
     # Sentry writes the innermost frame last.
     innermost_first = list(reversed(_frames(event)))
-    own = [frame for frame in innermost_first if frame.get("inApp")]
-    others = [frame for frame in innermost_first if not frame.get("inApp")]
-    return [_frame(frame) for frame in (own + others)[:MOST_FRAMES]]
+    app_frames = [frame for frame in innermost_first if frame.get("inApp")]
+    library_frames = [frame for frame in innermost_first if not frame.get("inApp")]
+    return [_frame(frame) for frame in (app_frames + library_frames)[:MOST_FRAMES]]
 
 
 def _frames(event: SentryApiEvent) -> list[dict[str, Any]]:
@@ -279,7 +279,9 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
     """The objects of a list, whatever else is in it."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return (
+        [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
+    )
 
 
 def _text(value: Any) -> str:

@@ -44,22 +44,22 @@ _WRITES = re.compile(r"[a-z]+:(?:write|admin|releases|ingest)|org:ci")
 """Scopes of a token that can change something (docs.sentry.io, "Permissions & Scopes")."""
 
 
-def build(own: SentrySettings, settings: SharedSettings) -> SentryConnector | None:
+def build(sentry_settings: SentrySettings, settings: SharedSettings) -> SentryConnector | None:
     """The configured connector, or None without an organization or token."""
-    if own.organization is None or own.token is None:
+    if sentry_settings.organization is None or sentry_settings.token is None:
         return None
     projects = {}
     for name, entry in settings.services.items():
         if entry.sentry_project:
             projects[name] = entry.sentry_project
-    token = own.token.get_secret_value()
+    token = sentry_settings.token.get_secret_value()
     return SentryConnector(
-        own.organization,
+        sentry_settings.organization,
         token,
-        own.base_url,
+        sentry_settings.base_url,
         projects=projects,
-        environments=own.environments,
-        limits=own.limits(LIMITS),
+        environments=sentry_settings.environments,
+        limits=sentry_settings.limits(LIMITS),
     )
 
 
@@ -98,11 +98,11 @@ class SentryConnector:
         async with self._http.open() as session:
             issues = Issues(self._place, session, request.scope)
             issue_id = issue_of(request.alert)
-            issue = await issues.own(issue_id) if issue_id else None
+            issue = await issues.alert_issue(issue_id) if issue_id else None
             projects = self._in_scope(request, issue)
             if issue is not None:
                 service = self._service_of(_slug(issue), request.alert.service)
-                issues.chosen[issue.id] = ChosenIssue(issue, service, own=True)
+                issues.chosen[issue.id] = ChosenIssue(issue, service, is_of_alert=True)
             await self._read_issues(issues, request.alert, projects)
             releases = []
             for project, service in projects.items():
@@ -138,12 +138,12 @@ class SentryConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         parts = ReadableParts(dict(zip(calls, refused, strict=True)), NEEDS)
-        said = [parts.words]
+        notes = [parts.words]
         if not self._projects:
-            said.append(
+            notes.append(
                 "no service names its sentry_project: only issues that alerts name are read"
             )
-        line = f"Sentry at {self._http.base_url}: {'; '.join(said)}; only GET is sent"
+        line = f"Sentry at {self._http.base_url}: {'; '.join(notes)}; only GET is sent"
         writing = [s for s in scopes if _WRITES.fullmatch(s)]
         if writing:
             line += (
@@ -172,11 +172,13 @@ class SentryConnector:
             )
         return calls
 
-    def _in_scope(self, request: Request, own: SentryApiIssue | None) -> dict[str, str]:
+    def _in_scope(self, request: Request, alert_issue: SentryApiIssue | None) -> dict[str, str]:
         """Project to our name of its service: the alert's own first."""
         services: dict[str, str] = {}
         alert = request.alert
-        named = (_slug(own) if own else "") or alert.labels.get("sentry_project", "")
+        named = (_slug(alert_issue) if alert_issue else "") or alert.labels.get(
+            "sentry_project", ""
+        )
         if named:
             services[named] = self._service_of(named, alert.service)
         for service in (alert.service, *request.scope.services):
@@ -188,8 +190,8 @@ class SentryConnector:
     def _service_of(self, project: str, otherwise: str | None) -> str:
         """Our name of a project's service; the alert's, else the project's own, where the catalogue
         has none."""
-        for service, known in self._projects.items():
-            if known.casefold() == project.casefold():
+        for service, sentry_project in self._projects.items():
+            if sentry_project.casefold() == project.casefold():
                 return service
         return otherwise or short(project, 80) or "unknown"
 

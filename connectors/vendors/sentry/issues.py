@@ -60,7 +60,7 @@ class ChosenIssue:
     now: int = 0
     before: int = 0
     event: SentryApiEvent | None = None
-    own: bool = False
+    is_of_alert: bool = False
 
     def stands_out(self, share: float) -> bool:
         """New, or at three times the rate; `share` is the incident's length by the baseline's."""
@@ -93,7 +93,7 @@ class Issues:
             start=min(self.before.start, self.scope.incident.start), end=self.scope.incident.end
         )
 
-    async def own(self, issue_id: str) -> SentryApiIssue | None:
+    async def alert_issue(self, issue_id: str) -> SentryApiIssue | None:
         """The issue that the alert is about. Raises ConnectorError where the token is refused
         altogether."""
         path = f"{self.place.organization}/issues/{issue_id}/"
@@ -116,8 +116,8 @@ class Issues:
         counts = {issue.id: issue.events for issue in before}
         for issue in now:
             if issue.issueCategory in (None, "error") and _ISSUE_ID.fullmatch(issue.id):
-                one = self.chosen.setdefault(issue.id, ChosenIssue(issue, service))
-                one.now, one.before = issue.events, counts.get(issue.id, 0)
+                chosen_issue = self.chosen.setdefault(issue.id, ChosenIssue(issue, service))
+                chosen_issue.now, chosen_issue.before = issue.events, counts.get(issue.id, 0)
 
     async def read(self) -> None:
         """Events and stack traces: of the alert's issue, then of those that stand out, then of the
@@ -125,7 +125,7 @@ class Issues:
         share = self.scope.incident.seconds / max(1.0, self.before.seconds)
         order = sorted(
             self.chosen.values(),
-            key=lambda c: (not c.own, not c.stands_out(share), -c.now, c.issue.id),
+            key=lambda c: (not c.is_of_alert, not c.stands_out(share), -c.now, c.issue.id),
         )
         left = [c for c in order[MOST_ISSUES:] if c.stands_out(share)]
         if left:
@@ -141,13 +141,15 @@ class Issues:
         path = f"{self.place.organization}/issues/"
         params = [("project", project), *self.place.environments, *between(window), ("query", "")]
         params += [("sort", "freq"), ("limit", str(PAGE))]
-        found = await self._asked("logs", path, params, list[SentryApiIssue])
-        if found is None:
+        issues = await self._fetch("logs", path, params, list[SentryApiIssue])
+        if issues is None:
             return []
-        cut = f"the {PAGE} most frequent issues; there may be more" if len(found) >= PAGE else None
+        cut = f"the {PAGE} most frequent issues; there may be more" if len(issues) >= PAGE else None
         link = f"{self.place.pages}/issues/?{urlencode(params[:-1])}"
-        self.items.append(Item("logs", asked(path, params), window, link, rows=len(found), cut=cut))
-        return found
+        self.items.append(
+            Item("logs", call_text(path, params), window, link, rows=len(issues), cut=cut)
+        )
+        return issues
 
     async def counted(self, project: str, service: str, query: str = "") -> None:
         """Errors by minute: the project's, or those that an alert's own query counts."""
@@ -164,32 +166,34 @@ class Issues:
             ("interval", str(interval)),
             *([("query", query)] if query else []),
         ]
-        answer = await self._asked("metrics", path, params, answers.SeriesAnswer)
+        answer = await self._fetch("metrics", path, params, answers.SeriesAnswer)
         if answer is not None:
             table = sentry_rows.metrics_table(answer, service, {"query": query} if query else {})
             shown = [("project", project), *between(self.span), ("query", query)]
             link = f"{self.place.pages}/issues/?{urlencode(shown)}"
             self.metrics.append(table)
-            item = Item("metrics", asked(path, params), self.span, link, rows=table.height)
+            item = Item("metrics", call_text(path, params), self.span, link, rows=table.height)
             self.items.append(item.holding(table))
 
-    async def _issue(self, one: ChosenIssue) -> None:
-        path = f"{self.place.organization}/issues/{one.issue.id}/events/"
-        one.event, now, before = await asyncio.gather(
-            self._asked("logs", f"{path}latest/", list(self.place.environments), SentryApiEvent),
+    async def _issue(self, chosen_issue: ChosenIssue) -> None:
+        path = f"{self.place.organization}/issues/{chosen_issue.issue.id}/events/"
+        chosen_issue.event, now, before = await asyncio.gather(
+            self._fetch("logs", f"{path}latest/", list(self.place.environments), SentryApiEvent),
             self._events(path, self.scope.incident),
             self._events(path, self.before),
         )
-        listed_events, cut = alike_sampled((now, one.now), (before, one.before))
-        link = self.place.issue(one.issue.id, self.scope.incident)
-        rows = sentry_rows.log_rows(one.issue, one.event, listed_events, one.service, link)
+        listed_events, cut = alike_sampled((now, chosen_issue.now), (before, chosen_issue.before))
+        link = self.place.issue(chosen_issue.issue.id, self.scope.incident)
+        rows = sentry_rows.log_rows(
+            chosen_issue.issue, chosen_issue.event, listed_events, chosen_issue.service, link
+        )
         self.logs += rows
         counted = {
-            "events in the incident": str(one.now),
-            "events in the baseline": str(one.before),
+            "events in the incident": str(chosen_issue.now),
+            "events in the baseline": str(chosen_issue.before),
         }
-        details = answers.details_of(one.issue, one.event) | (
-            counted if one.now or one.before else {}
+        details = answers.details_of(chosen_issue.issue, chosen_issue.event) | (
+            counted if chosen_issue.now or chosen_issue.before else {}
         )
         query = f"GET {path}"
         item = Item("logs", query, self.span, link, rows=len(rows), cut=cut, details=details)
@@ -203,15 +207,15 @@ class Issues:
             ("sample", "true"),
             ("per_page", str(PAGE)),
         ]
-        return await self._asked("logs", path, params, list[ListedEvent]) or []
+        return await self._fetch("logs", path, params, list[ListedEvent]) or []
 
-    async def _asked(
+    async def _fetch(
         self, kind: EvidenceKind, path: str, params: list[tuple[str, str]], type: type[T]
     ) -> T | None:
         try:
             return await self.session.get(path, params, type=type)
         except FaultlineError as error:
-            self.missing.append(Missing(kind, asked(path, params), str(error)))
+            self.missing.append(Missing(kind, call_text(path, params), str(error)))
             return None
 
 
@@ -224,11 +228,11 @@ def alike_sampled(
     share = min(shares, default=1.0)
     if share >= 1.0:
         return [e for listed, _ in windows for e in listed], None
-    kept = [
+    sample = [
         e for listed, total in windows for e in listed[: math.ceil(max(total, len(listed)) * share)]
     ]
     every = sum(max(total, len(listed)) for listed, total in windows)
-    return kept, f"{len(kept)} of {every:,} events, chosen at random"
+    return sample, f"{len(sample)} of {every:,} events, chosen at random"
 
 
 def issue_of(alert: Alert) -> str | None:
@@ -253,7 +257,7 @@ def between(window: Window) -> list[tuple[str, str]]:
     return [("start", _utc(window.start)), ("end", _utc(window.end))]
 
 
-def asked(path: str, params: Sequence[tuple[str, str]] | Mapping[str, str] = ()) -> str:
+def call_text(path: str, params: Sequence[tuple[str, str]] | Mapping[str, str] = ()) -> str:
     """A call as a human may repeat it."""
     return f"GET {path}?{urlencode(params)}" if params else f"GET {path}"
 

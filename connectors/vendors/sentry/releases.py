@@ -25,7 +25,7 @@ from faultline.connectors.vendors.sentry.answers import (
     SentryCommit,
     SentryRelease,
 )
-from faultline.connectors.vendors.sentry.issues import SentryOrganization, asked
+from faultline.connectors.vendors.sentry.issues import SentryOrganization, call_text
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Releases:
         try:
             listed = await self.session.get(path, params, type=list[SentryRelease])
         except FaultlineError as error:
-            self.missing.append(Missing("changes", asked(path, params), str(error)))
+            self.missing.append(Missing("changes", call_text(path, params), str(error)))
             return
         recent = [
             r
@@ -81,13 +81,15 @@ class Releases:
             else None
         )
         recent = recent[:MOST_RELEASES]
-        own: list[tuple[Any, ...]] = []
+        release_rows: list[tuple[Any, ...]] = []
         for rows in await asyncio.gather(*(self._release(r, service) for r in recent)):
-            own += rows
-        self.rows += own
+            release_rows += rows
+        self.rows += release_rows
         link = f"{self.place.pages}/releases/?{_query(project)}"
-        item = Item("changes", asked(path, params), self.window, link, rows=len(recent), cut=cut)
-        self.items.append(item.holding(own))
+        item = Item(
+            "changes", call_text(path, params), self.window, link, rows=len(recent), cut=cut
+        )
+        self.items.append(item.holding(release_rows))
         await asyncio.gather(
             *(self._suspects(project, service, i, e) for i, e in events[:MOST_SUSPECTS])
         )

@@ -92,7 +92,7 @@ def metrics_table(
     points = answer.timeSeries[0].values if answer.timeSeries else []
     gaps = [b.timestamp - a.timestamp for a, b in pairwise(points) if b.timestamp > a.timestamp]
     minutes = min(gaps) / 60_000 if gaps else 1.0
-    said = json.dumps(dict(labels)) if labels else None
+    encoded_labels = json.dumps(dict(labels)) if labels else None
     rows = [
         (
             datetime.fromtimestamp(p.timestamp / 1000, UTC),
@@ -100,7 +100,7 @@ def metrics_table(
             ERROR_RATE,
             p.value / minutes,
             PER_MINUTE,
-            said,
+            encoded_labels,
         )
         for p in points
         if not p.incomplete

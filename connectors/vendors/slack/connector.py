@@ -44,7 +44,7 @@ LIMITS = Limits(deadline_s=15, max_bytes=16 * 1024 * 1024, requests_per_s=0.8, c
 """Slack allows 50 calls a minute of a method of tier 3 (docs.slack.dev, "Rate limits")."""
 PAGE, MOST_PAGES = 200, 5
 """Slack recommends no more than 200 a page (docs.slack.dev, "Pagination")."""
-MOST_CHANNELS, MOST_SAID = 5, 40
+MOST_CHANNELS, MOST_MESSAGES = 5, 40
 LOOKBACK = timedelta(hours=24)
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,20}")
 _WORDS = {
@@ -65,18 +65,18 @@ _NO_TOKEN = frozenset(
 )
 
 
-def build(own: SlackSettings, settings: SharedSettings) -> SlackConnector | None:
+def build(slack_settings: SlackSettings, settings: SharedSettings) -> SlackConnector | None:
     """The configured connector, or None without a token."""
-    if own.bot_token is None:
+    if slack_settings.bot_token is None:
         return None
     services = {name: entry.aliases for name, entry in settings.services.items()}
     return SlackConnector(
-        own.bot_token.get_secret_value(),
-        own.api_url,
-        channels=own.deploy_channels,
+        slack_settings.bot_token.get_secret_value(),
+        slack_settings.api_url,
+        channels=slack_settings.deploy_channels,
         services=services,
         workspace=settings.instance_of(VENDOR),
-        limits=own.limits(LIMITS),
+        limits=slack_settings.limits(LIMITS),
     )
 
 
@@ -93,9 +93,11 @@ class Who(msgspec.Struct):
         event = None
         if isinstance(message.metadata, dict):
             event = message.metadata.get("event_type")
-        own = isinstance(event, str) and event.startswith("faultline")
+        has_our_event = isinstance(event, str) and event.startswith("faultline")
         return (
-            own or message.user in (self.user_id or "-",) or message.bot_id in (self.bot_id or "-",)
+            has_our_event
+            or message.user in (self.user_id or "-",)
+            or message.bot_id in (self.bot_id or "-",)
         )
 
     def page(self, channel: str, ts: str, thread: str | None = None) -> str | None:
@@ -147,17 +149,17 @@ class SlackConnector:
                 calls.append(self._announcements(session, who, channel, request))
             if thread is not None:
                 calls.append(self._thread(session, who, *thread))
-            found = await asyncio.gather(*calls)
+            parts = await asyncio.gather(*calls)
         items: list[Item] = []
         missing: list[Missing] = []
-        for one in found:
-            items += one.items
-            missing += one.missing
+        for part in parts:
+            items += part.items
+            missing += part.missing
         left_out = len(self._channels) - MOST_CHANNELS
         if left_out > 0:
             reason = f"{left_out} of {len(self._channels)} channels left out"
             missing.append(Missing("changes", "slack.deploy_channels", reason))
-        changes = pl.concat([one.tables["changes"] for one in found])
+        changes = pl.concat([part.tables["changes"] for part in parts])
         return Collected({"changes": changes}, tuple(items), tuple(missing))
 
     def is_of(self, alert: Alert) -> bool:
@@ -175,14 +177,14 @@ class SlackConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         parts = ReadableParts(dict(zip(self._channels, refused, strict=False)))
-        said = []
+        notes = []
         if parts.readable:
-            said.append(f"deploys announced in {', '.join(parts.readable)} can be read")
-        said += parts.unread
+            notes.append(f"deploys announced in {', '.join(parts.readable)} can be read")
+        notes += parts.unread
         if not self._channels:
-            said.append("no slack.deploy_channels: only threads of alerts are read")
+            notes.append("no slack.deploy_channels: only threads of alerts are read")
         line = (
-            f"Slack at {self._http.base_url}: {'; '.join(said)}; only GET is "
+            f"Slack at {self._http.base_url}: {'; '.join(notes)}; only GET is "
             "sent; the token can also post, for replies"
         )
         return Check(self.name, bool(parts.readable) or not self._channels, line, parts.unread)
@@ -207,9 +209,11 @@ class SlackConnector:
         except FaultlineError as error:
             return Collected(_none(), missing=(Missing("alert", query, str(error)),))
         other_messages = [m for m in messages if not who.wrote(m)]
-        if len(other_messages) > MOST_SAID:
-            cut = f"{len(other_messages) - MOST_SAID} of {len(other_messages)} messages left out"
-            other_messages = [*other_messages[:1], *other_messages[1 - MOST_SAID :]]
+        if len(other_messages) > MOST_MESSAGES:
+            cut = (
+                f"{len(other_messages) - MOST_MESSAGES} of {len(other_messages)} messages left out"
+            )
+            other_messages = [*other_messages[:1], *other_messages[1 - MOST_MESSAGES :]]
         times = [message.time for message in messages if message.time is not None]
         item = Item(
             "alert",
@@ -251,9 +255,15 @@ class SlackConnector:
             if who.wrote(message):
                 continue
             link = who.page(channel, message.ts)
-            for one in announced(message, self._words):
+            for announcement in announced(message, self._words):
                 row = ChangeRow(
-                    one.time, one.service, "deploy", one.id, one.title, one.author, link
+                    announcement.time,
+                    announcement.service,
+                    "deploy",
+                    announcement.id,
+                    announcement.title,
+                    announcement.author,
+                    link,
                 )
                 rows.append(row)
         return rows
@@ -311,9 +321,9 @@ async def _ask(
     ConnectorError."""
     answer = await session.get(f"/{method}", params, type=dict[str, Any])
     if answer.get("ok") is not True:
-        said = str(answer.get("error", "no reason given"))
-        status = 401 if said in _NO_TOKEN else None
-        problem = _WORDS.get(said, f"refused: {short(said, 60)}")
+        slack_error = str(answer.get("error", "no reason given"))
+        status = 401 if slack_error in _NO_TOKEN else None
+        problem = _WORDS.get(slack_error, f"refused: {short(slack_error, 60)}")
         raise ConnectorError(VENDOR, method, problem, status=status)
     try:
         return msgspec.convert(answer, type)

@@ -15,7 +15,7 @@ from faultline.connectors.shared.vendor_text import short
 
 LONGEST = 2_000
 """Characters of a message that are looked at; an announcement stands at its beginning."""
-SAID = 500
+LONGEST_MESSAGE = 500
 MOST_NODES = 500
 MOST_LINES, MOST_WORDS, MOST_NAMED = 40, 5_000, 5
 _MARKUP = re.compile(r"<([^<>\n]{1,2000})>")
@@ -139,9 +139,9 @@ def announced(message: SlackHistoryMessage, words: ServiceWords) -> list[Announc
 
 def _strings(root: Any) -> Iterator[str]:
     """Every text inside attachments or blocks, in reading order."""
-    waiting, seen = [root], 0
-    while waiting and seen < MOST_NODES:
-        node, seen = waiting.pop(), seen + 1
+    waiting, node_count = [root], 0
+    while waiting and node_count < MOST_NODES:
+        node, node_count = waiting.pop(), node_count + 1
         if isinstance(node, dict):
             for key in ("pretext", "title", "text", "value"):
                 if isinstance(node.get(key), str):
@@ -169,14 +169,14 @@ def _label(match: re.Match[str]) -> str:
 
 def thread_details(messages: Iterable[SlackHistoryMessage]) -> dict[str, str]:
     """What was said, by when and by whom."""
-    found: dict[str, str] = {}
+    details: dict[str, str] = {}
     for message in messages:
-        said, at = plain(message), message.time
-        if not said or at is None:
+        text, at = plain(message), message.time
+        if not text or at is None:
             continue
         key = f"{at:%Y-%m-%dT%H:%M:%SZ} {message.author}"
-        if key in found:
+        if key in details:
             # Two messages of one second differ in the microseconds.
             key += f" ({message.ts[-6:]})"
-        found[key] = short(said, SAID)
-    return found
+        details[key] = short(text, LONGEST_MESSAGE)
+    return details

@@ -40,7 +40,7 @@ class SlurmExit(msgspec.Struct):
     signal: SlurmSignal = msgspec.field(default_factory=SlurmSignal)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """For humans; empty where nothing is known."""
         if self.signal.id.value:
             return f"signal {self.signal.id.value}"
@@ -162,7 +162,7 @@ class SlurmJob:
             started=time_at(job.time.start),
             ended=time_at(job.time.end),
             limit_min=job.time.limit.value,
-            exit=job.exit_code.said,
+            exit=job.exit_code.text,
             nodes=job.nodes or "",
             failed_node=job.failed_node or "",
             partition=job.partition or "",
@@ -182,7 +182,7 @@ class SlurmJob:
             started=time_at(job.start_time.value),
             ended=time_at(job.end_time.value),
             limit_min=job.time_limit.value,
-            exit=job.exit_code.said,
+            exit=job.exit_code.text,
             nodes=job.nodes or "",
             failed_node=job.failed_node or "",
             partition=job.partition or "",

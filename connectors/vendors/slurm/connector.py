@@ -46,16 +46,16 @@ MOST_ATTEMPTS = 200
 A = TypeVar("A", AccountedJobsAnswer, ControlledJobsAnswer, NodesAnswer, PingAnswer)
 
 
-def build(own: SlurmSettings, settings: SharedSettings) -> SlurmConnector | None:
+def build(slurm_settings: SlurmSettings, settings: SharedSettings) -> SlurmConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if slurm_settings.url is None:
         return None
     return SlurmConnector(
-        own.url,
-        access_of(own, VENDOR),
-        version=own.version,
-        cluster=own.cluster,
-        limits=own.limits(LIMITS),
+        slurm_settings.url,
+        access_of(slurm_settings, VENDOR),
+        version=slurm_settings.version,
+        cluster=slurm_settings.cluster,
+        limits=slurm_settings.limits(LIMITS),
     )
 
 
@@ -95,7 +95,7 @@ class SlurmConnector:
         try:
             async with self._http.open() as session:
                 version = await self._newest(session)
-                nodes = await _asked(session, f"/slurm/{version}/nodes/", [], NodesAnswer)
+                nodes = await _fetch(session, f"/slurm/{version}/nodes/", [], NodesAnswer)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         line = (
@@ -110,7 +110,7 @@ class SlurmConnector:
             return self._version
         for version in VERSIONS:
             try:
-                await _asked(session, f"/slurm/{version}/ping/", [], PingAnswer)
+                await _fetch(session, f"/slurm/{version}/ping/", [], PingAnswer)
             except ConnectorError as error:
                 if error.status != 404:
                     raise
@@ -188,15 +188,15 @@ class _SlurmQuestion:
         if self._cluster:
             params.append(("cluster", self._cluster))
         path = f"/slurmdb/{self._version}/jobs/"
-        answer = await _asked(self._session, path, params, AccountedJobsAnswer)
+        answer = await _fetch(self._session, path, params, AccountedJobsAnswer)
         jobs = [SlurmJob.accounted(job) for job in answer.jobs]
-        return self._ours(jobs), f"{path}?{_said(params)}"
+        return self._ours(jobs), f"{path}?{_query_text(params)}"
 
     async def _controlled(self) -> tuple[list[SlurmJob], str]:
         path = f"/slurm/{self._version}/jobs/"
         if self._job_id:
             path = f"/slurm/{self._version}/job/{self._job_id}"
-        answer = await _asked(self._session, path, [], ControlledJobsAnswer)
+        answer = await _fetch(self._session, path, [], ControlledJobsAnswer)
         return self._ours([SlurmJob.controlled(job) for job in answer.jobs]), path
 
     def _ours(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
@@ -208,7 +208,7 @@ class _SlurmQuestion:
     async def _nodes(self, names: set[str], waiting: set[str]) -> None:
         path = f"/slurm/{self._version}/nodes/"
         try:
-            answer = await _asked(self._session, path, [], NodesAnswer)
+            answer = await _fetch(self._session, path, [], NodesAnswer)
         except FaultlineError as error:
             self._missing.append(Missing("states", path, str(error)))
             return
@@ -230,7 +230,7 @@ def _hosts(request: Request) -> tuple[str, ...]:
     return (*identity.hosts, *((identity.node,) if identity.node else ()))
 
 
-async def _asked(
+async def _fetch(
     session: HttpSession, path: str, params: list[tuple[str, str]], type: type[A]
 ) -> A:
     """The answer. Raises ConnectorError, also where it is an error with status 200."""
@@ -241,5 +241,5 @@ async def _asked(
     return answer
 
 
-def _said(params: Sequence[tuple[str, str]]) -> str:
+def _query_text(params: Sequence[tuple[str, str]]) -> str:
     return "&".join(f"{name}={value}" for name, value in params)

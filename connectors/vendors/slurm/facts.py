@@ -36,12 +36,12 @@ def job_rows(jobs: Sequence[SlurmJob], service: str) -> list[StateRow]:
 
 def job_nodes(jobs: Sequence[SlurmJob]) -> list[str]:
     """The nodes on which these attempts ran, each once."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for job in jobs:
         for name in (job.failed_node, *node_names(job.nodes, MOST_NODES)):
-            if name and name not in ("None assigned", "(null)") and len(found) < MOST_NODES:
-                found[name] = None
-    return list(found)
+            if name and name not in ("None assigned", "(null)") and len(names) < MOST_NODES:
+                names[name] = None
+    return list(names)
 
 
 def node_rows(

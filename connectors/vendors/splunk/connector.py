@@ -41,17 +41,19 @@ ERRORS, SAMPLE = 1000, 300
 """Lines of one search."""
 
 
-def build(own: SplunkSettings, settings: SharedSettings) -> SplunkConnector | None:
+def build(splunk_settings: SplunkSettings, settings: SharedSettings) -> SplunkConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if splunk_settings.url is None:
         return None
     return SplunkConnector(
-        own.url,
-        access_of(own, "splunk"),
-        LineSearches(own.indexes, own.service_fields, own.level_fields),
+        splunk_settings.url,
+        access_of(splunk_settings, "splunk"),
+        LineSearches(
+            splunk_settings.indexes, splunk_settings.service_fields, splunk_settings.level_fields
+        ),
         names=ServiceNames.of_catalogue(settings.services),
-        web=own.web_url,
-        limits=own.limits(LIMITS),
+        web=splunk_settings.web_url,
+        limits=splunk_settings.limits(LIMITS),
     )
 
 
@@ -143,17 +145,20 @@ class _Asking:
         every = self.texts.of(self.names.theirs(service))
         windows = log_windows(self.request.scope)
         by_level = [await self.counts(service, every, window) for window in windows]
-        known = [one for one in by_level if one is not None]
-        if by_level and not known:
+        level_flags = [flag for flag in by_level if flag is not None]
+        if by_level and not level_flags:
             reason = "no line names it: see splunk.service_fields, and aliases in the catalogue"
             self.collection.missing.append(Missing("logs", service, reason, unknown=True))
             return
-        failing = self.texts.errors(every, by_level=any(known))
-        asked: list[tuple[str, int, str | None]] = [(failing, ERRORS, None), (every, SAMPLE, None)]
+        failing = self.texts.errors(every, by_level=any(level_flags))
+        line_searches: list[tuple[str, int, str | None]] = [
+            (failing, ERRORS, None),
+            (every, SAMPLE, None),
+        ]
         if (words := self.request.scope.log_words) is not None:
-            asked.append((searches.saying(every, words.words), SAMPLE, words.by))
+            line_searches.append((searches.saying(every, words.words), SAMPLE, words.by))
         for window in windows:
-            for search, limit, by in asked:
+            for search, limit, by in line_searches:
                 await self.lines(service, search, limit, by, window)
 
     async def counts(self, service: str, every: str, window: Window) -> bool | None:

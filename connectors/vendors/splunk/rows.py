@@ -56,9 +56,9 @@ def count_rows(records: Iterable[Record], service: str, grid: CountGrid) -> tupl
     return rows, has_level
 
 
-def _first(one: Record, names: Iterable[str]) -> str:
+def _first(record: Record, names: Iterable[str]) -> str:
     for name in names:
-        value = one.get(name)
+        value = record.get(name)
         if isinstance(value, list):
             value = value[0] if value else None
         if isinstance(value, str) and value:

@@ -114,7 +114,7 @@ class SplunkHttp(VendorHttp[SplunkSession]):
         except (ValueError, httpx.RequestNotRead):
             raise refused from None
         form = dict(pairs)
-        is_known = len(form) == len(pairs) and FORM.issuperset(form)
+        has_form_fields = len(form) == len(pairs) and FORM.issuperset(form)
         is_oneshot = form.get("exec_mode") == "oneshot"
-        if not (is_known and is_oneshot and is_reading(form.get("search", ""))):
+        if not (has_form_fields and is_oneshot and is_reading(form.get("search", ""))):
             raise refused

@@ -44,21 +44,23 @@ SERIES, POINTS, ALERTS, EVENTS = (
     "/v2/incident",
     "/v2/event/find",
 )
-NOT_ASKED = frozenset('"\\*')
+UNSAFE_CHARACTERS = frozenset('"\\*')
 """A name with one of these could mean more than itself in a query."""
 
 
 def build(
-    own: SplunkObservabilitySettings, settings: SharedSettings
+    observability_settings: SplunkObservabilitySettings, settings: SharedSettings
 ) -> SplunkObservabilityConnector | None:
     """The configured connector, or None without a realm and a token."""
-    if own.url is None or own.token is None:
+    if observability_settings.url is None or observability_settings.token is None:
         return None
-    headers = {"X-SF-TOKEN": own.token.get_secret_value()}
-    limits = own.limits(LIMITS)
-    http = ReadOnlyHttp(VENDOR, own.url, headers=headers, limits=limits)
+    headers = {"X-SF-TOKEN": observability_settings.token.get_secret_value()}
+    limits = observability_settings.limits(LIMITS)
+    http = ReadOnlyHttp(VENDOR, observability_settings.url, headers=headers, limits=limits)
     names = ServiceNames.of_catalogue(settings.services)
-    return SplunkObservabilityConnector(http, names, own.environment, own.change_types, limits)
+    return SplunkObservabilityConnector(
+        http, names, observability_settings.environment, observability_settings.change_types, limits
+    )
 
 
 class SplunkObservabilityConnector:
@@ -130,27 +132,37 @@ class _Asking:
     async def golden(self, services: Sequence[str]) -> None:
         """Rate, errors and latency of those that APM knows."""
         theirs = [name for service in services for name in self.names.theirs(service)]
-        names = [name for name in theirs if name.isprintable() and not NOT_ASKED & set(name[:100])]
+        names = [
+            name
+            for name in theirs
+            if name.isprintable() and not UNSAFE_CHARACTERS & set(name[:100])
+        ]
         if not names:
             return
         query = self._query(names)
         params = [("query", query), ("limit", str(MOST_SERIES))]
-        call = self.session.get(SERIES, params, type=tables.FoundSeries)
-        found = await self.collection.fetch("metrics", f"GET {SERIES}?query={query}", call)
-        if found is None:
+        call = self.session.get(SERIES, params, type=tables.SeriesPage)
+        series_page = await self.collection.fetch("metrics", f"GET {SERIES}?query={query}", call)
+        if series_page is None:
             return
         ours = {
-            self.names.ours(str(result.dimensions.get(tables.SERVICE))) for result in found.results
+            self.names.ours(str(result.dimensions.get(tables.SERVICE)))
+            for result in series_page.results
         }
         reason = "APM has no service of its name; see aliases in the catalogue"
         for service in services:
             if service not in ours:
                 self.collection.missing.append(Missing("metrics", service, reason, unknown=True))
-        if not found.results:
+        if not series_page.results:
             return
         window = full_window(self.request.scope)
         step_s = next(
-            (one for one in RESOLUTIONS_S if window.seconds / one <= MOST_POINTS), RESOLUTIONS_S[-1]
+            (
+                resolution_s
+                for resolution_s in RESOLUTIONS_S
+                if window.seconds / resolution_s <= MOST_POINTS
+            ),
+            RESOLUTIONS_S[-1],
         )
         start, end = str(epoch_ms(window.start)), str(epoch_ms(window.end))
         # The reference writes the end with a large S, its examples do not.
@@ -161,9 +173,9 @@ class _Asking:
             "metrics", phrase, self.session.get(POINTS, params, type=tables.Points)
         )
         if points is not None:
-            rows = tables.metric_rows(found.results, points, self.names, step_s)
+            rows = tables.metric_rows(series_page.results, points, self.names, step_s)
             cut = None
-            if found.isPartialCount or found.count > MOST_SERIES:
+            if series_page.isPartialCount or series_page.count > MOST_SERIES:
                 cut = f"the first {MOST_SERIES} series; there are more"
             self._keep("metrics", phrase, window, rows, cut)
 
@@ -173,15 +185,15 @@ class _Asking:
         params = [("includeResolved", "true"), ("limit", str(MOST_LISTED))]
         call = self.session.get(ALERTS, params, type=list[tables.Alert])
         phrase = f"GET {ALERTS}?includeResolved=true"
-        found = await self.collection.fetch("monitors", phrase, call)
-        if found is not None:
+        alerts = await self.collection.fetch("monitors", phrase, call)
+        if alerts is not None:
             start, end = epoch_ms(window.start), epoch_ms(window.end)
             rows = [
                 row
-                for row in tables.alert_rows(found, self.names)
+                for row in tables.alert_rows(alerts, self.names)
                 if start <= row[3] // tables.MS < end
             ]
-            cut = f"the latest {MOST_LISTED}" if len(found) >= MOST_LISTED else None
+            cut = f"the latest {MOST_LISTED}" if len(alerts) >= MOST_LISTED else None
             self._keep("monitors", phrase, window, rows, cut)
 
     async def changes(self, types: Sequence[str]) -> None:
@@ -194,14 +206,16 @@ class _Asking:
         params += [("limit", str(MOST_LISTED)), ("order_by", "-sf_timestamp")]
         call = self.session.get(EVENTS, params, type=list[tables.CustomEvent])
         phrase = f"GET {EVENTS}?query={query}&start_time={start}&end_time={end}"
-        found = await self.collection.fetch("changes", phrase, call)
-        if found is not None:
-            rows = list(tables.change_rows(found, self.names, types))
-            cut = f"the latest {MOST_LISTED} events" if len(found) >= MOST_LISTED else None
+        events = await self.collection.fetch("changes", phrase, call)
+        if events is not None:
+            rows = list(tables.change_rows(events, self.names, types))
+            cut = f"the latest {MOST_LISTED} events" if len(events) >= MOST_LISTED else None
             self._keep("changes", phrase, window, rows, cut)
 
     def _query(self, names: Sequence[str]) -> str:
-        metrics = " OR ".join(f"sf_metric:{one}" for one in (tables.REQUESTS, *tables.LATENCY))
+        metrics = " OR ".join(
+            f"sf_metric:{metric}" for metric in (tables.REQUESTS, *tables.LATENCY)
+        )
         services = " OR ".join(f'{tables.SERVICE}:"{name[:100]}"' for name in names)
         query = f"({metrics}) AND ({services}) AND NOT sf_dimensionalized:true"
         if self.environment is not None:
@@ -209,10 +223,10 @@ class _Asking:
         return query
 
     def _keep(
-        self, kind: EvidenceKind, said: str, window: Window, rows: list[Row], cut: str | None
+        self, kind: EvidenceKind, query: str, window: Window, rows: list[Row], cut: str | None
     ) -> None:
         """The rows as an item; none say nothing."""
         if rows:
             self.collection.add(kind, rows)
-            item = Item(kind, said, window, rows=len(rows), cut=cut)
+            item = Item(kind, query, window, rows=len(rows), cut=cut)
             self.collection.items.append(item.holding(rows))

@@ -36,7 +36,7 @@ class TimeSeries(msgspec.Struct):
     dimensions: dict[str, Any] = {}
 
 
-class FoundSeries(msgspec.Struct):
+class SeriesPage(msgspec.Struct):
     results: list[TimeSeries]
     isPartialCount: bool = False
     count: int = 0
@@ -131,19 +131,19 @@ def change_rows(
     events: Iterable[CustomEvent], names: ServiceNames, types: Sequence[str]
 ) -> Iterator[Row]:
     """Rows of the table `changes`, of the events whose type says that they are one."""
-    wanted = {one.casefold() for one in types}
+    folded_types = {change_type.casefold() for change_type in types}
     for event in events:
         at = ns_of(event.timestamp, MS)
         words = re.findall(r"[a-z]+", event.sf_eventType.casefold())
-        matching_words = [word for word in words if word in wanted]
+        matching_words = [word for word in words if word in folded_types]
         if at is None or at < EARLIEST_NS or not matching_words:
             continue
-        said = {**event.metadata, **event.properties}
-        version = said.get("version") or said.get("service.version") or ""
-        text = said.get("description") or said.get("message") or event.sf_eventType
+        properties = {**event.metadata, **event.properties}
+        version = properties.get("version") or properties.get("service.version") or ""
+        text = properties.get("description") or properties.get("message") or event.sf_eventType
         title = " ".join(filter(None, (short(str(text), 240), short(str(version), 60))))
         kind = KINDS.get(matching_words[0], "deploy")
-        service = _service_of([said], names)
+        service = _service_of([properties], names)
         yield at, service, kind, short(event.id, 100), title, None, None, None, None
 
 
@@ -170,8 +170,8 @@ def _values(points: Iterable[Sequence[float | None]]) -> Iterator[tuple[int, flo
 def _dimensions(events: Iterable[AlertEvent]) -> Iterator[Mapping[str, Any]]:
     for event in events:
         inputs = event.inputs.values() if isinstance(event.inputs, dict) else event.inputs
-        for one in inputs:
-            yield one.dimensions
+        for alert_input in inputs:
+            yield alert_input.dimensions
 
 
 def _service_of(places: Iterable[Mapping[str, Any]], names: ServiceNames) -> str | None:

@@ -127,12 +127,14 @@ class StatsigAudit(msgspec.Struct):
     pagination: StatsigPagination | None = None
 
 
-def build(own: StatsigSettings, settings: SharedSettings) -> Statsig | None:
+def build(statsig_settings: StatsigSettings, settings: SharedSettings) -> Statsig | None:
     """The configured connector, or None without a key."""
-    if own.token is None:
+    if statsig_settings.token is None:
         return None
-    headers = {"STATSIG-API-KEY": own.token.get_secret_value()}
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
+    headers = {"STATSIG-API-KEY": statsig_settings.token.get_secret_value()}
+    http = LinkedHttp(
+        VENDOR, statsig_settings.url, headers=headers, limits=statsig_settings.limits(LIMITS)
+    )
     return Statsig(http, ServiceNames.of_catalogue(settings.services))
 
 
@@ -150,10 +152,10 @@ class Statsig(ChangeFeeds):
     async def _read(self, session: LinkedSession, window: Window) -> FeedAnswer:
         params = [("limit", str(PER_PAGE)), ("page", "1")]
 
-        async def read(given: Params) -> RecordPage[StatsigEntry]:
-            answer = await session.get(AUDIT_LOGS, given, type=StatsigAudit)
+        async def read(page_params: Params) -> RecordPage[StatsigEntry]:
+            answer = await session.get(AUDIT_LOGS, page_params, type=StatsigAudit)
             has_more = answer.pagination is not None and answer.pagination.nextPage
-            following = [params[0], ("page", str(int(given[1][1]) + 1))]
+            following = [params[0], ("page", str(int(page_params[1][1]) + 1))]
             return RecordPage(answer.data, following if has_more else None)
 
         def is_older(entry: StatsigEntry) -> bool:
@@ -169,10 +171,10 @@ def _change(entry: StatsigEntry) -> VendorChange | None:
     action = entry.actionType
     if at is None or not entry.name or not isinstance(action, str) or action not in ACTIONS:
         return None
-    said = short(entry.changeLog, 140) or action.replace("_", " ")
+    description = short(entry.changeLog, 140) or action.replace("_", " ")
     author = person(entry.updatedBy, entry.updatedByUserID)
     old, new = _states(entry.changes)
-    title = flip(entry.name, None, said)
+    title = flip(entry.name, None, description)
     return VendorChange(at, "flag", entry.name, title, author, diff=state_diff(old, new))
 
 

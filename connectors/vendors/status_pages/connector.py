@@ -78,10 +78,12 @@ class StatusPagesConnector:
 
     name = "status_pages"
     kinds: tuple[EvidenceKind, ...] = ("states",)
-    access_said = "a public page, there is nothing to write"
+    access_note = "a public page, there is nothing to write"
 
-    def __init__(self, own: StatusPageSettings, provider: str, http: ReadOnlyHttp) -> None:
-        self._own = own
+    def __init__(
+        self, page_settings: StatusPageSettings, provider: str, http: ReadOnlyHttp
+    ) -> None:
+        self._settings = page_settings
         self._provider = provider
         self._http = http
         self.limits = http.limits
@@ -94,11 +96,11 @@ class StatusPagesConnector:
             for page in self._pages():
                 query = f"GET {self._http.base_url}{page.path}"
                 reading = self._incidents(session, page, scope.incident.start)
-                found = await collection.fetch("states", query, reading)
-                if found is None:
+                page_incidents = await collection.fetch("states", query, reading)
+                if page_incidents is None:
                     continue
                 rows: list[tuple[Any, ...]] = []
-                for incident in found.incidents:
+                for incident in page_incidents.incidents:
                     if (
                         incident not in incidents
                         and self._is_ours(incident)
@@ -108,7 +110,7 @@ class StatusPagesConnector:
                         rows += self._rows(incident, scope, query)
                 count = collection.add("states", rows)
                 window = full_window(scope)
-                item = Item("states", query, window, page.link, rows=count, cut=found.cut)
+                item = Item("states", query, window, page.link, rows=count, cut=page_incidents.cut)
                 collection.items.append(item)
         return collection.collected()
 
@@ -123,12 +125,12 @@ class StatusPagesConnector:
             return Check(self.name, False, str(error))
         now = sum(incident.until is None for incident in incidents)
         line = f"{self._provider}: {len(incidents)} incidents at {self._http.base_url} can be read"
-        open_now = "" if self._own.kind in HISTORIES else f", {now} of them open"
-        return Check(self.name, True, f"{line}{open_now}; {self.access_said}")
+        open_now = "" if self._settings.kind in HISTORIES else f", {now} of them open"
+        return Check(self.name, True, f"{line}{open_now}; {self.access_note}")
 
     def _pages(self) -> list[StatusPage]:
         """What is asked, one after the other."""
-        return [StatusPage(FORMATS[self._own.kind].path, self._http.base_url)]
+        return [StatusPage(FORMATS[self._settings.kind].path, self._http.base_url)]
 
     async def _incidents(
         self, session: HttpSession, page: StatusPage, at: datetime
@@ -136,66 +138,73 @@ class StatusPagesConnector:
         """What a page says at a time. Raises ConnectorError, BudgetExceeded."""
         body = await session.body(page.path)
         try:
-            found = FORMATS[self._own.kind].read(body)
+            incidents = FORMATS[self._settings.kind].read(body)
         except (ValueError, RecursionError, msgspec.DecodeError) as error:
             raise unexpected_response(self.name, page.path or self._http.base_url, error) from error
-        cut = f"the first {MOST_INCIDENTS} incidents" if len(found) > MOST_INCIDENTS else None
-        return PageIncidents(found[:MOST_INCIDENTS], cut)
+        cut = f"the first {MOST_INCIDENTS} incidents" if len(incidents) > MOST_INCIDENTS else None
+        return PageIncidents(incidents[:MOST_INCIDENTS], cut)
 
-    def _is_ours(self, one: ProviderIncident) -> bool:
+    def _is_ours(self, incident: ProviderIncident) -> bool:
         """Whether it is of a part and region that counts. One that names none is of all."""
-        if one.impact in NO_IMPACT:
+        if incident.impact in NO_IMPACT:
             return False
-        return _fits(one.parts, self._own.components) and _fits(one.regions, self._own.regions)
+        return _fits(incident.parts, self._settings.components) and _fits(
+            incident.regions, self._settings.regions
+        )
 
-    def _overlaps(self, one: ProviderIncident, scope: Scope) -> bool:
-        if one.since is not None and one.since > scope.incident.end:
+    def _overlaps(self, incident: ProviderIncident, scope: Scope) -> bool:
+        if incident.since is not None and incident.since > scope.incident.end:
             return False
-        if self._own.kind in HISTORIES:
-            return one.since is not None and one.since >= scope.events_from
-        return one.until is None or one.until >= scope.incident.start
+        if self._settings.kind in HISTORIES:
+            return incident.since is not None and incident.since >= scope.events_from
+        return incident.until is None or incident.until >= scope.incident.start
 
-    def _rows(self, one: ProviderIncident, scope: Scope, query: str) -> list[tuple[Any, ...]]:
-        services: Sequence[str | None] = [s for s in self._own.used_by if s in scope.services]
+    def _rows(self, incident: ProviderIncident, scope: Scope, query: str) -> list[tuple[Any, ...]]:
+        services: Sequence[str | None] = [s for s in self._settings.used_by if s in scope.services]
         rows: list[tuple[Any, ...]] = []
         for service in services or [None]:
             row = StateRow(
                 kind="Provider",
                 name=self._provider,
-                fact="provider_outage" if one.impact in SERIOUS else "provider_degraded",
+                fact="provider_outage" if incident.impact in SERIOUS else "provider_degraded",
                 service=service,
-                place=", ".join(one.regions[:3]) or None,
-                field=", ".join(dict.fromkeys([self._provider, *self._own.called_as])),
-                value=_said(one),
+                place=", ".join(incident.regions[:3]) or None,
+                field=", ".join(dict.fromkeys([self._provider, *self._settings.called_as])),
+                value=_summary(incident),
                 query=query,
-                link=_link(one.link),
+                link=_link(incident.link),
             )
             # The builder takes times in ns.
-            values = {**row._asdict(), "since": nanoseconds(one.since) if one.since else None}
+            values = {
+                **row._asdict(),
+                "since": nanoseconds(incident.since) if incident.since else None,
+            }
             rows.append(tuple(values.values()))
         return rows
 
 
-def _fits(values: Sequence[str], wanted: Sequence[str]) -> bool:
-    if not wanted or not values:
+def _fits(values: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns or not values:
         return True
     folded = [value.casefold() for value in values]
-    return any(fnmatchcase(value, component.casefold()) for value in folded for component in wanted)
+    return any(
+        fnmatchcase(value, component.casefold()) for value in folded for component in patterns
+    )
 
 
-def _said(one: ProviderIncident) -> str:
+def _summary(incident: ProviderIncident) -> str:
     """As it stands in the answer: title, impact, parts, and its times."""
-    notes = [one.impact] if one.impact else []
-    notes += [", ".join(one.parts[:2])] if one.parts else []
-    notes += [f"since {_clock(one.since)}"] if one.since else []
-    notes += [f"until {_clock(one.until)}"] if one.until else []
-    return f"{one.title or 'untitled'} ({'; '.join(notes)})" if notes else one.title
+    notes = [incident.impact] if incident.impact else []
+    notes += [", ".join(incident.parts[:2])] if incident.parts else []
+    notes += [f"since {_clock(incident.since)}"] if incident.since else []
+    notes += [f"until {_clock(incident.until)}"] if incident.until else []
+    return f"{incident.title or 'untitled'} ({'; '.join(notes)})" if notes else incident.title
 
 
 def _clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%d %b %H:%M} UTC"
 
 
-def _link(given: str | None) -> str | None:
-    link = short(given or "", 500)
+def _link(url: str | None) -> str | None:
+    link = short(url or "", 500)
     return link if link.startswith("https://") and " " not in link else None

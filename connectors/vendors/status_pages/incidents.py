@@ -201,16 +201,18 @@ def of_aws(body: bytes) -> list[ProviderIncident]:
     wide = body[:2] in (b"\xff\xfe", b"\xfe\xff")
     text = body.decode("utf-16") if wide else body.decode()
     incidents = []
-    for one in msgspec.json.decode(text, type=list[_AwsEvent]):
-        impact = _AWS_IMPACT.get(str(one.status))
+    for aws_event in msgspec.json.decode(text, type=list[_AwsEvent]):
+        impact = _AWS_IMPACT.get(str(aws_event.status))
         if impact is None:
             continue
-        named = [service.service_name for service in (one.impacted_services or {}).values()]
-        names = dict.fromkeys(short(name, 80) for name in [one.service_name or "", *named] if name)
-        regions = {part for part in one.arn.split(":")[3:4] if part}
-        regions |= {short(one.region_name, 80)} if one.region_name else set()
-        title = _title(f"{one.service_name or 'AWS'}: {one.summary or ''}")
-        since = _epoch(one.date)
+        named = [service.service_name for service in (aws_event.impacted_services or {}).values()]
+        names = dict.fromkeys(
+            short(name, 80) for name in [aws_event.service_name or "", *named] if name
+        )
+        regions = {part for part in aws_event.arn.split(":")[3:4] if part}
+        regions |= {short(aws_event.region_name, 80)} if aws_event.region_name else set()
+        title = _title(f"{aws_event.service_name or 'AWS'}: {aws_event.summary or ''}")
+        since = _epoch(aws_event.date)
         incidents.append(
             ProviderIncident(title, since, None, impact, tuple(names), tuple(sorted(regions)))
         )
@@ -220,15 +222,19 @@ def of_aws(body: bytes) -> list[ProviderIncident]:
 def of_google(body: bytes) -> list[ProviderIncident]:
     """Google Cloud's incidents of the last months. Raises ValueError, msgspec.DecodeError."""
     incidents = []
-    for one in msgspec.json.decode(body, type=list[_GoogleIncident]):
-        places = [*(one.currently_affected_locations or ())]
-        places += one.previously_affected_locations or ()
-        products = tuple(short(part.title, 80) for part in one.affected_products or ())
+    for incident in msgspec.json.decode(body, type=list[_GoogleIncident]):
+        places = [*(incident.currently_affected_locations or ())]
+        places += incident.previously_affected_locations or ()
+        products = tuple(short(part.title, 80) for part in incident.affected_products or ())
         regions = tuple(dict.fromkeys(short(place.id, 60) for place in places if place.id))
-        impact = _GOOGLE_IMPACT.get(one.status_impact, "")
-        uri = one.uri.lstrip("/")
+        impact = _GOOGLE_IMPACT.get(incident.status_impact, "")
+        uri = incident.uri.lstrip("/")
         link = f"https://status.cloud.google.com/{uri}" if re.fullmatch(r"[\w./-]+", uri) else None
-        title, since, until = _title(one.external_desc), _iso(one.begin), _iso(one.end)
+        title, since, until = (
+            _title(incident.external_desc),
+            _iso(incident.begin),
+            _iso(incident.end),
+        )
         incidents.append(ProviderIncident(title, since, until, impact, products, regions, link))
     return incidents
 
@@ -290,8 +296,8 @@ def _mail_date(text: str | None) -> datetime | None:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _epoch(given: str | int | None) -> datetime | None:
-    text = str(given)
+def _epoch(seconds: str | int | None) -> datetime | None:
+    text = str(seconds)
     if not (text.isascii() and text.isdigit() and len(text) <= 11):
         return None
     return datetime.fromtimestamp(int(text), UTC)

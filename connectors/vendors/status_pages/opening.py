@@ -13,18 +13,18 @@ from faultline.connectors.vendors.status_pages.connector import (
 from faultline.connectors.vendors.status_pages.settings import StatusPageSettings
 
 
-def build(own: StatusPageSettings, settings: SharedSettings) -> StatusPagesConnector:
+def build(page_settings: StatusPageSettings, settings: SharedSettings) -> StatusPagesConnector:
     """The configured connector. Raises SettingsError without a name or an address."""
-    provider = own.provider or settings.instance_of("status_pages")
+    provider = page_settings.provider or settings.instance_of("status_pages")
     if not provider:
         raise SettingsError("status_pages.provider", "must be set: whose page it is")
-    if own.kind == "azure_service_health":
+    if page_settings.kind == "azure_service_health":
         # Late: it loads the client of Azure.
         from faultline.connectors.vendors.status_pages.service_health import build_service_health
 
-        return build_service_health(own, settings, provider)
-    if not (own.url or FORMATS[own.kind].base):
-        raise SettingsError("status_pages.url", f"must be set for kind {own.kind}")
-    base = own.url or FORMATS[own.kind].base
-    http = ReadOnlyHttp("status_pages", base, limits=own.limits(LIMITS))
-    return StatusPagesConnector(own, provider, http)
+        return build_service_health(page_settings, settings, provider)
+    if not (page_settings.url or FORMATS[page_settings.kind].base):
+        raise SettingsError("status_pages.url", f"must be set for kind {page_settings.kind}")
+    base = page_settings.url or FORMATS[page_settings.kind].base
+    http = ReadOnlyHttp("status_pages", base, limits=page_settings.limits(LIMITS))
+    return StatusPagesConnector(page_settings, provider, http)

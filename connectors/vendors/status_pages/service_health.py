@@ -45,35 +45,37 @@ RIGHT = "Microsoft.ResourceHealth/events/read (the role Reader) on this subscrip
 
 
 def build_service_health(
-    own: StatusPageSettings, settings: SharedSettings, provider: str
+    page_settings: StatusPageSettings, settings: SharedSettings, provider: str
 ) -> ServiceHealthConnector:
     """The configured connector. Raises SettingsError."""
-    are_ids = all(SUBSCRIPTION.fullmatch(subscription) for subscription in own.subscriptions)
-    if not are_ids or not 0 < len(own.subscriptions) <= MOST_SUBSCRIPTIONS:
+    are_ids = all(
+        SUBSCRIPTION.fullmatch(subscription) for subscription in page_settings.subscriptions
+    )
+    if not are_ids or not 0 < len(page_settings.subscriptions) <= MOST_SUBSCRIPTIONS:
         problem = f"must be set to ids of subscriptions, at most {MOST_SUBSCRIPTIONS}"
         raise SettingsError("status_pages.subscriptions", problem)
     azure = settings.section(AzureMonitorSettings)
-    base = own.url or azure.management_url
+    base = page_settings.url or azure.management_url
     access = ServerAccess(auth=AzureToken(base, credential_of(azure)))
-    http = ReadOnlyHttp("status_pages", base, limits=own.limits(LIMITS), access=access)
-    return ServiceHealthConnector(own, provider, http, f"{azure.portal_url}/{BLADE}")
+    http = ReadOnlyHttp("status_pages", base, limits=page_settings.limits(LIMITS), access=access)
+    return ServiceHealthConnector(page_settings, provider, http, f"{azure.portal_url}/{BLADE}")
 
 
 class ServiceHealthConnector(StatusPagesConnector):
     """The service issues of the configured subscriptions."""
 
-    access_said = "only GET is sent, besides the token's request"
+    access_note = "only GET is sent, besides the token's request"
 
     def __init__(
-        self, own: StatusPageSettings, provider: str, http: ReadOnlyHttp, portal: str
+        self, page_settings: StatusPageSettings, provider: str, http: ReadOnlyHttp, portal: str
     ) -> None:
-        super().__init__(own, provider, http)
+        super().__init__(page_settings, provider, http)
         self._portal = portal
 
     def _pages(self) -> list[StatusPage]:
         pages = []
-        for one in dict.fromkeys(self._own.subscriptions):
-            path = f"/subscriptions/{one}/providers/Microsoft.ResourceHealth/events"
+        for subscription in dict.fromkeys(self._settings.subscriptions):
+            path = f"/subscriptions/{subscription}/providers/Microsoft.ResourceHealth/events"
             pages.append(StatusPage(path, self._portal))
         return pages
 

@@ -44,7 +44,7 @@ from faultline.connectors.vendors.tempo.traces import WholeTraces, between
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)
 MOST_SERVICES = 3
-FOUND = 20
+TRACES_PER_SEARCH = 20
 """Traces that one search gives; Tempo's own default."""
 PARTS = 3
 TYPICAL, FAILED, SLOW = 4, 4, 4
@@ -61,32 +61,32 @@ both windows."""
 SERVICES = "/api/v2/search/tag/resource.service.name/values"
 SEARCH = "/api/search"
 TAGS = "/api/v2/search/tags"
-NONE_FOUND = "no trace of this service in these windows; see aliases in the service catalogue"
+NO_TRACE = "no trace of this service in these windows; see aliases in the service catalogue"
 
 
-def build(own: TempoSettings, settings: SharedSettings) -> TempoConnector | None:
+def build(tempo_settings: TempoSettings, settings: SharedSettings) -> TempoConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if tempo_settings.url is None:
         return None
     grafana = settings.section(GrafanaSettings)
     return TempoConnector(
-        own.url,
-        access_of(own, "tempo"),
+        tempo_settings.url,
+        access_of(tempo_settings, "tempo"),
         names=ServiceNames.of_catalogue(settings.services),
-        explore=Explore(grafana.public_url or grafana.url, "tempo", own.grafana_source),
-        limits=own.limits(LIMITS),
+        explore=Explore(grafana.public_url or grafana.url, "tempo", tempo_settings.grafana_source),
+        limits=tempo_settings.limits(LIMITS),
     )
 
 
-class FoundSpan(msgspec.Struct):
+class SpanHit(msgspec.Struct):
     durationNanos: str | int | None = None
 
 
 class SpanSet(msgspec.Struct):
-    spans: list[FoundSpan] | None = None
+    spans: list[SpanHit] | None = None
 
 
-class FoundTrace(msgspec.Struct):
+class TraceHit(msgspec.Struct):
     """A trace as the search gives it, with the spans that the query matched."""
 
     traceID: str = ""
@@ -95,7 +95,7 @@ class FoundTrace(msgspec.Struct):
 
 
 class SearchAnswer(msgspec.Struct):
-    traces: list[FoundTrace] | None = None
+    traces: list[TraceHit] | None = None
     metrics: dict[str, Any] | None = None
 
 
@@ -123,14 +123,14 @@ class _TempoSearch:
     query: str
     window: Window
     most: int
-    found: list[FoundTrace] = field(default_factory=list)
+    hits: list[TraceHit] = field(default_factory=list)
     rows: list[SpanTableRow] = field(default_factory=list)
     failed: bool = False
 
     @property
     def ids(self) -> list[str]:
         """The traces to read whole."""
-        return [t for one in self.found if (t := hex_id(one.traceID, 16))][: self.most]
+        return [t for hit in self.hits if (t := hex_id(hit.traceID, 16))][: self.most]
 
 
 class TempoConnector:
@@ -160,32 +160,35 @@ class TempoConnector:
         services, more = in_scope(request, MOST_SERVICES)
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
-            known = await self._known(session, full_window(request.scope))
+            service_names = await self._service_names(session, full_window(request.scope))
             within = await self._within(session, request)
-            of_each = await asyncio.gather(
+            service_searches = await asyncio.gather(
                 *(
-                    self._of_service(session, collection, s, known, windows, within)
+                    self._of_service(session, collection, s, service_names, windows, within)
                     for s in services
                 )
             )
             read = WholeTraces(session, self._names)
             for window in windows:
                 searches = [
-                    s for own in of_each for s in own if window.start <= s.window.start < window.end
+                    s
+                    for searches_of_service in service_searches
+                    for s in searches_of_service
+                    if window.start <= s.window.start < window.end
                 ]
                 await self._read(read, collection, searches, window)
-            await self._own(read, collection, request.alert, windows[-1])
-        for service, searches in zip(services, of_each, strict=True):
-            if not any(s.found or s.failed for s in searches):
-                collection.missing.append(Missing("spans", service, NONE_FOUND, unknown=True))
+            await self._alert_trace(read, collection, request.alert, windows[-1])
+        for service, searches in zip(services, service_searches, strict=True):
+            if not any(s.hits or s.failed for s in searches):
+                collection.missing.append(Missing("spans", service, NO_TRACE, unknown=True))
         collection.unasked("spans", bool(services) or "spans" in collection.rows, more)
         return collection.collected()
 
     async def services_in(self, window: Window) -> tuple[str, ...]:
         """Those with spans in that time."""
         async with self._http.open() as session:
-            known = await self._known(session, window)
-        return tuple(self._names.ours(name) for name in known)
+            service_names = await self._service_names(session, window)
+        return tuple(self._names.ours(name) for name in service_names)
 
     async def check(self) -> Check:
         """Reachable and allowed? Tempo itself has no permissions, so what others may do is the
@@ -203,7 +206,7 @@ class TempoConnector:
             f"{line}; Tempo cannot tell whether these credentials may also send traces",
         )
 
-    async def _known(self, session: HttpSession, window: Window) -> list[str]:
+    async def _service_names(self, session: HttpSession, window: Window) -> list[str]:
         """Names of services; none from a server that does not list them. Raises where nothing else
         will work."""
         try:
@@ -212,7 +215,7 @@ class TempoConnector:
             if error.status in (400, 404):
                 return []
             raise
-        return [one.value for one in answer.tagValues]
+        return [tag_value.value for tag_value in answer.tagValues]
 
     async def _within(self, session: HttpSession, request: Request) -> str:
         """The alert's environment, cluster and region as conditions of a search; empty where the
@@ -237,17 +240,17 @@ class TempoConnector:
         session: HttpSession,
         collection: CollectionBuilder,
         service: str,
-        known: Sequence[str],
+        service_names: Sequence[str],
         windows: Sequence[Window],
         within: str,
     ) -> list[_TempoSearch]:
         """The service's searches in the alert's place, and everywhere where it has no trace
         there."""
-        theirs = self._names.found(service, known) or self._names.theirs(service)[:1]
+        theirs = self._names.matches(service, service_names) or self._names.theirs(service)[:1]
         named = " || ".join(f'resource.service.name = "{quoted(name)}"' for name in theirs)
         phrase = f"({named})" if len(theirs) > 1 else named
         searches = await self._searches(session, collection, f"{phrase}{within}", windows)
-        if within and not any(search.found or search.failed for search in searches):
+        if within and not any(search.hits or search.failed for search in searches):
             searches = await self._searches(session, collection, phrase, windows)
         return searches
 
@@ -255,29 +258,32 @@ class TempoConnector:
         self,
         session: HttpSession,
         collection: CollectionBuilder,
-        own: str,
+        condition: str,
         windows: Sequence[Window],
     ) -> list[_TempoSearch]:
         """Any and failed traces of the service in each window, then slow ones by the baseline's
-        bound. `own` is the condition that its spans hold."""
+        bound. `condition` is the condition that its spans hold."""
         failed = [
-            _TempoSearch(f"{{ {own} && status = error }}", window, FAILED) for window in windows
+            _TempoSearch(f"{{ {condition} && status = error }}", window, FAILED)
+            for window in windows
         ]
         typical = [
-            _TempoSearch(f"{{ {own} }}", part, TYPICAL)
+            _TempoSearch(f"{{ {condition} }}", part, TYPICAL)
             for window in windows
             for part in split(window, PARTS)
         ]
         await asyncio.gather(
             *(self._search(session, collection, search) for search in (*failed, *typical))
         )
-        if len(failed[-1].found) < FEW:
-            for one in failed:
-                one.most = 0
+        if len(failed[-1].hits) < FEW:
+            for failed_search in failed:
+                failed_search.most = 0
         bound = _slow_ms(typical[:PARTS]) or _slow_ms(typical)
         slow = (
             [
-                _TempoSearch(f"{{ {own} && duration > {bound}ms && status != error }}", w, SLOW)
+                _TempoSearch(
+                    f"{{ {condition} && duration > {bound}ms && status != error }}", w, SLOW
+                )
                 for w in windows
             ]
             if bound
@@ -291,7 +297,7 @@ class TempoConnector:
     ) -> None:
         params = [
             ("q", search.query),
-            ("limit", str(FOUND)),
+            ("limit", str(TRACES_PER_SEARCH)),
             ("spss", "1"),
             *between(search.window),
         ]
@@ -299,7 +305,7 @@ class TempoConnector:
             "spans", search.query, session.get(SEARCH, params, type=SearchAnswer)
         )
         search.failed = answer is None
-        search.found = (answer.traces or []) if answer else []
+        search.hits = (answer.traces or []) if answer else []
 
     async def _read(
         self,
@@ -319,26 +325,30 @@ class TempoConnector:
             search.rows += result or []
             collection.add("spans", result or [])
         for search in searches:
-            if search.found:
-                collection.items.append(self._item(search, read, len(search.found)))
+            if search.hits:
+                collection.items.append(self._item(search, read, len(search.hits)))
         collection.missing += read.take_missing(len(taken))
 
-    def _item(self, search: _TempoSearch, read: WholeTraces, found: int) -> Item:
-        kept = min(found, search.most)
-        cut = f"{kept} of at least {found} traces read whole" if found > kept else None
-        if found < FOUND and found > kept:
-            cut = f"{kept} of {found} traces read whole"
+    def _item(self, search: _TempoSearch, read: WholeTraces, hit_count: int) -> Item:
+        read_count = min(hit_count, search.most)
+        cut = (
+            f"{read_count} of at least {hit_count} traces read whole"
+            if hit_count > read_count
+            else None
+        )
+        if hit_count < TRACES_PER_SEARCH and hit_count > read_count:
+            cut = f"{read_count} of {hit_count} traces read whole"
         link = self._link(search.query, search.window)
         count = len(search.rows)
         item = Item("spans", search.query, search.window, link, rows=count, cut=read.note(cut))
         return item.holding(search.rows)
 
-    async def _own(
+    async def _alert_trace(
         self, read: WholeTraces, collection: CollectionBuilder, alert: Alert, window: Window
     ) -> None:
         """The trace that the alert's labels name."""
         trace_id = hex_id(trace_of(alert.labels)[:64], 16)
-        if not trace_id or trace_id in read.seen:
+        if not trace_id or trace_id in read.trace_ids:
             return
         rows = await read.trace(trace_id, window)
         collection.missing += read.take_missing(1)
@@ -348,7 +358,7 @@ class TempoConnector:
             collection.items.append(Item("spans", trace_id, window, link, rows=count).holding(rows))
 
     def _link(self, query: str, window: Window) -> str:
-        params = urlencode([("q", query), ("limit", str(FOUND)), *between(window)])
+        params = urlencode([("q", query), ("limit", str(TRACES_PER_SEARCH)), *between(window)])
         otherwise = f"{self._http.base_url}{SEARCH}?{params}"
         return self._explore.link({"queryType": "traceql", "query": query}, window, otherwise)
 
@@ -358,7 +368,7 @@ def _slow_ms(sample: Sequence[_TempoSearch]) -> int | None:
     spans = [
         ns
         for search in sample
-        for trace in search.found
+        for trace in search.hits
         for span_set in (*(trace.spanSets or ()), *([trace.spanSet] if trace.spanSet else ()))
         for span in span_set.spans or ()
         if (ns := ns_of(span.durationNanos)) is not None

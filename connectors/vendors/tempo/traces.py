@@ -42,13 +42,13 @@ class WholeTraces:
         self._dropped = 0
         self._long = 0
         self._partial = 0
-        self.seen: set[str] = set()
+        self.trace_ids: set[str] = set()
 
     async def trace(self, trace_id: str, window: Window) -> list[SpanTableRow] | None:
         """The rows of one trace, None where it cannot be read or has been."""
-        if trace_id in self.seen:
+        if trace_id in self.trace_ids:
             return None
-        self.seen.add(trace_id)
+        self.trace_ids.add(trace_id)
         inside = between(Window(start=window.start - PAD, end=window.end + PAD))
         try:
             data = await self._data(trace_id, inside)
@@ -75,12 +75,12 @@ class WholeTraces:
         self._v1 = True
         return data
 
-    def take_missing(self, wanted: int) -> list[Missing]:
+    def take_missing(self, trace_count: int) -> list[Missing]:
         """One gap for all traces that could not be read since the last call."""
         errors, self._errors = self._errors, []
         if not errors:
             return []
-        phrase = f"{len(errors)} of {wanted} traces could not be read whole: {errors[0]}"
+        phrase = f"{len(errors)} of {trace_count} traces could not be read whole: {errors[0]}"
         return [Missing("spans", "whole traces", phrase)]
 
     def note(self, cut: str | None) -> str | None:

@@ -27,8 +27,8 @@ from faultline.connectors.vendors.traces.files import Choice, PlaceOf, TraceCapt
 from faultline.connectors.vendors.traces.linked import LinkedFile, guard_of, trace_links
 from faultline.connectors.vendors.traces.object_places import (
     ObjectPlace,
-    is_known_location,
     is_object_location,
+    is_valid_location,
 )
 from faultline.connectors.vendors.traces.places import VENDOR, DirectoryPlace, S3Place, TracePlace
 from faultline.connectors.vendors.traces.settings import TracesSettings
@@ -51,22 +51,24 @@ _S3 = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?")
 _PART = re.compile(r"[^A-Za-z0-9._=+@-]")
 
 
-def build(own: TracesSettings, settings: SharedSettings) -> TrainingTracesConnector | None:
+def build(
+    traces_settings: TracesSettings, settings: SharedSettings
+) -> TrainingTracesConnector | None:
     """The configured connector, or None without any location or host."""
-    guard = guard_of(own.hosts, own.private_networks)
+    guard = guard_of(traces_settings.hosts, traces_settings.private_networks)
     of_jobs = any(job.traces or job.dumps or job.logs for job in settings.jobs.values())
-    if guard is None and not own.locations and not of_jobs:
+    if guard is None and not traces_settings.locations and not of_jobs:
         return None
     for name, job in settings.jobs.items():
         for location in (*job.traces, *job.dumps, *job.logs):
             check_location(location, f"jobs.{name}")
     return TrainingTracesConnector(
-        own.locations,
-        endpoint_url=own.endpoint_url,
-        max_file_bytes=own.max_file_bytes,
-        max_files=own.max_files,
+        traces_settings.locations,
+        endpoint_url=traces_settings.endpoint_url,
+        max_file_bytes=traces_settings.max_file_bytes,
+        max_files=traces_settings.max_files,
         guard=guard,
-        limits=own.limits(LIMITS),
+        limits=traces_settings.limits(LIMITS),
     )
 
 
@@ -114,8 +116,8 @@ class TrainingTracesConnector:
         )
         training = request.scope.training
         unknown = training.unknown if training else ()
-        found = Collected(
-            missing=tuple(Missing("traces", *_split_reason(said)) for said in unknown)
+        collected = Collected(
+            missing=tuple(Missing("traces", *_split_reason(gap_text)) for gap_text in unknown)
         )
         places = self._places(job, request.scope) if job is not None else {}
         for number, (location, kind) in enumerate(places, start=1):
@@ -123,11 +125,13 @@ class TrainingTracesConnector:
                 taken = await self._take(
                     place, kind, request.scope, copying, f"{number}-" if number > 1 else ""
                 )
-            found = Collected(
-                items=found.items + taken.items, missing=found.missing + taken.missing
+            collected = Collected(
+                items=collected.items + taken.items, missing=collected.missing + taken.missing
             )
         taken = await self._linked(links, copying)
-        return Collected(items=found.items + taken.items, missing=found.missing + taken.missing)
+        return Collected(
+            items=collected.items + taken.items, missing=collected.missing + taken.missing
+        )
 
     async def _linked(self, links: Sequence[str], copying: _Copying) -> Collected:
         """What the alert links to, one after the other; each that may not or cannot be fetched is a
@@ -149,30 +153,30 @@ class TrainingTracesConnector:
     def _places(self, job: str, scope: Scope) -> dict[tuple[str, PlaceOf], None]:
         """Where to look, and what for, each once: what the settings say of all jobs, then of this
         one."""
-        found: list[tuple[str, PlaceOf]] = [
+        places: list[tuple[str, PlaceOf]] = [
             (location.replace("{job}", job), "traces") for location in self._locations
         ]
         if scope.training is not None:
-            found += [(location, "traces") for location in scope.training.traces]
-            found += [(location, "dumps") for location in scope.training.dumps]
-            found += [(location, "logs") for location in scope.training.logs]
-        return dict.fromkeys(found)
+            places += [(location, "traces") for location in scope.training.traces]
+            places += [(location, "dumps") for location in scope.training.dumps]
+            places += [(location, "logs") for location in scope.training.logs]
+        return dict.fromkeys(places)
 
     async def check(self) -> Check:
         """Can each location be listed?"""
         outcomes = [await self._refusal(location) for location in self._locations]
-        said = [
+        notes = [
             f"{short(location, 200)} {'can be listed' if refusal is None else refusal}"
             for location, refusal in zip(self._locations, outcomes, strict=True)
         ]
         if self._guard is not None:
-            said.append(
-                f"links of alerts to {', '.join(host.said for host in self._guard.hosts)} "
+            notes.append(
+                f"links of alerts to {', '.join(host.text for host in self._guard.hosts)} "
                 "are followed"
             )
         ok = not any(outcomes)
         return Check(
-            self.name, ok, f"training traces: {'; '.join(said)}; only list and read are used"
+            self.name, ok, f"training traces: {'; '.join(notes)}; only list and read are used"
         )
 
     async def _refusal(self, location: str) -> str | None:
@@ -323,7 +327,7 @@ def check_location(location: str, key: str) -> tuple[str, str]:
     """Bucket and prefix of an S3 location, nothing for any other. Raises SettingsError naming the
     key."""
     if is_object_location(location):
-        if not is_known_location(location):
+        if not is_valid_location(location):
             raise SettingsError(key, f"{location!r} must be {FORMS}")
         return "", ""
     if not location.startswith("s3://"):
@@ -334,8 +338,8 @@ def check_location(location: str, key: str) -> tuple[str, str]:
     return match[1], match[2] or ""
 
 
-def _split_reason(said: str) -> tuple[str, str]:
-    where, _, why = said.rpartition(": ")
+def _split_reason(text: str) -> tuple[str, str]:
+    where, _, why = text.rpartition(": ")
     return where, why
 
 

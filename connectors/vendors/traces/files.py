@@ -185,7 +185,7 @@ def choose(
         trace_captures.values(),
         key=lambda c: (_distance(c, incident) > timedelta(0), _natural(c.who), c.file.name),
     )
-    left_out = _said(
+    left_out = _count_phrases(
         (
             sum(c.file.size > max_file_bytes and c.kind != "log" for c in captures),
             f"traces larger than {max_file_bytes:,} bytes",
@@ -197,7 +197,7 @@ def choose(
             f"or more files beyond the first {MOST_LISTED:,}, not looked at",
         ),
     )
-    not_needed = _said(
+    not_needed = _count_phrases(
         (len(small) - len(trace_captures) - len(old), "other captures of the same ranks"),
         (len(old), "dumps of ranks that left none in the incident"),
         (len(every) - len(captures), "not traces by their names"),
@@ -270,5 +270,5 @@ def _natural(text: str) -> tuple[str, int]:
     return (text[: number.start()], int(number[0])) if number else (text, -1)
 
 
-def _said(*counts: tuple[int, str]) -> tuple[str, ...]:
+def _count_phrases(*counts: tuple[int, str]) -> tuple[str, ...]:
     return tuple(f"{count:,} {why}" for count, why in counts if count > 0)

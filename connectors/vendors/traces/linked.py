@@ -38,9 +38,11 @@ def trace_links(alert: Alert) -> tuple[str, ...]:
 
 
 def _links(alert: Alert) -> Iterator[str]:
-    given = [(name, value) for name, text in alert.labels.items() for value in _LISTED.split(text)]
-    given += [(link.title, link.url) for link in alert.links]
-    for name, value in given:
+    candidates = [
+        (name, value) for name, text in alert.labels.items() for value in _LISTED.split(text)
+    ]
+    candidates += [(link.title, link.url) for link in alert.links]
+    for name, value in candidates:
         if not value.startswith(("https://", "http://")):
             continue
         named = NAMES.fullmatch(name.strip()) is not None

@@ -60,7 +60,7 @@ def is_object_location(location: str) -> bool:
     return location.startswith(("gs://", "https://", "abfss://"))
 
 
-def is_known_location(location: str) -> bool:
+def is_valid_location(location: str) -> bool:
     """Whether it has the form of such a location."""
     return _read(location) is not None
 

@@ -128,7 +128,7 @@ class S3Place:
     def list(self, deadline: Deadline) -> Iterator[TraceFile]:
         """All objects below the prefix."""
         count = 0
-        with _said("list"):
+        with _translated_errors("list"):
             pages = (
                 self._connected()
                 .get_paginator("list_objects_v2")
@@ -144,7 +144,7 @@ class S3Place:
 
     def read(self, file: TraceFile, deadline: Deadline, start: int = 0) -> Iterator[bytes]:
         """Stream one object."""
-        with _said(file.name):
+        with _translated_errors(file.name):
             with rate_limiter_of(VENDOR, self._where, self._limits).permit_in_thread(deadline):
                 key, client = self._prefix + file.name, self._connected()
                 if start:  # an empty object has no range at all
@@ -188,7 +188,7 @@ class S3Place:
 
 
 @contextmanager
-def _said(call: str) -> Iterator[None]:
+def _translated_errors(call: str) -> Iterator[None]:
     """Turn boto3's errors into ConnectorError."""
     from botocore.exceptions import BotoCoreError, ClientError
 

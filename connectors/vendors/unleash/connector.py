@@ -83,14 +83,16 @@ class UnleashEvents(msgspec.Struct):
     total: int
 
 
-def build(own: UnleashSettings, settings: SharedSettings) -> Unleash | None:
+def build(unleash_settings: UnleashSettings, settings: SharedSettings) -> Unleash | None:
     """The configured connector, or None without an address or a token."""
-    if own.url is None or own.token is None:
+    if unleash_settings.url is None or unleash_settings.token is None:
         return None
-    headers = {"Authorization": own.token.get_secret_value()}
-    http = LinkedHttp(VENDOR, own.url, headers=headers, limits=own.limits(LIMITS))
+    headers = {"Authorization": unleash_settings.token.get_secret_value()}
+    http = LinkedHttp(
+        VENDOR, unleash_settings.url, headers=headers, limits=unleash_settings.limits(LIMITS)
+    )
     names = ServiceNames.of_catalogue(settings.services)
-    return Unleash(http, names, own.environments, own.projects)
+    return Unleash(http, names, unleash_settings.environments, unleash_settings.projects)
 
 
 class Unleash(ChangeFeeds):
@@ -120,11 +122,11 @@ class Unleash(ChangeFeeds):
         if self._projects:
             params.append(("project", f"IS_ANY_OF:{','.join(self._projects)}"))
 
-        async def read(given: Params) -> RecordPage[UnleashEvent]:
-            answer = await session.get(EVENTS, given, type=UnleashEvents)
+        async def read(page_params: Params) -> RecordPage[UnleashEvent]:
+            answer = await session.get(EVENTS, page_params, type=UnleashEvents)
             # The first page is asked for without an offset.
-            seen = int(dict(given).get("offset", "0")) + len(answer.events)
-            following = [*params, ("offset", str(seen))] if seen < answer.total else None
+            offset = int(dict(page_params).get("offset", "0")) + len(answer.events)
+            following = [*params, ("offset", str(offset))] if offset < answer.total else None
             return RecordPage(answer.events, following)
 
         def is_older(event: UnleashEvent) -> bool:
@@ -142,8 +144,8 @@ class Unleash(ChangeFeeds):
         if at is None or not subject or not self._is_of_interest(event):
             return None
         on = SWITCHES.get(event.type)
-        said = switched(on) if on is not None else TYPES[event.type]
-        title = flip(subject, event.environment, said)
+        action = switched(on) if on is not None else TYPES[event.type]
+        title = flip(subject, event.environment, action)
         diff = None if on is not None else state_diff(event.preData, event.data)
         return VendorChange(
             at, "flag", subject, title, _author(event), self._link(event), diff=diff

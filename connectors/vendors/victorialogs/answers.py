@@ -50,13 +50,14 @@ class HitsAnswer(msgspec.Struct):
     hits: list[HitsSeries]
 
 
-def line_page(answer: bytes, known: Sequence[str], levels: Sequence[str]) -> LinePage:
-    """JSON lines as rows, oldest first, without a service. `known` are fields that name one, which
-    are not kept as attributes. Raises msgspec.DecodeError, RecursionError, UnicodeDecodeError."""
+def line_page(answer: bytes, service_fields: Sequence[str], levels: Sequence[str]) -> LinePage:
+    """JSON lines as rows, oldest first, without a service. `service_fields` are fields that name
+    one, which are not kept as attributes. Raises msgspec.DecodeError, RecursionError,
+    UnicodeDecodeError."""
     rows: list[Row] = []
     left_out = 0
     for line in msgspec.json.Decoder(dict[str, str]).decode_lines(answer):
-        row = _row(line, known, levels)
+        row = _row(line, service_fields, levels)
         if row is None:
             left_out += 1
         else:
@@ -64,13 +65,15 @@ def line_page(answer: bytes, known: Sequence[str], levels: Sequence[str]) -> Lin
     return LinePage(sorted(rows, key=lambda row: row[0]), left_out)
 
 
-def _row(line: Mapping[str, str], known: Sequence[str], levels: Sequence[str]) -> Row | None:
+def _row(
+    line: Mapping[str, str], service_fields: Sequence[str], levels: Sequence[str]
+) -> Row | None:
     at, text = time_of(line.get("_time")), line.get("_msg")
     if at is None or at < EARLIEST_NS or not text:
         return None
     level = first_of(line, levels)
     trace = hex_id(trace_of(line)[:64], TRACE_ID_BYTES) or None
-    internal = INTERNAL.union(known, levels)
+    internal = INTERNAL.union(service_fields, levels)
     values: dict[str, Any] = {name: value for name, value in line.items() if name not in internal}
     shown = short(level.lower(), 20) if level else None
     return at, "", text[:LONGEST_LINE], shown, trace, attributes(values)
@@ -81,16 +84,16 @@ def count_rows(
 ) -> list[Row]:
     """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
     counted is 0. Where no line has a level nothing is said of errors."""
-    others: list[tuple[int, float]] = []
+    ordinary: list[tuple[int, float]] = []
     errors: list[tuple[int, float]] = []
     tells = False
     for hit in hits:
         level = first_of(hit.fields, levels) or ""
         tells = tells or bool(level)
-        found = errors if level.lower() in FAILING else others
+        points = errors if level.lower() in FAILING else ordinary
         for text, count in zip(hit.timestamps, hit.values, strict=False):
             at = time_of(text)
             if at is not None:
-                found.append(((at // 1_000_000_000 - grid.start_s) // grid.step_s, float(count)))
-    rows = grid.rows(LINES, service, others)
+                points.append(((at // 1_000_000_000 - grid.start_s) // grid.step_s, float(count)))
+    rows = grid.rows(LINES, service, ordinary)
     return [*rows, *grid.rows(ERROR_LINES, service, errors)] if tells else rows

@@ -53,21 +53,23 @@ CHECKED = timedelta(hours=1)
 """`check` looks at the fields of lines of the last hour."""
 
 
-def build(own: VictoriaLogsSettings, settings: SharedSettings) -> VictoriaLogsConnector | None:
+def build(
+    victorialogs_settings: VictoriaLogsSettings, settings: SharedSettings
+) -> VictoriaLogsConnector | None:
     """The configured connector, or None without a URL."""
-    if own.url is None:
+    if victorialogs_settings.url is None:
         return None
     return VictoriaLogsConnector(
-        own.url,
-        access_of(own, VENDOR),
-        own=own,
+        victorialogs_settings.url,
+        access_of(victorialogs_settings, VENDOR),
+        victorialogs_settings=victorialogs_settings,
         names=ServiceNames.of_catalogue(settings.services),
-        limits=own.limits(LIMITS),
+        limits=victorialogs_settings.limits(LIMITS),
     )
 
 
 @dataclass(frozen=True)
-class _Known:
+class _LineFields:
     """Those of the configured fields that lines have, and all fields."""
 
     services: tuple[str, ...]
@@ -94,12 +96,12 @@ class VictoriaLogsConnector:
         url: str,
         access: ServerAccess = ANYONE,
         *,
-        own: VictoriaLogsSettings | None = None,
+        victorialogs_settings: VictoriaLogsSettings | None = None,
         names: ServiceNames | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self._own = own or VictoriaLogsSettings()
-        tenant = {"AccountID": self._own.account_id, "ProjectID": self._own.project_id}
+        self._settings = victorialogs_settings or VictoriaLogsSettings()
+        tenant = {"AccountID": self._settings.account_id, "ProjectID": self._settings.project_id}
         headers = {name: str(value) for name, value in tenant.items() if value is not None}
         self._http = ReadOnlyHttp(VENDOR, url, headers=headers, access=access, limits=limits)
         self._names = names or ServiceNames()
@@ -115,20 +117,29 @@ class VictoriaLogsConnector:
         windows = log_windows(request.scope)
         async with self._http.open() as session:
             span = full_window(request.scope)
-            known = await self._known(session, span)
-            place = place_labels(place_of(request.alert), known.every)
-            found = await self._where(session, known, services, place, span)
-            asking = _Asking(session, collection, known, self._link)
-            await asyncio.gather(*(asking.of_service(one, windows) for one in found))
+            line_fields = await self._line_fields(session, span)
+            place = place_labels(place_of(request.alert), line_fields.every)
+            all_lines = await self._where(session, line_fields, services, place, span)
+            asking = _Asking(session, collection, line_fields, self._link)
+            await asyncio.gather(
+                *(asking.of_service(service_lines, windows) for service_lines in all_lines)
+            )
             if (words := request.scope.log_words) is not None:
-                said = logsql.saying(words.words)
-                asked = [(one, f"{one.query} {said}", w) for one in found for w in windows]
+                word_filter = logsql.saying(words.words)
+                searches = [
+                    (service_lines, f"{service_lines.query} {word_filter}", w)
+                    for service_lines in all_lines
+                    for w in windows
+                ]
                 await asyncio.gather(
-                    *(asking.lines(one, text, SAMPLE, w, words.by) for one, text, w in asked)
+                    *(
+                        asking.lines(service_lines, text, SAMPLE, w, words.by)
+                        for service_lines, text, w in searches
+                    )
                 )
-        there = {one.service for one in found}
+        there = {service_lines.service for service_lines in all_lines}
         reason = (
-            f"no line names it in {', '.join(self._own.service_fields)}: see "
+            f"no line names it in {', '.join(self._settings.service_fields)}: see "
             "victorialogs.service_fields, and aliases in the catalogue"
         )
         for service in services:
@@ -138,50 +149,50 @@ class VictoriaLogsConnector:
 
     async def services_in(self, window: Window) -> tuple[str, ...]:
         """Values of the fields that may name a service."""
-        found: dict[str, None] = {}
+        service_names: dict[str, None] = {}
         async with self._http.open() as session:
-            known = await self._known(session, window)
-            for field in known.services:
+            line_fields = await self._line_fields(session, window)
+            for field in line_fields.services:
                 values = await _values(session, field, logsql.EVERYTHING, window)
-                found |= dict.fromkeys(self._names.ours(value) for value in values)
-        return tuple(found)
+                service_names |= dict.fromkeys(self._names.ours(value) for value in values)
+        return tuple(service_names)
 
     async def check(self) -> Check:
         """Reachable, and what do lines hold?"""
         now = datetime.now(UTC)
         try:
             async with self._http.open() as session:
-                known = await self._known(session, Window(start=now - CHECKED, end=now))
+                line_fields = await self._line_fields(session, Window(start=now - CHECKED, end=now))
         except FaultlineError as error:
             return Check(VENDOR, False, str(error))
         line = f"VictoriaLogs at {self._http.base_url}: "
-        if not known.every:
+        if not line_fields.every:
             return Check(VENDOR, True, f"{line}can be read; no line in the last hour")
         line += (
-            f"lines of the last hour have {len(known.every)} fields; services in "
-            f"{', '.join(known.services) or 'none of them'}, level in "
-            f"{', '.join(known.levels) or 'none of them'}; only GET is sent"
+            f"lines of the last hour have {len(line_fields.every)} fields; services in "
+            f"{', '.join(line_fields.services) or 'none of them'}, level in "
+            f"{', '.join(line_fields.levels) or 'none of them'}; only GET is sent"
         )
-        if not known.services:
+        if not line_fields.services:
             line += "; no field names a service: set victorialogs.service_fields"
         return Check(
             VENDOR,
-            bool(known.services),
+            bool(line_fields.services),
             f"{line}; whether these credentials may also write is not asked",
         )
 
-    async def _known(self, session: HttpSession, window: Window) -> _Known:
+    async def _line_fields(self, session: HttpSession, window: Window) -> _LineFields:
         params = [("query", logsql.EVERYTHING), *logsql.between(window)]
         answer = await session.get(FIELDS, params, type=ValuesAnswer)
-        every = frozenset(one.value for one in answer.values)
-        services = tuple(name for name in self._own.service_fields if name in every)
-        levels = tuple(name for name in self._own.level_fields if name in every)
-        return _Known(services, levels, every)
+        every = frozenset(field_value.value for field_value in answer.values)
+        services = tuple(name for name in self._settings.service_fields if name in every)
+        levels = tuple(name for name in self._settings.level_fields if name in every)
+        return _LineFields(services, levels, every)
 
     async def _where(
         self,
         session: HttpSession,
-        known: _Known,
+        line_fields: _LineFields,
         services: Sequence[str],
         place: Mapping[str, str],
         window: Window,
@@ -192,28 +203,30 @@ class VictoriaLogsConnector:
         here = logsql.in_place(place)
         lines: dict[str, _Lines] = {}
         for within in dict.fromkeys((here, logsql.EVERYTHING)):
-            for field in known.services:
+            for field in line_fields.services:
                 if len(lines) == len(services):
                     break
                 query = logsql.both(logsql.in_any_case(field, theirs), within)
                 values = await _values(session, field, query, window)
                 for service in services:
-                    named = self._names.found(service, values)
+                    named = self._names.matches(service, values)
                     if named and service not in lines:
                         query = logsql.both(logsql.exactly(field, named), within)
                         lines[service] = _Lines(service, query)
         return list(lines.values())
 
     def _link(self, query: str, window: Window) -> str:
-        own = self._own
-        base = plain_url(own.public_url, VENDOR) if own.public_url else self._http.base_url
-        return logsql.page(base, query, window, own.account_id, own.project_id)
+        settings = self._settings
+        base = (
+            plain_url(settings.public_url, VENDOR) if settings.public_url else self._http.base_url
+        )
+        return logsql.page(base, query, window, settings.account_id, settings.project_id)
 
 
 async def _values(session: HttpSession, field: str, query: str, window: Window) -> list[str]:
     params = [("query", query), ("field", field), ("limit", str(MOST_NAMES))]
     answer = await session.get(VALUES, [*params, *logsql.between(window)], type=ValuesAnswer)
-    return [one.value for one in answer.values if one.value]
+    return [field_value.value for field_value in answer.values if field_value.value]
 
 
 class _Asking:
@@ -223,57 +236,63 @@ class _Asking:
         self,
         session: HttpSession,
         collection: CollectionBuilder,
-        known: _Known,
+        line_fields: _LineFields,
         link: Callable[[str, Window], str],
     ) -> None:
         self._session = session
         self._collection = collection
-        self._known = known
+        self._line_fields = line_fields
         self._link = link
 
-    async def of_service(self, one: _Lines, windows: Sequence[Window]) -> None:
+    async def of_service(self, service_lines: _Lines, windows: Sequence[Window]) -> None:
         """Counts, errors and a sample of each window."""
-        counts = await asyncio.gather(*(self._counts(one, window) for window in windows))
-        levels = self._known.levels if any(counts) else ()
-        errors = f"{one.query} {logsql.errors(levels)}"
-        for query, limit in ((errors, ERRORS), (one.query, SAMPLE)):
-            await asyncio.gather(*(self.lines(one, query, limit, window) for window in windows))
+        counts = await asyncio.gather(*(self._counts(service_lines, window) for window in windows))
+        levels = self._line_fields.levels if any(counts) else ()
+        errors = f"{service_lines.query} {logsql.errors(levels)}"
+        for query, limit in ((errors, ERRORS), (service_lines.query, SAMPLE)):
+            await asyncio.gather(
+                *(self.lines(service_lines, query, limit, window) for window in windows)
+            )
 
-    async def _counts(self, one: _Lines, window: Window) -> bool:
+    async def _counts(self, service_lines: _Lines, window: Window) -> bool:
         """Lines per minute as metrics. Says whether the lines' level is known."""
         grid = CountGrid.of(window)
         if not grid.steps:
             return False
         start = datetime.fromtimestamp(grid.start_s, UTC)
         counted = Window(start=start, end=start + timedelta(seconds=grid.steps * grid.step_s))
-        params = [("query", one.query), *logsql.between(counted), ("step", f"{grid.step_s}s")]
+        params = [
+            ("query", service_lines.query),
+            *logsql.between(counted),
+            ("step", f"{grid.step_s}s"),
+        ]
         params += [("fields_limit", str(MOST_LEVELS))]
-        params += [("field", name) for name in self._known.levels]
-        query = f"count of {one.query}"
+        params += [("field", name) for name in self._line_fields.levels]
+        query = f"count of {service_lines.query}"
         call = self._session.get(HITS, params, type=HitsAnswer)
         answer = await self._collection.fetch("metrics", query, call)
         if answer is None:
             return False
-        rows = count_rows(answer.hits, one.service, grid, self._known.levels)
+        rows = count_rows(answer.hits, service_lines.service, grid, self._line_fields.levels)
         count = self._collection.add("metrics", rows)
-        item = Item("metrics", query, window, self._link(one.query, window), rows=count)
+        item = Item("metrics", query, window, self._link(service_lines.query, window), rows=count)
         self._collection.items.append(item.holding(rows))
         return any(row[2] == ERROR_LINES for row in rows)
 
     async def lines(
-        self, one: _Lines, query: str, limit: int, window: Window, by: str | None = None
+        self, service_lines: _Lines, query: str, limit: int, window: Window, by: str | None = None
     ) -> None:
         """The first lines of a window and, where there are more, some of each part of the rest."""
 
         async def page(part: Window, count: int) -> LinePage | None:
             return await self._collection.fetch("logs", query, self._page(query, count, part))
 
-        found = await lines_of_window(page, window, limit)
-        if found is None:
+        page_lines = await lines_of_window(page, window, limit)
+        if page_lines is None:
             return
-        rows = [(at, one.service, *others) for at, _, *others in found.rows]
+        rows = [(at, service_lines.service, *rest) for at, _, *rest in page_lines.rows]
         link = self._link(query, window)
-        self._collection.keep("logs", query, window, rows, link, cut=found.cut, by=by)
+        self._collection.keep("logs", query, window, rows, link, cut=page_lines.cut, by=by)
 
     async def _page(self, query: str, limit: int, window: Window) -> LinePage:
         """The first lines of a window, oldest first. Raises ConnectorError."""
@@ -281,7 +300,7 @@ class _Asking:
         body = await self._session.body(QUERY, params)
         try:
             return await asyncio.to_thread(
-                line_page, body, self._known.services, self._known.levels
+                line_page, body, self._line_fields.services, self._line_fields.levels
             )
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise unexpected_response(VENDOR, QUERY, error) from error

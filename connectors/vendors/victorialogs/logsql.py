@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.counted_lines import FAILING
 from faultline.connectors.shared.rows.log_windows import BAD_WORDS
-from faultline.connectors.vendors.prometheus.promql import one_of, quoted
+from faultline.connectors.vendors.prometheus.promql import names_pattern, quoted
 
 EVERYTHING = "*"
 
@@ -26,7 +26,7 @@ def exactly(field: str, values: Sequence[str]) -> str:
 
 def in_any_case(field: str, values: Sequence[str]) -> str:
     """Lines whose field has one of these values, in whatever case."""
-    return f'{_name(field)}:~"(?i)^({one_of(values)})$"'
+    return f'{_name(field)}:~"(?i)^({names_pattern(values)})$"'
 
 
 def in_place(place: Mapping[str, str]) -> str:
@@ -38,18 +38,18 @@ def errors(levels: Sequence[str]) -> str:
     """Lines that are errors by one of these fields or, without any, by their words."""
     if not levels:
         return saying(BAD_WORDS)
-    known = sorted(FAILING)
-    return f"({' or '.join(in_any_case(field, known) for field in levels)})"
+    failing_levels = sorted(FAILING)
+    return f"({' or '.join(in_any_case(field, failing_levels) for field in levels)})"
 
 
 def saying(words: Sequence[str]) -> str:
     """Lines that say one of the words."""
-    return f'_msg:~"(?i)({one_of(words)})"'
+    return f'_msg:~"(?i)({names_pattern(words)})"'
 
 
-def both(one: str, other: str) -> str:
+def both(query: str, other: str) -> str:
     """Lines for which both hold."""
-    return one if other == EVERYTHING else f"{one} {other}"
+    return query if other == EVERYTHING else f"{query} {other}"
 
 
 def first(query: str, limit: int) -> str:
@@ -69,15 +69,15 @@ def moment(at: datetime) -> str:
 
 def page(base: str, query: str, window: Window, account: int | None, project: int | None) -> str:
     """The lines in VictoriaLogs' own pages."""
-    asked = {
+    params = {
         "query": query,
         "g0.range_input": f"{round(window.seconds)}s",
         "g0.end_input": window.end.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S"),
         "g0.relative_time": "none",
     }
     if account is not None or project is not None:
-        asked |= {"accountID": str(account or 0), "projectID": str(project or 0)}
-    return f"{base}/select/vmui/?#/?{urlencode(asked)}"
+        params |= {"accountID": str(account or 0), "projectID": str(project or 0)}
+    return f"{base}/select/vmui/?#/?{urlencode(params)}"
 
 
 def _name(field: str) -> str:

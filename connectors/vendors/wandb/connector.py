@@ -60,19 +60,19 @@ EVENTS = 2000
 MOST_NAME = 256
 
 
-def build(own: WandbSettings, settings: SharedSettings) -> WandbConnector | None:
+def build(wandb_settings: WandbSettings, settings: SharedSettings) -> WandbConnector | None:
     """The configured connector, or None without a project."""
-    if own.project is None and not own.projects:
+    if wandb_settings.project is None and not wandb_settings.projects:
         return None
-    key = own.api_key.get_secret_value() if own.api_key else None
+    key = wandb_settings.api_key.get_secret_value() if wandb_settings.api_key else None
     return WandbConnector(
-        own.entity,
-        own.project,
-        own.projects,
-        base_url=own.base_url,
-        app_url=own.app_url,
+        wandb_settings.entity,
+        wandb_settings.project,
+        wandb_settings.projects,
+        base_url=wandb_settings.base_url,
+        app_url=wandb_settings.app_url,
         api_key=key,
-        limits=own.limits(LIMITS),
+        limits=wandb_settings.limits(LIMITS),
     )
 
 
@@ -184,7 +184,7 @@ class _WandbQuestion:
         return [run, *peers[: MOST_RUNS - 1]]
 
     @property
-    def seen(self) -> list[WandbRun]:
+    def shown_runs(self) -> list[WandbRun]:
         """The launch, and earlier runs that were last heard of in the windows: a job that crashed
         and was restarted."""
         launch = self.launch
@@ -192,8 +192,8 @@ class _WandbQuestion:
         for run in self._alike:
             if run.heartbeat is not None and run not in launch and run.ran_before(self._run):
                 earlier.append((run.heartbeat, run))
-        seen = [run for at, run in earlier[:MOST_RUNS] if self._span.start <= at]
-        return [*launch, *seen]
+        earlier_runs = [run for at, run in earlier[:MOST_RUNS] if self._span.start <= at]
+        return [*launch, *earlier_runs]
 
     @property
     def _run(self) -> WandbRun:
@@ -227,7 +227,7 @@ class _WandbQuestion:
         answer = await self._session.ask(
             RUN, self._place.variables | {"name": name}, type=RunAnswer
         )
-        return self._seen(answer).run
+        return self._project(answer).run
 
     async def _newest(self, name: str) -> WandbRun | None:
         self._alike = await self._listed(name)
@@ -245,11 +245,11 @@ class _WandbQuestion:
             "count": RUNS_LISTED,
         }
         answer = await self._session.ask(RUNS, variables, type=RunAnswer)
-        runs = self._seen(answer).runs
+        runs = self._project(answer).runs
         edges = runs.edges if runs else []
         return sorted((e.node for e in edges), key=lambda r: r.createdAt or "", reverse=True)
 
-    def _seen(self, answer: RunAnswer) -> RunData:
+    def _project(self, answer: RunAnswer) -> RunData:
         if answer.project is None:
             problem = "no such project, or the key may not see it"
             raise ConnectorError(VENDOR, str(self._place), problem)
@@ -393,12 +393,14 @@ class _WandbQuestion:
     def collected(self) -> Collected:
         """Everything that came."""
         tables = {name: pl.concat(parts) for name, parts in self._tables.items() if parts}
-        links = {run.name: self._link(run) for run in self.seen}
-        tables["monitors"] = training_runs.states_table(self.seen, self._job, self._span.end, links)
+        links = {run.name: self._link(run) for run in self.shown_runs}
+        tables["monitors"] = training_runs.states_table(
+            self.shown_runs, self._job, self._span.end, links
+        )
         return Collected(tables, (*self._items, *self._state_items()), tuple(self._missing))
 
     def _state_items(self) -> Iterator[Item]:
-        for run in self.seen:
+        for run in self.shown_runs:
             details = {
                 "state": run.state_at(self._span.end),
                 "started": run.createdAt or "?",
@@ -418,10 +420,10 @@ class _WandbQuestion:
 def _run_names(request: Request) -> list[str]:
     """What the alert says of its run."""
     labels, training = request.alert.labels, request.scope.training
-    said = [labels.get(name, "").strip() for name in RUN_LABELS]
+    names = [labels.get(name, "").strip() for name in RUN_LABELS]
     if training and training.run:
-        said.append(training.run)
-    return [name for name in dict.fromkeys(said) if name and len(name) <= MOST_NAME]
+        names.append(training.run)
+    return [name for name in dict.fromkeys(names) if name and len(name) <= MOST_NAME]
 
 
 def _chunks(specs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:

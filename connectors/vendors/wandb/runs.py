@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from faultline.connectors.shared.training.training_runs import TrainingRun, known_keys
+from faultline.connectors.shared.training.training_runs import TrainingRun, measure_keys
 
 
 class WandbRun(TrainingRun):
@@ -25,13 +25,13 @@ def history_keys(run: WandbRun) -> list[str]:
     keys = run.historyKeys.get("keys") if isinstance(run.historyKeys, dict) else None
     if not isinstance(keys, dict):
         return []
-    return known_keys(keys)
+    return measure_keys(keys)
 
 
 def last_step(run: WandbRun) -> int:
     """The last step of the history; -1 where there is none."""
-    found = run.historyKeys.get("lastStep") if isinstance(run.historyKeys, dict) else None
-    return found if isinstance(found, int) and 0 <= found < 2**53 else -1
+    step = run.historyKeys.get("lastStep") if isinstance(run.historyKeys, dict) else None
+    return step if isinstance(step, int) and 0 <= step < 2**53 else -1
 
 
 def event_rows(lines: Iterable[Any]) -> Iterator[dict[str, Any]]:

@@ -80,9 +80,9 @@ class ClusterObjects:
 
     def find(self, resource: str, name: str) -> Object:
         """The object of that name."""
-        for one in self.lists.get(resource, ()):
-            if one["metadata"]["name"] == name:
-                return one
+        for manifest in self.lists.get(resource, ()):
+            if manifest["metadata"]["name"] == name:
+                return manifest
         raise KeyError(name)
 
     def pods_of(self, unit: str) -> list[Object]:
@@ -140,7 +140,7 @@ class ClusterObjects:
 
     def suffix(self, length: int = 5) -> str:
         """A generated part of a name."""
-        return "".join(str(one) for one in self.rng.choice(list(LETTERS), length))
+        return "".join(str(letter) for letter in self.rng.choice(list(LETTERS), length))
 
 
 def well_cluster(graph: Graph, start_s: float, rng: np.random.Generator) -> ClusterObjects:

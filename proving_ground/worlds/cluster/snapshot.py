@@ -79,8 +79,8 @@ def _subject(world: World) -> str:
 def _some(made: ClusterObjects, unit: str, low: float) -> list[Object]:
     """Most of a unit's pods, at least one."""
     pods = made.pods_of(unit)
-    wanted = max(1, round(len(pods) * float(made.rng.uniform(low, 1.0))))
-    return pods[:wanted]
+    count = max(1, round(len(pods) * float(made.rng.uniform(low, 1.0))))
+    return pods[:count]
 
 
 def _selector(made: ClusterObjects, world: World, span: TroubleSpan) -> str:
@@ -214,18 +214,18 @@ def _days(now_s: float, rng: np.random.Generator) -> TroubleSpan:
     return TroubleSpan(now_s - float(rng.uniform(2, 30)) * DAY_S, now_s)
 
 
-def _one(made: ClusterObjects, unit: str) -> list[Object]:
+def _last_healthy_pod(made: ClusterObjects, unit: str) -> list[Object]:
     """The last pod that is well, of a unit that has others."""
     pods = [pod for pod in made.pods_of(unit) if pod["status"]["phase"] == "Running"]
     return pods[-1:] if len(pods) > 1 else []
 
 
 def _old_crash(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
-    troubles.crashes(made, unit, _one(made, unit), _days(now_s, rng), for_memory=False)
+    troubles.crashes(made, unit, _last_healthy_pod(made, unit), _days(now_s, rng), for_memory=False)
 
 
 def _old_pending(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
-    troubles.unplaced(made, unit, _one(made, unit), _days(now_s, rng), NO_ROOM)
+    troubles.unplaced(made, unit, _last_healthy_pod(made, unit), _days(now_s, rng), NO_ROOM)
 
 
 def _old_backend(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
@@ -251,10 +251,12 @@ def _cordon(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Genera
     troubles.cordoned(made, name, TroubleSpan(now_s - float(rng.uniform(0.5, 40)) * HOUR_S, now_s))
 
 
-def _one_restart(made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator) -> None:
+def _single_restart(
+    made: ClusterObjects, unit: str, now_s: float, rng: np.random.Generator
+) -> None:
     """A container was killed once and runs again since."""
     ended_s = now_s - float(rng.uniform(0.4, 6)) * HOUR_S
-    for pod in _one(made, unit):
+    for pod in _last_healthy_pod(made, unit):
         ended = {
             "exitCode": 137,
             "reason": "OOMKilled",
@@ -294,7 +296,7 @@ _ODDITIES = (
     _old_cap,
     _new_cap,
     _cordon,
-    _one_restart,
+    _single_restart,
     _probe_noise,
     _strange_port,
 )

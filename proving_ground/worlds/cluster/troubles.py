@@ -79,8 +79,8 @@ def count(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
 def _condition(pod: Object, kind: str) -> Object:
     for condition in pod["status"]["conditions"]:
         if condition["type"] == kind:
-            found: Object = condition
-            return found
+            current: Object = condition
+            return current
     added: Object = {"type": kind, "status": "False", "lastTransitionTime": ""}
     pod["status"]["conditions"].append(added)
     return added

@@ -105,7 +105,7 @@ def _seams(rng: np.random.Generator, units: int, window: tuple[int, int]) -> tup
 def _restarts(
     rng: np.random.Generator, units: int, window: tuple[int, int]
 ) -> tuple[tuple[int, int], ...]:
-    found = []
+    restarts = []
     for _ in range(int(rng.poisson(2.0))):
-        found.append((int(rng.integers(units)), int(rng.uniform(0, window[1]))))
-    return tuple(found)
+        restarts.append((int(rng.integers(units)), int(rng.uniform(0, window[1]))))
+    return tuple(restarts)

@@ -63,7 +63,7 @@ CALL_LINES = {
         "could not get a connection to {callee}: pool exhausted",
     ),
 }
-OWN_LINES = ("request failed: internal error", "unhandled error while serving request")
+INTERNAL_ERRORS = ("request failed: internal error", "unhandled error while serving request")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class _LogWriter:
             if quiet or outside or unit in self._conditions.silent:
                 continue
             yield from self._usual(unit, rng)
-            yield from self._own_failures(unit, rng)
+            yield from self._internal_failures(unit, rng)
             yield from self._failing_calls(unit, rng)
             yield from self._state(unit, rng)
 
@@ -134,7 +134,7 @@ class _LogWriter:
             level = "ERROR" if rng.random() < 0.2 else "WARN"
             yield self._line(rng, step, unit, level, warning)
 
-    def _own_failures(self, unit: int, rng: np.random.Generator) -> Iterator[_Line]:
+    def _internal_failures(self, unit: int, rng: np.random.Generator) -> Iterator[_Line]:
         """Failures of the unit's own doing: those that no call explains."""
         world = self._world
         moved = world.levers.get("failing", unit, slice(0, world.clock.steps))
@@ -143,7 +143,7 @@ class _LogWriter:
             share = share + moved
         for part in world.levers.parts.get(unit, []):
             share = share + part.share * part.failing
-        text = str(rng.choice(OWN_LINES))
+        text = str(rng.choice(INTERNAL_ERRORS))
         for kind, _ in self._troubles_of(unit):
             # An unhandled exception is a new line; a broken database says so in `_state`.
             if kind.lines and unit not in self._stores():
@@ -165,7 +165,7 @@ class _LogWriter:
             crowded = np.maximum(0, 1 - 1 / np.maximum(history.pool_used[number], 1))
             failed = history.failing[edge.callee] * (1 - late)
             reasons = (
-                (self._seen(edge.callee, number), called * lost),
+                (self._symptom(edge.callee, number), called * lost),
                 ("late", called * (1 - lost) * late),
                 ("pool", called * crowded),
                 ("quota" if self._is("quota", edge.callee) else "error", called * failed),
@@ -174,7 +174,7 @@ class _LogWriter:
                 text = str(rng.choice(CALL_LINES[reason])).replace("{callee}", callee)
                 yield from self._sampled(unit, expected, text, rng)
 
-    def _seen(self, callee: int, number: int) -> str:
+    def _symptom(self, callee: int, number: int) -> str:
         """How callers see a call that never arrives."""
         for word in ("certificate", "dns"):
             if self._is(word, callee):
@@ -185,11 +185,11 @@ class _LogWriter:
                 return words.get(bystander.fault, "refused")
         return "refused"
 
-    def _is(self, seen: str, unit: int) -> bool:
+    def _is(self, symptom: str, unit: int) -> bool:
         fault = self._world.fault
         if fault is None or fault.kind.place is not PlaceKind.UNIT:
             return False
-        return fault.kind.seen == seen and fault.target == unit
+        return fault.kind.symptom == symptom and fault.target == unit
 
     def _stores(self) -> list[int]:
         return self._world.graph.of_kind(UnitKind.DATABASE, UnitKind.CACHE, UnitKind.QUEUE)

@@ -232,7 +232,9 @@ class MetricsRecorder:
                 full = np.asarray(full + grid.means(filled))
             return np.asarray(np.minimum(full, 1.0))
         if quantity == "threads":
-            return np.asarray(np.clip(grid.means(history.held[unit]) * (1 + 0.1 * noise), 0, 1))
+            return np.asarray(
+                np.clip(grid.means(history.concurrency[unit]) * (1 + 0.1 * noise), 0, 1)
+            )
         if quantity in ("pool_used", "pool_waiting"):
             return self._pool(unit, quantity, grid, noise)
         if quantity == "queue_depth":
@@ -253,13 +255,13 @@ class MetricsRecorder:
         """Connections in use: of a service the fullest pool, of a database all callers' calls."""
         graph, history = self._world.graph, self._world.history
         if graph.units[unit].kind is UnitKind.DATABASE:
-            held = np.zeros(self._world.clock.steps)
+            in_use = np.zeros(self._world.clock.steps)
             size = 0
             for number in graph.callers_of[unit]:
                 pool = graph.edges[number].pool
-                held = held + np.minimum(history.pool_used[number], 1.0) * pool
+                in_use = in_use + np.minimum(history.pool_used[number], 1.0) * pool
                 size += pool
-            return np.clip(grid.means(held) / max(size, 1) + 0.01 * np.abs(noise), 0, 1)
+            return np.clip(grid.means(in_use) / max(size, 1) + 0.01 * np.abs(noise), 0, 1)
         calls = graph.calls_of[unit]
         pooled = [n for n in range(calls.start, calls.stop) if graph.edges[n].pool]
         if not pooled:
@@ -352,13 +354,13 @@ class MetricsRecorder:
         seconds = grid.ends * STEP_S + offset + jitter
         start = self._world.clock.start_s
         times = (np.rint(seconds * 1000) * (BILLION // 1000)).astype(np.int64) + start * BILLION
-        kept = rng.random(grid.count) >= self._conditions.missing_points
-        kept &= np.isfinite(shown) & (seconds <= self._world.window[1] * STEP_S)
+        point_mask = rng.random(grid.count) >= self._conditions.missing_points
+        point_mask &= np.isfinite(shown) & (seconds <= self._world.window[1] * STEP_S)
         for seam in self._conditions.seams:
             if seam.unit is None or seam.unit == unit:
-                kept &= ~((grid.ends > seam.begins) & (grid.ends <= seam.ends))
+                point_mask &= ~((grid.ends > seam.begins) & (grid.ends <= seam.ends))
         service = self._world.graph.units[unit].name
-        return Recorded(service, name, labels, times[kept], shown[kept].round(6))
+        return Recorded(service, name, labels, times[point_mask], shown[point_mask].round(6))
 
     def _running(self, unit: int, grid: SampleGrid, values: Floats, quantity: str) -> Floats:
         """A counter: a running sum that starts again after a restart."""

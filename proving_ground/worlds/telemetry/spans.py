@@ -108,7 +108,7 @@ class RequestWalker:
         world, step, rng = self._world, self._step, self._rng
         history, graph = world.history, world.graph
         pod = int(rng.integers(len(graph.units[unit].pods)))
-        seconds, failed = self._own(unit, pod)
+        seconds, failed = self._self_time(unit, pod)
         span = self._identity(8)
         place = self._open(unit, pod, span, (caller, parent), start, operation)
         elapsed = seconds
@@ -151,8 +151,8 @@ class RequestWalker:
             lost = rng.random() > world.history.arriving[number, step]
             if lost or self._left <= 0:
                 if lost:
-                    seen = (edge.caller, parent)
-                    self._close(self._open_client(edge.callee, seen, start + waited), 0.004, True)
+                    origin = (edge.caller, parent)
+                    self._close(self._open_client(edge.callee, origin, start + waited), 0.004, True)
                 waited += FAIL_FAST_S
                 failed = lost
             else:
@@ -181,7 +181,7 @@ class RequestWalker:
             seconds += float(pause[0])
         return seconds
 
-    def _own(self, unit: int, pod: int) -> tuple[float, bool]:
+    def _self_time(self, unit: int, pod: int) -> tuple[float, bool]:
         """(own seconds without calls, whether the unit itself fails the request)."""
         world, step, rng = self._world, self._step, self._rng
         graph, history = world.graph, world.history
@@ -190,10 +190,12 @@ class RequestWalker:
         for number in range(calls.start, calls.stop):
             edge = graph.edges[number]
             if edge.waits:
-                asked = history.attempts[number, step] / max(history.rate[unit, step], 1e-9)
-                below += asked * history.call_s[number, step]
+                calls_per_request = history.attempts[number, step] / max(
+                    history.rate[unit, step], 1e-9
+                )
+                below += calls_per_request * history.call_s[number, step]
         value = graph.units[unit]
-        mean = max(history.usual_s[unit, step] - below, value.own_s)
+        mean = max(history.usual_s[unit, step] - below, value.self_s)
         spread = np.log1p(value.spread**2)
         seconds = float(mean * np.exp(rng.normal(-spread / 2, np.sqrt(spread))))
         failing = value.failing + float(history.refused[unit, step])

@@ -18,11 +18,11 @@ def topology_table(world: World, conditions: Conditions) -> pl.DataFrame:
     callers, callees = [], []
     for edge in world.graph.edges:
         callee = world.graph.units[edge.callee]
-        known = conditions.topology == "known" or rng.random() < share
+        is_listed = conditions.topology == "known" or rng.random() < share
         # Catalogues forget what is outside: providers first.
         if callee.kind is UnitKind.EXTERNAL and rng.random() < 0.4:
-            known = False
-        if known:
+            is_listed = False
+        if is_listed:
             callers.append(world.graph.units[edge.caller].name)
             callees.append(callee.name)
     return pl.DataFrame({"caller": callers, "callee": callees}) if callers else pl.DataFrame()

@@ -48,7 +48,7 @@ def test_pagerduty_passes_on_what_alertmanager_wrote(flat: bool) -> None:
     assert found.watches.signal_class is SignalClass.ERRORS
     assert found.watches.place == {"cluster": "eu - 1"}
     assert found.fingerprint == given.fingerprint
-    assert with_watched_signal(given, known={"Shop team"}).service == "Shop team"
+    assert with_watched_signal(given, catalogue={"Shop team"}).service == "Shop team"
 
 
 def test_an_exporters_job_is_not_whose_signal_it_is() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from faultline.analysis.case.citations import citing_own_rows
+from faultline.analysis.case.citations import citing_matching_rows
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.tables import SPANS, write_table
 from faultline.analysis.vocabulary import Alert, Evidence, Finding, Scope, Window
@@ -54,7 +54,7 @@ def cited(series: Mapping[str, str], *evidence: str, case: Case = CASE) -> tuple
         evidence=evidence,
         series=series,
     )
-    return citing_own_rows([finding], case)[0].evidence
+    return citing_matching_rows([finding], case)[0].evidence
 
 
 LATENCY = {"table": "metrics", "service": "checkout", "signal": "latency_p99"}

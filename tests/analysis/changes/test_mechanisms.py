@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.analysis.changes.mechanisms import best_match, read_altered, shown_by
+from faultline.analysis.changes.mechanisms import read_altered, shown_by, strongest_match
 from faultline.analysis.changes.text import read_change_text
 
 
 def matched(
     diff: str, *effects: str, kind: str = "deploy", title: str = "", name: str = "c1"
 ) -> tuple[str | None, float]:
-    found = best_match(
+    found = strongest_match(
         shown_by(read_altered(read_change_text(title, None, diff), kind, name)), frozenset(effects)
     )
     return (found.mechanism.name if found.mechanism else None), found.strength

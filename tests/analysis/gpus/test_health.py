@@ -287,7 +287,7 @@ def test_the_idle_gpu_that_all_others_wait_for_is_named() -> None:
             fleet.signals[signal][:, stuck] = 0.0
     finding = only(fleet)
     assert (finding.kind, finding.subject) == ("gpu_idle_alone", "rank 13")
-    assert TRAINING_CAUSES[finding.kind].delays_others
+    assert TRAINING_CAUSES[finding.kind].delays_peers
     assert 5 <= onset(finding) <= 7
     assert "31 other GPUs" in finding.sentence
 

@@ -163,7 +163,7 @@ def test_every_fault_says_all_that_an_answer_needs(fault: FaultKind) -> None:
         assert step.endswith(".")
         assert "{" not in step
     assert fault.as_cause.name in cause_kinds()
-    if fault.delays_others or fault.hangs:
+    if fault.delays_peers or fault.hangs:
         assert fault.training
 
 

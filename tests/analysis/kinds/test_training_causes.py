@@ -69,7 +69,7 @@ def test_what_was_done_to_a_recorded_job_is_a_finding_and_leads_its_causes(
     assert quoted_numbers_are_given(finding.sentence, dict(finding.numbers))
     assert found.verdict is Verdict.CAUSE_FOUND
     assert any(c.subject == subject for c in found.causes)
-    if TRAINING_CAUSES[kind].delays_others:
+    if TRAINING_CAUSES[kind].delays_peers:
         assert (found.causes[0].subject, found.causes[0].kind) == (subject, kind)
 
 

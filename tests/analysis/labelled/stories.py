@@ -1,9 +1,9 @@
 """Small incidents with known causes, written by hand, that hold every weight and threshold.
 
 Each function of these modules fills one case folder. What the answer must be is in `labels.json`:
-the verdict, the causes and the strength of what was found. `benchmarks/held_weights.py` halves one
+the verdict, the causes and the strength of what was found. `benchmarks/guarded_weights.py` halves one
 constant after the other, and says which of them these answers hold.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

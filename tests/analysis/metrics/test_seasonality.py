@@ -108,7 +108,7 @@ def day_before(inside: list[float], before: list[float]) -> Days:
 @pytest.mark.parametrize(("points", "known"), [(4, 0), (6, 1)])
 def test_a_day_of_which_half_the_points_are_missing_is_not_known(points: int, known: int) -> None:
     found = day_before([10.0] * points, [0.0] * 24)
-    assert (int(found.known[0]), int(found.alike[0])) == (known, known)
+    assert (int(found.total[0]), int(found.alike[0])) == (known, known)
 
 
 @pytest.mark.parametrize(

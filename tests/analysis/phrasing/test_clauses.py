@@ -80,7 +80,7 @@ def test_every_figure_names_its_number_and_finding() -> None:
 
 
 def test_a_subject_that_was_just_named_is_it() -> None:
-    assert str(statement(SLOW, known=True).short()) == "it is 31x slower"
+    assert str(statement(SLOW, as_pronoun=True).short()) == "it is 31x slower"
 
 
 def test_a_kind_without_a_form_speaks_through_its_own_sentence() -> None:

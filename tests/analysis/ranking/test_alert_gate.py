@@ -42,7 +42,7 @@ def seen(
         alert=alert,
         curve=None,
         graph=topology_of(CALLS),
-        own=[(one, 1.0) for one in others],
+        service_series=[(one, 1.0) for one in others],
         calls=[],
         lines=[],
         places=[],

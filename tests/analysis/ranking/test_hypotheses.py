@@ -13,13 +13,13 @@ from faultline.analysis.analyzers import fault_of
 from faultline.analysis.case.earlier import (
     KIND,
     RECORD,
+    AlertCount,
     Earlier,
     EarlierCause,
     EarlierInvestigation,
     Judged,
     Recalled,
     RecordLevel,
-    Seen,
     level_of,
 )
 from faultline.analysis.case.folder import Case, json_bytes, read_case, write_json
@@ -78,7 +78,9 @@ def recalled(investigation: EarlierInvestigation, why: Any = "same_alert") -> Re
 
 def with_memory(case: Case, *found: Recalled, seen: int | None = None, **more: Any) -> Diagnosis:
     times = len(found) if seen is None else seen
-    given = Earlier(asked_at=START, seen=(Seen(days=30, times=times),), recalled=found, **more)
+    given = Earlier(
+        asked_at=START, seen=(AlertCount(days=30, times=times),), recalled=found, **more
+    )
     write_json(case.path / "earlier.json", given)
     return diagnose(read_case(case.path))
 

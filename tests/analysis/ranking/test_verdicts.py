@@ -273,7 +273,7 @@ def test_where_an_alert_names_nothing_a_moved_metric_needs_requests_that_show_it
     assert conclude(case, [cause], [*findings, felt], state, 0.9, gate).verdict is verdict
 
 
-STAYED = AlertState(known=True, findings=(), persisting=(), recovered_symptoms=())
+STAYED = AlertState(comparable=True, findings=(), persisting=(), recovered_symptoms=())
 
 
 def below_is_slow(folder: Path, slow: int, of: int, strength: float = 0.7) -> Verdict:

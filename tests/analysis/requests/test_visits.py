@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from faultline.analysis.requests.visits import calls_made, own_times, with_visits
+from faultline.analysis.requests.visits import calls_made, self_times, with_visits
 from tests.analysis.cases import START
 
 Span = tuple[str, str | None, str, float, float]
@@ -28,7 +28,7 @@ def own(spans: Iterable[Span]) -> dict[str, float]:
     rows = with_visits(table(spans))
     return {
         s: us / 1000
-        for s, us in own_times(rows, calls_made(rows)).select("service", "own_us").iter_rows()
+        for s, us in self_times(rows, calls_made(rows)).select("service", "own_us").iter_rows()
     }
 
 
@@ -84,4 +84,4 @@ def test_parents_that_are_each_others_have_no_visit() -> None:
     rows = with_visits(
         table([("a", "b", "web", 0, 1), ("b", "a", "web", 0, 1), ("c", None, "web", 0, 1)])
     )
-    assert own_times(rows, calls_made(rows)).height == 1
+    assert self_times(rows, calls_made(rows)).height == 1

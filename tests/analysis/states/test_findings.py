@@ -135,7 +135,7 @@ def test_a_fresh_fact_adds_two_to_the_log_odds(tmp_path: Path) -> None:
     known = established(case)
     (suspect,) = known.suspects
     shares = findings_shares(known.suspects)
-    features = SuspectFeatures(known.seen, known.findings, shares).of("node-7")
+    features = SuspectFeatures(known.observation, known.findings, shares).of("node-7")
     odds = log_odds(WEIGHTS, features) + 2.0 * 0.97**2
     told = math.log(suspect.probability / (1 - suspect.probability))
     assert told == pytest.approx(odds / TEMPERATURE - NOT_SEEN)

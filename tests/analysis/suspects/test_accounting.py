@@ -33,7 +33,7 @@ def failing(web: float, api_ms: float) -> Moves:
 
 @pytest.mark.parametrize(("sure", "share"), [(0.08, 1.0), (0.12, 0.5)])
 def test_a_move_that_hardly_goes_with_the_alert_explains_nothing(sure: float, share: float) -> None:
-    assert accounts(slower(100.0, 50.0, sure)).own_latency("web")[0] == pytest.approx(share)
+    assert accounts(slower(100.0, 50.0, sure)).self_latency("web")[0] == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_calls_per_request_are_believed_between_a_half_and_three(
     moves = slower(100.0, 10.0)
     moves.requests["web"] = LoadChange(100.0, 100.0, 0.1)
     moves.requests["api"] = LoadChange(asked, asked, 0.1)
-    assert accounts(moves).own_latency("web")[0] == pytest.approx(share)
+    assert accounts(moves).self_latency("web")[0] == pytest.approx(share)
 
 
 @pytest.mark.parametrize(("api_ms", "share"), [(250.0, 0.65), (400.0, 0.3), (900.0, 0.3)])
 def test_a_callee_several_times_slower_explains_most_of_its_callers_failures(
     api_ms: float, share: float
 ) -> None:
-    assert accounts(failing(0.2, api_ms)).own_failures("web")[0] == pytest.approx(share)
+    assert accounts(failing(0.2, api_ms)).self_failures("web")[0] == pytest.approx(share)
 
 
 def test_what_is_lost_in_a_signal_that_the_alert_lacks_counts_half() -> None:
     moves = slower(0.0, 50.0)
-    assert accounts(moves).own_latency("api") == pytest.approx((1.0, 0.5))
+    assert accounts(moves).self_latency("api") == pytest.approx((1.0, 0.5))
     same = slower(50.0, 50.0)
-    assert accounts(same).own_latency("api") == pytest.approx((1.0, 1.0))
+    assert accounts(same).self_latency("api") == pytest.approx((1.0, 1.0))

@@ -121,7 +121,7 @@ def test_the_title_names_the_service_where_nothing_else_does(tmp_path: Path) -> 
     case = write_case(
         tmp_path, metrics=rows, topology=CHAIN, alert={"title": "web: latency above 200 ms"}
     )
-    assert established(case).seen.alerting == "web"
+    assert established(case).observation.alerting == "web"
 
 
 def test_probabilities_leave_room_for_what_was_not_seen(tmp_path: Path) -> None:

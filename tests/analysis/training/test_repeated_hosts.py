@@ -17,7 +17,7 @@ from faultline.analysis.case.earlier import Earlier, HostIncident, HostRecord
 from faultline.analysis.case.folder import read_case, write_json
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.training.fleet_parts import blamed_parts, host_key, hosts_of_job
-from faultline.analysis.training.repeated_hosts import by_chance, is_repeated, most_said
+from faultline.analysis.training.repeated_hosts import by_chance, is_repeated, majority_part
 from faultline.analysis.vocabulary import Alert, Diagnosis, JobIdentity, Scope, Window
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -45,9 +45,9 @@ def test_machines_that_are_alike_are_seldom_called_suspicious() -> None:
 
 
 def test_a_part_is_named_where_most_blame_it() -> None:
-    assert most_said(["gpu3", "gpu3", ""]) == "gpu3"
-    assert most_said(["gpu3", "gpu1"]) == ""
-    assert most_said(["", ""]) == ""
+    assert majority_part(["gpu3", "gpu3", ""]) == "gpu3"
+    assert majority_part(["gpu3", "gpu1"]) == ""
+    assert majority_part(["", ""]) == ""
 
 
 def test_a_machine_has_one_spelling() -> None:

@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url, sentence
+from faultline.bot.answer.foreign_text import escape_mrkdwn, safe_url, sentence, single_line
 
 
 @given(st.text(max_size=400), st.integers(2, 200))
 def test_any_text_becomes_one_visible_line_within_its_limit(text: str, limit: int) -> None:
-    line = one_line(text, limit)
+    line = single_line(text, limit)
     assert len(line) <= limit
     assert not any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in line)
     line.encode("utf-8")
 
 
 def test_newlines_zero_width_and_direction_marks_are_gone() -> None:
-    assert one_line("pay\u202eload\u200b: a\n\u2028b\x00", 80) == "pay load : a b"
+    assert single_line("pay\u202eload\u200b: a\n\u2028b\x00", 80) == "pay load : a b"
 
 
 def test_stacked_marks_are_cut() -> None:
-    assert one_line("z" + "\u0301" * 50, 80) == "z\u0301\u0301"
+    assert single_line("z" + "\u0301" * 50, 80) == "z\u0301\u0301"
 
 
 def test_a_cut_line_ends_at_a_word_with_an_ellipsis() -> None:
-    assert one_line("alpha beta gamma delta", 18) == "alpha beta gamma…"
+    assert single_line("alpha beta gamma delta", 18) == "alpha beta gamma…"
 
 
 def test_a_commit_is_quoted_as_people_do() -> None:

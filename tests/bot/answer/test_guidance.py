@@ -14,10 +14,10 @@ from faultline.analysis.case.runbooks import (
 )
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Claim, Link, Report
-from faultline.bot.answer.guidance import MOST_LINES, guidance_of, said_by, with_guidance
+from faultline.bot.answer.guidance import MOST_LINES, guidance_of, guidance_text, with_guidance
 from faultline.bot.answer.replay import replay
 from faultline.bot.answer.writer.plain_text import rendered_part
-from faultline.bot.investigation.guiding import guided_scope, runbooks_said
+from faultline.bot.investigation.guiding import guided_scope, runbooks_line
 from faultline.bot.investigation.runbooks.applying import RunbookGuidance, guided, may_link
 from faultline.bot.investigation.runbooks.hosts import linkable_hosts
 from faultline.bot.investigation.runbooks.library import read_library
@@ -74,7 +74,7 @@ def test_all_that_a_runbook_says_to_look_at_is_in_the_scope_with_who_asks(tmp_pa
     assert (AT - given.incident.start).total_seconds() == 2 * 3600
     assert given.baseline[0].seconds == 6 * 3600
     assert applied is not None
-    assert runbooks_said(applied) == "Checkout errors (services checkout)"
+    assert runbooks_line(applied) == "Checkout errors (services checkout)"
 
 
 def test_without_directories_there_is_nothing_and_no_file() -> None:
@@ -99,7 +99,7 @@ def test_of_two_queries_for_one_signal_the_more_specific_runbook_has_its_way(
 
 def test_what_it_says_becomes_lines_with_provenance(tmp_path: Path) -> None:
     lines = guidance_of(found(tmp_path).applied)
-    assert [said_by(line) for line in lines] == [
+    assert [guidance_text(line) for line in lines] == [
         "Runbook Checkout errors says: this alert is expected daily 02:00 to 02:30 UTC: "
         "the nightly backup saturates the disk",
         "Runbook Checkout errors says: owned by payments on-call",
@@ -180,4 +180,4 @@ def test_what_could_not_be_read_is_told(tmp_path: Path) -> None:
     given = found(tmp_path, a=WHOLE, bad="---\nx: [\n---\n")
     assert len(given.applied.runbooks) == 1
     assert "bad.md:" in given.applied.troubles[0]
-    assert "1 problem: " in runbooks_said(given.applied)
+    assert "1 problem: " in runbooks_line(given.applied)

@@ -253,7 +253,7 @@ def test_what_changes_something_stands_in_the_audit(site: Site, program: Program
     client = program()
     started = client.post(ALL, json=ASKED).json()["id"]
     program("viewer").post(ALL, json=ASKED)
-    log = AuditLog(site.store.engine, kept=timedelta(days=1))
+    log = AuditLog(site.store.engine, retention=timedelta(days=1))
     lines = log.read(AuditFilter())
     made = next(one for one in lines if one.action == "asked for an investigation")
     assert (made.investigation_id, made.name, made.status) == (started, "pipeline", 202)

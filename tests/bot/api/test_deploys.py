@@ -47,7 +47,7 @@ def test_a_deploy_is_kept_for_a_worker_until_its_first_look(site: Site, program:
     assert (taken["status"], taken["service"], taken["verdict"]) == ("watching", "checkout", None)
     stored = DeployChecks(site.store.engine).get(taken["id"])
     assert stored is not None
-    deploy = DeployToCheck.model_validate(stored.asked)
+    deploy = DeployToCheck.model_validate(stored.request)
     assert (deploy.deployed_at, deploy.parts) == (DEPLOYED, {"cluster": "eu-1"})
     assert client.get(f"{ALL}/{taken['id']}").json()["next_look_at"] == taken["next_look_at"]
 
@@ -69,7 +69,7 @@ def test_a_verdict_comes_as_values_and_as_a_comment_whose_text_stays_text(
 ) -> None:
     client = program()
     taken = client.post(ALL, json=ASKED).json()
-    DeployChecks(site.store.engine).looked(taken["id"], 1, verdict(), None)
+    DeployChecks(site.store.engine).record_look(taken["id"], 1, verdict(), None)
     shown = client.get(f"{ALL}/{taken['id']}").json()
     assert (shown["status"], shown["verdict"]["decision"]) == ("decided", "roll_back")
     assert "[look](" not in shown["markdown"]

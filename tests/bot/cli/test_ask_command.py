@@ -14,7 +14,7 @@ from faultline.analysis.wording.amounts import SECONDS
 from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
 from faultline.bot.cli.ask_command import AskOptions, settings_for
 from faultline.bot.cli.terminal_chart import chart_lines, picture_codes
-from faultline.bot.intake.asked_incident import AskedIncident, arrival_of
+from faultline.bot.intake.incident_request import IncidentRequest, arrival_of
 from faultline.bot.intake.since import since_of
 from faultline.bot.settings import Settings
 
@@ -36,7 +36,7 @@ def kubeconfig(folder: Path, current: str = "prod") -> Path:
 
 
 def asked(text: str, **fields: object) -> datetime:
-    incident = AskedIncident(text=text, key="1", door="terminal", **fields)  # type: ignore[arg-type]
+    incident = IncidentRequest(text=text, key="1", door="terminal", **fields)  # type: ignore[arg-type]
     return arrival_of(incident, Settings(), NOW).alert.started_at
 
 

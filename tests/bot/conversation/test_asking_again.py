@@ -16,7 +16,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.conversation.answered_case import AnsweredCase
 from faultline.bot.conversation.answering import answer_from_case
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Connector, collect_one
+from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector, build
 from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.bot.conversation.cases import answered
@@ -65,7 +65,7 @@ def case(connector: PrometheusConnector, tmp_path_factory: pytest.TempPathFactor
         source="prometheus", title="checkout fails", started_at=ALERT_AT, service="checkout"
     )
     request = request_for(folder, services=("checkout",), alert=alert)
-    collected = asyncio.run(collect_one(connector, request))
+    collected = asyncio.run(collect_from(connector, request))
     write_json(folder / "alert.json", alert)
     write_json(folder / "scope.json", request.scope)
     collected.tables["metrics"].write_parquet(folder / "metrics.parquet")

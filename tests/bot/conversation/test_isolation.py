@@ -90,7 +90,7 @@ def test_the_home_tab_shows_what_belongs_to_nobody(room: Room) -> None:
     tab._context.settings = room.settings.model_copy(
         update={"login": LoginSettings(isolation="teams"), "teams": TEAMS}
     )
-    home = tab._read(asyncio.run(tab._context.seen_by(SlackPerson("U0ANN", "member"))))
+    home = tab._read(asyncio.run(tab._context.visible_to(SlackPerson("U0ANN", "member"))))
     assert [i.id for i in home.latest] == [nobodys.id]
     assert "payments are slow" not in json.dumps([i.alert.title for i in home.latest])
     assert room.store.count("done", ALL) == 2

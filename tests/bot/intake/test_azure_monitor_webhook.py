@@ -107,7 +107,7 @@ def test_a_firing_is_an_alert_with_its_resource_and_what_its_rule_waits_for() ->
     assert (query.text, query.namespace) == ("HttpResponseTime", "Microsoft.Web/sites")
     assert (query.comparison, query.threshold, query.window_s) == (">", 1.5, 300.0)
     assert query.dimensions == {"Instance": "RD501AC5"}
-    assert priority_of(alert, own_words=ALERT_SOURCE.priority_words) == HIGH
+    assert priority_of(alert, source_words=ALERT_SOURCE.priority_words) == HIGH
 
 
 def test_its_end_has_the_same_identity_and_another_delivery() -> None:

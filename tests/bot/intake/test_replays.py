@@ -25,7 +25,7 @@ from faultline.bot.intake.accepting import store_accept, store_first_time
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.models import DeliveryRow, InvestigationRow
-from faultline.bot.store.replays import KEPT_AT_LEAST, UNHEARD
+from faultline.bot.store.replays import MIN_RETENTION, UNHEARD
 from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import (
     SLACK_SECRETS,
@@ -399,5 +399,5 @@ def test_a_click_that_is_sent_again_reaches_nobody(known: Settings, store: Store
 
 
 def test_the_store_must_remember_longer_than_any_limit_of_age() -> None:
-    assert KEPT_AT_LEAST > UNHEARD
-    assert timedelta(days=AlertSettings().oldest_days) < KEPT_AT_LEAST
+    assert MIN_RETENTION > UNHEARD
+    assert timedelta(days=AlertSettings().oldest_days) < MIN_RETENTION

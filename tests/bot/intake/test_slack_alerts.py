@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.slack_alerts import alert_in, known_link
+from faultline.bot.intake.slack_alerts import alert_in, alert_link
 from faultline.bot.intake.slack_messages import watched
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.intake.slack_text import slack_plain, slack_urls
@@ -99,7 +99,7 @@ def test_the_time_of_the_message_is_the_time_of_the_alert() -> None:
     ],
 )
 def test_links_of_alerting_tools_say_what_is_alerting(url: str, vendor: str, key: str) -> None:
-    link = known_link(url)
+    link = alert_link(url)
     assert link is not None
     assert (link.vendor, link.key) == (vendor, key)
     alert = read(
@@ -123,7 +123,7 @@ def test_links_of_alerting_tools_say_what_is_alerting(url: str, vendor: str, key
     ],
 )
 def test_other_links_say_nothing(url: str) -> None:
-    assert known_link(url) is None
+    assert alert_link(url) is None
 
 
 @pytest.mark.parametrize(
@@ -334,5 +334,5 @@ def test_any_message_is_ignored_or_an_alert_that_can_be_stored(
 def test_any_text_is_read(text: str) -> None:
     slack_plain(text)
     slack_urls("https://" + text)
-    known_link("https://" + text)
+    alert_link("https://" + text)
     read({"bot_id": "B1", "text": "ALARM: " + text, "ts": text})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faultline.bot.intake.service_names import catalogued, mentioned
-from faultline.bot.intake.slack_mentions import asked, question_in
+from faultline.bot.intake.slack_mentions import mention_arrival, question_in
 from faultline.bot.intake.slack_payload import Envelope, Message
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival
@@ -30,7 +30,7 @@ def ask(text: str, parent: dict[str, Any] | None = None, **more: Any) -> Arrival
     question = question_in(envelope.event)
     assert question is not None
     began = Message.model_validate(parent) if parent else None
-    return asked(envelope, question, began, SETTINGS, now=NOW)
+    return mention_arrival(envelope, question, began, SETTINGS, now=NOW)
 
 
 def answered(text: str, parent: dict[str, Any] | None = None, **more: Any) -> Arrival:

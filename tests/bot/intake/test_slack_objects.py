@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.slack_mentions import asked
+from faultline.bot.intake.slack_mentions import mention_arrival
 from faultline.bot.intake.slack_messages import watched
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.settings import Settings
@@ -127,7 +127,7 @@ def test_the_slack_connector_finds_the_thread_of_a_message_and_of_a_question() -
         ts="1763690000.000100",
         text="Triggered: A https://app.datadoghq.com/monitors/77",
     )
-    found = asked(envelope, "", parent, SETTINGS, now=NOW)
+    found = mention_arrival(envelope, "", parent, SETTINGS, now=NOW)
     assert found is not None
     assert thread_of(found.alert) == (envelope.event.channel, "1763690000.000100")
     assert monitor_of(found.alert) == 77
@@ -155,7 +155,9 @@ def test_a_link_to_an_incident_leads_to_the_account_with_that_address() -> None:
         {"name": "us", "web_url": "https://acme.pagerduty.com"},
     ]
     workspaces = [{"name": "a", "alert_channels": [WATCHED]}, {"name": "b"}]
-    settings, _ = settings_of({"pagerduty": accounts, "slack": workspaces}, {}).each("slack")
+    settings, _ = settings_of({"pagerduty": accounts, "slack": workspaces}, {}).per_instance(
+        "slack"
+    )
     found = []
     for host in ("acme-eu", "acme", "other"):
         text = f"<https://{host}.pagerduty.com/incidents/PGR0VU2|Triggered: checkout is slow>"

@@ -81,7 +81,7 @@ def test_each_workspace_has_a_connection_of_its_own(slack: Slack, sqlite_store: 
         for name in ("EU", "US"):
             tokens[f"FAULTLINE_SLACK__{name}__BOT_TOKEN"] = f"xoxb-{name}"
             tokens[f"FAULTLINE_SLACK__{name}__APP_TOKEN"] = f"xapp-{name}"
-        eu, us = settings_of({"slack": tables}, tokens).each("slack")
+        eu, us = settings_of({"slack": tables}, tokens).per_instance("slack")
         accept = store_accept(sqlite_store)
 
         async def story() -> None:

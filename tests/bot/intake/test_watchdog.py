@@ -76,7 +76,7 @@ def test_a_process_learns_what_another_heard(
 ) -> None:
     one, other = Watchdog(settings), Watchdog(settings)
     heard = datetime.now(UTC) - 3 * MINUTE
-    one.heard(heard)
+    one.note_firing(heard)
     for number, watchdog in enumerate((one, other)):
         health = IntakeHealth(Spool(tmp_path / str(number)))
         mover = SpoolMover(health, partial(another_store, store), watchdog=watchdog)

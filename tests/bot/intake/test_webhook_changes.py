@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.alert_source import FoundChanges
+from faultline.bot.intake.alert_source import ChangeBatch
 from faultline.bot.intake.reported_changes import store_keep
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.routes import intake_routes
@@ -76,7 +76,7 @@ def mapping(name: str) -> WebhookSettings:
 
 def read(payload: Any, own: WebhookSettings = OWN, sender: str = "ci") -> list[ReportedChange]:
     found = read_changes(json.dumps(payload).encode(), SETTINGS, own, sender=sender, now=NOW)
-    assert isinstance(found, FoundChanges), found
+    assert isinstance(found, ChangeBatch), found
     return list(found.changes)
 
 

@@ -89,7 +89,7 @@ def test_the_files_become_a_part_of_the_case_with_the_alerts_slurm_number(
         settings = job_settings(tmp_path, daemons)
         part = asyncio.run(capture_part(LLM, settings, log, cases, "case-1"))
     capture = log.history("llm")[0]
-    assert (capture.asked_by, capture.status) == ("investigation case-1", "recorded")
+    assert (capture.requested_by, capture.status) == ("investigation case-1", "recorded")
     assert sorted(part.files) == [
         f"{capture.id}/capture.json",
         f"{capture.id}/trace_127.0.0.1_10.json",
@@ -155,7 +155,7 @@ def test_an_investigation_whose_worker_ended_in_its_capture_says_so_and_frees_th
     tmp_path: Path, log: CaptureLog, cases: CaseStore
 ) -> None:
     settings = job_settings(tmp_path, [], hosts=["127.0.0.1:1"], cooldown_minutes=30)
-    log.claim("llm", asked_by="investigation case-1", wanted="", hosts="", budget=_budget())
+    log.claim("llm", requested_by="investigation case-1", requested="", hosts="", budget=_budget())
     part = asyncio.run(capture_part(JobIdentity(name="llm"), settings, log, cases, "case-1"))
     assert "the worker ended before its files were there" in part.gaps[0].reason
     assert [r.status for r in log.history("llm") if r.counts] == ["failed"]
@@ -166,7 +166,7 @@ def test_a_capture_by_hand_is_not_shared_and_the_cool_down_is_a_gap(
 ) -> None:
     settings = job_settings(tmp_path, [], hosts=["127.0.0.1:1"], cooldown_minutes=30)
     budget = log.claim(
-        "llm", asked_by="someone, command line", wanted="", hosts="", budget=_budget()
+        "llm", requested_by="someone, command line", requested="", hosts="", budget=_budget()
     )
     log.finish(budget.id, "recorded", result="", counts=True)
     part = asyncio.run(capture_part(JobIdentity(name="llm"), settings, log, cases, "case-1"))

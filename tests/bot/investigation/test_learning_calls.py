@@ -12,7 +12,7 @@ import pytest
 from faultline.analysis.case.calls import CALLS_FILE
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.case_calls import case_calls
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.bot.investigation.analyzing import analyze_with_calls
 from faultline.bot.investigation.collecting import assemble, collect_part
@@ -91,7 +91,7 @@ class Bot:
     def known_in(self, investigation: StoredInvestigation) -> dict[str, str | None]:
         """Callees in the folder of an investigation, and where each was learned."""
         case = read_case(self.folder / investigation.id)
-        return {call.callee: call.learned_in for call in known_calls(case)}
+        return {call.callee: call.learned_in for call in case_calls(case)}
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ def test_a_rank_that_cannot_be_read_within_its_bounds_is_named(
     async def killed(*_: object) -> bytes:
         raise BudgetExceeded("memory", "an analysis process")
 
-    monkeypatch.setattr(trace_queue, "wanted", yes)
+    monkeypatch.setattr(trace_queue, "is_awaited", yes)
     reading, cases = reading_of(tmp_path, trace_deadline_s=0.000_1)
     if cause == "killed":
         monkeypatch.setattr(reading._pool, "run", killed)

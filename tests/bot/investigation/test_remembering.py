@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from faultline.analysis.case.earlier import Earlier, EarlierInvestigation, RecordLevel, Seen
+from faultline.analysis.case.earlier import AlertCount, Earlier, EarlierInvestigation, RecordLevel
 from faultline.analysis.case.folder import json_bytes, read_case, read_diagnosis, write_json
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Alert, JobIdentity, Scope, Window
@@ -152,9 +152,11 @@ def test_how_often_it_was_seen_is_counted_beyond_the_three(store: Store, cases: 
     for days in (1, 2, 3, 4, 40):
         answered(store, cases, days)
     found = recall(store.engine, accepted(store, 0), ALERT, days=90)
-    assert found.seen == (Seen(days=30, times=4), Seen(days=90, times=5))
+    assert found.seen == (AlertCount(days=30, times=4), AlertCount(days=90, times=5))
     assert len([r for r in found.recalled if r.why == "same_alert"]) == 3
-    assert recall(store.engine, accepted(store, 0), ALERT, days=7).seen == (Seen(days=7, times=4),)
+    assert recall(store.engine, accepted(store, 0), ALERT, days=7).seen == (
+        AlertCount(days=7, times=4),
+    )
 
 
 def test_a_further_look_at_an_incident_is_no_second_time(store: Store, cases: CaseStore) -> None:
@@ -174,8 +176,8 @@ def test_a_further_look_at_an_incident_is_no_second_time(store: Store, cases: Ca
     assert again is not None
     assert [i for _, i in recalled(store, again)] == [i for _, i in recalled(store, first)]
     assert recall(store.engine, again, ALERT, days=90).seen == (
-        Seen(days=30, times=1),
-        Seen(days=90, times=1),
+        AlertCount(days=30, times=1),
+        AlertCount(days=90, times=1),
     )
     write_small_case(Path(cases.location) / name)
     write_json(

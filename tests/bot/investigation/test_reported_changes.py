@@ -13,7 +13,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation.reported_changes import ReportedChangesConnector
 from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
-from faultline.connectors.shared.contract.base import Collected, collect_one
+from faultline.connectors.shared.contract.base import Collected, collect_from
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.databases import store_engine
 
@@ -30,7 +30,7 @@ def collected(changes: ReportedChanges, folder: Path, **labels: str) -> Collecte
         source="test", title="slow", started_at=ALERT_AT, service="checkout", labels=labels
     )
     request = request_for(folder, services=("checkout",), alert=alert)
-    return asyncio.run(collect_one(ReportedChangesConnector(changes), request))
+    return asyncio.run(collect_from(ReportedChangesConnector(changes), request))
 
 
 def deploy(name: str, minutes: float, **place: str) -> ReportedChange:

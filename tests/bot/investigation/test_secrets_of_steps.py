@@ -140,21 +140,21 @@ def test_checks_of_deploys_and_captures_keep_none(context: WorkerContext) -> Non
     checks, captures = DeployChecks(context.store.engine), CaptureLog(context.store.engine)
     asked = StoredCheck("c1", {"service": f"api{PLANTED}"}, "", "ann", NOW, NOW, 0, None)
     checks.add(asked)
-    checks.looked("c1", 1, {"headline": f"worse{PLANTED}"}, None)
+    checks.record_look("c1", 1, {"headline": f"worse{PLANTED}"}, None)
     kept = checks.get("c1")
     assert kept is not None
-    assert kept.asked == {"service": "api db_password=[SECRET]"}
+    assert kept.request == {"service": "api db_password=[SECRET]"}
     assert kept.verdict == {"headline": "worse db_password=[SECRET]"}
     claim = captures.claim(
         "llm-1",
-        asked_by="ann",
-        wanted=f"5 s{PLANTED}",
+        requested_by="ann",
+        requested=f"5 s{PLANTED}",
         hosts="h",
         budget=CaptureBudget(timedelta(0), 9),
     )
     captures.finish(claim.id, "failed", result=f"refused{PLANTED}", counts=True)
     [record] = captures.history("llm-1")
-    assert (record.wanted, record.result) == (
+    assert (record.requested, record.result) == (
         "5 s db_password=[SECRET]",
         "refused db_password=[SECRET]",
     )

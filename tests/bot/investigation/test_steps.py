@@ -50,7 +50,7 @@ class Notebook:
         self.answers: list[Outcome] = []
         self.tries = 0
 
-    def wanted(self, investigation: StoredInvestigation) -> bool:
+    def expects_answer(self, investigation: StoredInvestigation) -> bool:
         return True
 
     async def announce(self, investigation: StoredInvestigation) -> None:

@@ -16,7 +16,7 @@ from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import EvidenceKind, Finding, Scope, Window
 from faultline.bot.investigation.collecting import assemble, collect_part
-from faultline.bot.investigation.model.bench import in_a_thread
+from faultline.bot.investigation.model.model_session import in_a_thread
 from faultline.bot.investigation.verifying import VerifiedFinding, verify
 from faultline.bot.store.case_store import CaseStore
 from faultline.connectors.shared.contract.base import Check, Collected, Connector, Item, Request

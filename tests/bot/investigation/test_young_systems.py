@@ -10,7 +10,7 @@ import pytest
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.bot.investigation.scoping import scope_for
-from faultline.bot.investigation.young_systems import fitted, with_known_history
+from faultline.bot.investigation.young_systems import fitted, fitted_to_history
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.settings.limits import Limits
@@ -87,7 +87,7 @@ class Source:
 
 
 def known(*sources: Source) -> Scope:
-    return asyncio.run(with_known_history(ALERT, scope(), sources, deadline_s=5.0))
+    return asyncio.run(fitted_to_history(ALERT, scope(), sources, deadline_s=5.0))
 
 
 def test_the_oldest_of_the_sources_with_metrics_counts() -> None:

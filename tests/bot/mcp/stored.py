@@ -15,7 +15,7 @@ from mcp_types import CallToolResult, TextContent
 from faultline.analysis.case.folder import read_case, read_diagnosis, write_json
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.intake.accepting import store_accept
-from faultline.bot.intake.asked_requests import AskedRequests
+from faultline.bot.intake.incident_requests import IncidentRequests
 from faultline.bot.mcp.call_limits import CallLimits
 from faultline.bot.mcp.callers import THIS_MACHINE, Caller
 from faultline.bot.mcp.investigations import Investigations, Shelf
@@ -76,7 +76,7 @@ class Stored:
         investigations = Investigations(
             self.settings,
             [Shelf(self.store, case_path)],
-            AskedRequests(self.settings, self.store, store_accept(self.store)),
+            IncidentRequests(self.settings, self.store, store_accept(self.store)),
         )
         return McpServer(
             investigations,

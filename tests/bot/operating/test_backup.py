@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
 from faultline.bot.operating.backup import back_up
 from faultline.bot.operating.inspection import inspected
-from faultline.bot.operating.requeue import requeue_one
+from faultline.bot.operating.requeue import requeue_by_name
 from faultline.bot.operating.restore import restore
 from faultline.bot.settings import Settings
 from faultline.bot.store.connect import connect
@@ -195,11 +195,11 @@ def test_one_that_nobody_works_on_can_be_requeued(installation: Installation) ->
     installation.workflow(lost, "PENDING", executor=DEAD)
     installation.workflow(held, "PENDING", executor=LIVING)
     with inspected(installation.settings) as inspection:
-        assert requeue_one(inspection, lost).begun == (lost,)
+        assert requeue_by_name(inspection, lost).begun == (lost,)
         with pytest.raises(FaultlineError, match="works on"):
-            requeue_one(inspection, held)
+            requeue_by_name(inspection, held)
         with pytest.raises(FaultlineError, match="no investigation"):
-            requeue_one(inspection, "none")
+            requeue_by_name(inspection, "none")
     assert installation.store.undispatched() == [lost]
 
 

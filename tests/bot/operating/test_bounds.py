@@ -18,7 +18,7 @@ from faultline.bot.operating.inspection import inspected
 from faultline.bot.operating.size_checks import size_checks
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
-from faultline.bot.store.api_tables import AskedRequestRow
+from faultline.bot.store.api_tables import RequestKeyRow
 from faultline.bot.store.api_tokens import make_token, tokens
 from faultline.bot.store.case_store import CaseSizes, CaseStore
 from faultline.bot.store.connect import connect, migrate
@@ -56,7 +56,7 @@ def test_what_nobody_writes_any_more_goes(installation: Installation) -> None:
         LastTimeRow(name="writes gone", at=OLD),
         PersonActRow(key="k", who="U1", act="ask", at=OLD),
         ModelSpendingRow(day=f"{OLD:%Y-%m-%d}", channel="C1", tokens=1, cost_usd=0.0),
-        AskedRequestRow(key="k", digest="d", at=OLD),
+        RequestKeyRow(key="k", digest="d", at=OLD),
         DeployCheckRow(
             id="c", asked={}, team="", asked_by="ann", asked_at=OLD, looks_done=0, verdict=None
         ),
@@ -75,7 +75,7 @@ def test_what_nobody_writes_any_more_goes(installation: Installation) -> None:
             LastTimeRow,
             PersonActRow,
             ModelSpendingRow,
-            AskedRequestRow,
+            RequestKeyRow,
             DeployCheckRow,
         )
         left = [session.scalar(select(func.count()).select_from(kind)) for kind in kinds]

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from faultline.analysis.case.earlier import EarlierInvestigation
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.operating.deleting import delete_investigation
-from faultline.bot.operating.retention import Retention, only_one
+from faultline.bot.operating.retention import Retention, sweep_lock
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.settings import Settings
 from faultline.bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
@@ -22,7 +22,7 @@ from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
 from faultline.bot.store.listing import Listing, ListingFilter
 from faultline.bot.store.memory import Memory
 from faultline.bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
-from faultline.bot.store.replays import KEPT_AT_LEAST
+from faultline.bot.store.replays import MIN_RETENTION
 from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
 from faultline.bot.store.store import Delivery
 from tests.bot.operating.installation import LIVING, NOW, Installation, make_case
@@ -164,7 +164,7 @@ def test_ids_of_deliveries_stay_as_long_as_a_repetition_must_be_known(
     with Session(store.engine) as session:
         left = set(session.scalars(select(DeliveryRow.delivery_id)))
     assert left == {"d1", "d399"}
-    least = KEPT_AT_LEAST / DAY
+    least = MIN_RETENTION / DAY
     with pytest.raises(ValueError, match=f"greater than or equal to {least:g}"):
         Settings.model_validate({"retention": {"deliveries_days": least - 1}})
 
@@ -198,7 +198,7 @@ def test_nothing_is_deleted_where_a_day_is_zero(installation: Installation) -> N
 
 
 def test_the_audit_and_logins_are_swept_where_nobody_looks(installation: Installation) -> None:
-    visits = AuditLog(installation.store.engine, kept=1000 * DAY)
+    visits = AuditLog(installation.store.engine, retention=1000 * DAY)
     for days in (1, 200):
         visits.write(
             AuditEntry("ann", "Ann", "admin", "looked", None, "10.0.0.1", 200), NOW - days * DAY
@@ -211,7 +211,7 @@ def test_one_worker_of_all_sweeps(installation: Installation) -> None:
     settings, store = installation.settings, installation.store
     full(installation, "latency", 500 * DAY)
     retention = Retention(settings, store, installation.cases)
-    with only_one(settings, store) as mine:
+    with sweep_lock(settings, store) as mine:
         assert mine
         assert retention.sweep() == {}
     assert retention.sweep()["investigations"] == 1
@@ -241,7 +241,7 @@ def test_deleting_one_says_what_it_would_do_then_does_it_and_is_audited(
     assert installation.rows.of(name) == installation.rows.of(f"question:C1:{name}") == []
     assert [e.id for e in Memory(installation.store.engine).search_investigations("latency")] == []
     assert installation.store.get(other) is not None
-    line = AuditLog(installation.store.engine, kept=DAY).read(AuditFilter())[0]
+    line = AuditLog(installation.store.engine, retention=DAY).read(AuditFilter())[0]
     assert (line.action, line.investigation_id, line.address) == ("deleted", name, "command line")
     with pytest.raises(FaultlineError, match="no investigation"):
         delete_investigation(installation.settings, name, sure=True)

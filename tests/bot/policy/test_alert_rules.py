@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.policy.alert_rules import held_back_by, matches
+from faultline.bot.policy.alert_rules import blocking_rule_of, matches
 from faultline.bot.policy.topology import ServiceTopology
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertRule
@@ -61,11 +61,11 @@ def test_a_rule_matches_what_meets_all_its_conditions(
 def test_the_first_rule_that_matches_decides() -> None:
     keep = AlertRule(service=("checkout",))
     nothing_else = AlertRule(name="only checkout", investigate=False)
-    assert held_back_by(ALERT, "C1", (keep, nothing_else), TOPOLOGY) is None
-    assert held_back_by(ALERT, "C1", (nothing_else,), TOPOLOGY) == "rule 1 (only checkout)"
+    assert blocking_rule_of(ALERT, "C1", (keep, nothing_else), TOPOLOGY) is None
+    assert blocking_rule_of(ALERT, "C1", (nothing_else,), TOPOLOGY) == "rule 1 (only checkout)"
     other = ALERT.model_copy(update={"service": None})
-    assert held_back_by(other, "C1", (keep, nothing_else), TOPOLOGY) == "rule 2 (only checkout)"
-    assert held_back_by(other, "C1", (keep,), TOPOLOGY) is None
+    assert blocking_rule_of(other, "C1", (keep, nothing_else), TOPOLOGY) == "rule 2 (only checkout)"
+    assert blocking_rule_of(other, "C1", (keep,), TOPOLOGY) is None
 
 
 def test_a_hostile_title_against_many_stars_is_compared_at_once() -> None:

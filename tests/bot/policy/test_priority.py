@@ -62,7 +62,7 @@ def test_an_incident_s_priority_counts_before_its_urgency() -> None:
 
 
 def test_what_a_person_asked_for_is_urgent() -> None:
-    assert priority_of(alert("info"), asked_for=True) == URGENT
+    assert priority_of(alert("info"), on_request=True) == URGENT
 
 
 def test_a_long_or_odd_severity_is_usual() -> None:

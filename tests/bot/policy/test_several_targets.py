@@ -8,7 +8,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.operating.settings_checks import settings_checks
-from faultline.bot.policy.reply_targets import configured_targets, reply_channel, told_in
+from faultline.bot.policy.reply_targets import configured_targets, reply_channel, targets_of
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
 from faultline.bot.settings.settings import settings_of
@@ -45,9 +45,9 @@ def told(
     for one in configured_targets(settings):
         address = one.address_for(alert, service, reply_to, settings)
         if address:
-            found[one.own_name] = address
+            found[one.target_name] = address
     slack = frozenset(name for name in found if name.startswith("slack"))
-    assert told_in(alert, service, reply_to, settings) == slack
+    assert targets_of(alert, service, reply_to, settings) == slack
     channels = [found[name] for name in ("slack eu", "slack us") if name in found]
     assert reply_channel(alert, service, reply_to, settings) == next(iter(channels), "")
     return found

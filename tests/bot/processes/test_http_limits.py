@@ -25,7 +25,7 @@ from faultline.bot.processes.http_limits import (
     FEWEST_CONNECTIONS,
     MAX_CONNECTIONS,
     MAX_HEAD_BYTES,
-    OWN_DESCRIPTORS,
+    RESERVED_DESCRIPTORS,
     ConnectionLimits,
     connections_within,
     limited_connections,
@@ -220,7 +220,7 @@ def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
 
 
 def test_the_total_stays_below_the_descriptor_limit() -> None:
-    assert connections_within(1024) == 1024 - BACKLOG - OWN_DESCRIPTORS
+    assert connections_within(1024) == 1024 - BACKLOG - RESERVED_DESCRIPTORS
     assert connections_within(1_000_000) == MAX_CONNECTIONS
     assert connections_within(256) == FEWEST_CONNECTIONS
 

@@ -11,7 +11,7 @@ import pytest
 from faultline.analysis.errors import FaultlineError, SettingsError
 from faultline.bot.processes.launch import Workers, serve
 from faultline.bot.processes.server import listen
-from faultline.bot.runtime.nursery import own_nursery
+from faultline.bot.runtime.nursery import process_nursery
 from faultline.bot.settings import Settings, load_settings
 from faultline.loopback.bot_process import free_port
 from faultline.loopback.preloaded import run_preloaded
@@ -124,4 +124,4 @@ def test_a_start_that_fails_leaves_no_nursery_behind(
     monkeypatch.setattr(Workers, "begin_first", fails)
     with pytest.raises(SettingsError):
         serve(settings_of(tmp_path), None)
-    assert own_nursery() is None
+    assert process_nursery() is None

@@ -99,7 +99,7 @@ def test_one_that_was_killed_says_so_and_took_its_forks_along() -> None:
 def test_a_pool_begins_its_processes_there_until_it_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nursery: Nursery
 ) -> None:
-    monkeypatch.setattr(nurseries, "_own", nursery)
+    monkeypatch.setattr(nurseries, "_nursery", nursery)
     pool = ProcessPool(workers=1)
 
     async def story() -> None:

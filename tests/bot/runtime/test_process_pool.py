@@ -263,7 +263,7 @@ def test_the_most_urgent_gets_the_next_process() -> None:
     order: list[str] = []
 
     async def work(slots: PrioritySlots, name: str, priority: int) -> None:
-        async with slots.one(priority):
+        async with slots.slot(priority):
             order.append(name)
             await asyncio.sleep(0.01)
 
@@ -274,7 +274,7 @@ def test_the_most_urgent_gets_the_next_process() -> None:
             tasks = [group.create_task(work(slots, *one)) for one in names]
             await asyncio.sleep(0.001)
             tasks[1].cancel()
-        async with asyncio.timeout(1), slots.one(USUAL):
+        async with asyncio.timeout(1), slots.slot(USUAL):
             order.append("free again")
 
     asyncio.run(storm())

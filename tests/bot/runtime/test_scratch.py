@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from faultline.bot.runtime.scratch import HELD, MADE_WITHIN_S, PREFIX, Scratch
+from faultline.bot.runtime.scratch import LOCK_NAME, MADE_WITHIN_S, PREFIX, Scratch
 
 HOLDER = """
 import sys, tempfile, time
@@ -79,7 +79,7 @@ def test_nothing_is_removed_through_a_link(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "kept").touch()
-    (elsewhere / HELD).touch()
+    (elsewhere / LOCK_NAME).touch()
     (root / f"{PREFIX}link").symlink_to(elsewhere)
     Scratch().remove()
     assert (elsewhere / "kept").exists()

@@ -87,12 +87,12 @@ def test_a_connector_sees_the_grafana_of_its_own_place(tmp_path: Path) -> None:
     )
     settings = load(tmp_path, text + '[services."checkout"]\n[services.cart]\n')
     eu, us = settings.instances("prometheus")
-    seen = settings.seen_by("prometheus", eu)
+    seen = settings.visible_to("prometheus", eu)
     assert seen.section(GrafanaSettings).url == "http://prod-eu"
     assert seen.section(PrometheusSettings).url == "http://eu:9090"
     assert list(seen.services) == ["checkout"]
     # Both may be about its place: a link to the wrong one would be worse than none.
-    assert settings.seen_by("prometheus", us).section(GrafanaSettings).url is None
+    assert settings.visible_to("prometheus", us).section(GrafanaSettings).url is None
 
 
 @pytest.mark.parametrize(

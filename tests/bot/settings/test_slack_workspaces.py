@@ -78,7 +78,7 @@ def test_channels_of_a_workspace_of_other_targets_and_of_a_single_table_are_fine
 def test_each_workspace_has_settings_of_its_own_and_no_other_s_token(tmp_path: Path) -> None:
     settings = load(tmp_path, TWO, FAULTLINE_SLACK__EU__APP_TOKEN="xapp-eu")
     assert settings.slack.app_token is None
-    eu, us = settings.each("slack")
+    eu, us = settings.per_instance("slack")
     assert (eu.instance_of("slack"), us.instance_of("slack")) == ("eu", "us")
     assert (eu.slack.channel, us.slack.channel) == ("C0EU", None)
     assert us.slack.app_token is None

@@ -400,7 +400,7 @@ def test_a_muted_alert_is_counted_and_the_next_one_after_the_mute_is_investigate
         "muted until 2026-11-21 03:10 UTC by U1",
     )
     [mute] = mutes.active(NOW + 9 * MINUTE)
-    assert (mute.held, mute.held_at) == (2, NOW + 9 * MINUTE)
+    assert (mute.alert_count, mute.last_alert_at) == (2, NOW + 9 * MINUTE)
     assert taken(store, noisy, now=NOW + 10 * MINUTE)[0] == "started"
 
 

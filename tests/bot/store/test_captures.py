@@ -18,8 +18,8 @@ def claim(
 ) -> CaptureClaim:
     return CaptureLog(store.engine).claim(
         job,
-        asked_by="test",
-        wanted="0.5 s",
+        requested_by="test",
+        requested="0.5 s",
         hosts="a, b",
         budget=budget,
         now=NOW + timedelta(minutes=minutes),
@@ -88,12 +88,12 @@ def test_every_one_that_was_asked_for_is_remembered(store: Store) -> None:
     finished(store, claim(store))
     claim(store, 1)
     newest, oldest = CaptureLog(store.engine).history("llm")
-    assert (oldest.status, oldest.asked_by, oldest.hosts, oldest.result) == (
+    assert (oldest.status, oldest.requested_by, oldest.hosts, oldest.result) == (
         "recorded",
         "test",
         "a, b",
         "2 files",
     )
     assert (newest.status, newest.counts) == ("refused", False)
-    assert oldest.asked_at == NOW
+    assert oldest.requested_at == NOW
     assert CaptureLog(store.engine).history("other") == []

@@ -43,13 +43,13 @@ def test_a_look_is_kept_and_the_next_one_comes_when_it_is_due(store: Store) -> N
     checks = DeployChecks(store.engine)
     checks.add(check())
     checks.claim(NOW)
-    checks.looked("one", 2, {"decision": "hold"}, NOW + EVERY)
+    checks.record_look("one", 2, {"decision": "hold"}, NOW + EVERY)
     assert checks.claim(NOW) is None
     again = checks.claim(NOW + EVERY)
     assert again is not None
     assert (again.looks_done, again.verdict) == (2, {"decision": "hold"})
-    checks.looked("one", 1, {"decision": "late"}, NOW)
-    checks.looked("one", 5, {"decision": "go"}, None)
+    checks.record_look("one", 1, {"decision": "late"}, NOW)
+    checks.record_look("one", 5, {"decision": "go"}, None)
     ended = checks.get("one")
     assert ended is not None
     assert (ended.verdict, ended.due_at) == ({"decision": "go"}, None)
@@ -72,12 +72,14 @@ def test_a_watch_keeps_its_state_and_one_that_is_not_configured_is_left_alone(
     watches.keep(["checkout"], NOW + EVERY)
     found = watches.claim(["checkout"], NOW)
     assert found is not None
-    watches.looked(found, worse_in_a_row=1, alerted=True, headline="slow", now=NOW, every=EVERY)
+    watches.record_look(
+        found, worse_in_a_row=1, alerted=True, headline="slow", now=NOW, every=EVERY
+    )
     assert watches.claim(["checkout"], NOW) is None
     states = {one.name: one for one in watches.states()}
     assert (states["checkout"].worse_in_a_row, states["checkout"].alerted) == (1, True)
     assert states["checkout"].due_at == NOW + EVERY
     # A look of before this one, by a worker that was held up.
-    watches.looked(found, worse_in_a_row=9, alerted=False, headline="", now=NOW, every=EVERY)
+    watches.record_look(found, worse_in_a_row=9, alerted=False, headline="", now=NOW, every=EVERY)
     assert {one.name: one for one in watches.states()}["checkout"].alerted
-    assert states["cart"].looked_at is None
+    assert states["cart"].checked_at is None

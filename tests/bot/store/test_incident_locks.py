@@ -125,4 +125,4 @@ def test_the_number_of_locks_is_bounded() -> None:
     policy = Policy.of(Settings(services=services, alerts=AlertSettings(groups="on")))
     locks = locks_of([arrival(name) for name in many[:64]], policy)
     assert len(locks.about) <= 512
-    assert len(locks.own) == 64
+    assert len(locks.alert_keys) == 64

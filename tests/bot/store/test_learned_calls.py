@@ -38,7 +38,7 @@ def call(callee: str, days_ago: float = 1, place: dict[str, str] | None = None) 
 
 
 def known(calls: LearnedCalls, place: dict[str, str], days: float = 30) -> list[str]:
-    return [one.callee for one in calls.known(place, since=NOW - days * DAY)]
+    return [one.callee for one in calls.of_place(place, since=NOW - days * DAY)]
 
 
 def test_of_a_call_that_is_seen_again_the_latest_time_counts(calls: LearnedCalls) -> None:
@@ -46,9 +46,9 @@ def test_of_a_call_that_is_seen_again_the_latest_time_counts(calls: LearnedCalls
     again = replace(call("api", 1), investigation_id="I2")
     calls.learn([again, call("db", 3), call("db", 4)])
     calls.learn([replace(call("api", 9), investigation_id="I3")])
-    assert list(calls.known({}, since=NOW - 30 * DAY)) == [again, call("db", 3)]
+    assert list(calls.of_place({}, since=NOW - 30 * DAY)) == [again, call("db", 3)]
     assert known(calls, {}, days=2) == ["api"]
-    of_service = calls.known({}, since=NOW - 30 * DAY, service="db")
+    of_service = calls.of_place({}, since=NOW - 30 * DAY, service="db")
     assert [one.callee for one in of_service] == ["db"]
 
 
@@ -99,7 +99,7 @@ def test_names_are_hostile(calls: LearnedCalls) -> None:
 def test_no_more_is_kept_than_there_is_room_for(
     engine: Engine, calls: LearnedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learned_calls, "MOST_KEPT", 1_200)
+    monkeypatch.setattr(learned_calls, "MAX_ROWS", 1_200)
     monkeypatch.setattr(learned_calls, "MOST_LEARNED", 1_100)
     calls.learn(call(f"old-{n}", 5) for n in range(5_000))
     calls.learn(call(f"new-{n}", 1) for n in range(1_000))

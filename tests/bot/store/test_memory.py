@@ -212,10 +212,12 @@ def test_the_same_alert_is_known_by_its_fingerprint_or_by_its_words(store: Store
     memory = Memory(store.engine)
     found = memory.same_alert(asked, since=LONG_AGO, before=NOW + timedelta(hours=1), limit=5)
     assert ids(found) == [worded.id, same.id]
-    assert memory.times_seen(asked, since=LONG_AGO, before=NOW + timedelta(hours=1)) == 2
-    assert memory.times_seen(asked, since=LONG_AGO, before=NOW + timedelta(minutes=1)) == 1
+    assert memory.count_answers(asked, since=LONG_AGO, before=NOW + timedelta(hours=1)) == 2
+    assert memory.count_answers(asked, since=LONG_AGO, before=NOW + timedelta(minutes=1)) == 1
     assert (
-        memory.times_seen(asked, since=NOW + timedelta(minutes=1), before=NOW + timedelta(hours=1))
+        memory.count_answers(
+            asked, since=NOW + timedelta(minutes=1), before=NOW + timedelta(hours=1)
+        )
         == 1
     )
 

@@ -118,7 +118,7 @@ def visit(
 
 
 def test_the_audit_is_read_by_who_what_and_when_the_newest_first(store: Store) -> None:
-    kept = AuditLog(store.engine, kept=timedelta(days=30))
+    kept = AuditLog(store.engine, retention=timedelta(days=30))
     kept.write(visit(), NOW)
     kept.write(visit("bob", "downloaded"), NOW + timedelta(hours=1))
     kept.write(visit("bob", "looked", "inv-2"), NOW + timedelta(hours=2))
@@ -135,7 +135,7 @@ def test_the_audit_is_read_by_who_what_and_when_the_newest_first(store: Store) -
 
 
 def test_the_audit_is_read_whole_in_pages_and_old_lines_go(store: Store) -> None:
-    kept = AuditLog(store.engine, kept=timedelta(days=30))
+    kept = AuditLog(store.engine, retention=timedelta(days=30))
     for n in range(7):
         kept.write(visit(action=f"{n}"), NOW)
     assert [v.action for v in kept.read_all(AuditFilter())] == [str(n) for n in range(6, -1, -1)]

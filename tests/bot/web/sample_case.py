@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from faultline.analysis.case.calls import CALLS_FILE, CallList, KnownCall
+from faultline.analysis.case.calls import CALLS_FILE, CallList, ServiceCall
 from faultline.analysis.case.folder import write_evidence, write_json
 from faultline.analysis.case.tables import write_table
 from faultline.analysis.vocabulary import (
@@ -83,22 +83,22 @@ GAPS = (
 )
 EARLIER_ID = "20261115-031200-abcdef"
 CALLS = (
-    KnownCall(
+    ServiceCall(
         caller="checkout",
         callee="payment",
         sources=("catalogue", "spans"),
         last_seen=ALERT_AT,
     ),
-    KnownCall(caller="checkout", callee="cart", sources=("mesh",), last_seen=ALERT_AT),
-    KnownCall(
+    ServiceCall(caller="checkout", callee="cart", sources=("mesh",), last_seen=ALERT_AT),
+    ServiceCall(
         caller="web-storefront-frontend",
         callee="checkout",
         sources=("ingress",),
         last_seen=ALERT_AT - timedelta(days=5),
         learned_in=EARLIER_ID,
     ),
-    KnownCall(caller="payment", callee="payment-db", sources=("client_spans",)),
-    KnownCall(caller="elsewhere", callee="another", sources=("mesh",)),
+    ServiceCall(caller="payment", callee="payment-db", sources=("client_spans",)),
+    ServiceCall(caller="elsewhere", callee="another", sources=("mesh",)),
 )
 FINDINGS = (
     Finding(

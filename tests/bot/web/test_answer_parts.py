@@ -11,12 +11,12 @@ import pytest
 from faultline.analysis.vocabulary import Claim, Diagnosis, Finding, Gap, Verdict
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.store.store import Progress, StoredInvestigation
-from faultline.bot.web.answer_state import state_view, stored_state, told
+from faultline.bot.web.answer_state import list_text, state_view, stored_state
 from faultline.bot.web.cited_claims import cited_claims, next_steps
 from faultline.bot.web.evidence_groups import FULL, evidence_groups, summary_of
 from faultline.bot.web.fold_lines import LONGEST, decided_line, gaps_line
 from faultline.bot.web.progress_steps import progress_steps
-from faultline.bot.web.text import age, kept_together
+from faultline.bot.web.text import age, join_units
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, FINDINGS, REPORT
 from tests.bot.web.serving import Site
 
@@ -64,11 +64,11 @@ def a_stored(site: Site, **answer: Any) -> StoredInvestigation:
 def test_a_list_says_first_what_is_to_blame(site: Site) -> None:
     victim = "checkout is 3x slower (p95 0.084 s to 0.25 s), and its callers wait, because x"
     given = {"verdict": "cause_found", "confidence": 0.95, "culprit": "payment"}
-    assert told(a_stored(site, headline=victim, **given)) == f"payment: {victim}"
+    assert list_text(a_stored(site, headline=victim, **given)) == f"payment: {victim}"
     for headline in ("payment v412 slowed checkout", "Deploy v412 of payment slowed checkout"):
-        assert told(a_stored(site, headline=headline, **given)) == headline
+        assert list_text(a_stored(site, headline=headline, **given)) == headline
     nobody = {"verdict": "no_active_incident", "confidence": 0.9, "culprit": None}
-    assert told(a_stored(site, headline=victim, **nobody)) == victim
+    assert list_text(a_stored(site, headline=victim, **nobody)) == victim
 
 
 def test_a_place_without_a_reason_is_located_in_the_list_as_well(site: Site) -> None:
@@ -178,7 +178,7 @@ def test_folded_sections_say_what_they_hold() -> None:
 
 
 def test_numbers_keep_their_units_on_the_line() -> None:
-    assert kept_together("8.7 % of 75 ms, 3 services") == "8.7\u00a0% of 75\u00a0ms, 3 services"
+    assert join_units("8.7 % of 75 ms, 3 services") == "8.7\u00a0% of 75\u00a0ms, 3 services"
 
 
 def test_ages_are_short() -> None:

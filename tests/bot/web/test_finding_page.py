@@ -142,7 +142,7 @@ def test_what_runs_beside_the_critical_path_is_not_on_it(tmp_path: Path) -> None
     tree = span_tree(case_of(tmp_path / "case", rows), ABOUT_SPANS, "t")
     assert tree is not None
     assert [r.service for r in tree.rows if r.critical] == ["web", "long", "tail"]
-    assert {r.service: r.own_us for r in tree.rows} == {
+    assert {r.service: r.self_us for r in tree.rows} == {
         "web": 15_000,
         "long": 80_000,
         "beside": 30_000,

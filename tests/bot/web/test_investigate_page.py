@@ -136,7 +136,9 @@ def test_a_token_is_shown_once_works_and_ends_when_it_is_revoked(
     gone = admin.post(f"/tokens/{token.caller.id}/revoke", data={"csrf": form["csrf"]})
     assert gone.status_code == 303
     assert httpx.get(api, headers=bearer, timeout=PATIENT_S).status_code == 401
-    notes = {one.action: one.note for one in AuditLog(guarded.store.engine, kept=KEPT).read(ALL)}
+    notes = {
+        one.action: one.note for one in AuditLog(guarded.store.engine, retention=KEPT).read(ALL)
+    }
     assert notes["made a token"] == f"token {token.caller.id} (viewer): pipeline"
     assert notes["revoked a token"] == f"token {token.caller.id}: pipeline"
 

@@ -56,7 +56,7 @@ class World:
         )
 
     def audit(self) -> list[tuple[str, str, int]]:
-        lines = AuditLog(self.site.store.engine, kept=timedelta(days=1)).read(AuditFilter())
+        lines = AuditLog(self.site.store.engine, retention=timedelta(days=1)).read(AuditFilter())
         return [(line.action, line.who, line.status) for line in lines]
 
 

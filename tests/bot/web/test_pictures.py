@@ -7,7 +7,7 @@ import re
 
 import httpx
 
-from faultline.analysis.case.calls import CALLS_FILE, KnownCall
+from faultline.analysis.case.calls import CALLS_FILE, ServiceCall
 from faultline.bot.web.pictures import DrawnCall
 from tests.bot.web.sample_case import EARLIER_ID
 from tests.bot.web.serving import Site
@@ -64,5 +64,5 @@ def test_without_calls_the_map_says_so_and_a_broken_file_is_reported(
 
 
 def test_an_id_that_is_none_is_no_address() -> None:
-    call = KnownCall(caller="a", callee="b", sources=("<b>",), learned_in='" onclick="x')
+    call = ServiceCall(caller="a", callee="b", sources=("<b>",), learned_in='" onclick="x')
     assert DrawnCall(call).page is None

@@ -112,7 +112,9 @@ def test_a_question_needs_the_forms_own_value_and_is_in_the_audit(
     path = f"/investigations/{sample}/question"
     assert browser.post(path, data={"question": "why?"}).status_code == 403
     assert ask("why?").status_code == 200
-    kept = AuditLog(site.store.engine, kept=timedelta(days=1)).read(AuditFilter(action="asked"))
+    kept = AuditLog(site.store.engine, retention=timedelta(days=1)).read(
+        AuditFilter(action="asked")
+    )
     assert [line.status for line in kept] == [200]
     assert "why" not in str(kept)
 

@@ -97,7 +97,7 @@ def test_health_tells_what_connectors_and_places_said_last(
     assert "1 of 2" in page
     assert "2 waiting" in page
     said = read_condition(site.store.engine).connectors
-    assert [(s.name, s.ok, s.asked, s.failed) for s in said] == [("datadog", False, 2, 1)]
+    assert [(s.name, s.ok, s.requests, s.failed) for s in said] == [("datadog", False, 2, 1)]
     assert said[0].last_ok is not None
 
 
@@ -107,7 +107,7 @@ def test_alerts_that_wait_for_long_are_a_fault() -> None:
     )
     lines = {line.name: line for line in condition_lines(waiting, NOW)}
     assert (lines["Queue"].tone, lines["Worker"].tone) == ("fault", "fault")
-    assert "3 waiting, the oldest for 9 min" in lines["Queue"].said
+    assert "3 waiting, the oldest for 9 min" in lines["Queue"].text
     idle = Condition({"done": 3}, None, NOW - timedelta(hours=9), (1.0,), (), ())
     assert {line.tone for line in condition_lines(idle, NOW)} == {"well"}
 
@@ -118,13 +118,13 @@ def test_the_health_page_says_what_waits_in_the_spool_and_whether_it_takes_more(
     now = datetime.now(UTC)
     health = IntakeHealth(Spool(tmp_path / "spool", max_alerts=1))
     readiness = Readiness(site.store, health)
-    assert [line.said for line in intake_lines(readiness, now)] == ["no alert waits for the store"]
+    assert [line.text for line in intake_lines(readiness, now)] == ["no alert waits for the store"]
     alert = Alert(source="pagerduty", title="slow", started_at=now)
     waits = TakenAlert(Arrival(alert, Delivery("pagerduty", "1", now)), now - timedelta(minutes=3))
     health.spool.append([waits])
     [line] = intake_lines(readiness, now)
-    assert line.said.startswith("1 alerts wait for the store, the oldest for 3")
+    assert line.text.startswith("1 alerts wait for the store, the oldest for 3")
     health.spool.append([waits])
     [line] = intake_lines(readiness, now)
     assert line.tone == "fault"
-    assert line.said.startswith("takes no alerts: ")
+    assert line.text.startswith("takes no alerts: ")

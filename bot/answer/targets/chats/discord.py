@@ -14,7 +14,7 @@ import httpx
 
 from faultline.bot.answer.foreign_text import safe_url
 from faultline.bot.answer.targets.text_parts import TextParts
-from faultline.bot.answer.targets.vendor_message import VendorMessage, asked_who, call
+from faultline.bot.answer.targets.vendor_message import VendorMessage, call, identity_of
 from faultline.bot.answer.writer.markdown_text import shown
 from faultline.bot.settings.chats import DiscordSettings
 
@@ -27,9 +27,9 @@ class DiscordMessages(VendorMessage):
     """Messages of one webhook."""
 
     @classmethod
-    async def who(cls, own: DiscordSettings) -> str:
+    async def who(cls, settings: DiscordSettings) -> str:
         """The webhook's name."""
-        who = await asked_who("Discord", _call(own, "GET", ""))
+        who = await identity_of("Discord", _call(settings, "GET", ""))
         return f"webhook {who.get('name', '')}"
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
@@ -39,12 +39,14 @@ class DiscordMessages(VendorMessage):
     async def send(self, address: str, key: str, text: str) -> str:
         """Send it, and wait until it is stored."""
         params = {"wait": "true"}
-        sent = await _call(self.own, "POST", "", params=params, json=_message(text))
+        sent = await _call(self.vendor_settings, "POST", "", params=params, json=_message(text))
         return str(sent.json()["id"])
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace its embed."""
-        await _call(self.own, "PATCH", f"/messages/{quote(ref, safe='')}", json=_message(text))
+        await _call(
+            self.vendor_settings, "PATCH", f"/messages/{quote(ref, safe='')}", json=_message(text)
+        )
 
 
 def _message(text: str) -> dict[str, Any]:
@@ -60,10 +62,10 @@ def _message(text: str) -> dict[str, Any]:
     return {"embeds": [embed], "allowed_mentions": {"parse": []}}
 
 
-async def _call(own: DiscordSettings, method: str, path: str, **more: Any) -> httpx.Response:
-    assert own.webhook_url is not None, "only configured targets are asked"
+async def _call(settings: DiscordSettings, method: str, path: str, **more: Any) -> httpx.Response:
+    assert settings.webhook_url is not None, "only configured targets are asked"
     try:
-        url = own.webhook_url.get_secret_value().rstrip("/")
+        url = settings.webhook_url.get_secret_value().rstrip("/")
         return await call(url, {}, method, path, **more)
     except httpx.HTTPStatusError as error:
         # The address is the secret, and stands in the error's text.

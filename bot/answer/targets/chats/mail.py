@@ -35,18 +35,18 @@ class Emails(VendorMessage):
     """Messages to one address or several."""
 
     @classmethod
-    async def who(cls, own: EmailSettings) -> str:
+    async def who(cls, settings: EmailSettings) -> str:
         """The server, which lets us in. Nothing is sent."""
 
         def ask() -> None:
-            with _connected(own) as server:
+            with _connected(settings) as server:
                 server.noop()
 
         try:
             await in_thread(ask)
         except (smtplib.SMTPException, OSError) as error:
-            raise FaultlineError(f"E-mail: {_said(error)}") from error
-        return f"{own.sender} by {own.host} (nothing was sent)"
+            raise FaultlineError(f"E-mail: {_failure_text(error)}") from error
+        return f"{settings.sender} by {settings.host} (nothing was sent)"
 
     async def announce(self, investigation: StoredInvestigation) -> None:
         """Say that it has begun."""
@@ -69,10 +69,10 @@ class Emails(VendorMessage):
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Send it, and give its Message-ID."""
-        message = _message(self.own, address, key, text)
+        message = _message(self.vendor_settings, address, key, text)
 
         def deliver() -> None:
-            with _connected(self.own) as server:
+            with _connected(self.vendor_settings) as server:
                 server.send_message(message)
 
         try:
@@ -97,39 +97,43 @@ class Emails(VendorMessage):
             again = False
         # A refusal was read, so nothing was taken.
         refused = code is not None
-        return ConnectorError(self.name, "send", _said(error), retryable=again, unchanged=refused)
+        return ConnectorError(
+            self.name, "send", _failure_text(error), retryable=again, unchanged=refused
+        )
 
 
 @contextmanager
-def _connected(own: EmailSettings) -> Iterator[smtplib.SMTP]:
+def _connected(settings: EmailSettings) -> Iterator[smtplib.SMTP]:
     """A session over TLS, logged in. Raises SMTPException, OSError."""
-    assert own.host is not None, "only configured targets are used"
-    trust = ssl.create_default_context(cafile=str(own.ca_file) if own.ca_file else None)
+    assert settings.host is not None, "only configured targets are used"
+    trust = ssl.create_default_context(cafile=str(settings.ca_file) if settings.ca_file else None)
     server: smtplib.SMTP
-    if own.security == "tls":
-        server = smtplib.SMTP_SSL(own.host, own.port, timeout=REQUEST_TIMEOUT_S, context=trust)
+    if settings.security == "tls":
+        server = smtplib.SMTP_SSL(
+            settings.host, settings.port, timeout=REQUEST_TIMEOUT_S, context=trust
+        )
     else:
-        server = smtplib.SMTP(own.host, own.port, timeout=REQUEST_TIMEOUT_S)
+        server = smtplib.SMTP(settings.host, settings.port, timeout=REQUEST_TIMEOUT_S)
     with server:
-        if own.security == "starttls":
+        if settings.security == "starttls":
             # Without it nothing is sent: this raises where the server has no TLS.
             server.starttls(context=trust)
-        if own.user and own.password is not None:
-            server.login(own.user, own.password.get_secret_value())
+        if settings.user and settings.password is not None:
+            server.login(settings.user, settings.password.get_secret_value())
         yield server
 
 
-def _message(own: EmailSettings, address: str, key: str, text: str) -> EmailMessage:
+def _message(settings: EmailSettings, address: str, key: str, text: str) -> EmailMessage:
     first, answered, _ = key.partition(ANSWER)
     parts = TextParts.of(text)
     message = EmailMessage()
-    message["From"] = own.sender
+    message["From"] = settings.sender
     message["To"] = address
     message["Subject"] = parts.title
     message["Date"] = format_datetime(localtime())
-    message["Message-ID"] = _id(own, key)
+    message["Message-ID"] = _id(settings, key)
     if answered:
-        message["In-Reply-To"] = message["References"] = _id(own, first)
+        message["In-Reply-To"] = message["References"] = _id(settings, first)
     message["Auto-Submitted"] = "auto-generated"
     message["X-Auto-Response-Suppress"] = "All"
     page = f"\n\nThe whole answer, with its evidence: {parts.page}" if parts.page else ""
@@ -146,13 +150,13 @@ def _spaced(lines: Sequence[str]) -> Iterator[str]:
         yield line
 
 
-def _id(own: EmailSettings, key: str) -> str:
+def _id(settings: EmailSettings, key: str) -> str:
     """The same for the same key, so that a reply finds its first message."""
-    domain = (own.sender or "").rpartition("@")[2].rstrip("> ")
+    domain = (settings.sender or "").rpartition("@")[2].rstrip("> ")
     return f"<faultline.{hashlib.sha256(key.encode()).hexdigest()[:32]}@{domain}>"
 
 
-def _said(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     """Without what the server says, which may quote an address or a name."""
     code = getattr(error, "smtp_code", None)
     if isinstance(error, smtplib.SMTPAuthenticationError):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from faultline.bot.answer.targets.text_parts import TextParts
-from faultline.bot.answer.targets.vendor_message import VendorMessage, asked_who, call, token_of
+from faultline.bot.answer.targets.vendor_message import VendorMessage, call, identity_of, token_of
 from faultline.bot.answer.writer.markdown_text import shown
 from faultline.bot.settings.chats import MattermostSettings
 
@@ -26,18 +26,20 @@ class MattermostPosts(VendorMessage):
     """Posts of one bot account."""
 
     @classmethod
-    async def who(cls, own: MattermostSettings) -> str:
+    async def who(cls, settings: MattermostSettings) -> str:
         """The bot, and the channel that it sees."""
-        user = await asked_who("Mattermost", _call(own, "GET", "/users/me"))
-        about = _call(own, "GET", f"/channels/{quote(own.channel or '', safe='')}")
-        channel = await asked_who("Mattermost's channel", about)
+        user = await identity_of("Mattermost", _call(settings, "GET", "/users/me"))
+        about = _call(settings, "GET", f"/channels/{quote(settings.channel or '', safe='')}")
+        channel = await identity_of("Mattermost's channel", about)
         return f"bot {user.get('username', '')} in {channel.get('display_name', '')}"
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """Among those made or changed since."""
         params = {"since": str(int(since.timestamp() * 1000))}
         path = f"/channels/{quote(address, safe='')}/posts"
-        for post in (await _call(self.own, "GET", path, params=params)).json()["posts"].values():
+        for post in (
+            (await _call(self.vendor_settings, "GET", path, params=params)).json()["posts"].values()
+        ):
             if (post["props"] or {}).get(KEY) == key and not post.get("delete_at"):
                 return str(post["id"])
         return None
@@ -45,12 +47,12 @@ class MattermostPosts(VendorMessage):
     async def send(self, address: str, key: str, text: str) -> str:
         """Post it."""
         post = {"channel_id": address, "message": _markdown(text), "props": {KEY: key}}
-        return str((await _call(self.own, "POST", "/posts", json=post)).json()["id"])
+        return str((await _call(self.vendor_settings, "POST", "/posts", json=post)).json()["id"])
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace its text; a patch leaves its properties."""
         path = f"/posts/{quote(ref, safe='')}/patch"
-        await _call(self.own, "PUT", path, json={"message": _markdown(text)})
+        await _call(self.vendor_settings, "PUT", path, json={"message": _markdown(text)})
 
 
 def _markdown(text: str) -> str:
@@ -59,6 +61,8 @@ def _markdown(text: str) -> str:
     return f"{title}\n\n{parts.markdown_within(MAX_MESSAGE - len(title))}".strip()
 
 
-async def _call(own: MattermostSettings, method: str, path: str, **more: Any) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {token_of(own)}"}
-    return await call(f"{own.url}/api/v4", headers, method, path, **more)
+async def _call(
+    settings: MattermostSettings, method: str, path: str, **more: Any
+) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token_of(settings)}"}
+    return await call(f"{settings.url}/api/v4", headers, method, path, **more)

@@ -26,42 +26,44 @@ from faultline.bot.answer.targets.chats.teams_connector import (
     new_token,
 )
 from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims
-from faultline.bot.answer.targets.vendor_message import VendorMessage, asked_who, call
+from faultline.bot.answer.targets.vendor_message import VendorMessage, call, identity_of
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings.chats import THREAD, MsTeamsSettings
 
 CARD = "application/vnd.microsoft.card.adaptive"
-MOST_LOOKED_AT = 50
+MAX_MESSAGES = 50
 """Graph's largest page. The newest come first."""
 
 
 class TeamsCards(VendorMessage):
     """Messages of one bot."""
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
-        self._connector = BotConnector(self.own)
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._connector = BotConnector(self.vendor_settings)
         self._charts: dict[str, Sequence[Part]] = {}
 
     @classmethod
-    async def who(cls, own: MsTeamsSettings) -> str:
+    async def who(cls, settings: MsTeamsSettings) -> str:
         """The app, which gets a token, and reads the channel where it is to. Whether it is
         installed in the team, the first message shows."""
-        who = await asked_who("Microsoft Teams", new_token(own, own.audience))
-        if own.team is not None and own.channel is not None:
-            graph = (await asked_who("Microsoft Graph", new_token(own, own.graph_url)))[
+        who = await identity_of("Microsoft Teams", new_token(settings, settings.audience))
+        if settings.team is not None and settings.channel is not None:
+            graph = (await identity_of("Microsoft Graph", new_token(settings, settings.graph_url)))[
                 "access_token"
             ]
-            await asked_who("Microsoft Graph", _messages(own, own.channel, str(graph), 1))
-        return f"app {own.client_id}" if who.get("access_token") else "no token"
+            await identity_of(
+                "Microsoft Graph", _messages(settings, settings.channel, str(graph), 1)
+            )
+        return f"app {settings.client_id}" if who.get("access_token") else "no token"
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """By the id in its card, among the newest; only where the app may read them."""
-        if self.own.team is None:
+        if self.vendor_settings.team is None:
             return None
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
-            token = await self._connector.token(self.own.graph_url)
-            body = (await _messages(self.own, address, token, MOST_LOOKED_AT)).json()
+            token = await self._connector.token(self.vendor_settings.graph_url)
+            body = (await _messages(self.vendor_settings, address, token, MAX_MESSAGES)).json()
         for message in body["value"]:
             if any(f'"{key}"' in (a["content"] or "") for a in message["attachments"] or ()):
                 return _ref(message["id"], key)
@@ -96,10 +98,10 @@ class TeamsCards(VendorMessage):
         `about` is what the claims are about. Raises ConnectorError."""
 
         async def find() -> str | None:
-            return await self._said("find", self.find(address, key, since))
+            return await self._vendor_answer("find", self.find(address, key, since))
 
         async def send() -> str:
-            return await self._said("send", self._sent(address, key, message_with(card)))
+            return await self._vendor_answer("send", self._sent(address, key, message_with(card)))
 
         return await self._post_once(claims, key, about, find=find, send=send)
 
@@ -110,7 +112,7 @@ class TeamsCards(VendorMessage):
     async def _card(self, text: str, key: str) -> Part:
         """The card, with buttons where people can be heard."""
         extras = NO_EXTRAS
-        if self.own.tenant_id is not None:
+        if self.vendor_settings.tenant_id is not None:
             extras = await in_store(answer_extras, key, self._store, self._settings)
         return message_of(text, key, replace(extras, charts=self._charts.get(key, ())))
 
@@ -125,12 +127,14 @@ def _charts(answer: Answer) -> Sequence[Part]:
     return line_charts(chart) if chart is not None else ()
 
 
-async def _messages(own: MsTeamsSettings, channel: str, token: str, most: int) -> httpx.Response:
+async def _messages(
+    settings: MsTeamsSettings, channel: str, token: str, most: int
+) -> httpx.Response:
     channel, _, thread = channel.partition(THREAD)
-    path = f"/v1.0/teams/{quote(own.team or '', safe='')}/channels/{quote(channel, safe='')}"
+    path = f"/v1.0/teams/{quote(settings.team or '', safe='')}/channels/{quote(channel, safe='')}"
     path += f"/messages/{quote(thread, safe='')}/replies" if thread else "/messages"
     params = {"$top": str(most)}
-    return await call(own.graph_url, bearer(token), "GET", path, params=params)
+    return await call(settings.graph_url, bearer(token), "GET", path, params=params)
 
 
 def message_of(text: str, key: str, extras: CardExtras = NO_EXTRAS) -> Part:

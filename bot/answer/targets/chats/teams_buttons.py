@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from faultline.analysis.vocabulary import ASKED
-from faultline.bot.answer.foreign_text import one_line
+from faultline.analysis.vocabulary import QUESTION_PREFIX
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.lines import at
 from faultline.bot.answer.targets.chats.teams_card import CardExtras
 from faultline.bot.answer.targets.tickets.revert_target import RevertTarget
@@ -56,7 +56,7 @@ def issue_offers(
     """The trackers in use. Draft reverts are asked for where the case is at hand."""
     offers = ticket_offers(investigation, store, settings)
     reverts = {
-        declared_target.own_name
+        declared_target.target_name
         for declared_target in declared_targets(settings)
         if isinstance(declared_target, RevertTarget)
     }
@@ -65,14 +65,14 @@ def issue_offers(
 
 def may_mute(investigation: StoredInvestigation) -> bool:
     """What somebody asked for is no alert: there is nothing to mute."""
-    return not investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
+    return not investigation.alert.labels.get("fingerprint", "").startswith(QUESTION_PREFIX)
 
 
 def _actions(
-    found: StoredInvestigation, mute: Mute | None, tickets: list[TicketOffer]
+    investigation: StoredInvestigation, mute: Mute | None, tickets: list[TicketOffer]
 ) -> Iterator[dict[str, Any]]:
-    if found.status == "done":
-        yield _button(found, RIGHT, "Right")
+    if investigation.status == "done":
+        yield _button(investigation, RIGHT, "Right")
         field = {
             "type": "Input.Text",
             "id": CAUSE,
@@ -83,40 +83,42 @@ def _actions(
             "type": "AdaptiveCard",
             "version": "1.5",
             "body": [field],
-            "actions": [_button(found, WRONG, "Send")],
+            "actions": [_button(investigation, WRONG, "Send")],
         }
         yield {"type": "Action.ShowCard", "title": "Wrong", "card": form}
-    yield _button(found, AGAIN, "Run again")
+    yield _button(investigation, AGAIN, "Run again")
     if mute is not None:
-        yield _button(found, UNMUTE, "Unmute")
-    elif may_mute(found):
-        yield _button(found, MUTE, f"Mute for {MUTE_HOURS} h")
-    if found.status == "done":
+        yield _button(investigation, UNMUTE, "Unmute")
+    elif may_mute(investigation):
+        yield _button(investigation, MUTE, f"Mute for {MUTE_HOURS} h")
+    if investigation.status == "done":
         for ticket in tickets:
-            button = _button(found, TICKET, ticket.label, target=ticket.target)
+            button = _button(investigation, TICKET, ticket.label, target=ticket.target)
             # Teams shows six buttons, and these behind three dots.
             yield {**button, "mode": "secondary"}
 
 
-def _button(found: StoredInvestigation, verb: str, title: str, **more: str) -> dict[str, Any]:
-    data = {"investigation": found.id, **more}
+def _button(
+    investigation: StoredInvestigation, verb: str, title: str, **more: str
+) -> dict[str, Any]:
+    data = {"investigation": investigation.id, **more}
     return {"type": "Action.Execute", "title": title, "verb": verb, "data": data}
 
 
-def _judged(found: StoredInvestigation, store: Store) -> Iterator[str]:
-    label = Labels(store.engine).get(found.id)
+def _judged(investigation: StoredInvestigation, store: Store) -> Iterator[str]:
+    label = Labels(store.engine).get(investigation.id)
     if label is not None:
-        who = one_line(person(label.who), MAX_WHO) or "somebody"
-        cause = one_line(label.cause, MAX_TEXT)
+        who = single_line(person(label.who), MAX_WHO) or "somebody"
+        cause = single_line(label.cause, MAX_TEXT)
         phrase = f": the cause was {cause}" if cause and not label.right else ""
         yield f"{'Right' if label.right else 'Wrong'}, said {who} at {at(label.at)}{phrase}"
 
 
 def _muted(mute: Mute | None) -> Iterator[str]:
     if mute is not None:
-        by = one_line(person(mute.by), MAX_WHO) or "somebody"
+        by = single_line(person(mute.by), MAX_WHO) or "somebody"
         yield f"Muted until {at(mute.until)} by {by}"
 
 
 def _made(ticket: TicketOffer) -> str:
-    return f"{ticket.one} {one_line(ticket.title, MAX_WHO)}" if ticket.title else ""
+    return f"{ticket.noun} {single_line(ticket.title, MAX_WHO)}" if ticket.title else ""

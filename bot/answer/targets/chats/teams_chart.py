@@ -70,10 +70,10 @@ def _zero(events: Sequence[ChartEvent]) -> ChartEvent:
 def _panel(chart: DecisiveChart, panel: ChartPanel, zero: float, step_s: float, axis: str) -> Part:
     factor, unit = _scale(panel)
 
-    def points(given: Points) -> list[Part]:
+    def points(samples: Points) -> list[Part]:
         return [
             {"x": round((time - zero) / step_s, 2), "y": float(f"{value * factor:.{DIGITS}g}")}
-            for time, value in given
+            for time, value in samples
         ]
 
     def level(value: float) -> list[Part]:
@@ -115,7 +115,7 @@ def thinned(run: Points, most: int) -> list[tuple[float, float]]:
     if len(run) <= most:
         return list(run)
     middle = median(value for _, value in run)
-    return [max(part, key=lambda one: abs(one[1] - middle)) for part in _parts(run, most)]
+    return [max(part, key=lambda point: abs(point[1] - middle)) for part in _parts(run, most)]
 
 
 def _parts(run: Points, count: int) -> Iterator[Points]:

@@ -25,17 +25,17 @@ UNAUTHORIZED = 401
 class BotConnector:
     """One bot's. It goes to the address of the settings, whatever a message says."""
 
-    def __init__(self, own: MsTeamsSettings) -> None:
-        self._own = own
+    def __init__(self, settings: MsTeamsSettings) -> None:
+        self._settings = settings
         self._tokens: dict[str, tuple[str, float]] = {}
 
     async def request(self, method: str, path: str, activity: Any = None) -> httpx.Response:
         """One call below the service's address. Raises what httpx raises, and TimeoutError."""
         # Both requests together have the time of one, which the claim of a post counts on.
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
-            token = await self.token(self._own.audience)
+            token = await self.token(self._settings.audience)
             try:
-                url = self._own.service_url
+                url = self._settings.service_url
                 return await call(url, bearer(token), method, path, json=activity)
             except httpx.HTTPStatusError as error:
                 if error.response.status_code == UNAUTHORIZED:
@@ -46,7 +46,7 @@ class BotConnector:
         """A token for one audience."""
         token, ends = self._tokens.get(audience, ("", 0.0))
         if time.monotonic() >= ends:
-            body = (await new_token(self._own, audience)).json()
+            body = (await new_token(self._settings, audience)).json()
             token = str(body["access_token"])
             self._tokens[audience] = token, time.monotonic() + int(body["expires_in"]) - EARLY_S
         return token
@@ -63,15 +63,15 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-async def new_token(own: MsTeamsSettings, audience: str) -> httpx.Response:
+async def new_token(settings: MsTeamsSettings, audience: str) -> httpx.Response:
     """Ask for a token. Raises what httpx raises."""
-    assert own.tenant is not None, "only configured targets are asked"
-    assert own.client_secret is not None, "only configured targets are asked"
+    assert settings.tenant is not None, "only configured targets are asked"
+    assert settings.client_secret is not None, "only configured targets are asked"
     form = {
         "grant_type": "client_credentials",
-        "client_id": own.client_id,
-        "client_secret": own.client_secret.get_secret_value(),
+        "client_id": settings.client_id,
+        "client_secret": settings.client_secret.get_secret_value(),
         "scope": f"{audience}/.default",
     }
-    path = f"/{quote(own.tenant, safe='')}/oauth2/v2.0/token"
-    return await call(own.login_url, {}, "POST", path, data=form)
+    path = f"/{quote(settings.tenant, safe='')}/oauth2/v2.0/token"
+    return await call(settings.login_url, {}, "POST", path, data=form)

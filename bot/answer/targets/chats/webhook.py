@@ -36,9 +36,9 @@ class WebhookDeliveries(VendorMessage):
     """Deliveries to one address."""
 
     @classmethod
-    async def who(cls, own: AnswerWebhookSettings) -> str:
+    async def who(cls, settings: AnswerWebhookSettings) -> str:
         """Its host. A check sends nothing, as a receiver may act on what it gets."""
-        return f"{urlsplit(own.url or '').hostname} (nothing was sent)"
+        return f"{urlsplit(settings.url or '').hostname} (nothing was sent)"
 
     async def announce(self, investigation: StoredInvestigation) -> None:
         """Say that it has begun."""
@@ -52,8 +52,8 @@ class WebhookDeliveries(VendorMessage):
         """Deliver it, where it is not what was delivered last."""
         investigation, answer = outcome.investigation, outcome.answer
         text = answer_text(outcome, self._page(investigation))
-        told = json_of(answer.view(investigation.alert)) if answer else None
-        await self._deliver(investigation, ANSWERED if answer else FAILED, text, told)
+        answer_json = json_of(answer.view(investigation.alert)) if answer else None
+        await self._deliver(investigation, ANSWERED if answer else FAILED, text, answer_json)
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """Nothing can be looked for: the receiver drops what it knows."""
@@ -66,14 +66,14 @@ class WebhookDeliveries(VendorMessage):
         sent = body.encode("utf-8", "replace")
         name, at = f"{key.replace(' ', '-')}-{digest}", str(int(time.time()))
         signed = f"{name}.{at}.".encode() + sent
-        proof = hmac.digest(signing_key(self.own.secret), signed, "sha256")
+        proof = hmac.digest(signing_key(self.vendor_settings.secret), signed, "sha256")
         headers = {
             "content-type": "application/json",
             "webhook-id": name,
             "webhook-timestamp": at,
             "webhook-signature": f"v1,{base64.b64encode(proof).decode()}",
         }
-        await call(self.own.url, headers, "POST", "", content=sent)
+        await call(self.vendor_settings.url, headers, "POST", "", content=sent)
         return digest
 
     async def edit(self, address: str, ref: str, text: str) -> None:
@@ -90,18 +90,18 @@ class WebhookDeliveries(VendorMessage):
             "text": text,
             "answer": answer,
         }
-        said = json.dumps(body, sort_keys=True)
+        payload = json.dumps(body, sort_keys=True)
         first = self._key(investigation)
         posts = await in_store(self._store.posts, investigation.id)
         refs = {_number(key): ref for key, ref in posts.items() if key.split("#")[0] == first}
         number = max(refs, default=0)
-        if refs.get(number) == _digest(said) or (number and kind == STARTED):
+        if refs.get(number) == _digest(payload) or (number and kind == STARTED):
             return
         ref = ""
-        while ref != _digest(said):
+        while ref != _digest(payload):
             number += 1
             key = first if number == 1 else f"{first}#{number}"
-            ref, _ = await self._once(investigation, key, self.own.url, said)
+            ref, _ = await self._once(investigation, key, self.vendor_settings.url, payload)
 
 
 def _number(key: str) -> int:

@@ -63,13 +63,13 @@ class _RateLimited(Exception):
 
 
 class PagerDutyCalls:
-    """Of one account. Those that block are passed to `asked`."""
+    """Of one account. Those that block are passed to `request`."""
 
     def __init__(self, settings: PagerDutySettings, pace: Pace) -> None:
         self._settings = settings
         self._pace = pace
 
-    async def asked(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def request(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call, once PagerDuty takes requests. Raises ConnectorError."""
         for tries_left in range(TRIES - 1, -1, -1):
             await self._pace.open()

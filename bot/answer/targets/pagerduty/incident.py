@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.lines import percent
 from faultline.bot.store.store import StoredInvestigation
 
@@ -38,7 +38,7 @@ class IncidentState:
     merged_into: str | None = None
 
 
-def read_incident(answer: Any, asked: str) -> IncidentState:
+def read_incident(answer: Any, incident_id: str) -> IncidentState:
     """From PagerDuty's answer; the merge of an incident into itself or into no id is none. Raises
     ConnectorError."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("status"), str):
@@ -50,9 +50,11 @@ def read_incident(answer: Any, asked: str) -> IncidentState:
             unchanged=True,
         )
     if answer["status"] != "resolved":
-        return IncidentState(asked, resolved=False)
+        return IncidentState(incident_id, resolved=False)
     target = _merged_into(answer.get("resolve_reason"))
-    return IncidentState(asked, resolved=True, merged_into=None if target == asked else target)
+    return IncidentState(
+        incident_id, resolved=True, merged_into=None if target == incident_id else target
+    )
 
 
 def _merged_into(reason: object) -> str | None:
@@ -84,4 +86,4 @@ def field_values(
         summaries["cause"] = view.cause.summary
         summaries["service"] = view.cause.subject
         summaries["change"] = view.cause.change or ""
-    return {name: one_line(value, MAX_FIELD) for name, value in summaries.items()}
+    return {name: single_line(value, MAX_FIELD) for name, value in summaries.items()}

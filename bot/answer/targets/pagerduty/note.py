@@ -30,9 +30,11 @@ def failed_note_text(investigation: StoredInvestigation, reason: str, page_url: 
 
 def closing_note_text(investigation: StoredInvestigation, headline: str, page_url: str) -> str:
     """The incident was resolved before the answer: one line for whoever looks at it again."""
-    found = sentence(headline, 400) or "no answer was found"
+    headline_text = sentence(headline, 400) or "no answer was found"
     return _finished(
-        [f"Resolved meanwhile. What the investigation found: {found}"], investigation.id, page_url
+        [f"Resolved meanwhile. What the investigation found: {headline_text}"],
+        investigation.id,
+        page_url,
     )
 
 
@@ -44,7 +46,7 @@ def joined_note_text(
         f"Investigated together with “{sentence(investigation.alert.title, 200)}”: "
         f"{sentence(why, 200)}"
     ]
-    lines += [f"Found: {said}"] if (said := sentence(headline, 400)) else []
+    lines += [f"Found: {summary}"] if (summary := sentence(headline, 400)) else []
     return _finished(lines, investigation.id, page_url)
 
 

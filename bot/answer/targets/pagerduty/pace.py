@@ -31,18 +31,18 @@ class Pace:
 
     def __init__(self) -> None:
         self._joined = TokenBucket(JOINED_PER_S, JOINED_AT_ONCE)
-        self._held_until = 0.0
+        self._blocked_until = 0.0
 
     def refused(self, headers: Mapping[str, str]) -> None:
         """PagerDuty answered 429: nobody of this process asks before the time that it names."""
         ratelimit_reset = headers.get("ratelimit-reset") or headers.get("retry-after") or ""
         hold = retry_after({"retry-after": ratelimit_reset}, USUAL_HOLD_S)
         until = time.monotonic() + min(hold, LONGEST_HOLD_S)
-        self._held_until = max(self._held_until, until)
+        self._blocked_until = max(self._blocked_until, until)
 
     async def open(self) -> None:
         """Wait until PagerDuty takes requests again."""
-        await asyncio.sleep(max(0.0, self._held_until - time.monotonic()))
+        await asyncio.sleep(max(0.0, self._blocked_until - time.monotonic()))
 
     async def joined(self) -> None:
         """Wait for the turn of one more note on an incident that joined."""

@@ -24,7 +24,7 @@ from faultline.bot.answer.targets.posting import LEASE, post_once
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import NO_POST, GroupedAlert, Store, StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets, Wish, wished
+from faultline.bot.store.tickets import TicketRequests, Wish, wished
 from faultline.connectors.shared.rows.named_ids import bare_id
 from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL
 
@@ -48,16 +48,16 @@ class PagerDutyReplies:
         self._settings = settings
         self._store = store
         self._post_once = partial(post_once, store, owner=owner, lease=lease)
-        self._target = TARGET.seen_in(settings)
-        self._pace = pace_of(self._target.own_name, settings.pagerduty.api_url)
+        self._target = TARGET.scoped_to(settings)
+        self._pace = pace_of(self._target.target_name, settings.pagerduty.api_url)
         self._calls = PagerDutyCalls(settings.pagerduty, self._pace)
 
     @property
     def name(self) -> str:
         """`pagerduty`, with the account where there are several."""
-        return self._target.own_name
+        return self._target.target_name
 
-    def wanted(self, investigation: StoredInvestigation) -> bool:
+    def expects_answer(self, investigation: StoredInvestigation) -> bool:
         """Whether there is a key, and the alert has an incident, one of this account joined, or a
         person asked for a note."""
         if not self._target.configured(self._settings):
@@ -83,22 +83,24 @@ class PagerDutyReplies:
         investigation, wish = outcome.investigation, self._wish(outcome.investigation)
         if wish is not None:
             # An incident has one note: a further answer amends that of the first.
-            known = replace(investigation.reply_to, pagerduty_incident=wish.about)
-            investigation = replace(investigation, id=wish.first, reply_to=known)
+            reply_to = replace(investigation.reply_to, pagerduty_incident=wish.about)
+            investigation = replace(investigation, id=wish.first, reply_to=reply_to)
         if not self._noted_incident(investigation) and self._joined(investigation):
             return
-        incident = await self._calls.asked(self._calls.standing, self._own_incident(investigation))
+        incident = await self._calls.request(
+            self._calls.standing, self._required_incident(investigation)
+        )
         if incident.resolved and wish is None:
             await self._close(outcome, incident.id)
             return
         text = self._text(outcome, investigation)
-        key = self._key(investigation, incident.id, self._own_incident(investigation))
+        key = self._key(investigation, incident.id, self._required_incident(investigation))
         stands = key in await in_store(self._store.posts, investigation.id)
         await self.write(investigation, text, incident=incident.id)
         await self._fill_fields(outcome, incident.id)
         if wish is not None and not stands:
             # Other messages say that it is there.
-            made = AskedTickets(self._store.engine).made
+            made = TicketRequests(self._store.engine).made
             await in_store(made, outcome.investigation.id)
 
     async def write(
@@ -112,28 +114,28 @@ class PagerDutyReplies:
         """The id of the investigation's note on the incident (its own unless named), once its
         content is `text`."""
         noted_incident = self._noted_incident(investigation)
-        incident = incident or self._own_incident(investigation)
+        incident = incident or self._required_incident(investigation)
         path = f"/incidents/{incident}/notes"
         written: list[str] = []
 
         async def find() -> str | None:
-            return await self._calls.asked(self._calls.find, path, investigation.id)
+            return await self._calls.request(self._calls.find, path, investigation.id)
 
         async def send() -> str:
-            written.append(await self._calls.asked(self._calls.create, path, text))
+            written.append(await self._calls.request(self._calls.create, path, text))
             return written[-1]
 
         key = self._key(investigation, incident, noted_incident)
         note_id = await self._post_once(key, investigation.id, find=find, send=send)
         if amend and note_id not in written:
-            await self._calls.asked(self._calls.amend, path, note_id, text)
+            await self._calls.request(self._calls.amend, path, note_id, text)
         return note_id
 
-    def _key(self, investigation: StoredInvestigation, incident: str, own: str) -> str:
+    def _key(self, investigation: StoredInvestigation, incident: str, noted_incident: str) -> str:
         """The key under which a note is remembered. A note on an incident other than the
         investigation's own has a separate key."""
         key = self._target.post_key(investigation.id)
-        return key if incident == own else f"{key}:{incident}"
+        return key if incident == noted_incident else f"{key}:{incident}"
 
     def _wish(self, investigation: StoredInvestigation) -> Wish | None:
         """What a person asked for; its `about` is the incident."""
@@ -152,7 +154,7 @@ class PagerDutyReplies:
         investigation, answer = outcome.investigation, outcome.answer
         if answer is None:
             return
-        key = self._key(investigation, incident, self._own_incident(investigation))
+        key = self._key(investigation, incident, self._required_incident(investigation))
         if key in await in_store(self._store.posts, investigation.id):
             return
         text = closing_note_text(investigation, answer.report.headline, self._page(outcome))
@@ -162,17 +164,17 @@ class PagerDutyReplies:
         custom_fields = self._settings.pagerduty.custom_fields
         if not custom_fields or outcome.answer is None:
             return
-        found = field_values(outcome.investigation, outcome.answer, self._page(outcome))
+        field_texts = field_values(outcome.investigation, outcome.answer, self._page(outcome))
         body = {
             "custom_fields": [
-                {"name": name, "value": found[ours]}
+                {"name": name, "value": field_texts[ours]}
                 for ours, name in custom_fields.items()
-                if found[ours]
+                if field_texts[ours]
             ]
         }
         if body["custom_fields"]:
             path = f"/incidents/{incident}/custom_fields/values"
-            await self._calls.asked(self._calls.put, "set custom fields", path, body)
+            await self._calls.request(self._calls.put, "set custom fields", path, body)
 
     def has_joined(self, investigation: StoredInvestigation) -> bool:
         """Whether an open incident of this account joined."""
@@ -213,23 +215,23 @@ class PagerDutyReplies:
         if failed is not None:
             raise failed
 
-    async def _point_from(self, one: GroupedAlert, outcome: Outcome) -> None:
-        investigation, incident = outcome.investigation, one.alert.id
+    async def _point_from(self, grouped_alert: GroupedAlert, outcome: Outcome) -> None:
+        investigation, incident = outcome.investigation, grouped_alert.alert.id
         noted_incident = self._noted_incident(investigation)
         headline, page = investigation.headline or "", self._page(outcome)
-        text = joined_note_text(investigation, one.why, headline, page)
+        text = joined_note_text(investigation, grouped_alert.why, headline, page)
         path = f"/incidents/{incident}/notes"
 
         async def find() -> str | None:
-            return await self._calls.asked(self._calls.find, path, investigation.id)
+            return await self._calls.request(self._calls.find, path, investigation.id)
 
         async def send() -> str:
             await self._pace.joined()
-            standing = await self._calls.asked(self._calls.standing, incident)
+            standing = await self._calls.request(self._calls.standing, incident)
             # One that is over needs none, and one that was merged is noted by the other.
             if standing.resolved or standing.id != incident:
                 return NO_POST
-            return await self._calls.asked(self._calls.create, path, text)
+            return await self._calls.request(self._calls.create, path, text)
 
         key = self._key(investigation, incident, noted_incident)
         await self._post_once(key, investigation.id, find=find, send=send)
@@ -237,11 +239,11 @@ class PagerDutyReplies:
     def _joined(self, investigation: StoredInvestigation) -> list[GroupedAlert]:
         """The alerts of this account that joined."""
         grouped_alerts: list[GroupedAlert] = []
-        for one in investigation.related:
-            account = one.alert.labels.get(ACCOUNT_LABEL, "")
-            is_ours = one.alert.source == VENDOR and account == self._target.account
-            if is_ours and INCIDENT_ID.fullmatch(one.alert.id):
-                grouped_alerts.append(one)
+        for grouped_alert in investigation.related:
+            account = grouped_alert.alert.labels.get(ACCOUNT_LABEL, "")
+            is_ours = grouped_alert.alert.source == VENDOR and account == self._target.account
+            if is_ours and INCIDENT_ID.fullmatch(grouped_alert.alert.id):
+                grouped_alerts.append(grouped_alert)
         return grouped_alerts
 
     def _page(self, outcome: Outcome) -> str:
@@ -252,7 +254,7 @@ class PagerDutyReplies:
         written = self._target.address(investigation.reply_to, None, self._settings)
         return bare_id(written or "")
 
-    def _own_incident(self, investigation: StoredInvestigation) -> str:
+    def _required_incident(self, investigation: StoredInvestigation) -> str:
         incident = self._noted_incident(investigation)
         if not INCIDENT_ID.fullmatch(incident):
             raise ConnectorError(VENDOR, "create note", "the alert names no incident")

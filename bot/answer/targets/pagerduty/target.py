@@ -61,9 +61,9 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
         if not incident:
             return None
         is_there = self.post_key(name) in store.posts(name)
-        wish = wished(investigation.reply_to.others.get(self.own_name), investigation.id)
+        wish = wished(investigation.reply_to.others.get(self.target_name), investigation.id)
         return TicketOffer(
-            self.own_name,
+            self.target_name,
             "PagerDuty note",
             "Update the PagerDuty note" if is_there else "Send to PagerDuty",
             incident,
@@ -81,7 +81,7 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
             phrase = "PagerDuty takes no notes without an author"
             yield TargetProblem("wrong", phrase, f"set {self._author}, a user's address")
         if section.from_email and not self.configured(settings):
-            phrase = f"{self.own_label} are offered, and this process has no token for them"
+            phrase = f"{self.target_label} are offered, and this process has no token for them"
             yield TargetProblem("note", phrase, f"set {self.variable('api_token')} for the workers")
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> PagerDutyReplies:
@@ -103,11 +103,11 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
         return f"{table}.from_email"
 
 
-def _page_of(incident: str, own: PagerDutySettings, alert: Alert) -> str:
+def _page_of(incident: str, pagerduty_settings: PagerDutySettings, alert: Alert) -> str:
     """The incident's page, where the settings or the alert say where that is; else ""."""
     path = f"/incidents/{bare_id(incident)}"
-    if own.web_url:
-        return safe_url(f"{own.web_url}{path}") or ""
+    if pagerduty_settings.web_url:
+        return safe_url(f"{pagerduty_settings.web_url}{path}") or ""
     for link in alert.links:
         if link.url.endswith(path):
             return safe_url(link.url) or ""

@@ -14,7 +14,7 @@ from faultline.bot.store.labels import Labels
 from faultline.bot.store.mutes import Mutes
 from faultline.bot.store.store import Store, StoredInvestigation
 
-ASKED = "asked:"
+REQUEST_PREFIX = "asked:"
 """The fingerprint label of what a person asked for begins so:
 `faultline.bot.intake.slack_mentions`."""
 
@@ -27,13 +27,15 @@ def answer_status(
 ) -> AnswerStatus:
     """How the answer stands now."""
     now = datetime.now(UTC)
-    asked = investigation.alert.labels.get("fingerprint", "").startswith(ASKED)
+    is_request = investigation.alert.labels.get("fingerprint", "").startswith(REQUEST_PREFIX)
     blamed = blamed_link(answer.diagnosis) if answer else None
     parent = FollowUps(store.engine).parent(investigation.id)
     return AnswerStatus(
         label=Labels(store.engine).get(investigation.id),
-        mute=None if asked else Mutes(store.engine).muted(investigation.alert.fingerprint, now),
-        may_mute=not asked,
+        mute=None
+        if is_request
+        else Mutes(store.engine).muted(investigation.alert.fingerprint, now),
+        may_mute=not is_request,
         parent=parent,
         tickets=ticket_offers(investigation, store, settings, blamed),
     )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.foreign_text import escape_mrkdwn, safe_url, single_line
 
 Block = dict[str, Any]
 
@@ -54,14 +54,14 @@ def preformatted(text_: str) -> Block:
     return {"type": "rich_text_preformatted", "elements": [text(text_)]}
 
 
-def text(said: str) -> Block:
+def text(content: str) -> Block:
     """Plain text inside a section."""
-    return {"type": "text", "text": said or NOTHING}
+    return {"type": "text", "text": content or NOTHING}
 
 
-def bold(said: str) -> Block:
+def bold(content: str) -> Block:
     """Bold text inside a section."""
-    return {"type": "text", "text": said or NOTHING, "style": {"bold": True}}
+    return {"type": "text", "text": content or NOTHING, "style": {"bold": True}}
 
 
 def emoji(name: str) -> Block:
@@ -79,21 +79,21 @@ def titled(title: str, items: Sequence[Block]) -> Block:
     return rich(section(bold(title)), bullets(items))
 
 
-def paragraph(said: str) -> Block:
+def paragraph(content: str) -> Block:
     """One block of plain text."""
-    return rich(section(text(said)))
+    return rich(section(text(content)))
 
 
-def header(said: str) -> Block:
+def header(content: str) -> Block:
     """A large title."""
-    return {"type": "header", "text": plain(said, MAX_HEADER)}
+    return {"type": "header", "text": plain(content, MAX_HEADER)}
 
 
-def spoken(said: str) -> list[Block]:
+def spoken(content: str) -> list[Block]:
     """Plain text inside a section; what stands between backticks in a font of one width."""
-    pieces = said.split("`")
+    pieces = content.split("`")
     if len(pieces) % 2 == 0 or len(pieces) > MAX_PIECES:  # not in pairs
-        return [text(said)]
+        return [text(content)]
     shown = [
         {"type": "text", "text": p, **({"style": {"code": True}} if n % 2 else {})}
         for n, p in enumerate(pieces)
@@ -103,13 +103,17 @@ def spoken(said: str) -> list[Block]:
 
 
 def context(
-    said: str, page_url: str | None = None, *, to: str = "Open the investigation", limit: int = 500
+    content: str,
+    page_url: str | None = None,
+    *,
+    to: str = "Open the investigation",
+    limit: int = 500,
 ) -> Block:
     """Small grey text; with an address a link before it."""
     url = safe_url(page_url)
     to_page = f"<{escape_mrkdwn(url)}|{to}>" if url else ""
     for shorter in (limit, limit // 8):
-        line = " · ".join(p for p in (to_page, escape_mrkdwn(one_line(said, shorter))) if p)
+        line = " · ".join(p for p in (to_page, escape_mrkdwn(single_line(content, shorter))) if p)
         if len(line) <= MAX_CONTEXT:
             break
     else:
@@ -120,25 +124,25 @@ def context(
     }
 
 
-def plain(said: str, limit: int) -> Block:
+def plain(content: str, limit: int) -> Block:
     """A plain text object, without the `:emoji:` of whoever wrote it."""
-    return {"type": "plain_text", "text": one_line(said, limit) or NOTHING, "emoji": False}
+    return {"type": "plain_text", "text": single_line(content, limit) or NOTHING, "emoji": False}
 
 
-def button(action: str, said: str, value: str, *, style: str | None = None) -> Block:
+def button(action: str, label: str, value: str, *, style: str | None = None) -> Block:
     """A button; `value` is what the click brings back."""
     shown = {
         "type": "button",
         "action_id": action,
-        "text": plain(said, MAX_BUTTON),
+        "text": plain(label, MAX_BUTTON),
         "value": _value(value, MAX_VALUE),
     }
     return shown | ({"style": style} if style else {})
 
 
-def option(said: str, value: str) -> Block:
+def option(label: str, value: str) -> Block:
     """One choice of a menu."""
-    return {"text": plain(said, MAX_OPTION), "value": _value(value, MAX_OPTION_VALUE)}
+    return {"text": plain(label, MAX_OPTION), "value": _value(value, MAX_OPTION_VALUE)}
 
 
 def overflow(action: str, options: Sequence[Block]) -> Block:

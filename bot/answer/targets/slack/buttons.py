@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 
 from faultline.analysis.wording.phrases import capitalised
-from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.foreign_text import escape_mrkdwn, safe_url, single_line
 from faultline.bot.answer.lines import at
 from faultline.bot.answer.targets.slack.blocks import (
     MAX_OVERFLOW,
@@ -58,12 +58,12 @@ MAX_CAUSE, MAX_WHO, MAX_REASON = 240, 80, 120
 def all_buttons() -> tuple[SlackButton, ...]:
     """The buttons of the list."""
     # They are loaded by name and late, because what a click does lies in a room above this one.
-    found = []
+    slack_buttons = []
     for target in BUTTONS:
         declared = load_object(target)
         assert isinstance(declared, SlackButton), target
-        found.append(declared)
-    return tuple(found)
+        slack_buttons.append(declared)
+    return tuple(slack_buttons)
 
 
 def buttons(offer: Offer) -> list[Block]:
@@ -86,7 +86,7 @@ def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
         lines.append(_muted(status.mute))
     if status.parent is not None:
         url = safe_url(f"{page_url.rpartition('/')[0]}/{status.parent}")
-        first = escape_mrkdwn(one_line(status.parent, 60))
+        first = escape_mrkdwn(single_line(status.parent, 60))
         lines.append(
             f"Started from <{escape_mrkdwn(url)}|{first}>" if url else f"Started from {first}"
         )
@@ -101,25 +101,25 @@ def until_words(until: datetime) -> str:
 
 
 def _judged(label: AnswerLabel) -> str:
-    who = escape_mrkdwn(one_line(label.who, MAX_WHO)) or "somebody"
+    who = escape_mrkdwn(single_line(label.who, MAX_WHO)) or "somebody"
     if SLACK_USER.fullmatch(label.who):
         # Who wrote in the thread is known by id alone; Slack shows the name.
         who = f"<@{bare_id(label.who)}>"
     verdict = "*Right*" if label.right else "*Wrong*"
-    cause = escape_mrkdwn(one_line(label.cause, MAX_CAUSE))
+    cause = escape_mrkdwn(single_line(label.cause, MAX_CAUSE))
     phrase = f": the cause was {cause}" if cause and not label.right else ""
     return f"{verdict}, said {who} at {at(label.at)}{phrase}"
 
 
 def _muted(mute: Mute) -> str:
-    who = escape_mrkdwn(one_line(mute.by, MAX_WHO)) or "somebody"
-    reason = escape_mrkdwn(one_line(mute.reason, MAX_REASON))
+    who = escape_mrkdwn(single_line(mute.by, MAX_WHO)) or "somebody"
+    reason = escape_mrkdwn(single_line(mute.reason, MAX_REASON))
     return f"*Muted* until {until_words(mute.until)} by {who}{f' ({reason})' if reason else ''}"
 
 
-def _ticket(one: TicketOffer) -> str:
-    url, title = safe_url(one.url), escape_mrkdwn(one_line(one.title, MAX_WHO))
-    what = capitalised(one.one)
+def _ticket(ticket_offer: TicketOffer) -> str:
+    url, title = safe_url(ticket_offer.url), escape_mrkdwn(single_line(ticket_offer.title, MAX_WHO))
+    what = capitalised(ticket_offer.noun)
     return f"{what} <{escape_mrkdwn(url)}|{title}>" if url else f"{what} {title}"
 
 

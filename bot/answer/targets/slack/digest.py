@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, safe_url
+from faultline.bot.answer.foreign_text import escape_mrkdwn, safe_url, single_line
 from faultline.bot.answer.targets.plain_message import outcome_line
 from faultline.bot.answer.targets.slack.blocks import (
     Block,
@@ -32,26 +32,34 @@ def digest_message(investigations: Sequence[StoredInvestigation], public_url: st
     shown = investigations[:MAX_LINES]
     blocks: list[Block] = [
         rich(section(bold(title))),
-        rich(bullets([_line(one, public_url) for one in shown])),
+        rich(bullets([_line(investigation, public_url) for investigation in shown])),
     ]
     if count > len(shown):
         blocks.append(
             context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations")
         )
     mrkdwn = escape_mrkdwn(
-        "\n".join([title, *(one_line(one.headline or one.alert.title, HEADLINE) for one in shown)])
+        "\n".join(
+            [
+                title,
+                *(
+                    single_line(investigation.headline or investigation.alert.title, HEADLINE)
+                    for investigation in shown
+                ),
+            ]
+        )
     )
     return SlackMessage(mrkdwn[:3_000], tuple(blocks))
 
 
-def _line(one: StoredInvestigation, public_url: str) -> Block:
-    related = f" and {len(one.related)} more" if one.related else ""
-    url = safe_url(f"{public_url}/investigations/{one.id}")
+def _line(investigation: StoredInvestigation, public_url: str) -> Block:
+    related = f" and {len(investigation.related)} more" if investigation.related else ""
+    url = safe_url(f"{public_url}/investigations/{investigation.id}")
     elements = [
-        text(f"{one.accepted_at:%d %b %H:%M} UTC  "),
-        bold(one_line(one.alert.title, TITLE)),
+        text(f"{investigation.accepted_at:%d %b %H:%M} UTC  "),
+        bold(single_line(investigation.alert.title, TITLE)),
         text(f"{related}: "),
     ]
-    elements += [text(f"{outcome_line(one)} ")]
+    elements += [text(f"{outcome_line(investigation)} ")]
     elements += [link(url, "open")] if url else []
     return section(*elements)

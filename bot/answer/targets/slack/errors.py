@@ -55,7 +55,7 @@ NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
 """How slack_sdk fails on JSON of another type than it expects, such as a list."""
 
 
-def said_by_slack(call: str, error: Exception, channel: str = "") -> ConnectorError:
+def slack_error(call: str, error: Exception, channel: str = "") -> ConnectorError:
     """The failure of one call in one line, with the operator's next step where it is known."""
     if not isinstance(error, SlackApiError):
         return _without_answer(call, error)

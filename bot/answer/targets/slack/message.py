@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from faultline.analysis.vocabulary import Alert, Verdict
-from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line, sentence
+from faultline.bot.answer.foreign_text import escape_mrkdwn, sentence, single_line
 from faultline.bot.answer.lines import (
     INFERRED,
     SECOND_OPINION,
@@ -66,7 +66,7 @@ class Detail(NamedTuple):
     """Most lines of each kind that a message holds."""
 
     why: int
-    others: int
+    secondary: int
     gaps: int
 
 
@@ -163,20 +163,21 @@ def _opening(investigation: StoredInvestigation) -> Block:
         alert.service and f"service {alert.service}",
         alert.severity and f"severity {alert.severity}",
     ]
-    told = " · ".join(one_line(a, 80) for a in about if a)
+    about_text = " · ".join(single_line(a, 80) for a in about if a)
     lines.append(
         Line(
             "Alert",
-            f"{one_line(alert.source, 40)}, {at(alert.started_at)}{' · ' + told if told else ''}",
+            f"{single_line(alert.source, 40)}, "
+            f"{at(alert.started_at)}{' · ' + about_text if about_text else ''}",
         )
     )
     if investigation.question:
-        lines.append(Line("Asked", one_line(investigation.question, 300)))
+        lines.append(Line("Asked", single_line(investigation.question, 300)))
     return _lines(lines, "mag")
 
 
 def _title(alert: Alert) -> str:
-    return one_line(alert.title, 240) or "an alert without a title"
+    return single_line(alert.title, 240) or "an alert without a title"
 
 
 def _footer(investigation: StoredInvestigation) -> str:
@@ -192,7 +193,7 @@ def _footer(investigation: StoredInvestigation) -> str:
 
 def _written(investigation: StoredInvestigation, view: AnswerView) -> str:
     findings = len(view.findings)
-    writer = one_line(view.written_by, 80)
+    writer = single_line(view.written_by, 80)
     if view.written_by == "built-in":
         writer = "the built-in writer"
     parts = [
@@ -218,19 +219,22 @@ def _related(related: Sequence[GroupedAlert]) -> list[Block]:
     """The alerts of a storm that joined this investigation."""
     if not related:
         return []
-    items = [_related_line(one) for one in related[:RELATED]]
+    items = [_related_line(grouped_alert) for grouped_alert in related[:RELATED]]
     if len(related) > RELATED:
         items.append(section(text(f"and {len(related) - RELATED} more, on the page")))
     count = len(related)
     return [titled(f"{count} more alert{'s' if count != 1 else ''} of the same incident", items)]
 
 
-def _related_line(one: GroupedAlert) -> Block:
-    times = f" · {one.repeats + 1} times" if one.repeats else ""
-    ended = " · resolved" if one.resolved_at else ""
-    why = one_line(one.why, 120)
+def _related_line(grouped_alert: GroupedAlert) -> Block:
+    times = f" · {grouped_alert.repeats + 1} times" if grouped_alert.repeats else ""
+    ended = " · resolved" if grouped_alert.resolved_at else ""
+    why = single_line(grouped_alert.why, 120)
     return section(
-        text(f"{one_line(one.alert.title, 120)}{times}{ended}{f' · {why}' if why else ''}")
+        text(
+            f"{single_line(grouped_alert.alert.title, 120)}{times}{ended}"
+            f"{f' · {why}' if why else ''}"
+        )
     )
 
 
@@ -250,8 +254,8 @@ def _answer(answer: AnswerLines, dot: str, detail: Detail) -> Block:
     why = [_cited(line) for line in answer.why[: detail.why]]
     screen.listed(answer.why_label, why)
     screen.paragraph("Do next", answer.steps[0])
-    screen.listed("", [section(*spoken(step)) for step in answer.steps[1 : 1 + detail.others]])
-    unsure = [_cited(line) for line in answer.unsure[: detail.others]]
+    screen.listed("", [section(*spoken(step)) for step in answer.steps[1 : 1 + detail.secondary]])
+    unsure = [_cited(line) for line in answer.unsure[: detail.secondary]]
     screen.listed("Not sure about", unsure)
     if answer.confidence:
         screen.paragraph("Confidence", answer.confidence)
@@ -266,9 +270,9 @@ class _Screen:
         self._parts: list[Block] = []
         self._open = first
 
-    def paragraph(self, label: str, said: str) -> None:
+    def paragraph(self, label: str, content: str) -> None:
         """A labelled paragraph."""
-        self._open += [bold(f"\n{label}" if self._open else label), *spoken(f"  {said}")]
+        self._open += [bold(f"\n{label}" if self._open else label), *spoken(f"  {content}")]
 
     def listed(self, label: str, items: list[Block]) -> None:
         """A list below its label; nothing where it is empty."""
@@ -290,10 +294,10 @@ class _Screen:
         self._open = []
 
 
-def _bold_spoken(said: str) -> list[Block]:
+def _bold_spoken(content: str) -> list[Block]:
     """Bold text; what stands between backticks in a font of one width as well."""
     shown = []
-    for part in spoken(said):
+    for part in spoken(content):
         style = {**part.get("style", {}), "bold": True}
         shown.append({**part, "style": style})
     return shown
@@ -304,9 +308,9 @@ def _beside(answer: AnswerLines, detail: Detail) -> list[Block]:
     blocks: list[Block] = []
     for title, lines in (
         (SECOND_OPINION, answer.second_opinion),
-        (INFERRED, answer.inferred[: detail.others]),
-        ("Earlier", answer.earlier[: detail.others]),
-        ("Runbooks", answer.runbooks[: 2 * detail.others]),
+        (INFERRED, answer.inferred[: detail.secondary]),
+        ("Earlier", answer.earlier[: detail.secondary]),
+        ("Runbooks", answer.runbooks[: 2 * detail.secondary]),
     ):
         if lines:
             blocks.append(titled(title, [_cited(line) for line in lines]))
@@ -334,13 +338,13 @@ def _chart(file_id: str | None, description: str) -> list[Block]:
         {
             "type": "image",
             "slack_file": {"id": file_id},
-            "alt_text": one_line(description, MAX_ALT_TEXT) or "Chart",
+            "alt_text": single_line(description, MAX_ALT_TEXT) or "Chart",
         }
     ]
 
 
-def _message(first: Block, rest: Sequence[Block], said: str | None = None) -> SlackMessage:
-    return SlackMessage(said or _plain_of(first), (first, *rest))
+def _message(first: Block, rest: Sequence[Block], plain_text: str | None = None) -> SlackMessage:
+    return SlackMessage(plain_text or _plain_of(first), (first, *rest))
 
 
 def _lines(lines: Sequence[Line], dot: str) -> Block:
@@ -353,9 +357,9 @@ def _lines(lines: Sequence[Line], dot: str) -> Block:
 
 def _cited(line: CitedLine) -> Block:
     elements: list[Block] = spoken(f"{line.text}  ")
-    for number, one in enumerate(line.links):
+    for number, source_link in enumerate(line.links):
         elements += [text(" ")] if number else []
-        elements.append(link(one.url, one.title))
+        elements.append(link(source_link.url, source_link.title))
     return section(*elements)
 
 
@@ -374,7 +378,7 @@ def _plain_of(block: Block) -> str:
     return _cut_escaped("".join(texts).strip())
 
 
-def _cut_escaped(said: str) -> str:
+def _cut_escaped(content: str) -> str:
     """Escaped and cut, never inside an escape."""
-    escaped = escape_mrkdwn(said)
+    escaped = escape_mrkdwn(content)
     return escaped if len(escaped) <= MAX_TEXT else _HALF_ESCAPE.sub("", escaped[:MAX_TEXT])

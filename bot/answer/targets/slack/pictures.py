@@ -146,8 +146,8 @@ def _actions(block: Mapping[str, Any], _: Images) -> str:
 
 
 def _button(element: Mapping[str, Any]) -> str:
-    said = "⋯" if element["type"] == "overflow" else _escaped(element["text"]["text"])
-    return f'<span class="button">{said}</span>'
+    label = "⋯" if element["type"] == "overflow" else _escaped(element["text"]["text"])
+    return f'<span class="button">{label}</span>'
 
 
 def _input(block: Mapping[str, Any], _: Images) -> str:
@@ -165,7 +165,7 @@ def _field(element: Mapping[str, Any]) -> str:
         rows = (
             (" on" if o == chosen else "", _escaped(o["text"]["text"])) for o in element["options"]
         )
-        return "".join(f'<div class="radio{on}"><i></i>{said}</div>' for on, said in rows)
+        return "".join(f'<div class="radio{on}"><i></i>{label}</div>' for on, label in rows)
     if element["type"] == "static_select":
         return f'<div class="input">{_escaped(element["placeholder"]["text"])} &#9662;</div>'
     tall = " tall" if element.get("multiline") else ""

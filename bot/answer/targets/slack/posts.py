@@ -15,7 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, said_by_slack
+from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, slack_error
 from faultline.bot.answer.targets.slack.message import SlackMessage
 from faultline.bot.answer.targets.slack.web_client import SlackWebClient
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in, named_id
@@ -79,12 +79,12 @@ def slack_client(settings: SlackSettings) -> SlackWebClient:
     )
 
 
-async def said(call: str, answer: Awaitable[T], channel: str = "") -> T:
+async def slack_answer(call: str, answer: Awaitable[T], channel: str = "") -> T:
     """The answer; whatever goes wrong is one ConnectorError that says whether to try again."""
     try:
         return await answer
     except (SlackClientError, aiohttp.ClientError, TimeoutError, *NOT_UNDERSTOOD) as error:
-        raise said_by_slack(call, error, channel) from error
+        raise slack_error(call, error, channel) from error
 
 
 async def send_with_key(
@@ -98,7 +98,7 @@ async def send_with_key(
 ) -> MessageRef:
     """Post the message; with `in_channel` one in a thread is shown in the channel too. Raises
     ConnectorError."""
-    answer = await said(
+    answer = await slack_answer(
         "chat.postMessage",
         client.chat_postMessage(
             channel=place.channel,
@@ -132,18 +132,18 @@ async def find_since(
 
     Raises ConnectorError.
     """
-    asked: dict[str, Any] = {"limit": PAGE, "include_all_metadata": True}
+    params: dict[str, Any] = {"limit": PAGE, "include_all_metadata": True}
     cursor, oldest = "", (since - SEARCH_BACK).timestamp()
     while True:
         if place.thread:
             call = client.conversations_replies(
-                channel=place.channel, ts=place.thread, cursor=cursor or None, **asked
+                channel=place.channel, ts=place.thread, cursor=cursor or None, **params
             )
         else:
             call = client.conversations_history(
-                channel=place.channel, cursor=cursor or None, **asked
+                channel=place.channel, cursor=cursor or None, **params
             )
-        page = await said("conversations history", call, place.channel)
+        page = await slack_answer("conversations history", call, place.channel)
         rows = [row for row in page.get("messages") or [] if isinstance(row, dict)]
         for row in rows:
             if is_it(row):

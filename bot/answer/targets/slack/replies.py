@@ -26,7 +26,7 @@ from faultline.bot.answer.targets.slack.errors import (
     NOT_UNDERSTOOD,
     VENDOR,
     error_code,
-    said_by_slack,
+    slack_error,
 )
 from faultline.bot.answer.targets.slack.message import (
     SlackMessage,
@@ -39,8 +39,8 @@ from faultline.bot.answer.targets.slack.posts import (
     SlackPlace,
     bears,
     find_since,
-    said,
     send_with_key,
+    slack_answer,
     slack_client,
 )
 from faultline.bot.answer.targets.slack.target import TARGET
@@ -76,7 +76,7 @@ def place_for(investigation: StoredInvestigation, settings: Settings) -> SlackPl
     """
     to, alert = investigation.reply_to, investigation.alert
     service = catalogue_name(alert.service, settings)
-    channel = TARGET.seen_in(settings).address_for(alert, service, to, settings)
+    channel = TARGET.scoped_to(settings).address_for(alert, service, to, settings)
     if channel is None:
         return None
     # A thread belongs to the channel that the alert itself came with.
@@ -98,14 +98,14 @@ class SlackReplies:
         self._lease = lease
         self._post_once = partial(post_once, store, owner=owner, lease=lease)
         self._client = slack_client(settings.slack)
-        self._target = TARGET.seen_in(settings)
+        self._target = TARGET.scoped_to(settings)
 
     @property
     def name(self) -> str:
         """`slack`, with the workspace where there are several."""
-        return self._target.own_name
+        return self._target.target_name
 
-    def wanted(self, investigation: StoredInvestigation) -> bool:
+    def expects_answer(self, investigation: StoredInvestigation) -> bool:
         """Whether there is a token and a channel for it, and the channel is not left alone for
         now."""
         if not self._target.configured(self._settings) or investigation.quiet_until is not None:
@@ -254,21 +254,21 @@ class SlackReplies:
                 return await self._update(ref, message)
             except SlackClientError as error:
                 if error_code(error) != "invalid_blocks":
-                    raise said_by_slack("chat.update", error, ref.channel) from error
+                    raise slack_error("chat.update", error, ref.channel) from error
             if wait is not None:
                 await asyncio.sleep(wait)
         try:
             await self._update(ref, message.without_image())
         except SlackClientError as error:
             if error_code(error) not in {"invalid_blocks", "msg_blocks_too_long"}:
-                raise said_by_slack("chat.update", error, ref.channel) from error
-            await said(
+                raise slack_error("chat.update", error, ref.channel) from error
+            await slack_answer(
                 "chat.update", self._update(ref, SlackMessage(message.text, ())), ref.channel
             )
 
     async def upload_chart(self, png: bytes, investigation: StoredInvestigation) -> str:
         """The file's id. It is shared nowhere: the message's image block shows it."""
-        uploaded = await said(
+        uploaded = await slack_answer(
             "files.completeUploadExternal",
             self._client.files_upload_v2(
                 filename=f"{investigation.id}.png", file=png, title="Decisive signal"
@@ -329,7 +329,7 @@ class SlackReplies:
                 link_names=False,
             )
         except (aiohttp.ClientError, TimeoutError, *NOT_UNDERSTOOD) as error:
-            raise said_by_slack("chat.update", error, ref.channel) from error
+            raise slack_error("chat.update", error, ref.channel) from error
 
     async def _send(self, place: SlackPlace, key: str, message: SlackMessage) -> str:
         return str(
@@ -339,5 +339,5 @@ class SlackReplies:
     async def _find(
         self, place: SlackPlace, key: str, investigation: StoredInvestigation
     ) -> str | None:
-        found = await find_since(self._client, place, investigation.accepted_at, bears(key))
-        return str(found) if found else None
+        message_ref = await find_since(self._client, place, investigation.accepted_at, bears(key))
+        return str(message_ref) if message_ref else None

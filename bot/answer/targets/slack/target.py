@@ -42,9 +42,11 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
         """The channel; the thread in it is `reply_to.slack_thread`."""
         if reply_to.slack_channel:
             # What came from a workspace is answered there, and nowhere else.
-            return self._own(reply_to.slack_channel)
+            return self._in_workspace(reply_to.slack_channel)
         entry = settings.services.get(service) if service else None
-        of_service = self._own(entry.slack_channel) if entry and entry.slack_channel else None
+        of_service = (
+            self._in_workspace(entry.slack_channel) if entry and entry.slack_channel else None
+        )
         return of_service or self._usual(settings)
 
     def address_for(
@@ -71,7 +73,9 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
             yield TargetProblem("wrong", f"{phrase}{self._where}", todo)
         named = slack.channel is not None
         for service in settings.services.values():
-            named = named or bool(service.slack_channel and self._own(service.slack_channel))
+            named = named or bool(
+                service.slack_channel and self._in_workspace(service.slack_channel)
+            )
         if not named:
             phrase = (
                 "only alerts that come from Slack are answered there: no channel is named for the "
@@ -89,12 +93,12 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
         """Who the bot is in which workspace. Raises ConnectorError."""
         from faultline.bot.answer.targets.slack.token_check import check_slack
 
-        slack = self.own_settings(settings).slack
-        said = await check_slack(slack)
+        slack = self.scoped_settings(settings).slack
+        summary = await check_slack(slack)
         if not slack.channel:
             key = self._key("channel")
-            said += f"; {key} is not set: only alerts from Slack are answered there"
-        return said
+            summary += f"; {key} is not set: only alerts from Slack are answered there"
+        return summary
 
     @property
     def _where(self) -> str:
@@ -103,7 +107,7 @@ class SlackTarget(ReplyTargetType[SlackSettings]):
     def _key(self, key: str) -> str:
         return f"slack.{self.workspace}.{key}" if self.workspace else f"slack.{key}"
 
-    def _own(self, channel: str) -> str | None:
+    def _in_workspace(self, channel: str) -> str | None:
         return channel if instance_in(channel) == self.workspace else None
 
     def _usual(self, settings: Settings) -> str | None:

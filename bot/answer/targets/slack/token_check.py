@@ -9,7 +9,7 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.answer.targets.slack.errors import VENDOR, said_by_slack
+from faultline.bot.answer.targets.slack.errors import VENDOR, slack_error
 from faultline.bot.answer.targets.slack.posts import slack_client
 from faultline.connectors.vendors.slack.settings import SlackSettings
 
@@ -43,14 +43,14 @@ async def check_slack(settings: SlackSettings) -> str:
 
 
 async def _auth_test(
-    settings: SlackSettings, wanted: Collection[str]
+    settings: SlackSettings, scopes: Collection[str]
 ) -> tuple[AsyncSlackResponse, list[str]]:
     """Whose the token is, and which of the wanted scopes it lacks; none where Slack does not say
     what it has."""
     try:
         answer = await slack_client(settings).auth_test()
     except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
-        raise said_by_slack("auth.test", error) from error
+        raise slack_error("auth.test", error) from error
     granted = str(answer.headers.get("x-oauth-scopes") or "")
     has = {scope.strip() for scope in granted.split(",")}
-    return answer, sorted(set(wanted) - has) if granted else []
+    return answer, sorted(set(scopes) - has) if granted else []

@@ -13,6 +13,6 @@ class SlackWebClient(AsyncWebClient):
     """The SDK's own takes `HTTPS_PROXY`, else `HTTP_PROXY`, for every address: also for one that
     `NO_PROXY` names."""
 
-    def __init__(self, api_url: str, **given: Any) -> None:
-        super().__init__(base_url=f"{api_url}/", **given)
+    def __init__(self, api_url: str, **options: Any) -> None:
+        super().__init__(base_url=f"{api_url}/", **options)
         self.proxy = proxy_of_environment(api_url)

@@ -16,25 +16,25 @@ import httpx
 from faultline.bot.answer.targets.tickets.revert_target import BlamedChange
 from faultline.bot.answer.targets.tickets.reverts import Reverts, body_of, mark_of
 from faultline.bot.answer.targets.tickets.tickets import name_in, ref_of
-from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
 from faultline.bot.settings.tickets import GitHubRevertsSettings
 
 REVERT = (
     "mutation Revert($input: RevertPullRequestInput!) "
     "{ revertPullRequest(input: $input) { revertPullRequest { number url } } }"
 )
-MOST_LOOKED_AT = 100
+MAX_PULLS = 100
 
 
 class GitHubReverts(Reverts):
     """Pull requests of the named repositories."""
 
     @classmethod
-    async def who(cls, own: GitHubRevertsSettings) -> str:
+    async def who(cls, settings: GitHubRevertsSettings) -> str:
         """The repositories, which the token can read."""
         names = []
-        for name in own.repositories:
-            who = await asked_who(f"GitHub {name}", _call(own, "GET", f"/repos/{name}"))
+        for name in settings.repositories:
+            who = await identity_of(f"GitHub {name}", _call(settings, "GET", f"/repos/{name}"))
             names.append(str(who.get("full_name", name)))
         return ", ".join(names)
 
@@ -45,46 +45,52 @@ class GitHubReverts(Reverts):
             "state": "all",
             "sort": "created",
             "direction": "desc",
-            "per_page": str(MOST_LOOKED_AT),
+            "per_page": str(MAX_PULLS),
         }
-        answer = await _call(self.own, "GET", f"/repos/{project}/pulls", params=params)
-        for one in answer.json():
-            is_ours = mark_of(address) in (one["body"] or "")
-            home = (one["head"].get("repo") or {}).get("full_name")
+        answer = await _call(self.vendor_settings, "GET", f"/repos/{project}/pulls", params=params)
+        for pull in answer.json():
+            is_ours = mark_of(address) in (pull["body"] or "")
+            home = (pull["head"].get("repo") or {}).get("full_name")
             if is_ours and home == project:
-                return ref_of(f"#{one['number']}", one["html_url"])
+                return ref_of(f"#{pull['number']}", pull["html_url"])
         return None
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Draft it."""
         change = self._change(address)
         pull = await self._pull(change)
-        given = {"pullRequestId": pull["node_id"], "draft": True, "body": body_of(text, address)}
-        body = {"query": REVERT, "variables": {"input": given}}
-        url = self.own.url.removesuffix("/v3") + "/graphql"
-        said = (await call(url, _headers(self.own), "POST", "", json=body)).json()
-        if said.get("errors"):
-            why = str(said["errors"][0].get("message", "no reason given"))
+        revert_input = {
+            "pullRequestId": pull["node_id"],
+            "draft": True,
+            "body": body_of(text, address),
+        }
+        body = {"query": REVERT, "variables": {"input": revert_input}}
+        url = self.vendor_settings.url.removesuffix("/v3") + "/graphql"
+        response = (await call(url, _headers(self.vendor_settings), "POST", "", json=body)).json()
+        if response.get("errors"):
+            why = str(response["errors"][0].get("message", "no reason given"))
             by_hand = f"revert #{pull['number']} by hand. GitHub says: {why}"
             raise self._refused(by_hand, unchanged=False)
-        made = said["data"]["revertPullRequest"]["revertPullRequest"]
+        made = response["data"]["revertPullRequest"]["revertPullRequest"]
         return ref_of(f"#{made['number']}", made["url"])
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace the body."""
         path = f"/repos/{self._change(address).project}/pulls/{name_in(ref).removeprefix('#')}"
-        await _call(self.own, "PATCH", path, json={"body": body_of(text, address)})
+        await _call(self.vendor_settings, "PATCH", path, json={"body": body_of(text, address)})
 
     async def _pull(self, change: BlamedChange) -> Any:
         """The merged pull request to revert. Raises ConnectorError."""
         home = f"/repos/{change.project}"
         if change.number is not None:
-            pull = (await _call(self.own, "GET", f"{home}/pulls/{change.number}")).json()
+            pull = (
+                await _call(self.vendor_settings, "GET", f"{home}/pulls/{change.number}")
+            ).json()
             if not pull["merged"]:
                 raise self._refused(f"#{change.number} is not merged")
             return pull
         path = f"{home}/commits/{change.commit}/pulls"
-        for pull in (await _call(self.own, "GET", path)).json():
+        for pull in (await _call(self.vendor_settings, "GET", path)).json():
             if pull["merged_at"] and pull["merge_commit_sha"] == change.commit:
                 return pull
         raise self._refused(
@@ -93,13 +99,15 @@ class GitHubReverts(Reverts):
         )
 
 
-def _headers(own: GitHubRevertsSettings) -> dict[str, str]:
+def _headers(settings: GitHubRevertsSettings) -> dict[str, str]:
     return {
-        "Authorization": f"Bearer {token_of(own)}",
+        "Authorization": f"Bearer {token_of(settings)}",
         "Accept": "application/vnd.github+json",
         "X-GitHub-Api-Version": "2022-11-28",
     }
 
 
-async def _call(own: GitHubRevertsSettings, method: str, path: str, **more: Any) -> httpx.Response:
-    return await call(own.url, _headers(own), method, path, **more)
+async def _call(
+    settings: GitHubRevertsSettings, method: str, path: str, **more: Any
+) -> httpx.Response:
+    return await call(settings.url, _headers(settings), method, path, **more)

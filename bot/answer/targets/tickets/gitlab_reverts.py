@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 import httpx
 
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.targets.tickets.revert_target import BlamedChange
 from faultline.bot.answer.targets.tickets.reverts import Reverts, body_of
 from faultline.bot.answer.targets.tickets.tickets import name_in, ref_of
-from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
 from faultline.bot.settings.tickets import GitLabRevertsSettings
 
 TITLE = 200
@@ -31,11 +31,11 @@ class GitLabReverts(Reverts):
     """Merge requests of the named projects."""
 
     @classmethod
-    async def who(cls, own: GitLabRevertsSettings) -> str:
+    async def who(cls, settings: GitLabRevertsSettings) -> str:
         """The projects, which the token can read."""
         names = []
-        for name in own.projects:
-            who = await asked_who(f"GitLab {name}", _call(own, "GET", name, ""))
+        for name in settings.projects:
+            who = await identity_of(f"GitLab {name}", _call(settings, "GET", name, ""))
             names.append(str(who.get("path_with_namespace", name)))
         return ", ".join(names)
 
@@ -43,9 +43,11 @@ class GitLabReverts(Reverts):
         """By its branch."""
         change = self._change(address)
         params = {"source_branch": _branch_for(change), "state": "all"}
-        for one in (await self._call("GET", change, "/merge_requests", params=params)).json():
-            if one["source_project_id"] == one["target_project_id"]:
-                return _ref(one)
+        for merge_request in (
+            await self._call("GET", change, "/merge_requests", params=params)
+        ).json():
+            if merge_request["source_project_id"] == merge_request["target_project_id"]:
+                return _ref(merge_request)
         return None
 
     async def send(self, address: str, key: str, text: str) -> str:
@@ -56,7 +58,7 @@ class GitLabReverts(Reverts):
         json = {
             "source_branch": _branch_for(change),
             "target_branch": target,
-            "title": f'Draft: Revert "{one_line(title, TITLE)}"',
+            "title": f'Draft: Revert "{single_line(title, TITLE)}"',
             "description": body_of(text, address),
             "remove_source_branch": True,
         }
@@ -119,14 +121,14 @@ class GitLabReverts(Reverts):
     async def _call(
         self, method: str, change: BlamedChange, path: str, **more: Any
     ) -> httpx.Response:
-        return await _call(self.own, method, change.project, path, **more)
+        return await _call(self.vendor_settings, method, change.project, path, **more)
 
 
 async def _call(
-    own: GitLabRevertsSettings, method: str, project: str, path: str, **more: Any
+    settings: GitLabRevertsSettings, method: str, project: str, path: str, **more: Any
 ) -> httpx.Response:
-    headers = {"PRIVATE-TOKEN": token_of(own)}
-    home = f"{own.url}/api/v4/projects/{quote(project, safe='')}"
+    headers = {"PRIVATE-TOKEN": token_of(settings)}
+    home = f"{settings.url}/api/v4/projects/{quote(project, safe='')}"
     return await call(home, headers, method, path, **more)
 
 

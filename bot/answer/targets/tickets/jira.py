@@ -14,7 +14,7 @@ import httpx
 
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.tickets import Tickets, name_in, ref_of
-from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
 from faultline.bot.settings.tickets import JiraIssuesSettings
 
 API = "/rest/api/3"
@@ -25,40 +25,44 @@ class JiraTickets(Tickets):
     """Issues of one project."""
 
     @classmethod
-    async def who(cls, own: JiraIssuesSettings) -> str:
+    async def who(cls, settings: JiraIssuesSettings) -> str:
         """The account's name."""
-        who = await asked_who("Jira", _call(own, "GET", "/myself"))
-        return f"{who.get('displayName', 'an account')} in {own.project}"
+        who = await identity_of("Jira", _call(settings, "GET", "/myself"))
+        return f"{who.get('displayName', 'an account')} in {settings.project}"
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """By its label. The search is a few seconds behind."""
-        jql = f'project = "{self.own.project}" AND labels = "{_label(key)}"'
+        jql = f'project = "{self.vendor_settings.project}" AND labels = "{_label(key)}"'
         params = {"jql": jql, "fields": "summary", "maxResults": "1"}
-        issues = (await _call(self.own, "GET", "/search/jql", params=params)).json()["issues"]
+        issues = (await _call(self.vendor_settings, "GET", "/search/jql", params=params)).json()[
+            "issues"
+        ]
         return self._ref(issues[0]["key"]) if issues else None
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Create it."""
         fields = _fields(text) | {
-            "project": {"key": self.own.project},
-            "issuetype": {"name": self.own.issue_type},
-            "labels": [*self.own.labels, _label(key)],
+            "project": {"key": self.vendor_settings.project},
+            "issuetype": {"name": self.vendor_settings.issue_type},
+            "labels": [*self.vendor_settings.labels, _label(key)],
         }
-        made = await _call(self.own, "POST", "/issue", json={"fields": fields})
+        made = await _call(self.vendor_settings, "POST", "/issue", json={"fields": fields})
         return self._ref(made.json()["key"])
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace title and description. Labels, status and the rest stay as people left them."""
         path = f"/issue/{name_in(ref)}"
-        await _call(self.own, "PUT", path, json={"fields": _fields(text)})
+        await _call(self.vendor_settings, "PUT", path, json={"fields": _fields(text)})
 
     def _ref(self, key: str) -> str:
-        return ref_of(key, f"{self.own.url}/browse/{key}")
+        return ref_of(key, f"{self.vendor_settings.url}/browse/{key}")
 
 
-async def _call(own: JiraIssuesSettings, method: str, path: str, **more: Any) -> httpx.Response:
-    auth = httpx.BasicAuth(own.email or "", token_of(own))
-    return await call(f"{own.url}{API}", {}, method, path, auth=auth, **more)
+async def _call(
+    settings: JiraIssuesSettings, method: str, path: str, **more: Any
+) -> httpx.Response:
+    auth = httpx.BasicAuth(settings.email or "", token_of(settings))
+    return await call(f"{settings.url}{API}", {}, method, path, auth=auth, **more)
 
 
 def _label(key: str) -> str:

@@ -14,7 +14,7 @@ import httpx
 
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.tickets import Tickets, ref_of
-from faultline.bot.answer.targets.vendor_message import asked_who, call, token_of
+from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
 from faultline.bot.settings.tickets import LinearIssuesSettings
 
 VIEWER = "query Viewer { viewer { name } }"
@@ -37,31 +37,31 @@ class LinearTickets(Tickets):
     """Issues of one team."""
 
     @classmethod
-    async def who(cls, own: LinearIssuesSettings) -> str:
+    async def who(cls, settings: LinearIssuesSettings) -> str:
         """The name of the key's owner."""
-        who = await asked_who("Linear", _post(own, VIEWER, {}))
+        who = await identity_of("Linear", _post(settings, VIEWER, {}))
         viewer = (who.get("data") or {}).get("viewer") or {}
         return str(viewer.get("name", "an account"))
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """By its id."""
-        found = await self._asked(FIND, {"id": issue_id(key)})
-        nodes = found["issues"]["nodes"]
+        matches = await self._query(FIND, {"id": issue_id(key)})
+        nodes = matches["issues"]["nodes"]
         return ref_of(nodes[0]["identifier"], nodes[0]["url"]) if nodes else None
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Create it under an id of ours."""
-        fields = _fields(text) | {"id": issue_id(key), "teamId": self.own.team}
-        made = (await self._asked(CREATE, {"input": fields}))["issueCreate"]["issue"]
+        fields = _fields(text) | {"id": issue_id(key), "teamId": self.vendor_settings.team}
+        made = (await self._query(CREATE, {"input": fields}))["issueCreate"]["issue"]
         return ref_of(made["identifier"], made["url"])
 
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace title and description."""
-        await self._asked(UPDATE, {"id": issue_id(address), "input": _fields(text)})
+        await self._query(UPDATE, {"id": issue_id(address), "input": _fields(text)})
 
-    async def _asked(self, query: str, variables: dict[str, Any]) -> Any:
+    async def _query(self, query: str, variables: dict[str, Any]) -> Any:
         """The data of an answer. Raises ValueError where it holds errors instead."""
-        body = (await _post(self.own, query, variables)).json()
+        body = (await _post(self.vendor_settings, query, variables)).json()
         if body.get("errors") or not body.get("data"):
             raise ValueError("errors instead of data")
         return body["data"]
@@ -72,10 +72,10 @@ def issue_id(key: str) -> str:
     return str(uuid.UUID(bytes=uuid.uuid5(NAMESPACE, key).bytes, version=4))
 
 
-async def _post(own: LinearIssuesSettings, query: str, variables: Any) -> httpx.Response:
-    headers = {"Authorization": token_of(own)}
+async def _post(settings: LinearIssuesSettings, query: str, variables: Any) -> httpx.Response:
+    headers = {"Authorization": token_of(settings)}
     body = {"query": query, "variables": variables}
-    return await call(own.url, headers, "POST", "", json=body)
+    return await call(settings.url, headers, "POST", "", json=body)
 
 
 def _fields(text: str) -> dict[str, Any]:

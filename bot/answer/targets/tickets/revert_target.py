@@ -102,22 +102,22 @@ def _pages_of_github(url: str) -> str:
 GITHUB = RevertTarget(
     name="github_reverts",
     label="Reverts on GitHub",
-    one="draft revert on GitHub",
+    noun="draft revert on GitHub",
     settings=GitHubRevertsSettings,
     needs=("repositories", "token"),
     client="faultline.bot.answer.targets.tickets.github_reverts:GitHubReverts",
-    host=lambda own: (_pages_of_github(own.url), own.repositories),
+    host=lambda settings: (_pages_of_github(settings.url), settings.repositories),
     pattern=re.compile(r"/([\w.-]+/[\w.-]+)/(?:pull/(\d{1,9})|commit/([0-9a-f]{40}))"),
     sign="#",
 )
 GITLAB = RevertTarget(
     name="gitlab_reverts",
     label="Reverts on GitLab",
-    one="draft revert on GitLab",
+    noun="draft revert on GitLab",
     settings=GitLabRevertsSettings,
     needs=("projects", "token"),
     client="faultline.bot.answer.targets.tickets.gitlab_reverts:GitLabReverts",
-    host=lambda own: (own.url, own.projects),
+    host=lambda settings: (settings.url, settings.projects),
     pattern=re.compile(
         r"/([\w.-]+(?:/[\w.-]+)+)/-/(?:merge_requests/(\d{1,9})|commit/([0-9a-f]{40}))"
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.answer.foreign_text import one_line
+from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.outcome import Outcome
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.revert_target import (
@@ -25,7 +25,7 @@ DRAFT = (
     "This is a draft that somebody asked for in Faultline, under the answer below. Faultline never "
     "merges it: review it, and decide whether to roll back instead."
 )
-SAID = 200
+MAX_REASON = 200
 
 
 class Reverts(Tickets):
@@ -47,7 +47,7 @@ class Reverts(Tickets):
 
     def _refused(self, why: str, *, unchanged: bool = True) -> ConnectorError:
         """An error for people. Nothing is tried again before somebody clicks."""
-        phrase = f"no revert was drafted: {one_line(why, SAID).rstrip('.')}"
+        phrase = f"no revert was drafted: {single_line(why, MAX_REASON).rstrip('.')}"
         return ConnectorError(self.name, "revert", phrase, unchanged=unchanged)
 
 

@@ -30,12 +30,12 @@ class TicketTarget(ClientTarget[S]):
     """One tracker. Nothing is made there before somebody clicks."""
 
     on_click = True
-    one: str
+    noun: str
     """A ticket of it, for people: "Jira issue"."""
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """What somebody's click left behind."""
-        return reply_to.others.get(self.own_name)
+        return reply_to.others.get(self.target_name)
 
     def offered(self, settings: Settings) -> bool:
         """Whether people may ask for one. The token is a worker's alone: servers offer it
@@ -55,7 +55,7 @@ class TicketTarget(ClientTarget[S]):
         """What may be asked for here, or was made."""
         if not self.offered(settings):
             return None
-        wish = wished(investigation.reply_to.others.get(self.own_name), investigation.id)
+        wish = wished(investigation.reply_to.others.get(self.target_name), investigation.id)
         ref = store.posts(wish.first).get(self.ticket_key(wish), "") if wish else ""
         title, _, url = ref.partition(" ")
         about, label = self.about(blamed, settings), ""
@@ -63,7 +63,7 @@ class TicketTarget(ClientTarget[S]):
             made = bool(title) and wish is not None and wish.about == about
             label = self.button(about, made=made)
         address = safe_url(url) or ""
-        return TicketOffer(self.own_name, self.one, label, about or "", title, address)
+        return TicketOffer(self.target_name, self.noun, label, about or "", title, address)
 
     def ticket_key(self, wish: Wish) -> str:
         """The key under which the store keeps the ticket."""
@@ -76,7 +76,7 @@ class TicketTarget(ClientTarget[S]):
 
     def button(self, about: str, *, made: bool) -> str:
         """What the button for it says; nothing where there is nothing to click."""
-        return f"Update the {self.one}" if made else f"Create a {self.one}"
+        return f"Update the {self.noun}" if made else f"Create a {self.noun}"
 
     def problems(self, settings: Settings) -> Iterator[TargetProblem]:
         """Something is offered that nobody can make."""
@@ -88,7 +88,7 @@ class TicketTarget(ClientTarget[S]):
 JIRA = TicketTarget(
     name="jira_issues",
     label="Jira issues",
-    one="Jira issue",
+    noun="Jira issue",
     settings=JiraIssuesSettings,
     needs=("url", "project", "email", "token"),
     client="faultline.bot.answer.targets.tickets.jira:JiraTickets",
@@ -96,7 +96,7 @@ JIRA = TicketTarget(
 LINEAR = TicketTarget(
     name="linear_issues",
     label="Linear issues",
-    one="Linear issue",
+    noun="Linear issue",
     settings=LinearIssuesSettings,
     needs=("team", "token"),
     client="faultline.bot.answer.targets.tickets.linear:LinearTickets",
@@ -104,7 +104,7 @@ LINEAR = TicketTarget(
 GITHUB = TicketTarget(
     name="github_issues",
     label="GitHub issues",
-    one="GitHub issue",
+    noun="GitHub issue",
     settings=GitHubIssuesSettings,
     needs=("repository", "token"),
     client="faultline.bot.answer.targets.tickets.github:GitHubTickets",
@@ -112,7 +112,7 @@ GITHUB = TicketTarget(
 GITLAB = TicketTarget(
     name="gitlab_issues",
     label="GitLab issues",
-    one="GitLab issue",
+    noun="GitLab issue",
     settings=GitLabIssuesSettings,
     needs=("project", "token"),
     client="faultline.bot.answer.targets.tickets.gitlab:GitLabTickets",
@@ -125,7 +125,7 @@ class TicketOffer:
     `label` is what a button says, "" where there is nothing to ask for."""
 
     target: str
-    one: str
+    noun: str
     label: str = ""
     about: str = ""
     title: str = ""
@@ -141,7 +141,7 @@ class TicketOffer:
     @property
     def what(self) -> str:
         """For people: what is asked for, and what about."""
-        return f"{self.one} {self.joins} {self.about}" if self.about else self.one
+        return f"{self.noun} {self.joins} {self.about}" if self.about else self.noun
 
 
 @runtime_checkable

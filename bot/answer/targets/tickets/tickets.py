@@ -14,13 +14,13 @@ from faultline.bot.answer.targets.tickets.target import TicketTarget
 from faultline.bot.answer.targets.vendor_message import VendorMessage
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets, Wish, wished
+from faultline.bot.store.tickets import TicketRequests, Wish, wished
 
 
 class Tickets(VendorMessage):
     """The part that is the same for every tracker. A vendor says how it finds, sends and edits."""
 
-    def wanted(self, investigation: StoredInvestigation) -> bool:
+    def expects_answer(self, investigation: StoredInvestigation) -> bool:
         """Whether somebody asked for one."""
         return self._declared.configured(self._settings) and self._wish(investigation) is not None
 
@@ -31,16 +31,16 @@ class Tickets(VendorMessage):
         if wish is None:
             return
         text = self._text(outcome, wish)
-        known = replace(investigation, id=wish.first)
+        first_investigation = replace(investigation, id=wish.first)
         # The project stands in the settings, so the address of a ticket is its key.
         key = self._ticket_key(wish)
         address = wish.about or key
-        ref, made_now = await self._once(known, key, address, text)
+        ref, made_now = await self._once(first_investigation, key, address, text)
         if made_now:
-            made = AskedTickets(self._store.engine).made
+            made = TicketRequests(self._store.engine).made
             await in_store(made, investigation.id)
         else:
-            await self._said("edit", self.edit(address, ref, text))
+            await self._vendor_answer("edit", self.edit(address, ref, text))
 
     def _text(self, outcome: Outcome, wish: Wish) -> str:
         """What the ticket is to say."""
@@ -52,7 +52,7 @@ class Tickets(VendorMessage):
         return declared.ticket_key(wish)
 
     def _wish(self, investigation: StoredInvestigation) -> Wish | None:
-        address = investigation.reply_to.others.get(self._declared.own_name)
+        address = investigation.reply_to.others.get(self._declared.target_name)
         return wished(address, investigation.id)
 
 

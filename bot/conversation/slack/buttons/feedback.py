@@ -11,8 +11,8 @@ from faultline.bot.conversation.slack.clickable_button import ClickableButton
 from faultline.bot.conversation.slack.forms import (
     CAUSE,
     WRONG_FORM,
-    cause_given,
     form_for,
+    stated_cause,
     suspects_of,
     wrong_modal,
 )
@@ -34,7 +34,7 @@ class RightButton(ClickableButton):
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Keep who said so, and show it."""
-        who = click.user.said_by
+        who = click.user.display_name
         await context.stored(context.labels.write, investigation.id, right=True, who=who)
         await context.did_by_click(click, investigation, "said that the answer is right")
         context.later(context.refresh(investigation))
@@ -61,7 +61,7 @@ class WrongButton(ClickableButton):
         self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Keep the cause."""
-        who, cause = form.user.said_by, cause_given(form.view)
+        who, cause = form.user.display_name, stated_cause(form.view)
         await context.stored(
             context.labels.write, investigation.id, right=False, cause=cause, who=who
         )
@@ -83,7 +83,7 @@ async def _ask_for_cause(
     except (FaultlineError, TimeoutError):
         # The form has a field for words, too, so it can do without the menu.
         suspects = []
-    kept = await context.stored(context.labels.get, investigation.id)
-    cause = kept.cause if kept is not None and not kept.right else ""
+    answer_label = await context.stored(context.labels.get, investigation.id)
+    cause = answer_label.cause if answer_label is not None and not answer_label.right else ""
     modal = wrong_modal(form_for(click, investigation), investigation, suspects, cause)
     await context.open(click, modal)

@@ -12,7 +12,7 @@ from faultline.bot.answer.targets.slack.button_type import Offer
 from faultline.bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
 from faultline.bot.conversation.slack.clickable_button import ClickableButton
 from faultline.bot.conversation.slack.payloads import Interaction
-from faultline.bot.intake.questions.follow_up_scope import AskedSpan, window_of
+from faultline.bot.intake.questions.follow_up_scope import QuestionSpan, window_of
 from faultline.bot.policy.person_limits import HOUR, too_many_investigations
 from faultline.bot.store.follow_ups import FollowUpScope
 from faultline.bot.store.store import ReplyTo, StoredInvestigation
@@ -41,7 +41,7 @@ class WiderButton(ClickableButton):
     ) -> None:
         """Start the follow-up."""
         incident = await _incident(context, investigation)
-        window = window_of(AskedSpan(), incident, investigation.accepted_at)
+        window = window_of(QuestionSpan(), incident, investigation.accepted_at)
         length = span_of(window.end - window.start)
         phrase = f"a wider window: {at(window.start)} to {at(window.end)}, {length}"
         await _follow_up(
@@ -63,8 +63,8 @@ class AgainButton(ClickableButton):
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Start the follow-up with the scope that this investigation had."""
-        kept = await context.stored(context.follow_ups.scope, investigation.id)
-        scope = kept or FollowUpScope()
+        stored_scope = await context.stored(context.follow_ups.scope, investigation.id)
+        scope = stored_scope or FollowUpScope()
         await _follow_up(context, click, investigation, "again", "the same once more", scope)
 
 
@@ -76,11 +76,11 @@ async def _follow_up(
     click: Interaction,
     investigation: StoredInvestigation,
     kind: str,
-    said: str,
+    request_text: str,
     scope: FollowUpScope,
 ) -> None:
     channel, thread = context.place(click)
-    who = click.user.said_by
+    who = click.user.display_name
     key = f"{kind}:{investigation.id}:{_moment(click.action.action_ts)}"
     if await context.stored(_too_many, context, key, channel, thread):
         context.later(context.ephemeral(click, TOO_MANY))
@@ -98,11 +98,11 @@ async def _follow_up(
         investigation,
         scope,
         key=key,
-        question=f"{who} asked for {said}",
+        question=f"{who} asked for {request_text}",
         who=who,
         reply_to=ReplyTo(channel or None, thread or None),
     )
-    await context.did_by_click(click, investigation, f"asked for {said}: {fresh}")
+    await context.did_by_click(click, investigation, f"asked for {request_text}: {fresh}")
     if not is_new:
         context.later(context.ephemeral(click, ALREADY))
 
@@ -112,7 +112,7 @@ def _too_many(context: ClickContext, key: str, channel: str, thread: str) -> boo
     since = datetime.now(UTC) - HOUR
     most = context.settings.slack.further_per_hour
     count = context.follow_ups.count_since(channel, thread, since)
-    return count >= most and not context.follow_ups.known(key)
+    return count >= most and not context.follow_ups.has_key(key)
 
 
 async def _incident(context: ClickContext, investigation: StoredInvestigation) -> Window:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.answer.foreign_text import escape_mrkdwn, one_line
+from faultline.bot.answer.foreign_text import escape_mrkdwn, single_line
 from faultline.bot.answer.targets.slack.blocks import rich, section, text
 from faultline.bot.answer.targets.slack.button_type import Offer
 from faultline.bot.answer.targets.slack.message import SlackMessage
@@ -79,8 +79,8 @@ class MuteButton(ClickableButton):
         people, view, now = context.settings.people, form.view, datetime.now(UTC)
         if not await context.within_rate(form, "mute", view.id, people.mutes_per_day, DAY):
             raise TooMuch(too_many_mutes(people))
-        who, until_resolved = form.user.said_by, view.given(FOR) == UNTIL_RESOLVED
-        until = mute_until(view.given(FOR), now, context.mutes.longest)
+        who, until_resolved = form.user.display_name, view.field_text(FOR) == UNTIL_RESOLVED
+        until = mute_until(view.field_text(FOR), now, context.mutes.longest)
         alerts = _chosen(form, investigation)
         _, role = await context.role(form)
 
@@ -90,7 +90,7 @@ class MuteButton(ClickableButton):
                     fingerprint,
                     until,
                     who,
-                    view.given(REASON),
+                    view.field_text(REASON),
                     title=alert.title,
                     until_resolved=until_resolved,
                     covers_critical=may(role, "mute critical"),
@@ -107,7 +107,9 @@ class MuteButton(ClickableButton):
         await context.did(investigation.id, phrase, key=key)
         titles = [alert.title for alert in alerts.values()]
         about = FormFor.read(view.private_metadata)
-        context.later(_announce(context, about, f"mute:{key}", phrase, titles, view.given(REASON)))
+        context.later(
+            _announce(context, about, f"mute:{key}", phrase, titles, view.field_text(REASON))
+        )
 
 
 class UnmuteButton(ClickableButton):
@@ -141,24 +143,29 @@ async def _opened(context: ClickContext, click: Interaction, modal: dict[str, ob
 def _chosen(form: Interaction, investigation: StoredInvestigation) -> Mapping[str, Alert]:
     """The alerts that a form is to mute, by fingerprint."""
     alerts = {investigation.alert.fingerprint: investigation.alert}
-    if form.view.given(WHICH) == ALL:
-        alerts |= {one.fingerprint: one.alert for one in investigation.related}
+    if form.view.field_text(WHICH) == ALL:
+        alerts |= {member.fingerprint: member.alert for member in investigation.related}
     return dict(list(alerts.items())[:MAX_MUTED])
 
 
 async def _announce(
-    context: ClickContext, about: FormFor, key: str, said: str, titles: Sequence[str], reason: str
+    context: ClickContext,
+    about: FormFor,
+    key: str,
+    announcement: str,
+    titles: Sequence[str],
+    reason: str,
 ) -> None:
     """Say in the channel who muted what, and until when; once, though Slack fails for a while."""
     if not about.channel:
         return
     since = datetime.now(UTC)
     place = SlackPlace(about.channel, about.thread or None)
-    titles = [one_line(title, 200) for title in titles]
+    titles = [single_line(title, 200) for title in titles]
     more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
-    lines = [f"{said}: {'; '.join(titles[:SHOWN])}{more}"]
+    lines = [f"{announcement}: {'; '.join(titles[:SHOWN])}{more}"]
     if reason.strip():
-        lines.append(f"Reason: {one_line(reason, 300)}")
+        lines.append(f"Reason: {single_line(reason, 300)}")
     blocks = [rich(section(text("\n".join(lines))))]
     message = SlackMessage(escape_mrkdwn(lines[0]), tuple(blocks))
     for wait in (*RETRY_WAITS_S, None):

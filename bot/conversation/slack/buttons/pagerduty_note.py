@@ -11,7 +11,7 @@ from faultline.bot.conversation.slack.buttons.tickets import TicketButton
 from faultline.bot.conversation.slack.click_context import ClickContext
 from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 
 NOT_YET = "It is still being investigated; send it when the answer is there."
 
@@ -19,12 +19,12 @@ NOT_YET = "It is still being investigated; send it when the answer is there."
 class NoteButton(TicketButton):
     """Asks for the note, or has it brought up to date."""
 
-    name, target, one = "pagerduty", "pagerduty", "PagerDuty note"
+    name, target, noun = "pagerduty", "pagerduty", "PagerDuty note"
 
     def label(self, offer: Offer) -> str | None:
         """Only where there is an answer, and an incident that takes notes."""
-        found = self._offer(offer.status.tickets)
-        return found.label if found and offer.answered else None
+        ticket_offer = self._offer(offer.status.tickets)
+        return ticket_offer.label if ticket_offer and offer.answered else None
 
     async def clicked(
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
@@ -38,7 +38,7 @@ class NoteButton(TicketButton):
             sentence = f"There is no PagerDuty incident for this alert: it came from {source}."
             context.later(context.ephemeral(click, sentence))
             return
-        tickets = AskedTickets(context.store.engine)
+        tickets = TicketRequests(context.store.engine)
         if not await context.stored(tickets.ask, investigation.id, offer.target, offer.about):
             context.later(context.ephemeral(click, NOT_YET))
             return

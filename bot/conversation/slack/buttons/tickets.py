@@ -17,7 +17,7 @@ from faultline.bot.conversation.slack.clickable_button import ClickableButton
 from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.policy.roles import Act
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 
 NOT_YET = "It is still being investigated. Ask for a ticket when the answer is there."
 
@@ -28,7 +28,7 @@ class TicketButton(ClickableButton):
     act: ClassVar[Act] = "ticket"
     target: ClassVar[str]
     """The tracker's name among the reply targets."""
-    one: ClassVar[str]
+    noun: ClassVar[str]
     """A ticket of it, for people."""
 
     def label(self, offer: Offer) -> str | None:
@@ -42,13 +42,13 @@ class TicketButton(ClickableButton):
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         """Keep the wish."""
-        tickets = AskedTickets(context.store.engine)
+        tickets = TicketRequests(context.store.engine)
         if not await context.stored(tickets.ask, investigation.id, self.target):
             context.later(context.ephemeral(click, NOT_YET))
             return
-        await context.did_by_click(click, investigation, f"asked for a {self.one}")
+        await context.did_by_click(click, investigation, f"asked for a {self.noun}")
         sentence = (
-            f"The {self.one} with this answer is on its way. Its link will be under the answer."
+            f"The {self.noun} with this answer is on its way. Its link will be under the answer."
         )
         context.later(context.ephemeral(click, sentence))
 
@@ -56,25 +56,25 @@ class TicketButton(ClickableButton):
 class JiraButton(TicketButton):
     """An issue in Jira."""
 
-    name, target, one = "jira_issue", "jira_issues", "Jira issue"
+    name, target, noun = "jira_issue", "jira_issues", "Jira issue"
 
 
 class LinearButton(TicketButton):
     """An issue in Linear."""
 
-    name, target, one = "linear_issue", "linear_issues", "Linear issue"
+    name, target, noun = "linear_issue", "linear_issues", "Linear issue"
 
 
 class GitHubButton(TicketButton):
     """An issue on GitHub."""
 
-    name, target, one = "github_issue", "github_issues", "GitHub issue"
+    name, target, noun = "github_issue", "github_issues", "GitHub issue"
 
 
 class GitLabButton(TicketButton):
     """An issue on GitLab."""
 
-    name, target, one = "gitlab_issue", "gitlab_issues", "GitLab issue"
+    name, target, noun = "gitlab_issue", "gitlab_issues", "GitLab issue"
 
 
 class RevertButton(TicketButton):
@@ -90,12 +90,12 @@ class RevertButton(TicketButton):
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> None:
         try:
-            sentence = await self._asked(context, click, investigation)
+            sentence = await self._request_revert(context, click, investigation)
         except FaultlineError as error:
             sentence = f"No revert was asked for: {error}."
         await context.ephemeral(click, sentence)
 
-    async def _asked(
+    async def _request_revert(
         self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
     ) -> str:
         blamed = blamed_link((await context.answer(investigation)).diagnosis)
@@ -106,23 +106,23 @@ class RevertButton(TicketButton):
         if not offered:
             return "The answer does not blame a change that can be reverted here."
         about = offered[0].about
-        tickets = AskedTickets(context.store.engine)
+        tickets = TicketRequests(context.store.engine)
         if not await context.stored(tickets.ask, investigation.id, self.target, about):
             return NOT_YET
-        await context.did_by_click(click, investigation, f"asked for a {self.one} of {about}")
+        await context.did_by_click(click, investigation, f"asked for a {self.noun} of {about}")
         return f"A draft that reverts {about} is on its way. Its link will be under the answer."
 
 
 class GitHubRevertButton(RevertButton):
     """A draft pull request on GitHub."""
 
-    name, target, one = "github_revert", "github_reverts", "draft revert on GitHub"
+    name, target, noun = "github_revert", "github_reverts", "draft revert on GitHub"
 
 
 class GitLabRevertButton(RevertButton):
     """A draft merge request on GitLab."""
 
-    name, target, one = "gitlab_revert", "gitlab_reverts", "draft revert on GitLab"
+    name, target, noun = "gitlab_revert", "gitlab_reverts", "draft revert on GitLab"
 
 
 JIRA, LINEAR, GITHUB, GITLAB = JiraButton(), LinearButton(), GitHubButton(), GitLabButton()

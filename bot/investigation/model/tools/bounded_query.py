@@ -18,18 +18,18 @@ from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.vocabulary import Finding, Window
 from faultline.analysis.wording.amounts import amount, unit_of
 from faultline.analysis.wording.phrases import number, plain
-from faultline.bot.investigation.model.bench import Bench, QueryAnswer
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession, QueryAnswer
+from faultline.bot.investigation.model.tools.contract import (
     MOST_ROWS,
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     clock,
     first_of,
     iso,
-    known_service,
     moment,
     observation,
     quoted,
@@ -65,24 +65,24 @@ class QueryArguments(Arguments):
     )
 
 
-async def query(bench: Bench, asked: QueryArguments) -> Found:
+async def query(model_session: ModelSession, arguments: QueryArguments) -> CallResult:
     """Each series, or each line."""
-    able = bench.answering
-    connector = next((c for c in able if c.name == asked.connector), None)
+    able = model_session.answering
+    connector = next((c for c in able if c.name == arguments.connector), None)
     if connector is None:
         names = ", ".join(c.name for c in able) or "none"
-        raise NotFound(f"no connector of that name takes queries; there are {names}")
-    service = known_service(bench, asked.service) if asked.service else None
-    window = _window(bench, asked)
-    if bench.queries_made >= MAX_ASKS:
-        raise NotFound(f"{MAX_ASKS} new queries were made, which is the limit")
-    bounded = BoundedQuery(asked.query, window, MOST_ROWS, MOST_POINTS, service)
-    answer = await bench.query(connector, bounded)
+        raise InvalidCall(f"no connector of that name takes queries; there are {names}")
+    service = case_service(model_session, arguments.service) if arguments.service else None
+    window = _window(model_session, arguments)
+    if model_session.queries_made >= MAX_ASKS:
+        raise InvalidCall(f"{MAX_ASKS} new queries were made, which is the limit")
+    bounded = BoundedQuery(arguments.query, window, MOST_ROWS, MOST_POINTS, service)
+    answer = await model_session.query(connector, bounded)
     if not answer.ask:
         # One failure is a gap of each kind that was asked for.
         reasons = dict.fromkeys(gap.reason for gap in answer.gaps)
-        raise NotFound("; ".join(reasons) or "nothing came back")
-    rows = [*_series(answer, asked.query), *_lines(answer, asked.query)]
+        raise InvalidCall("; ".join(reasons) or "nothing came back")
+    rows = [*_series(answer, arguments.query), *_lines(answer, arguments.query)]
     shown, cut = first_of(rows, "aggregate, or name more in the selector")
     evidence = answer.evidence
     item = f", {evidence.id}" if evidence is not None else ""
@@ -90,15 +90,15 @@ async def query(bench: Bench, asked: QueryArguments) -> Found:
     note = "" if rows else "the query is right and matches nothing in that time"
     server_cut = evidence.cut if evidence is not None else None
     parts = [part for part in (cut, server_cut) if part]
-    return Found(shown, where, note, "; ".join(parts), asked=answer.ask)
+    return CallResult(shown, where, note, "; ".join(parts), evidence_name=answer.ask)
 
 
-def _window(bench: Bench, asked: QueryArguments) -> Window:
-    window = window_of(bench, asked.start, asked.end, LONGEST)
-    incident = bench.case.scope.incident
+def _window(model_session: ModelSession, arguments: QueryArguments) -> Window:
+    window = window_of(model_session, arguments.start, arguments.end, LONGEST)
+    incident = model_session.case.scope.incident
     first, last = incident.start - EARLIEST, incident.end + timedelta(hours=1)
     if not first <= window.start < window.end <= last:
-        raise NotFound(f"the time must lie between {moment(first)} and {moment(last)}")
+        raise InvalidCall(f"the time must lie between {moment(first)} and {moment(last)}")
     return window
 
 
@@ -112,28 +112,32 @@ def _series(answer: QueryAnswer, text: str) -> list[Row]:
         return []
     rows = []
     keyed = table.with_columns(pl.col("service", "labels").fill_null(""))
-    for (service, signal, labels), own in keyed.sort("time").group_by(
+    for (service, signal, labels), series_rows in keyed.sort("time").group_by(
         ["service", "signal", "labels"], maintain_order=True
     ):
-        finding = _one_series(answer, text, (str(service), str(signal), str(labels)), own)
+        finding = _series_finding(
+            answer, text, (str(service), str(signal), str(labels)), series_rows
+        )
         if finding is not None:
-            values = " ".join(number(value, 3) for value in own["value"].drop_nulls())
-            first, last = own["time"][0], own["time"][-1]
+            values = " ".join(number(value, 3) for value in series_rows["value"].drop_nulls())
+            first, last = series_rows["time"][0], series_rows["time"][-1]
             sentence = finding.sentence.rstrip(".")
-            if own.height > 1:
-                sentence += f"; {own.height} points from {clock(first)} to {clock(last)}: {values}"
+            if series_rows.height > 1:
+                sentence += (
+                    f"; {series_rows.height} points from {clock(first)} to {clock(last)}: {values}"
+                )
             rows.append(Row(sentence, finding=finding))
     return rows
 
 
-def _one_series(
-    answer: QueryAnswer, text: str, key: tuple[str, str, str], own: pl.DataFrame
+def _series_finding(
+    answer: QueryAnswer, text: str, key: tuple[str, str, str], series_rows: pl.DataFrame
 ) -> Finding | None:
     service, signal, labels = key
-    known = own.filter(pl.col("value").is_finite())
-    if not known.height:
+    finite_rows = series_rows.filter(pl.col("value").is_finite())
+    if not finite_rows.height:
         return None
-    values = known["value"]
+    values = finite_rows["value"]
     numbers = {
         "first": float(values[0]),
         "last": float(values[-1]),
@@ -141,7 +145,7 @@ def _one_series(
         "highest": float(values.max()),  # type: ignore[arg-type]
         "median": float(values.median()),  # type: ignore[arg-type]
     }
-    points = list(known.select("time", "value").iter_rows())
+    points = list(finite_rows.select("time", "value").iter_rows())
     numbers |= {f"point_{n}": value for n, (_, value) in enumerate(points, start=1)}
     unit = unit_of(signal, None, list(values))
     phrase = f"{plain(service)} {plain(signal, 120)}{shown_labels(labels)}: "

@@ -23,11 +23,11 @@ from faultline.analysis.metrics.series import PER_SECOND
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import amount, unit_of
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
     has,
@@ -86,57 +86,62 @@ class Value:
 
 @dataclass(frozen=True)
 class _Context:
-    bench: Bench
+    model_session: ModelSession
     windows: Windows
     at: datetime
     named: dict[str, Finding]
     """The findings that the expression names, in their order."""
 
 
-async def calculate(bench: Bench, asked: CalculateArguments) -> Found:
+async def calculate(model_session: ModelSession, arguments: CalculateArguments) -> CallResult:
     """The value, or of a series its medians in baseline and incident."""
-    finding = await in_thread(_calculated, bench, asked)
-    return Found([Row(finding.sentence, finding=finding)], "calculated by code from the case")
+    finding = await in_thread(_calculated, model_session, arguments)
+    return CallResult([Row(finding.sentence, finding=finding)], "calculated by code from the case")
 
 
-def _calculated(bench: Bench, asked: CalculateArguments) -> Finding:
-    tree = _parsed(asked.expression)
-    windows = metric_windows(bench.case)
-    context = _Context(bench, windows, asked.at or bench.case.alert.started_at, {})
+def _calculated(model_session: ModelSession, arguments: CalculateArguments) -> Finding:
+    tree = _parsed(arguments.expression)
+    windows = metric_windows(model_session.case)
+    context = _Context(
+        model_session, windows, arguments.at or model_session.case.alert.started_at, {}
+    )
     value = _value(tree, context)
     named = list(context.named.values())
     if not named:
-        raise NotFound("name at least one series by the id of its row, such as L1")
+        raise InvalidCall("name at least one series by the id of its row, such as L1")
     first = named[0]
-    names = [f"{one.id} is {plain(one.subject)} {plain(one.signal or '')}" for one in named]
+    names = [
+        f"{finding.id} is {plain(finding.subject)} {plain(finding.signal or '')}"
+        for finding in named
+    ]
     legend = "; ".join(names)
     unit = value.unit
-    said, numbers = f"{plain(asked.expression, 300)}", dict[str, float]()
+    text, numbers = f"{plain(arguments.expression, 300)}", dict[str, float]()
     if value.points is None:
         result = value.number if value.number is not None else math.nan
         if not math.isfinite(result):
-            raise NotFound(
+            raise InvalidCall(
                 "the result is not a finite number: a divisor is zero or a part is empty"
             )
         numbers["value"] = result
-        said += f" = {amount(result, unit_of('', unit, [result]))}"
+        text += f" = {amount(result, unit_of('', unit, [result]))}"
         direction = None
     else:
-        said, numbers, direction = _both_windows(value, windows, said)
+        text, numbers, direction = _both_windows(value, windows, text)
     return observation(
         first.subject,
         "calculation",
-        f"{said}, where {legend}.",
+        f"{text}, where {legend}.",
         ObservationDetails(
-            about="calculation", direction=direction, unit=unit, expression=asked.expression
+            about="calculation", direction=direction, unit=unit, expression=arguments.expression
         ),
-        evidence=tuple(dict.fromkeys(e for one in named for e in one.evidence)),
+        evidence=tuple(dict.fromkeys(e for finding in named for e in finding.evidence)),
         numbers=numbers,
     )
 
 
 def _both_windows(
-    value: Value, windows: Windows, said: str
+    value: Value, windows: Windows, text: str
 ) -> tuple[str, dict[str, float], str | None]:
     assert value.points is not None
     numbers, unit = dict[str, float](), unit_of("", value.unit)
@@ -148,26 +153,28 @@ def _both_windows(
         if isinstance(median, float) and math.isfinite(median):
             numbers[name] = median
     if not numbers:
-        raise NotFound("the result has no points in the baseline or the incident")
+        raise InvalidCall("the result has no points in the baseline or the incident")
     shown = [f"{amount(n, unit)} in the {name}" for name, n in numbers.items()]
-    said += f": median {' and '.join(shown)}"
+    text += f": median {' and '.join(shown)}"
     before, now = numbers.get("baseline"), numbers.get("incident")
     if before is None or now is None:
-        return said, numbers, None
+        return text, numbers, None
     if before > 0 and now > 0:
         numbers["ratio"] = now / before
     if before == now:
-        return said, numbers, "unaffected"
-    return said, numbers, "rose" if now > before else "fell"
+        return text, numbers, "unaffected"
+    return text, numbers, "rose" if now > before else "fell"
 
 
 def _parsed(expression: str) -> ast.expr:
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise NotFound("the expression cannot be read: use numbers, ids, + - * / and ()") from None
+        raise InvalidCall(
+            "the expression cannot be read: use numbers, ids, + - * / and ()"
+        ) from None
     if sum(1 for _ in ast.walk(tree)) > 3 * MOST_NODES:
-        raise NotFound(f"the expression has more than {MOST_NODES} parts")
+        raise InvalidCall(f"the expression has more than {MOST_NODES} parts")
     return tree
 
 
@@ -184,19 +191,21 @@ def _value(node: ast.expr, context: _Context) -> Value:
             return _combined(function, _value(left, context), _value(right, context))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
             return _called(name, args, context)
-    raise NotFound("only numbers, ids of rows, + - * / and the functions of `calculate` are taken")
+    raise InvalidCall(
+        "only numbers, ids of rows, + - * / and the functions of `calculate` are taken"
+    )
 
 
 def _called(name: str, args: list[ast.expr], context: _Context) -> Value:
     if name == "quantile":
         if len(args) != 2:
-            raise NotFound("quantile takes a share and a series: quantile(0.99, L1)")
+            raise InvalidCall("quantile takes a share and a series: quantile(0.99, L1)")
         share = _value(args[0], context).number
         if share is None or not 0 <= share <= 1:
-            raise NotFound("the first of quantile is a share from 0 to 1")
+            raise InvalidCall("the first of quantile is a share from 0 to 1")
         return _reduced(lambda values: values.quantile(share, "linear"), args[1], name, context)
     if len(args) != 1:
-        raise NotFound(f"{plain(name, 40)} takes one series")
+        raise InvalidCall(f"{plain(name, 40)} takes one series")
     if name in REDUCED:
         return _reduced(REDUCED[name], args[0], name, context)
     value = _value(args[0], context)
@@ -205,7 +214,7 @@ def _called(name: str, args: list[ast.expr], context: _Context) -> Value:
             return replace(value, number=abs(value.number))
         return replace(value, points=_points(value, name).with_columns(pl.col("value").abs()))
     if name not in CHOSEN:
-        raise NotFound(
+        raise InvalidCall(
             f"no function {plain(name, 40)}; there are {', '.join((*CHOSEN, *REDUCED))}, quantile, "
             "abs"
         )
@@ -218,34 +227,34 @@ def _reduced(
     value = _value(node, context)
     values = _points(value, name)["value"]
     if not len(values):
-        raise NotFound(f"{name} has no points to work on")
+        raise InvalidCall(f"{name} has no points to work on")
     return Value(number=float(how(values)), unit=None if name == "count" else value.unit)
 
 
-def _chosen(name: str, given: Value, context: _Context) -> Value:
-    rows, time, windows = _points(given, name), pl.col("time"), context.windows
+def _chosen(name: str, value: Value, context: _Context) -> Value:
+    rows, time, windows = _points(value, name), pl.col("time"), context.windows
     if name == "rate":
         seconds = time.diff().dt.total_milliseconds() / 1000
         rows = rows.sort("time").with_columns((pl.col("value").diff() / seconds).alias("value"))
-        unit = PER_SECOND if given.unit is None else f"{given.unit}/s"
-        return replace(given, points=rows.filter(pl.col("value").is_finite()), unit=unit)
+        unit = PER_SECOND if value.unit is None else f"{value.unit}/s"
+        return replace(value, points=rows.filter(pl.col("value").is_finite()), unit=unit)
     if name in ("yesterday", "last_week"):
         ago = DAY if name == "yesterday" else WEEK
         shifted = rows.with_columns((time + ago).alias("time"))
-        return replace(given, points=shifted.filter(windows.in_search("time")))
-    kept = {
+        return replace(value, points=shifted.filter(windows.in_search("time")))
+    conditions = {
         "baseline": windows.in_baseline("time") & ~windows.in_search("time"),
         "incident": windows.in_search("time"),
         "before": time < context.at,
         "after": time >= context.at,
     }
-    return replace(given, points=rows.filter(kept[name]))
+    return replace(value, points=rows.filter(conditions[name]))
 
 
-def _points(given: Value, name: str) -> pl.DataFrame:
-    if given.points is None:
-        raise NotFound(f"{plain(name, 40)} works on a series, not on a number")
-    return given.points
+def _points(value: Value, name: str) -> pl.DataFrame:
+    if value.points is None:
+        raise InvalidCall(f"{plain(name, 40)} works on a series, not on a number")
+    return value.points
 
 
 def _combined(function: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
@@ -254,7 +263,7 @@ def _combined(function: Callable[[Any, Any], Any], left: Value, right: Value) ->
         try:
             return Value(number=function(left.number, right.number), unit=unit)
         except (ZeroDivisionError, OverflowError):
-            raise NotFound("a divisor is zero, or a number is too large") from None
+            raise InvalidCall("a divisor is zero, or a number is too large") from None
     step_s = max(left.step_s, right.step_s)
     if left.points is None or right.points is None:
         a = pl.col("value") if left.points is not None else pl.lit(left.number)
@@ -267,7 +276,7 @@ def _combined(function: Callable[[Any, Any], Any], left: Value, right: Value) ->
         grids = [_on_grid(rows, step_s) for rows in (left.points, right.points)]
         both = grids[0].join(grids[1], on="time", suffix="_right")
         if not both.height:
-            raise NotFound("the two series have no times in common")
+            raise InvalidCall("the two series have no times in common")
         made = both.select("time", function(pl.col("value"), pl.col("value_right")).alias("value"))
     return Value(points=made.filter(pl.col("value").is_finite()), unit=unit, step_s=step_s)
 
@@ -287,31 +296,33 @@ def _joined_unit(function: Callable[[Any, Any], Any], left: Value, right: Value)
 
 
 def _series(name: str, context: _Context) -> Value:
-    finding = next((f for f in context.bench.findings if f.id == name), None)
+    finding = next((f for f in context.model_session.findings if f.id == name), None)
     if finding is None:
-        raise NotFound(f"{plain(name, 40)} is no row that was shown; `series` shows some")
-    where, bench = finding.series, context.bench
+        raise InvalidCall(f"{plain(name, 40)} is no row that was shown; `series` shows some")
+    where, model_session = finding.series, context.model_session
     if where.get("table") == "query":
-        answer = bench.answers.get(where.get("ask", ""))
+        answer = model_session.answers.get(where.get("ask", ""))
         table = answer.tables.get("metrics") if answer is not None else None
     else:
-        table = bench.case.metrics if where.get("table") == "metrics" else None
+        table = model_session.case.metrics if where.get("table") == "metrics" else None
     if table is None or "signal" not in where:
-        raise NotFound(f"{name} is no series; take an id of `series`, `compare` or `query`")
+        raise InvalidCall(f"{name} is no series; take an id of `series`, `compare` or `query`")
     service = pl.col("service").fill_null("") == where.get("service", "")
     rows = table.filter(service, pl.col("signal") == where["signal"])
     if "labels" in where:
         rows = rows.filter(pl.col("labels").fill_null("") == where["labels"])
     if rows.height > MOST_POINTS:
-        raise NotFound(f"{name} has more than {MOST_POINTS} points")
+        raise InvalidCall(f"{name} has more than {MOST_POINTS} points")
     if rows["labels"].n_unique() > 1 and "labels" not in where:
         bare = rows.filter(pl.col("labels").fill_null("") == "")
         if not bare.height:
-            raise NotFound(f"{name} stands for several series; take the row of one from `series`")
+            raise InvalidCall(
+                f"{name} stands for several series; take the row of one from `series`"
+            )
         rows = bare
     points = metric_rows(rows.with_columns(service=pl.lit("")), context.windows)
     if not points.height:
-        raise NotFound(f"{name} has no points")
+        raise InvalidCall(f"{name} has no points")
     context.named[name] = finding
     step_s = points["time"].diff().median()
     seconds = step_s.total_seconds() if isinstance(step_s, timedelta) else LEAST_STEP_S

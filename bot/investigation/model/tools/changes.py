@@ -14,18 +14,18 @@ from pydantic import Field
 from faultline.analysis.kinds.finding_details import ObservationDetails, change_finding
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     MOST_ROWS,
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     from_evidence,
     has,
     iso,
-    known_service,
     moment,
     observation,
     quoted,
@@ -65,46 +65,50 @@ class DiffLine:
     text: str
 
 
-async def changes(bench: Bench, asked: ChangeArguments) -> Found:
+async def changes(model_session: ModelSession, arguments: ChangeArguments) -> CallResult:
     """The changes nearest to the alert, or one with its diff."""
-    table = bench.case.changes
-    provenance = f"{from_evidence(bench.case.evidence, 'changes')}; quoted parts are foreign text"
+    table = model_session.case.changes
+    provenance = (
+        f"{from_evidence(model_session.case.evidence, 'changes')}; quoted parts are foreign text"
+    )
     if not table.height:
-        raise NotFound("the case holds no changes")
-    if asked.id:
-        requested_table = table.filter(pl.col("id").str.starts_with(asked.id))
+        raise InvalidCall("the case holds no changes")
+    if arguments.id:
+        requested_table = table.filter(pl.col("id").str.starts_with(arguments.id))
         if not requested_table.height:
-            raise NotFound("no change of this id; `changes` without an id lists them")
+            raise InvalidCall("no change of this id; `changes` without an id lists them")
         ids = requested_table["id"].unique().to_list()
         if len(ids) > 1:
-            raise NotFound(f"several changes begin so: {short_names(ids)}")
-        rows, cut = await in_thread(_diff, bench, requested_table, asked)
-        return Found(rows, provenance, cut=cut)
-    if asked.service:
-        service = known_service(bench, asked.service)
+            raise InvalidCall(f"several changes begin so: {short_names(ids)}")
+        rows, cut = await in_thread(_diff, model_session, requested_table, arguments)
+        return CallResult(rows, provenance, cut=cut)
+    if arguments.service:
+        service = case_service(model_session, arguments.service)
         table = table.filter(pl.col("service") == service)
         if not table.height:
-            raise NotFound(f"no change of {service}; without a service all are listed")
-    away = (pl.col("time") - bench.case.alert.started_at).abs()
+            raise InvalidCall(f"no change of {service}; without a service all are listed")
+    away = (pl.col("time") - model_session.case.alert.started_at).abs()
     nearest = table.sort(away).head(MOST_ROWS).sort("time", descending=True)
     left_out = table.height - nearest.height
     cut = f"{left_out} further from the alert; narrow with service" if left_out else ""
-    return Found([_row(bench, row) for row in nearest.iter_rows(named=True)], provenance, cut=cut)
+    return CallResult(
+        [_row(model_session, row) for row in nearest.iter_rows(named=True)], provenance, cut=cut
+    )
 
 
-def _row(bench: Bench, row: Mapping[str, Any]) -> Row:
+def _row(model_session: ModelSession, row: Mapping[str, Any]) -> Row:
     """The change; `see F3` names what the analysis says of it."""
-    finding = change_finding(bench.diagnosis.findings, row["id"])
+    finding = change_finding(model_session.diagnosis.findings, row["id"])
     service, kind = plain(row["service"] or "no service"), plain(row["kind"], 20)
     text = f"{moment(row['time'])} {kind} {plain(row['id'], 100)} of {service}"
     text += f" by {plain(row['author'], 60)}" if row["author"] else ""
     text += f", diff of {row['diff'].count(chr(10)) + 1} lines" if row["diff"] else ", no diff"
     text += f" (see {finding.id})" if finding is not None else ""
     quote = quoted(str(row["title"] or ""))
-    return Row(text, quote, _change(bench, row, quote))
+    return Row(text, quote, _change(model_session, row, quote))
 
 
-def _change(bench: Bench, row: Mapping[str, Any], quote: str) -> Finding:
+def _change(model_session: ModelSession, row: Mapping[str, Any], quote: str) -> Finding:
     service = str(row["service"] or "")
     phrase = f"{plain(row['kind'], 20)} {plain(row['id'], 100)} of {plain(service) or 'no service'}"
     return observation(
@@ -114,32 +118,34 @@ def _change(bench: Bench, row: Mapping[str, Any], quote: str) -> Finding:
         ObservationDetails(
             about="change", time=iso(row["time"]), quote=quote, change=str(row["id"])
         ),
-        evidence=bench.case.evidence_ids("changes"),
+        evidence=model_session.case.evidence_ids("changes"),
         series={"table": "changes", "id": str(row["id"])},
     )
 
 
-def _diff(bench: Bench, wanted: pl.DataFrame, asked: ChangeArguments) -> tuple[list[Row], str]:
+def _diff(
+    model_session: ModelSession, matching_changes: pl.DataFrame, arguments: ChangeArguments
+) -> tuple[list[Row], str]:
     """What each source says of the change, then the lines of the longest diff."""
     rows = []
-    for row in wanted.iter_rows(named=True):
-        head, files = _row(bench, row), plain(str(row["files"] or ""), 400)
+    for row in matching_changes.iter_rows(named=True):
+        head, files = _row(model_session, row), plain(str(row["files"] or ""), 400)
         rows.append(replace(head, text=f"{head.text}; files {files}" if files else head.text))
     longest = pl.col("diff").fill_null("").str.len_bytes()
-    row = wanted.sort(longest, descending=True).row(0, named=True)
-    words = (asked.contains or "").lower()
+    row = matching_changes.sort(longest, descending=True).row(0, named=True)
+    words = (arguments.contains or "").lower()
     lines = []
     for line in diff_lines(str(row["diff"] or "")[:LONGEST_DIFF]):
-        if line.number >= asked.from_line and words in line.text.lower():
+        if line.number >= arguments.from_line and words in line.text.lower():
             lines.append(line)
-    rows += [_diff_row(bench, row, line) for line in lines[:MOST_LINES]]
+    rows += [_diff_row(model_session, row, line) for line in lines[:MOST_LINES]]
     left_out = len(lines) - MOST_LINES
     if left_out <= 0:
         return rows, ""
     return rows, f"{left_out} more lines; from_line={lines[MOST_LINES].number}, or contains"
 
 
-def _diff_row(bench: Bench, row: Mapping[str, Any], line: DiffLine) -> Row:
+def _diff_row(model_session: ModelSession, row: Mapping[str, Any], line: DiffLine) -> Row:
     quote = quoted(line.text)
     where = f"line {line.number}"
     where += f" of {plain(line.file, 120)}" if line.file else ""
@@ -158,7 +164,7 @@ def _diff_row(bench: Bench, row: Mapping[str, Any], line: DiffLine) -> Row:
             line=line.number,
             side=line.side,
         ),
-        evidence=bench.case.evidence_ids("changes"),
+        evidence=model_session.case.evidence_ids("changes"),
         series={"table": "changes", "id": str(row["id"])},
     )
     return Row(f"{where} {line.side}", quote, finding)

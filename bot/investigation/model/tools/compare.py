@@ -14,16 +14,16 @@ from faultline.analysis.kinds.part_labels import PART_LABELS
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import levels, times
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     first_of,
     from_evidence,
-    known_service,
     observation,
     short_names,
 )
@@ -45,58 +45,70 @@ class CompareArguments(Arguments):
     )
 
 
-async def compare(bench: Bench, asked: CompareArguments) -> Found:
+async def compare(model_session: ModelSession, arguments: CompareArguments) -> CallResult:
     """Each part with its own baseline and the median of the others, the most different first."""
-    service = known_service(bench, asked.service) if asked.service else None
-    rows, by = await in_thread(_compared, bench, asked, service)
+    service = case_service(model_session, arguments.service) if arguments.service else None
+    rows, by = await in_thread(_compared, model_session, arguments, service)
     shown, cut = first_of(rows, "narrow with signal, service or by")
-    return Found(shown, from_evidence(bench.case.evidence, "metrics"), f"by {by}", cut)
+    return CallResult(shown, from_evidence(model_session.case.evidence, "metrics"), f"by {by}", cut)
 
 
-def _compared(bench: Bench, asked: CompareArguments, service: str | None) -> tuple[list[Row], str]:
-    metrics = bench.case.metrics
+def _compared(
+    model_session: ModelSession, arguments: CompareArguments, service: str | None
+) -> tuple[list[Row], str]:
+    metrics = model_session.case.metrics
     name = pl.col("signal").str.to_lowercase()
-    metrics = metrics.filter(name.str.contains(asked.signal.lower(), literal=True))
+    metrics = metrics.filter(name.str.contains(arguments.signal.lower(), literal=True))
     if service is not None:
         metrics = metrics.filter(pl.col("service") == service)
-    exact = metrics.filter(pl.col("signal") == asked.signal)
-    found = summaries(bench.case, exact if exact.height else metrics)
-    if not found:
-        raise NotFound("no such signal; `data` and `series` name those that there are")
-    by = _by(found, asked.by) if service is not None or asked.by else "service"
+    exact = metrics.filter(pl.col("signal") == arguments.signal)
+    series_summaries = summaries(model_session.case, exact if exact.height else metrics)
+    if not series_summaries:
+        raise InvalidCall("no such signal; `data` and `series` name those that there are")
+    by = _by(series_summaries, arguments.by) if service is not None or arguments.by else "service"
     rows: list[tuple[float, Row]] = []
     groups: dict[tuple[str, str], list[SeriesSummary]] = defaultdict(list)
-    for one in found:
-        groups[one.signal, one.unit or ""].append(one)
+    for series_summary in series_summaries:
+        groups[series_summary.signal, series_summary.unit or ""].append(series_summary)
     for parts in groups.values():
-        rows += _beside_others(bench, parts, by)
+        rows += _compare_parts(model_session, parts, by)
     if not rows:
-        raise NotFound(f"fewer than two parts by {by} have points in the incident")
+        raise InvalidCall(f"fewer than two parts by {by} have points in the incident")
     rows.sort(key=lambda row: -row[0])
     return [row for _, row in rows], by
 
 
-def _by(found: Sequence[SeriesSummary], asked: str | None) -> str:
+def _by(series_summaries: Sequence[SeriesSummary], requested_label: str | None) -> str:
     """The label by which the series differ: the one that was asked for, or the one with most
     values."""
     values: dict[str, set[str]] = defaultdict(set)
-    for series_summary in found:
+    for series_summary in series_summaries:
         for label, value in labels_in(series_summary.labels).items():
             values[label].add(value)
-    several = {n: own for n, own in values.items() if len(own) > 1 and n not in NO_PLACES}
-    if asked is not None:
-        known = [label for label in (*PART_LABELS.get(asked, ()), asked) if label in several]
-        if known:
-            return known[0]
+    several = {
+        n: label_values
+        for n, label_values in values.items()
+        if len(label_values) > 1 and n not in NO_PLACES
+    }
+    if requested_label is not None:
+        matching_labels = [
+            label
+            for label in (*PART_LABELS.get(requested_label, ()), requested_label)
+            if label in several
+        ]
+        if matching_labels:
+            return matching_labels[0]
         there = short_names(several) or "none"
-        raise NotFound(f"the series do not differ by {asked}; labels that differ: {there}")
+        raise InvalidCall(
+            f"the series do not differ by {requested_label}; labels that differ: {there}"
+        )
     if not several:
-        raise NotFound("the series have no labels that differ: there are no parts to compare")
+        raise InvalidCall("the series have no labels that differ: there are no parts to compare")
     return max(sorted(several), key=lambda label: len(several[label]))
 
 
-def _beside_others(
-    bench: Bench, series: Sequence[SeriesSummary], by: str
+def _compare_parts(
+    model_session: ModelSession, series: Sequence[SeriesSummary], by: str
 ) -> list[tuple[float, Row]]:
     parts = []
     for series_summary in series:
@@ -108,49 +120,49 @@ def _beside_others(
     if len({value for value, _ in parts}) < 2:
         return []
     rows = []
-    for value, one in parts:
-        others = [float(o.now) for v, o in parts if v != value and o.now is not None]
-        elsewhere = float(np.median(others))
-        finding, away = _finding(bench, one, by, value, elsewhere)
+    for value, part in parts:
+        other_levels = [float(o.now) for v, o in parts if v != value and o.now is not None]
+        elsewhere = float(np.median(other_levels))
+        finding, away = _finding(model_session, part, by, value, elsewhere)
         rows.append((away, Row(finding.sentence, finding=finding)))
     return rows
 
 
 def _finding(
-    bench: Bench, one: SeriesSummary, by: str, value: str, elsewhere: float
+    model_session: ModelSession, part: SeriesSummary, by: str, value: str, elsewhere: float
 ) -> tuple[Finding, float]:
-    here = one.now if one.now is not None else 0.0
-    shown_here, shown_elsewhere = levels(here, elsewhere, one.shown_unit)
-    phrase = f"{plain(one.service)} {plain(one.signal)}, {plain(by, 40)} {plain(value, 80)}: "
+    here = part.now if part.now is not None else 0.0
+    shown_here, shown_elsewhere = levels(here, elsewhere, part.shown_unit)
+    phrase = f"{plain(part.service)} {plain(part.signal)}, {plain(by, 40)} {plain(value, 80)}: "
     phrase += f"{shown_here} here, {shown_elsewhere} at the others"
-    numbers = one.numbers | {"here": here, "elsewhere": elsewhere}
+    numbers = part.numbers | {"here": here, "elsewhere": elsewhere}
     away = abs(here - elsewhere)
     if here > 0 and elsewhere > 0:
         numbers["times_the_others"] = here / elsewhere
         phrase += f" ({times(here / elsewhere)})"
         away = abs(float(np.log(here / elsewhere)))
     finding = observation(
-        one.service,
-        one.signal,
-        f"{phrase}; it {one.moved()}.",
+        part.service,
+        part.signal,
+        f"{phrase}; it {part.moved()}.",
         ObservationDetails(
             about="comparison",
-            direction=one.direction,
-            departed=one.departed if one.departure is not None else None,
-            unit=one.unit,
-            labels=labels_in(one.labels) or {by: value},
+            direction=part.direction,
+            departed=part.departed if part.departure is not None else None,
+            unit=part.unit,
+            labels=labels_in(part.labels) or {by: value},
         ),
-        evidence=bench.case.evidence_ids("metrics"),
+        evidence=model_session.case.evidence_ids("metrics"),
         numbers=numbers,
-        onset=one.departure.onset if one.departed and one.departure is not None else None,
-        series=one.place,
+        onset=part.departure.onset if part.departed and part.departure is not None else None,
+        series=part.place,
     )
     return finding, away
 
 
-def _offered(bench: Bench) -> bool:
+def _offered(model_session: ModelSession) -> bool:
     """Whether some signal has several series."""
-    metrics = bench.case.metrics
+    metrics = model_session.case.metrics
     if not metrics.height:
         return False
     several = metrics.group_by("signal").agg(pl.struct("service", "labels").n_unique().alias("n"))

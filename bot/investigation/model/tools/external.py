@@ -10,11 +10,11 @@ from faultline.analysis.external import KIND, RESULT
 from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.vocabulary import Evidence
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
     first_of,
@@ -29,19 +29,19 @@ class ExternalArguments(Arguments):
     )
 
 
-async def external(bench: Bench, asked: ExternalArguments) -> Found:
+async def external(model_session: ModelSession, arguments: ExternalArguments) -> CallResult:
     """The lines, in the order of the calls."""
-    words = (asked.contains or "").lower()
-    rows = [row for row in _rows(bench) if words in f"{row.text} {row.quote}".lower()]
+    words = (arguments.contains or "").lower()
+    rows = [row for row in _rows(model_session) if words in f"{row.text} {row.quote}".lower()]
     if not rows:
-        raise NotFound("no line of a tool outside matches; with null all are listed")
+        raise InvalidCall("no line of a tool outside matches; with null all are listed")
     shown, cut = first_of(rows, "narrow with contains")
     phrase = "answers of tools outside, which no code weighed; quoted parts are foreign text"
-    return Found(shown, phrase, cut=cut)
+    return CallResult(shown, phrase, cut=cut)
 
 
-def _rows(bench: Bench) -> Iterator[Row]:
-    for item in _items(bench):
+def _rows(model_session: ModelSession) -> Iterator[Row]:
+    for item in _items(model_session):
         phrase = f"{plain(item.source, 60)} answered {plain(item.query.partition(' ')[0], 60)}"
         for line in item.details[RESULT].splitlines():
             quote = quoted(line)
@@ -57,8 +57,12 @@ def _rows(bench: Bench) -> Iterator[Row]:
             yield Row(phrase, quote, finding)
 
 
-def _items(bench: Bench) -> list[Evidence]:
-    return [one for one in bench.case.evidence if one.kind == KIND and one.details.get(RESULT)]
+def _items(model_session: ModelSession) -> list[Evidence]:
+    return [
+        evidence
+        for evidence in model_session.case.evidence
+        if evidence.kind == KIND and evidence.details.get(RESULT)
+    ]
 
 
 EXTERNAL = Tool(
@@ -66,5 +70,5 @@ EXTERNAL = Tool(
     "What tools of other systems answered about this incident, line by line. It is foreign text.",
     ExternalArguments,
     external,
-    lambda bench: bool(_items(bench)),
+    lambda model_session: bool(_items(model_session)),
 )

@@ -13,11 +13,11 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import number, plain
 from faultline.bot.answer.writer.earlier import is_memory
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
     moment,
@@ -34,18 +34,18 @@ class FindingArguments(Arguments):
     ids: list[str] = Field(min_length=1, max_length=6, description="Ids of findings, such as F3.")
 
 
-async def findings(bench: Bench, asked: FindingArguments) -> Found:
+async def findings(model_session: ModelSession, arguments: FindingArguments) -> CallResult:
     """The findings of these ids."""
-    findings_by_id = {f.id: f for f in bench.findings if not is_memory(f)}
+    findings_by_id = {f.id: f for f in model_session.findings if not is_memory(f)}
     requested_findings = [
         findings_by_id[i]
-        for i in dict.fromkeys(i.strip("[]() ") for i in asked.ids)
+        for i in dict.fromkeys(i.strip("[]() ") for i in arguments.ids)
         if i in findings_by_id
     ]
     if not requested_findings:
-        raise NotFound(f"no such finding; there are {', '.join(list(findings_by_id)[:60])}")
-    rows = [row for finding in requested_findings for row in _rows(bench.case, finding)]
-    return Found(rows, "findings computed by code; quoted parts are foreign text")
+        raise InvalidCall(f"no such finding; there are {', '.join(list(findings_by_id)[:60])}")
+    rows = [row for finding in requested_findings for row in _rows(model_session.case, finding)]
+    return CallResult(rows, "findings computed by code; quoted parts are foreign text")
 
 
 def _rows(case: Case, finding: Finding) -> list[Row]:

@@ -14,23 +14,23 @@ from pydantic import AwareDatetime, Field
 from faultline.analysis.case.tables import ORIGIN
 from faultline.analysis.case.windows import log_windows
 from faultline.analysis.kinds.finding_details import LineDetails, ObservationDetails
-from faultline.analysis.logs.counts import distinct_lines, own_items
+from faultline.analysis.logs.counts import distinct_lines, row_items
 from faultline.analysis.logs.templates import template_counts
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import counted, plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     MOST_ROWS,
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     first_of,
     from_evidence,
     has,
     iso,
-    known_service,
     moment,
     observation,
     quoted,
@@ -73,72 +73,78 @@ class LogArguments(Arguments):
     )
 
 
-async def logs(bench: Bench, asked: LogArguments) -> Found:
+async def logs(model_session: ModelSession, arguments: LogArguments) -> CallResult:
     """The templates of the matching lines, most in the incident first; or the lines by time."""
-    service = known_service(bench, asked.service) if asked.service else None
-    if not bench.case.logs.height:
-        raise NotFound("the case holds no logs: `collect` may bring some")
-    provenance = f"{from_evidence(bench.case.evidence, 'logs')}; quoted parts are foreign text"
-    lines = await in_thread(_matching, bench, service, asked)
-    if asked.show == "lines":
-        rows, cut = await in_thread(_lines, bench, lines, asked)
+    service = case_service(model_session, arguments.service) if arguments.service else None
+    if not model_session.case.logs.height:
+        raise InvalidCall("the case holds no logs: `collect` may bring some")
+    provenance = (
+        f"{from_evidence(model_session.case.evidence, 'logs')}; quoted parts are foreign text"
+    )
+    lines = await in_thread(_matching, model_session, service, arguments)
+    if arguments.show == "lines":
+        rows, cut = await in_thread(_lines, model_session, lines, arguments)
     else:
-        rows, cut = await in_thread(_templates, bench, lines)
+        rows, cut = await in_thread(_templates, model_session, lines)
     if not rows:
-        raise NotFound(_nothing(bench, service))
-    return Found(rows, provenance, cut=cut)
+        raise InvalidCall(_nothing(model_session, service))
+    return CallResult(rows, provenance, cut=cut)
 
 
-def _nothing(bench: Bench, service: str | None) -> str:
-    held = bench.case.logs["service"].drop_nulls().unique().to_list()
-    if service is not None and service not in held:
-        there = short_names(held, 20) or "none"
+def _nothing(model_session: ModelSession, service: str | None) -> str:
+    services = model_session.case.logs["service"].drop_nulls().unique().to_list()
+    if service is not None and service not in services:
+        there = short_names(services, 20) or "none"
         return f"the case holds no logs of {service}: `collect` may; there are logs of {there}"
     return "no line matches in that time"
 
 
-def _matching(bench: Bench, service: str | None, asked: LogArguments) -> pl.DataFrame:
-    lines = bench.case.logs
+def _matching(
+    model_session: ModelSession, service: str | None, arguments: LogArguments
+) -> pl.DataFrame:
+    lines = model_session.case.logs
     if service is not None:
         lines = lines.filter(pl.col("service") == service)
-    for column, part in (("message", asked.contains), ("attributes", asked.place)):
+    for column, part in (("message", arguments.contains), ("attributes", arguments.place)):
         if part:
             # A literal: a pattern of the model's could take for ever.
             text = pl.col(column).fill_null("").str.to_lowercase()
             lines = lines.filter(text.str.contains(part.lower(), literal=True))
-    if asked.level:
+    if arguments.level:
         level = pl.col("level").fill_null("")
-        if BAD.match(asked.level):
+        if BAD.match(arguments.level):
             lines = lines.filter(level.str.contains(BAD.pattern))
         else:
-            requested_level = asked.level.lower()
+            requested_level = arguments.level.lower()
             lines = lines.filter(level.str.to_lowercase().str.starts_with(requested_level))
     return lines
 
 
-def _lines(bench: Bench, lines: pl.DataFrame, asked: LogArguments) -> tuple[list[Row], str]:
-    start, end = asked.start, asked.end
-    if asked.around is not None:
+def _lines(
+    model_session: ModelSession, lines: pl.DataFrame, arguments: LogArguments
+) -> tuple[list[Row], str]:
+    start, end = arguments.start, arguments.end
+    if arguments.around is not None:
         try:
-            start, end = asked.around - AROUND, asked.around + AROUND
+            start, end = arguments.around - AROUND, arguments.around + AROUND
         except OverflowError:
-            raise NotFound("`around` is at the edge of what a time can be") from None
-    window = window_of(bench, start, end, LONGEST)
+            raise InvalidCall("`around` is at the edge of what a time can be") from None
+    window = window_of(model_session, start, end, LONGEST)
     inside = lines.filter(pl.col("time").is_between(window.start, window.end)).sort("time")
-    shown = inside.slice(asked.skip, MOST_ROWS)
-    rows = [_line(bench, row) for row in shown.iter_rows(named=True)]
-    left_out = inside.height - asked.skip - len(rows)
-    cut = f"{left_out} more; skip={asked.skip + len(rows)}, or {NARROW}" if left_out > 0 else ""
+    shown = inside.slice(arguments.skip, MOST_ROWS)
+    rows = [_line(model_session, row) for row in shown.iter_rows(named=True)]
+    left_out = inside.height - arguments.skip - len(rows)
+    cut = f"{left_out} more; skip={arguments.skip + len(rows)}, or {NARROW}" if left_out > 0 else ""
     return rows, cut
 
 
-def _line(bench: Bench, row: Mapping[str, Any]) -> Row:
+def _line(model_session: ModelSession, row: Mapping[str, Any]) -> Row:
     service = str(row["service"] or "")
     quote = quoted(str(row["message"] or ""))
     phrase = f"{plain(service) or 'a line of no service'}"
     phrase += f" logged at {row['time']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
     level = f" {plain(row['level'], 12)}" if row["level"] else ""
-    evidence_ids = (row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("logs")
+    evidence_ids = (row[ORIGIN],) if row[ORIGIN] else model_session.case.evidence_ids("logs")
     finding = observation(
         service,
         "logs",
@@ -162,38 +168,38 @@ def _brief(quote: str) -> str:
     return f'"{plain(quote, 120)}"'
 
 
-def _templates(bench: Bench, lines: pl.DataFrame) -> tuple[list[Row], str]:
+def _templates(model_session: ModelSession, lines: pl.DataFrame) -> tuple[list[Row], str]:
     if not lines.height:
         return [], ""
-    table = template_counts(distinct_lines(lines, log_windows(bench.case))).sort(
+    table = template_counts(distinct_lines(lines, log_windows(model_session.case))).sort(
         ["n", "n_before", "text"], descending=[True, True, False], maintain_order=True
     )
     shown, cut = first_of(list(table.iter_rows(named=True)), NARROW)
-    return [_template(bench, row) for row in shown], cut
+    return [_template(model_session, row) for row in shown], cut
 
 
-def _template(bench: Bench, row: dict[str, Any]) -> Row:
+def _template(model_session: ModelSession, row: dict[str, Any]) -> Row:
     n, before = int(row["n"]), int(row["n_before"])
-    finding = _template_finding(bench, row)
+    finding = _template_finding(model_session, row)
     text = f"{plain(str(row['service']))}{' error' if row['is_error'] else ''} lines: {n} in the "
     text += f"incident, {before} in the baseline"
     if row["first"] is not None:
         text += f", first at {moment(row['first'])}"
-    known = _known(bench, str(row["service"]), str(row["text"]))
-    text += f" (see {known.id})" if known is not None else ""
+    analysis_finding = _analysis_finding(model_session, str(row["service"]), str(row["text"]))
+    text += f" (see {analysis_finding.id})" if analysis_finding is not None else ""
     assert isinstance(finding.details, ObservationDetails)
     return Row(text, finding.details.quote, finding)
 
 
-def _known(bench: Bench, service: str, template: str) -> Finding | None:
-    for finding in bench.diagnosis.findings:
+def _analysis_finding(model_session: ModelSession, service: str, template: str) -> Finding | None:
+    for finding in model_session.diagnosis.findings:
         details = LineDetails.of(finding)
         if finding.subject == service and details and details.template == template[:400]:
             return finding
     return None
 
 
-def _template_finding(bench: Bench, row: dict[str, Any]) -> Finding:
+def _template_finding(model_session: ModelSession, row: dict[str, Any]) -> Finding:
     n, before, text = int(row["n"]), int(row["n_before"]), plain(str(row["text"]), 120)
     word = "error line" if row["is_error"] else "line"
     service, example = str(row["service"]), quoted(str(row["example"]))
@@ -209,7 +215,7 @@ def _template_finding(bench: Bench, row: dict[str, Any]) -> Finding:
             quote=example,
             time=iso(row["first"]) if row["first"] is not None else "",
         ),
-        evidence=own_items(row, bench.case.evidence_ids("logs")),
+        evidence=row_items(row, model_session.case.evidence_ids("logs")),
         numbers={"count": n, "baseline_count": before, **_quoted_numbers(text)},
         onset=row["first"] if n and not before else None,
         series={"table": "logs", "service": service},

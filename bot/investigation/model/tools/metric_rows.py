@@ -96,7 +96,7 @@ class SeriesSummary:
     @property
     def numbers(self) -> dict[str, float]:
         """By the names of their roles."""
-        found = {
+        numbers_by_role = {
             "baseline": self.before,
             "incident": self.now,
             "ratio": self.ratio,
@@ -107,13 +107,13 @@ class SeriesSummary:
             "yesterday": self.yesterday,
             "last_week": self.last_week,
         }
-        return {name: number for name, number in found.items() if number is not None}
+        return {name: number for name, number in numbers_by_role.items() if number is not None}
 
     @property
     def shown_unit(self) -> Unit:
         """How its values are said."""
-        seen = [v for v in (self.before, self.now, self.highest) if v is not None]
-        return unit_of(self.signal, self.unit, seen)
+        present_values = [v for v in (self.before, self.now, self.highest) if v is not None]
+        return unit_of(self.signal, self.unit, present_values)
 
     @property
     def place(self) -> dict[str, str]:
@@ -173,12 +173,12 @@ def labels_in(text: str) -> dict[str, str]:
     if not text:
         return {}
     try:
-        given = json.loads(text)
+        labels = json.loads(text)
     except (ValueError, RecursionError):
-        given = None
-    if not isinstance(given, dict):
+        labels = None
+    if not isinstance(labels, dict):
         return {"labels": plain(text, 200)}
-    return {plain(str(k), 60): plain(str(v), 100) for k, v in given.items()}
+    return {plain(str(k), 60): plain(str(v), 100) for k, v in labels.items()}
 
 
 def shown_labels(text: str) -> str:
@@ -233,26 +233,26 @@ def summaries(case: Case, metrics: pl.DataFrame) -> list[SeriesSummary]:
         time.max().alias("last"),
         (time.diff().median().dt.total_milliseconds() / 1000).alias("interval_s"),
     )
-    found = [_summary(row, departures) for row in table.iter_rows(named=True)]
-    return sorted(found, key=_most_telling)
+    series_summaries = [_summary(row, departures) for row in table.iter_rows(named=True)]
+    return sorted(series_summaries, key=_most_telling)
 
 
 def _summary(
     row: Mapping[str, Any], departures: Mapping[tuple[str, str, str], Departure]
 ) -> SeriesSummary:
     departure = departures.get((row["service"], row["signal"], row["labels"]))
-    given = {**row, "unit": row["unit"] or None, "departure": departure}
+    fields = {**row, "unit": row["unit"] or None, "departure": departure}
     if departure is not None and departure.departed:
         # The level of the departure, not of the whole incident, whose first part may be calm.
-        given |= {"before": departure.before, "now": departure.level}
-    return SeriesSummary(**given)
+        fields |= {"before": departure.before, "now": departure.level}
+    return SeriesSummary(**fields)
 
 
-def _most_telling(one: SeriesSummary) -> tuple[float, float, str, str]:
-    departure = one.departure
+def _most_telling(summary: SeriesSummary) -> tuple[float, float, str, str]:
+    departure = summary.departure
     sigmas = departure.sigmas if departure is not None and departure.departed else 0.0
-    by = abs(np.log(one.ratio)) if one.ratio and one.direction != "unaffected" else 0.0
-    return -sigmas, -float(by), one.signal, one.labels
+    by = abs(np.log(summary.ratio)) if summary.ratio and summary.direction != "unaffected" else 0.0
+    return -sigmas, -float(by), summary.signal, summary.labels
 
 
 def _departures(metrics: pl.DataFrame, windows: Windows) -> dict[tuple[str, str, str], Departure]:

@@ -14,17 +14,17 @@ from faultline.analysis.case.tables import ORIGIN
 from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     first_of,
     has,
     iso,
-    known_service,
     moment,
     observation,
     quoted,
@@ -47,43 +47,45 @@ class EventArguments(Arguments):
     )
 
 
-async def events(bench: Bench, asked: EventArguments) -> Found:
+async def events(model_session: ModelSession, arguments: EventArguments) -> CallResult:
     """The newest first: alert, monitors, states of objects, events."""
-    service = known_service(bench, asked.service) if asked.service else None
-    rows = await in_thread(_matching, bench, service, asked)
+    service = case_service(model_session, arguments.service) if arguments.service else None
+    rows = await in_thread(_matching, model_session, service, arguments)
     if not rows:
-        raise NotFound("no event, state or monitor matches; with nulls all are listed")
+        raise InvalidCall("no event, state or monitor matches; with nulls all are listed")
     shown, cut = first_of(rows, "narrow with service, object or contains")
     phrase = "events, states and monitors of the case; quoted parts are foreign text"
-    return Found(shown, phrase, cut=cut)
+    return CallResult(shown, phrase, cut=cut)
 
 
-def _matching(bench: Bench, service: str | None, asked: EventArguments) -> list[Row]:
-    found: list[tuple[datetime, Row]] = []
+def _matching(
+    model_session: ModelSession, service: str | None, arguments: EventArguments
+) -> list[Row]:
+    dated_rows: list[tuple[datetime, Row]] = []
     for of_service, at, row in (
-        *_alert(bench),
-        *_monitors(bench),
-        *_states(bench),
-        *_events(bench),
+        *_alert(model_session),
+        *_monitors(model_session),
+        *_states(model_session),
+        *_events(model_session),
     ):
         text = f"{row.text} {row.quote}".lower()
         if service is not None and of_service != service:
             continue
-        if asked.object and asked.object.lower() not in text:
+        if arguments.object and arguments.object.lower() not in text:
             continue
-        if asked.contains and asked.contains.lower() not in text:
+        if arguments.contains and arguments.contains.lower() not in text:
             continue
-        found.append((at or LATEST, row))
-    found.sort(key=lambda one: one[0], reverse=True)
-    return [row for _, row in found]
+        dated_rows.append((at or LATEST, row))
+    dated_rows.sort(key=lambda dated_row: dated_row[0], reverse=True)
+    return [row for _, row in dated_rows]
 
 
-_Told = tuple[str | None, datetime | None, Row]
+_ServiceRow = tuple[str | None, datetime | None, Row]
 """The service, when, and the row."""
 
 
-def _alert(bench: Bench) -> Iterator[_Told]:
-    alert = bench.case.alert
+def _alert(model_session: ModelSession) -> Iterator[_ServiceRow]:
+    alert = model_session.case.alert
     for part in (alert.title, alert.summary):
         if part:
             quote = quoted(part)
@@ -93,13 +95,13 @@ def _alert(bench: Bench) -> Iterator[_Told]:
                 "alert",
                 f'{phrase} says "{plain(quote, 160)}".',
                 ObservationDetails(about="alert_text", time=iso(alert.started_at), quote=quote),
-                evidence=bench.case.evidence_ids("alert"),
+                evidence=model_session.case.evidence_ids("alert"),
             )
             yield alert.service, alert.started_at, Row(phrase, quote, finding)
 
 
-def _monitors(bench: Bench) -> Iterator[_Told]:
-    for row in bench.case.monitors.iter_rows(named=True):
+def _monitors(model_session: ModelSession) -> Iterator[_ServiceRow]:
+    for row in model_session.case.monitors.iter_rows(named=True):
         service, since = row["service"], row["since"]
         state = plain(row["state"] or "in no state", 40)
         when = f" since {moment(since)}" if since is not None else ""
@@ -112,19 +114,19 @@ def _monitors(bench: Bench) -> Iterator[_Told]:
             ObservationDetails(
                 about="monitor", quote=quote, time=iso(since) if since is not None else ""
             ),
-            evidence=bench.case.evidence_ids("monitors"),
+            evidence=model_session.case.evidence_ids("monitors"),
         )
         yield service, since, Row(phrase, quote, finding)
 
 
-def _states(bench: Bench) -> Iterator[_Told]:
-    for row in bench.case.states.iter_rows(named=True):
+def _states(model_session: ModelSession) -> Iterator[_ServiceRow]:
+    for row in model_session.case.states.iter_rows(named=True):
         service, since = row["service"], row["since"]
-        finding, phrase, quote = _state(bench, row)
+        finding, phrase, quote = _state(model_session, row)
         yield service, since, Row(phrase, quote, finding)
 
 
-def _state(bench: Bench, row: Mapping[str, Any]) -> tuple[Finding, str, str]:
+def _state(model_session: ModelSession, row: Mapping[str, Any]) -> tuple[Finding, str, str]:
     inside = f"{row['namespace']}/" if row["namespace"] else ""
     name = f"{plain(row['kind'], 40)} {plain(inside + row['name'], 120)}"
     phrase = f"{name}: {plain(row['fact'], 60)}"
@@ -134,7 +136,9 @@ def _state(bench: Bench, row: Mapping[str, Any]) -> tuple[Finding, str, str]:
     phrase += f", since {moment(row['since'])}" if row["since"] is not None else ""
     values = [f"{n} {row[n]}" for n in ("value", "expected") if row[n]]
     quote = quoted("; ".join(values))
-    ids = [e.id for e in bench.case.evidence if e.kind == "states" and e.query == row["query"]]
+    ids = [
+        e.id for e in model_session.case.evidence if e.kind == "states" and e.query == row["query"]
+    ]
     finding = observation(
         row["service"] or row["name"],
         "states",
@@ -145,13 +149,13 @@ def _state(bench: Bench, row: Mapping[str, Any]) -> tuple[Finding, str, str]:
             time=iso(row["since"]) if row["since"] is not None else "",
             labels={"object": name} | ({"place": row["place"]} if row["place"] else {}),
         ),
-        evidence=ids or bench.case.evidence_ids("states"),
+        evidence=ids or model_session.case.evidence_ids("states"),
     )
     return finding, phrase, quote
 
 
-def _events(bench: Bench) -> Iterator[_Told]:
-    lines = bench.case.logs
+def _events(model_session: ModelSession) -> Iterator[_ServiceRow]:
+    lines = model_session.case.logs
     attributes = pl.col("attributes").fill_null("")
     of_objects = lines.filter(attributes.str.contains(EVENT_MARK, literal=True))
     for row in of_objects.sort("time").iter_rows(named=True):
@@ -166,15 +170,15 @@ def _events(bench: Bench) -> Iterator[_Told]:
             "events",
             f'{phrase}: "{plain(quote, 120)}".',
             ObservationDetails(about="event", time=iso(row["time"]), quote=quote, labels=about),
-            evidence=(row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("logs"),
+            evidence=(row[ORIGIN],) if row[ORIGIN] else model_session.case.evidence_ids("logs"),
         )
         yield service, row["time"], Row(phrase, quote, finding)
 
 
-def _offered(bench: Bench) -> bool:
-    if has("states", "monitors")(bench):
+def _offered(model_session: ModelSession) -> bool:
+    if has("states", "monitors")(model_session):
         return True
-    text = bench.case.logs["attributes"].fill_null("")
+    text = model_session.case.logs["attributes"].fill_null("")
     return bool(text.str.contains(EVENT_MARK, literal=True).any())
 
 

@@ -14,16 +14,16 @@ from faultline.analysis.case.tables import ROWS, SCHEMAS
 from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
 from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.wording.phrases import counted, number, plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
     askable,
+    case_service,
     first_of,
-    known_service,
     moment,
     observation,
     short_names,
@@ -46,20 +46,24 @@ class DataArguments(Arguments):
     )
 
 
-async def data(bench: Bench, asked: DataArguments) -> Found:
+async def data(model_session: ModelSession, arguments: DataArguments) -> CallResult:
     """The windows and what is there; of one service each of its series."""
-    if asked.service is not None:
-        service = known_service(bench, asked.service)
-        rows, cut = first_of(await in_thread(_series, bench, service), "use `series` with signal")
-        return Found([_holds(bench, service), *rows], "counted in the case's tables", cut=cut)
-    rows, cut = first_of(await in_thread(_services, bench), "give service")
-    about = await in_thread(_about, bench)
-    return Found([*about, *rows], "counted in the case's tables", cut=cut)
+    if arguments.service is not None:
+        service = case_service(model_session, arguments.service)
+        rows, cut = first_of(
+            await in_thread(_series, model_session, service), "use `series` with signal"
+        )
+        return CallResult(
+            [_holds(model_session, service), *rows], "counted in the case's tables", cut=cut
+        )
+    rows, cut = first_of(await in_thread(_services, model_session), "give service")
+    about = await in_thread(_about, model_session)
+    return CallResult([*about, *rows], "counted in the case's tables", cut=cut)
 
 
-def _about(bench: Bench) -> list[Row]:
+def _about(model_session: ModelSession) -> list[Row]:
     """The windows, the places, the connectors, and what is not there."""
-    case, incident = bench.case, bench.case.scope.incident
+    case, incident = model_session.case, model_session.case.scope.incident
     rows = [Row(f"alert at {moment(case.alert.started_at)}; incident {span_of([incident])}")]
     metrics = metric_windows(case)
     rows.append(Row(f"baseline {span_of(metrics.baseline) or 'none'}"))
@@ -75,42 +79,52 @@ def _about(bench: Bench) -> list[Row]:
     place = ", ".join(f"{kind} {plain(value)}" for kind, value in place_of(case.alert).items())
     if place:
         rows.append(Row(f"the alert is in {place}"))
-    labels = _labels(bench)
+    labels = _labels(model_session)
     if labels:
         rows.append(Row(f"labels of series: {labels}"))
-    connectors = "; ".join(f"{c.name}: {', '.join(c.kinds)}" for c in askable(bench.connectors))
+    connectors = "; ".join(
+        f"{c.name}: {', '.join(c.kinds)}" for c in askable(model_session.connectors)
+    )
     if connectors:
         rows.append(Row(f"`collect` may ask {connectors}"))
-    queries = "; ".join(f"{c.name}: {c.query_language}" for c in bench.answering)
+    queries = "; ".join(f"{c.name}: {c.query_language}" for c in model_session.answering)
     if queries:
         rows.append(Row(f"`query` may ask {queries}"))
     return rows
 
 
-def _labels(bench: Bench) -> str:
+def _labels(model_session: ModelSession) -> str:
     values: dict[str, set[str]] = {}
-    for text in bench.case.metrics["labels"].drop_nulls().unique().to_list():
+    for text in model_session.case.metrics["labels"].drop_nulls().unique().to_list():
         for label, value in labels_in(text).items():
             values.setdefault(label, set()).add(value)
     ordered = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
-    said = [f"{n} ({short_names(own, MOST_VALUES)})" for n, own in ordered[:MOST_LABELS]]
-    return ", ".join(said)
+    phrases = [
+        f"{n} ({short_names(label_values, MOST_VALUES)})"
+        for n, label_values in ordered[:MOST_LABELS]
+    ]
+    return ", ".join(phrases)
 
 
-def _services(bench: Bench) -> list[Row]:
-    counts = {name: _rows_of(bench, name) for name in bench.services()}
+def _services(model_session: ModelSession) -> list[Row]:
+    counts = {name: _rows_of(model_session, name) for name in model_session.services()}
     ordered = sorted(counts, key=lambda name: (-counts[name], name))
-    return [_holds(bench, name) for name in ordered]
+    return [_holds(model_session, name) for name in ordered]
 
 
-def _rows_of(bench: Bench, service: str) -> int:
-    tables = (bench.case.metrics, bench.case.logs, bench.case.spans, bench.case.changes)
+def _rows_of(model_session: ModelSession, service: str) -> int:
+    tables = (
+        model_session.case.metrics,
+        model_session.case.logs,
+        model_session.case.spans,
+        model_session.case.changes,
+    )
     return sum(table.filter(pl.col("service") == service).height for table in tables)
 
 
-def _holds(bench: Bench, service: str) -> Row:
+def _holds(model_session: ModelSession, service: str) -> Row:
     """A service and what there is of it."""
-    case, numbers, parts = bench.case, dict[str, float](), []
+    case, numbers, parts = model_session.case, dict[str, float](), []
     signals = case.metrics.filter(pl.col("service") == service)["signal"].unique().to_list()
     if signals:
         numbers["signals"] = len(signals)
@@ -120,7 +134,7 @@ def _holds(bench: Bench, service: str) -> Row:
         if count:
             numbers[f"{name.replace(' ', '_')}s"] = count
             parts.append(counted(count, name))
-    findings = sum(f.subject == service for f in bench.diagnosis.findings)
+    findings = sum(f.subject == service for f in model_session.diagnosis.findings)
     if findings:
         parts.append(counted(findings, "finding"))
     phrase = f"{plain(service)}: {'; '.join(parts) or 'nothing held'}"
@@ -135,8 +149,10 @@ def _holds(bench: Bench, service: str) -> Row:
     return Row(phrase, finding=finding)
 
 
-def _series(bench: Bench, service: str) -> list[Row]:
-    metrics = bench.case.metrics.filter(pl.col("service") == service, pl.col("value").is_not_null())
+def _series(model_session: ModelSession, service: str) -> list[Row]:
+    metrics = model_session.case.metrics.filter(
+        pl.col("service") == service, pl.col("value").is_not_null()
+    )
     keys = ["signal", "unit", "labels"]
     step = pl.col("time").diff().dt.total_milliseconds() / 1000
     table = (
@@ -152,12 +168,12 @@ def _series(bench: Bench, service: str) -> list[Row]:
             step.max().alias("longest"),
         )
     )
-    if not table.height and not _rows_of(bench, service):
-        raise NotFound(f"the case holds nothing of {service}: `collect` may bring some")
-    return [Row(_one_series(row)) for row in table.iter_rows(named=True)]
+    if not table.height and not _rows_of(model_session, service):
+        raise InvalidCall(f"the case holds nothing of {service}: `collect` may bring some")
+    return [Row(_series_text(row)) for row in table.iter_rows(named=True)]
 
 
-def _one_series(row: Mapping[str, Any]) -> str:
+def _series_text(row: Mapping[str, Any]) -> str:
     phrase = f"{plain(row['signal'], 120)}{shown_labels(row['labels'])}: "
     phrase += f"{plain(row['unit'], 20)}, " if row["unit"] else ""
     phrase += f"{row['points']} points, {moment(row['first'])} to {moment(row['last'])}"

@@ -17,15 +17,15 @@ from pydantic import AwareDatetime, Field
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.vocabulary import Diagnosis, Finding, Scope, Window
 from faultline.analysis.wording.phrases import number, plain
-from faultline.bot.investigation.model.bench import Bench, NewEvidence
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession, NewEvidence
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
     askable,
-    known_service,
+    case_service,
     moment,
     span_of,
 )
@@ -51,26 +51,32 @@ class CollectArguments(Arguments):
     end: AwareDatetime | None = Field(default=None, description="Null, or the end with `start`.")
 
 
-async def collect(bench: Bench, asked: CollectArguments) -> Found:
+async def collect(model_session: ModelSession, arguments: CollectArguments) -> CallResult:
     """What a new query brought: rows, gaps, and what the analysis made of them."""
-    able = askable(bench.connectors)
-    connector = next((c for c in able if c.name == asked.connector), None)
+    able = askable(model_session.connectors)
+    connector = next((c for c in able if c.name == arguments.connector), None)
     if connector is None:
-        raise NotFound(f"no such connector; there are {', '.join(c.name for c in able) or 'none'}")
-    if bench.queries_made >= MAX_ASKS:
-        raise NotFound(f"{MAX_ASKS} new queries were made, which is the limit")
-    scope = _scope(bench, asked)
-    brought = await bench.ask(connector, bench.case.alert, scope)
+        raise InvalidCall(
+            f"no such connector; there are {', '.join(c.name for c in able) or 'none'}"
+        )
+    if model_session.queries_made >= MAX_ASKS:
+        raise InvalidCall(f"{MAX_ASKS} new queries were made, which is the limit")
+    scope = _scope(model_session, arguments)
+    new_evidence = await model_session.ask(connector, model_session.case.alert, scope)
     where = (
         f"{connector.name}, asked now about {', '.join(scope.services)}, "
         f"{span_of([scope.incident])}"
     )
-    return Found(_rows(brought), where, _what_changed(brought), asked=brought.ask)
+    return CallResult(
+        _rows(new_evidence), where, _what_changed(new_evidence), evidence_name=new_evidence.ask
+    )
 
 
-def _scope(bench: Bench, asked: CollectArguments) -> Scope:
-    scope = bench.case.scope
-    services = tuple(dict.fromkeys(known_service(bench, name) for name in asked.services))
+def _scope(model_session: ModelSession, arguments: CollectArguments) -> Scope:
+    scope = model_session.case.scope
+    services = tuple(
+        dict.fromkeys(case_service(model_session, name) for name in arguments.services)
+    )
     update: dict[str, Any] = {
         "services": services,
         "job": None,
@@ -78,8 +84,11 @@ def _scope(bench: Bench, asked: CollectArguments) -> Scope:
         "queries": (),
         "log_words": None,
     }
-    if asked.start is not None or asked.end is not None:
-        update |= {"incident": _window(scope.incident, asked.start, asked.end), "baseline": ()}
+    if arguments.start is not None or arguments.end is not None:
+        update |= {
+            "incident": _window(scope.incident, arguments.start, arguments.end),
+            "baseline": (),
+        }
         update |= {"baseline_logs": None, "baseline_spans": None}
     return scope.model_copy(update=update)
 
@@ -90,7 +99,7 @@ def _window(incident: Window, start: datetime | None, end: datetime | None) -> W
         not incident.start - EARLIEST <= first < last <= incident.end + timedelta(hours=1)
         or last - first > LONGEST
     ):
-        raise NotFound(
+        raise InvalidCall(
             f"the window must lie between {moment(incident.start - EARLIEST)} and "
             f"{moment(incident.end)}, "
             "begin before it ends and be at most 24 hours long"
@@ -98,14 +107,14 @@ def _window(incident: Window, start: datetime | None, end: datetime | None) -> W
     return Window(start=first, end=last)
 
 
-def _rows(brought: NewEvidence) -> list[Row]:
-    rows = [Row(f"{count} rows of {name}") for name, count in sorted(brought.rows.items())]
-    for item in brought.evidence[:MAX_NEW]:
+def _rows(new_evidence: NewEvidence) -> list[Row]:
+    rows = [Row(f"{count} rows of {name}") for name, count in sorted(new_evidence.rows.items())]
+    for item in new_evidence.evidence[:MAX_NEW]:
         cut = f", cut: {plain(item.cut, 100)}" if item.cut else ""
         rows.append(Row(f"{item.id}: {item.rows} rows of {item.kind}{cut}; asked", item.query))
-    for gap in brought.gaps[:MAX_NEW]:
+    for gap in new_evidence.gaps[:MAX_NEW]:
         rows.append(Row(f"missing {gap.kind}:", gap.reason))
-    ordered = sorted(brought.new, key=lambda finding: -finding.strength)
+    ordered = sorted(new_evidence.new, key=lambda finding: -finding.strength)
     return rows + [_finding(finding) for finding in ordered[:MAX_NEW]]
 
 
@@ -116,9 +125,9 @@ def _finding(finding: Finding) -> Row:
     )
 
 
-def _what_changed(brought: NewEvidence) -> str:
-    before, after = brought.before, brought.after
-    phrase = f"New findings: {len(brought.new)}. "
+def _what_changed(new_evidence: NewEvidence) -> str:
+    before, after = new_evidence.before, new_evidence.after
+    phrase = f"New findings: {len(new_evidence.new)}. "
     if _top(before) != _top(after) or before.verdict != after.verdict:
         subject, kind, change = _top(after)
         first = (

@@ -14,19 +14,19 @@ from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.vocabulary import Finding, Window
 from faultline.analysis.wording.amounts import Unit
 from faultline.analysis.wording.phrases import number, plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     clock,
     first_of,
     from_evidence,
     has,
     iso,
-    known_service,
     observation,
     short_names,
     sparkline,
@@ -70,110 +70,114 @@ class SeriesArguments(Arguments):
     end: AwareDatetime | None = Field(default=None, description="With resolution_s, or null.")
 
 
-async def series(bench: Bench, asked: SeriesArguments) -> Found:
+async def series(model_session: ModelSession, arguments: SeriesArguments) -> CallResult:
     """The series of a service that departed most, first."""
-    service = known_service(bench, asked.service)
-    chosen = await in_thread(_chosen, bench, service, asked)
-    provenance = f"{from_evidence(bench.case.evidence, 'metrics')}; times in UTC"
-    if asked.resolution_s is None:
-        rows, cut = first_of(await in_thread(_summed, bench, chosen), NARROW)
-        return Found(rows, provenance, cut=cut)
-    window = window_of(bench, asked.start, asked.end, LONGEST)
-    points = window.seconds / asked.resolution_s
+    service = case_service(model_session, arguments.service)
+    chosen = await in_thread(_chosen, model_session, service, arguments)
+    provenance = f"{from_evidence(model_session.case.evidence, 'metrics')}; times in UTC"
+    if arguments.resolution_s is None:
+        rows, cut = first_of(await in_thread(_summed, model_session, chosen), NARROW)
+        return CallResult(rows, provenance, cut=cut)
+    window = window_of(model_session, arguments.start, arguments.end, LONGEST)
+    points = window.seconds / arguments.resolution_s
     if points > MOST_POINTS:
         least = -(-window.seconds // MOST_POINTS)
-        raise NotFound(
+        raise InvalidCall(
             f"{points:.0f} points are too many: at most {MOST_POINTS}, so resolution_s of "
             f"{least:.0f} or more, or a shorter time"
         )
-    found = await in_thread(summaries, bench.case, chosen)
-    shown, cut = first_of(found, NARROW, MOST_AS_NUMBERS)
-    rows = await in_thread(_as_numbers, bench, chosen, shown, window, asked.resolution_s)
-    return Found(rows, provenance, cut=cut)
+    series_summaries = await in_thread(summaries, model_session.case, chosen)
+    shown, cut = first_of(series_summaries, NARROW, MOST_AS_NUMBERS)
+    rows = await in_thread(
+        _as_numbers, model_session, chosen, shown, window, arguments.resolution_s
+    )
+    return CallResult(rows, provenance, cut=cut)
 
 
-def _chosen(bench: Bench, service: str, asked: SeriesArguments) -> pl.DataFrame:
-    metrics = bench.case.metrics.filter(pl.col("service") == service)
+def _chosen(model_session: ModelSession, service: str, arguments: SeriesArguments) -> pl.DataFrame:
+    metrics = model_session.case.metrics.filter(pl.col("service") == service)
     if not metrics.height:
-        raise NotFound(f"the case holds no metrics of {service}: `collect` may bring some")
+        raise InvalidCall(f"the case holds no metrics of {service}: `collect` may bring some")
     chosen = metrics
-    for column, part in (("signal", asked.signal), ("labels", asked.labels)):
+    for column, part in (("signal", arguments.signal), ("labels", arguments.labels)):
         if part:
             text = pl.col(column).fill_null("").str.to_lowercase()
             chosen = chosen.filter(text.str.contains(part.lower(), literal=True))
     if not chosen.height:
         signals = short_names(metrics["signal"].unique().to_list(), 30)
-        raise NotFound(f"no series of {service} matches; its signals are {signals}")
+        raise InvalidCall(f"no series of {service} matches; its signals are {signals}")
     return chosen
 
 
-def _summed(bench: Bench, metrics: pl.DataFrame) -> list[Row]:
-    windows = metric_windows(bench.case)
+def _summed(model_session: ModelSession, metrics: pl.DataFrame) -> list[Row]:
+    windows = metric_windows(model_session.case)
     start = windows.recent or min((w.start for w in windows.baseline), default=windows.search.start)
     end = windows.search.end
     rows = metric_rows(metrics, windows).filter(pl.col("time").is_between(start, end))
-    found = []
-    for summary in summaries(bench.case, metrics):
-        own = _of(rows, summary)
-        bars = sparkline(own["time"], own["value"], start, end)
-        finding = finding_of(bench, summary)
+    summed_rows = []
+    for summary in summaries(model_session.case, metrics):
+        series_rows = _of(rows, summary)
+        bars = sparkline(series_rows["time"], series_rows["value"], start, end)
+        finding = finding_of(model_session, summary)
         beside = summary.beside()
         text = "; ".join(part for part in (finding.sentence.rstrip("."), beside, bars) if part)
-        found.append(Row(text, finding=finding))
-    return found
+        summed_rows.append(Row(text, finding=finding))
+    return summed_rows
 
 
 def finding_of(
-    bench: Bench, one: SeriesSummary, points: Sequence[tuple[datetime, float]] = ()
+    model_session: ModelSession,
+    summary: SeriesSummary,
+    points: Sequence[tuple[datetime, float]] = (),
 ) -> Finding:
     """A series as it is cited; with points, those are in its numbers and details."""
-    departure = one.departure
-    numbers = one.numbers
+    departure = summary.departure
+    numbers = summary.numbers
     for place, (_, value) in enumerate(points, start=1):
         numbers[f"point_{place}"] = value
     details = ObservationDetails(
         about="series",
-        direction=one.direction,
-        departed=one.departed if departure is not None else None,
-        unit=one.unit,
-        labels=labels_in(one.labels),
+        direction=summary.direction,
+        departed=summary.departed if departure is not None else None,
+        unit=summary.unit,
+        labels=labels_in(summary.labels),
         points=tuple((iso(at), value) for at, value in points),
     )
-    name = f"{plain(one.service)} {plain(one.signal)}{shown_labels(one.labels)}"
+    name = f"{plain(summary.service)} {plain(summary.signal)}{shown_labels(summary.labels)}"
     return observation(
-        one.service,
-        one.signal,
-        f"{name} {one.moved()}.",
+        summary.service,
+        summary.signal,
+        f"{name} {summary.moved()}.",
         details,
-        evidence=bench.case.evidence_ids("metrics"),
+        evidence=model_session.case.evidence_ids("metrics"),
         numbers=numbers,
         onset=departure.onset if departure is not None and departure.departed else None,
-        series=one.place,
+        series=summary.place,
     )
 
 
-def _of(rows: pl.DataFrame, one: SeriesSummary) -> pl.DataFrame:
+def _of(rows: pl.DataFrame, summary: SeriesSummary) -> pl.DataFrame:
     return rows.filter(
-        pl.col("service") == one.service,
-        pl.col("signal") == one.signal,
-        pl.col("unit") == (one.unit or ""),
-        pl.col("labels") == one.labels,
+        pl.col("service") == summary.service,
+        pl.col("signal") == summary.signal,
+        pl.col("unit") == (summary.unit or ""),
+        pl.col("labels") == summary.labels,
     )
 
 
 def _as_numbers(
-    bench: Bench,
+    model_session: ModelSession,
     metrics: pl.DataFrame,
     shown: Sequence[SeriesSummary],
     window: Window,
     resolution_s: int,
 ) -> list[Row]:
-    rows = metric_rows(metrics, metric_windows(bench.case))
+    rows = metric_rows(metrics, metric_windows(model_session.case))
     numbers = []
     for series_summary in shown:
-        own = _of(rows, series_summary)
-        points = means(own, window, resolution_s)
-        finding = finding_of(bench, series_summary, points)
+        series_rows = _of(rows, series_summary)
+        points = means(series_rows, window, resolution_s)
+        finding = finding_of(model_session, series_summary, points)
         text = f"{finding.sentence.rstrip('.')}; {series_summary.beside()}"
         text += f"; every {resolution_s} s from {window.start:%Y-%m-%d} {clock(window.start)}"
         factor, unit = scale_of(series_summary.shown_unit)
@@ -181,7 +185,7 @@ def _as_numbers(
         text += _numbers(points, window, resolution_s, factor)
         for name, ago in (("yesterday", DAY), ("last week", WEEK)):
             earlier = Window(start=window.start - ago, end=window.end - ago)
-            past = means(own, earlier, resolution_s)
+            past = means(series_rows, earlier, resolution_s)
             if past:
                 text += f"; {name} {_numbers(past, earlier, resolution_s, factor)}"
         numbers.append(Row(text, finding=finding))

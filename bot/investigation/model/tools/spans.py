@@ -17,18 +17,18 @@ from faultline.analysis.requests.visits import with_visits
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import MILLISECONDS, amount
 from faultline.analysis.wording.phrases import number, plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     clock,
     from_evidence,
     has,
     iso,
-    known_service,
     moment,
     observation,
     short_names,
@@ -64,33 +64,33 @@ class RequestArguments(Arguments):
     )
 
 
-async def traces(bench: Bench, asked: TraceArguments) -> Found:
+async def traces(model_session: ModelSession, arguments: TraceArguments) -> CallResult:
     """A service's operations against the baseline, then requests of the incident."""
-    service = known_service(bench, asked.service)
-    if not bench.case.spans.height:
-        raise NotFound("the case holds no spans: `collect` may bring some")
-    return await in_thread(_requests, bench, service, asked)
+    service = case_service(model_session, arguments.service)
+    if not model_session.case.spans.height:
+        raise InvalidCall("the case holds no spans: `collect` may bring some")
+    return await in_thread(_requests, model_session, service, arguments)
 
 
-async def request(bench: Bench, asked: RequestArguments) -> Found:
+async def request(model_session: ModelSession, arguments: RequestArguments) -> CallResult:
     """The spans of a trace as a tree, by when they began."""
-    service = known_service(bench, asked.service) if asked.service else None
-    return await in_thread(_tree, bench, asked, service)
+    service = case_service(model_session, arguments.service) if arguments.service else None
+    return await in_thread(_tree, model_session, arguments, service)
 
 
-def _provenance(bench: Bench) -> str:
-    return f"{from_evidence(bench.case.evidence, 'spans')}; operations are foreign names"
+def _provenance(model_session: ModelSession) -> str:
+    return f"{from_evidence(model_session.case.evidence, 'spans')}; operations are foreign names"
 
 
-def _requests(bench: Bench, service: str, asked: TraceArguments) -> Found:
-    spans = bench.case.spans.filter(pl.col("service") == service)
+def _requests(model_session: ModelSession, service: str, arguments: TraceArguments) -> CallResult:
+    spans = model_session.case.spans.filter(pl.col("service") == service)
     if not spans.height:
-        there = short_names(bench.case.spans["service"].drop_nulls().unique().to_list(), 20)
-        raise NotFound(f"the case holds no spans of {service}; there are spans of {there}")
-    if asked.operation:
+        there = short_names(model_session.case.spans["service"].drop_nulls().unique().to_list(), 20)
+        raise InvalidCall(f"the case holds no spans of {service}; there are spans of {there}")
+    if arguments.operation:
         name = pl.col("operation").str.to_lowercase()
-        spans = spans.filter(name.str.contains(asked.operation.lower(), literal=True))
-    windows = span_windows(bench.case)
+        spans = spans.filter(name.str.contains(arguments.operation.lower(), literal=True))
+    windows = span_windows(model_session.case)
     spans = spans.with_columns(
         windows.side("start", searched=1, baseline=0).alias("now"),
         pl.col("status").fill_null("").str.contains(FAILED).alias("failed"),
@@ -98,17 +98,17 @@ def _requests(bench: Bench, service: str, asked: TraceArguments) -> Found:
     compared = _compared(spans)
     rows = []
     for row in compared.head(MOST_OPERATIONS).iter_rows(named=True):
-        finding = _operation(bench, service, row)
+        finding = _operation(model_session, service, row)
         rows.append(Row(finding.sentence, finding=finding))
     now = spans.filter(pl.col("now") == 1)
-    picked = now.filter("failed") if asked.order == "failing" else now
+    picked = now.filter("failed") if arguments.order == "failing" else now
     first = pl.col("start").rank("ordinal").over("trace_id") == 1
     picked = picked.filter(first) if picked.height else picked
     slowest = picked.sort("duration_us", descending=True, nulls_last=True)
     for row in slowest.head(MOST_REQUESTS).iter_rows(named=True):
-        rows.append(_span(bench, row, f"trace {plain(row['trace_id'], 64)} "))
+        rows.append(_span(model_session, row, f"trace {plain(row['trace_id'], 64)} "))
     if not rows:
-        raise NotFound(f"no span of {service} matches in the incident or its baseline")
+        raise InvalidCall(f"no span of {service} matches in the incident or its baseline")
     parts = []
     for left_out, what in (
         (compared.height - MOST_OPERATIONS, "operations"),
@@ -117,10 +117,10 @@ def _requests(bench: Bench, service: str, asked: TraceArguments) -> Found:
         if left_out > 0:
             parts.append(f"{left_out} more {what}")
     cut = f"{', '.join(parts)}; narrow with operation" if parts else ""
-    return Found(rows, _provenance(bench), cut=cut)
+    return CallResult(rows, _provenance(model_session), cut=cut)
 
 
-def _compared(own: pl.DataFrame) -> pl.DataFrame:
+def _compared(spans: pl.DataFrame) -> pl.DataFrame:
     def side(n: int, name: str) -> list[pl.Expr]:
         rows = pl.col("now") == n
         return [
@@ -130,13 +130,13 @@ def _compared(own: pl.DataFrame) -> pl.DataFrame:
         ]
 
     return (
-        own.group_by("operation", maintain_order=True)
+        spans.group_by("operation", maintain_order=True)
         .agg(*side(1, "now"), *side(0, "before"))
         .sort(["count_now", "operation"], descending=[True, False])
     )
 
 
-def _operation(bench: Bench, service: str, row: Mapping[str, Any]) -> Finding:
+def _operation(model_session: ModelSession, service: str, row: Mapping[str, Any]) -> Finding:
     name = plain(str(row["operation"]))
     numbers: dict[str, float] = {
         "count": row["count_now"],
@@ -172,13 +172,15 @@ def _operation(bench: Bench, service: str, row: Mapping[str, Any]) -> Finding:
         f"spans of {name}",
         f"{phrase}.",
         ObservationDetails(about="operation", direction=direction, unit="ms"),
-        evidence=bench.case.evidence_ids("spans"),
+        evidence=model_session.case.evidence_ids("spans"),
         numbers=numbers,
         series={"table": "spans", "service": service, "operation": str(row["operation"])},
     )
 
 
-def _span(bench: Bench, row: Mapping[str, Any], prefix: str, after_ms: float | None = None) -> Row:
+def _span(
+    model_session: ModelSession, row: Mapping[str, Any], prefix: str, after_ms: float | None = None
+) -> Row:
     """One span; `after_ms` is when it began, in ms since the first of its trace."""
     service, name = str(row["service"] or ""), plain(str(row["operation"]))
     ms = (row["duration_us"] or 0.0) / 1000
@@ -193,7 +195,7 @@ def _span(bench: Bench, row: Mapping[str, Any], prefix: str, after_ms: float | N
         ObservationDetails(
             about="span", time=iso(row["start"]), trace_id=str(row["trace_id"]), unit="ms"
         ),
-        evidence=(row[ORIGIN],) if row[ORIGIN] else bench.case.evidence_ids("spans"),
+        evidence=(row[ORIGIN],) if row[ORIGIN] else model_session.case.evidence_ids("spans"),
         numbers=numbers,
         series={"table": "spans", "service": service, "operation": str(row["operation"])},
     )
@@ -201,25 +203,29 @@ def _span(bench: Bench, row: Mapping[str, Any], prefix: str, after_ms: float | N
     return Row(f"{prefix}{when or clock(row['start'])} {phrase}{ending}", finding=finding)
 
 
-def _tree(bench: Bench, asked: RequestArguments, service: str | None) -> Found:
-    own = bench.case.spans.filter(pl.col("trace_id") == asked.trace_id)
-    if not own.height:
-        raise NotFound("no trace of this id; `traces` of a service names some")
-    spans = with_visits(own.head(MOST_READ)).sort("start")
+def _tree(
+    model_session: ModelSession, arguments: RequestArguments, service: str | None
+) -> CallResult:
+    trace_spans = model_session.case.spans.filter(pl.col("trace_id") == arguments.trace_id)
+    if not trace_spans.height:
+        raise InvalidCall("no trace of this id; `traces` of a service names some")
+    spans = with_visits(trace_spans.head(MOST_READ)).sort("start")
     parents = dict(spans.select("row", "parent").iter_rows())
     first = spans["start"].min()
     shown = spans.filter(pl.col("service") == service) if service else spans
     rows = []
-    for row in shown.slice(asked.skip, MOST_SPANS).iter_rows(named=True):
+    for row in shown.slice(arguments.skip, MOST_SPANS).iter_rows(named=True):
         after = (row["start"] - first).total_seconds() * 1000
         indent = "." * _depth(row["row"], parents)
-        rows.append(_span(bench, row, f"{indent} " if indent else "", after))
+        rows.append(_span(model_session, row, f"{indent} " if indent else "", after))
     if not rows:
-        raise NotFound("no span of this trace matches")
-    left_out = shown.height - asked.skip - len(rows)
-    cut = f"{left_out} more spans; skip={asked.skip + len(rows)}, or service" if left_out else ""
-    note = f"{own.height} spans; dots tell how far below the root a span is"
-    return Found(rows, _provenance(bench), note, cut)
+        raise InvalidCall("no span of this trace matches")
+    left_out = shown.height - arguments.skip - len(rows)
+    cut = (
+        f"{left_out} more spans; skip={arguments.skip + len(rows)}, or service" if left_out else ""
+    )
+    note = f"{trace_spans.height} spans; dots tell how far below the root a span is"
+    return CallResult(rows, _provenance(model_session), note, cut)
 
 
 def _depth(row: int, parents: Mapping[int, int | None]) -> int:

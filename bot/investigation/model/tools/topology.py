@@ -11,16 +11,16 @@ from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
 from faultline.bot.answer.writer.earlier import is_memory
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
+    case_service,
     first_of,
     from_evidence,
-    known_service,
     moment,
     observation,
 )
@@ -33,29 +33,29 @@ class TopologyArguments(Arguments):
     service: str = Field(description="The service in the middle.")
 
 
-async def topology(bench: Bench, asked: TopologyArguments) -> Found:
+async def topology(model_session: ModelSession, arguments: TopologyArguments) -> CallResult:
     """Callers and callees within two hops."""
-    service = known_service(bench, asked.service)
-    graph = read_topology(bench.case)
-    callees = _others(graph.downstream(service, HOPS))
-    callers = _others(graph.upstream(service, HOPS))
+    service = case_service(model_session, arguments.service)
+    graph = read_topology(model_session.case)
+    callees = _without_start(graph.downstream(service, HOPS))
+    callers = _without_start(graph.upstream(service, HOPS))
     if not callees and not callers:
-        raise NotFound(f"nothing is known of who calls {service} and whom it calls")
-    rows = [Row(f"{plain(service)} itself{_state(bench, service)}")]
+        raise InvalidCall(f"nothing is known of who calls {service} and whom it calls")
+    rows = [Row(f"{plain(service)} itself{_state(model_session, service)}")]
     for name, hops in callees.items():
-        rows.append(_row(bench, service, name, hops, "calls"))
+        rows.append(_row(model_session, service, name, hops, "calls"))
     for name, hops in callers.items():
-        rows.append(_row(bench, service, name, hops, "is called by"))
+        rows.append(_row(model_session, service, name, hops, "is called by"))
     shown, cut = first_of(rows, "ask about a service nearer to what you look for")
-    return Found(shown, from_evidence(bench.case.evidence, "topology"), cut=cut)
+    return CallResult(shown, from_evidence(model_session.case.evidence, "topology"), cut=cut)
 
 
-def _others(reached: Mapping[str, int]) -> dict[str, int]:
+def _without_start(reached: Mapping[str, int]) -> dict[str, int]:
     """What a walk reaches besides its start, which is at 0 hops."""
     return {name: hops for name, hops in reached.items() if hops}
 
 
-def _row(bench: Bench, service: str, name: str, hops: int, how: str) -> Row:
+def _row(model_session: ModelSession, service: str, name: str, hops: int, how: str) -> Row:
     phrase = f"{plain(service)} {how} {plain(name)}"
     phrase += " through another service" if hops > 1 else ""
     finding = observation(
@@ -63,15 +63,16 @@ def _row(bench: Bench, service: str, name: str, hops: int, how: str) -> Row:
         "calls",
         f"{phrase}.",
         ObservationDetails(about="call", labels={"to" if how == "calls" else "from": name}),
-        evidence=bench.case.evidence_ids("topology") or bench.case.evidence_ids("spans"),
+        evidence=model_session.case.evidence_ids("topology")
+        or model_session.case.evidence_ids("spans"),
         numbers={"hops": hops},
     )
-    return Row(f"{phrase}{_state(bench, name)}", finding=finding)
+    return Row(f"{phrase}{_state(model_session, name)}", finding=finding)
 
 
-def _state(bench: Bench, name: str) -> str:
+def _state(model_session: ModelSession, name: str) -> str:
     """What was found of a service, and which data there is of it."""
-    findings = findings_about(bench, name)
+    findings = findings_about(model_session, name)
     # A change is not a symptom: its time says nothing of when trouble began.
     onsets = [f.onset for f in findings if f.onset is not None and change_named(f) is None]
     phrase = f"; findings {', '.join(f.id for f in findings[:MOST_FINDINGS])}" if findings else ""
@@ -79,23 +80,23 @@ def _state(bench: Bench, name: str) -> str:
     has_it = [
         kind
         for kind in ("metrics", "logs", "spans")
-        if (getattr(bench.case, kind)["service"] == name).fill_null(value=False).any()
+        if (getattr(model_session.case, kind)["service"] == name).fill_null(value=False).any()
     ]
     return f"{phrase}; {'has ' + ', '.join(has_it) if has_it else 'no data of it'}"
 
 
-def findings_about(bench: Bench, name: str) -> list[Finding]:
+def findings_about(model_session: ModelSession, name: str) -> list[Finding]:
     """What was found of a service in this case, the strongest first."""
     findings = []
-    for finding in bench.diagnosis.findings:
+    for finding in model_session.diagnosis.findings:
         if finding.subject == name and not is_memory(finding):
             findings.append(finding)
     findings.sort(key=lambda finding: -finding.strength)
     return findings
 
 
-def _offered(bench: Bench) -> bool:
-    return bool(read_topology(bench.case).services)
+def _offered(model_session: ModelSession) -> bool:
+    return bool(read_topology(model_session.case).services)
 
 
 TOPOLOGY = Tool(

@@ -13,12 +13,12 @@ from faultline.analysis.case.folder import read_case
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.wording.phrases import number, plain
-from faultline.bot.investigation.model.bench import Bench
-from faultline.bot.investigation.model.tools.found import (
+from faultline.bot.investigation.model.model_session import ModelSession
+from faultline.bot.investigation.model.tools.contract import (
     MOST_ROWS,
     Arguments,
-    Found,
-    NotFound,
+    CallResult,
+    InvalidCall,
     Row,
     Tool,
     from_evidence,
@@ -43,37 +43,41 @@ class TrainingArguments(Arguments):
     )
 
 
-async def training(bench: Bench, asked: TrainingArguments) -> Found:
+async def training(model_session: ModelSession, arguments: TrainingArguments) -> CallResult:
     """The analysis's rows; times in ns where a name ends in `_ns`."""
-    if asked.analysis not in ANALYSES:
-        raise NotFound(f"no such analysis; there are {', '.join(ANALYSES)}")
-    rows = await bench.run(partial(rank_rows, name=asked.analysis, rank=asked.rank), bench.folder)
+    if arguments.analysis not in ANALYSES:
+        raise InvalidCall(f"no such analysis; there are {', '.join(ANALYSES)}")
+    rows = await model_session.run(
+        partial(rank_rows, name=arguments.analysis, rank=arguments.rank), model_session.folder
+    )
     if isinstance(rows, str):
-        raise NotFound(rows)
-    words = (asked.contains or "").lower()
+        raise InvalidCall(rows)
+    words = (arguments.contains or "").lower()
     matching = [row for row in rows if words in _line(row).lower()]
-    shown = matching[asked.skip : asked.skip + MOST_ROWS]
+    shown = matching[arguments.skip : arguments.skip + MOST_ROWS]
     if not shown:
-        raise NotFound(f"no row matches; the analysis has {len(rows)}")
-    left_out = len(matching) - asked.skip - len(shown)
-    cut = f"{left_out} more; skip={asked.skip + len(shown)}, or contains" if left_out else ""
-    found = [_row(bench, asked, row) for row in shown]
-    provenance = f"{ANALYSES[asked.analysis]}; {from_evidence(bench.case.evidence, 'traces')}"
-    return Found(found, provenance, cut=cut)
+        raise InvalidCall(f"no row matches; the analysis has {len(rows)}")
+    left_out = len(matching) - arguments.skip - len(shown)
+    cut = f"{left_out} more; skip={arguments.skip + len(shown)}, or contains" if left_out else ""
+    shown_rows = [_row(model_session, arguments, row) for row in shown]
+    provenance = (
+        f"{ANALYSES[arguments.analysis]}; {from_evidence(model_session.case.evidence, 'traces')}"
+    )
+    return CallResult(shown_rows, provenance, cut=cut)
 
 
-def _row(bench: Bench, asked: TrainingArguments, row: Mapping[str, Any]) -> Row:
+def _row(model_session: ModelSession, arguments: TrainingArguments, row: Mapping[str, Any]) -> Row:
     line = _line(row)
     numbers = {}
     for name, value in row.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             numbers[plain(str(name), 60)] = float(value)
     finding = observation(
-        f"rank {asked.rank}",
-        asked.analysis,
-        f"rank {asked.rank}, {asked.analysis}: {plain(line, 300)}.",
-        ObservationDetails(about="training_row", labels={"rank": str(asked.rank)}),
-        evidence=bench.case.evidence_ids("traces"),
+        f"rank {arguments.rank}",
+        arguments.analysis,
+        f"rank {arguments.rank}, {arguments.analysis}: {plain(line, 300)}.",
+        ObservationDetails(about="training_row", labels={"rank": str(arguments.rank)}),
+        evidence=model_session.case.evidence_ids("traces"),
         numbers=numbers,
     )
     return Row(line, finding=finding)
@@ -84,8 +88,8 @@ def _line(row: Mapping[str, Any]) -> str:
     parts = []
     for name, value in row.items():
         if value not in (None, "", [], {}):
-            said = number(value) if isinstance(value, float) else plain(str(value), 120)
-            parts.append(f"{plain(str(name), 60)} {said}")
+            text = number(value) if isinstance(value, float) else plain(str(value), 120)
+            parts.append(f"{plain(str(name), 60)} {text}")
     return ", ".join(parts)
 
 
@@ -113,8 +117,8 @@ def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | s
     )
 
 
-def _offered(bench: Bench) -> bool:
-    return bool(bench.case.evidence_ids("traces") and bench.case.trace_files)
+def _offered(model_session: ModelSession) -> bool:
+    return bool(model_session.case.evidence_ids("traces") and model_session.case.trace_files)
 
 
 TRAINING = Tool(

@@ -22,7 +22,7 @@ def upgrade() -> None:
     _grouped_alerts()
     _alert_keys()
     _mutes()
-    _held_alerts()
+    _suppressed_alerts()
 
 
 def downgrade() -> None:
@@ -121,7 +121,7 @@ def _mutes() -> None:
         op.create_index(op.f(f"ix_mutes_{column}"), "mutes", [column], unique=False)
 
 
-def _held_alerts() -> None:
+def _suppressed_alerts() -> None:
     op.create_table(
         "held_alerts",
         sa.Column("key", sa.String(), nullable=False),

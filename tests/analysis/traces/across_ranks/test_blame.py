@@ -57,7 +57,7 @@ def test_one_long_pause_is_an_outlier_step_and_no_straggler(tmp_path: Path) -> N
     assert (slow.rank, slow.step) == (1, 4)
     assert slow.operation is not None
     assert slow.operation.name == "torch.save"
-    assert slow.operation.own_ms == pytest.approx(92.0)
+    assert slow.operation.rank_ms == pytest.approx(92.0)
 
 
 def test_jitter_of_a_few_steps_length_is_no_outlier(tmp_path: Path) -> None:

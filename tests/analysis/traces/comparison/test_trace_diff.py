@@ -72,7 +72,7 @@ def test_counts_and_times_of_every_name(tmp_path: Path) -> None:
     gemm = found["gemm<float>(int)"]
     assert (gemm.control.count, gemm.test.count, gemm.change) == (2, 3, "unchanged")
     assert (gemm.control.total_ns, gemm.test.total_ns) == (200_000, 390_000)
-    assert (gemm.control.own_ns_median, gemm.test.own_ns_median, gemm.growth_ns) == (
+    assert (gemm.control.self_ns_median, gemm.test.self_ns_median, gemm.growth_ns) == (
         100_000,
         140_000,
         40_000,
@@ -118,8 +118,8 @@ def test_ranks_are_joined_and_a_missing_name_counts_as_no_time(tmp_path: Path) -
     both = joined([one, two])
     assert len(both.samples) == 3
     found = {d.name: d.control for d in compared(both, one).differences}
-    assert found["gemm<float>(int)"].own_ns_median == 200_000
-    assert found["other"].own_ns_median == 0
+    assert found["gemm<float>(int)"].self_ns_median == 200_000
+    assert found["other"].self_ns_median == 0
     assert found["other"].count == 1
 
 
@@ -276,10 +276,10 @@ def test_a_real_run_with_slower_kernels_fails(shared: Path) -> None:
     control = side_of(trace)
     slow = np.where(
         np.asarray(["sgemm" in name for name in control.names])[control.name],
-        control.own_ns * 2,
-        control.own_ns,
+        control.self_ns * 2,
+        control.self_ns,
     )
-    test: Any = type(control)(**{**vars(control), "own_ns": slow})
+    test: Any = type(control)(**{**vars(control), "self_ns": slow})
     found = regressions(compared(control, test))
     assert found
     assert all(r.kind == "kernel" and "sgemm" in r.measure.name for r in found)

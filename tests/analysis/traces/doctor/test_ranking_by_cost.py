@@ -16,10 +16,10 @@ from tests.analysis.traces.written_traces import event
 
 
 def test_the_dearest_is_first_and_what_has_no_cost_stays_where_it_is() -> None:
-    cheap = LONG_COPIES.found("warning", "all ranks", "is cheap", {}, cost_ns=1e6)
-    unknown = LAUNCH_BOUND.found("warning", "all ranks", "is not known", {})
-    dear = SLOW_LINK.found("warning", "all ranks", "is dear", {}, cost_ns=9e6)
-    middling = PAGEABLE_COPIES.found("warning", "all ranks", "is between", {}, cost_ns=5e6)
+    cheap = LONG_COPIES.diagnosis("warning", "all ranks", "is cheap", {}, cost_ns=1e6)
+    unknown = LAUNCH_BOUND.diagnosis("warning", "all ranks", "is not known", {})
+    dear = SLOW_LINK.diagnosis("warning", "all ranks", "is dear", {}, cost_ns=9e6)
+    middling = PAGEABLE_COPIES.diagnosis("warning", "all ranks", "is between", {}, cost_ns=5e6)
     ranked = by_cost([cheap, unknown, dear, middling])
     assert [one.statement for one in ranked] == [
         "is dear",

@@ -69,7 +69,7 @@ def test_one_folder_per_node_is_one_set(tmp_path: Path) -> None:
     job = _hanging()
     moment = _moment(*(write_pickles(tmp_path / f"node{r.rank}", [r]) for r in job))
     assert moment.analysis.culprits == (1,)
-    assert moment.others == 0
+    assert moment.other_sets == 0
 
 
 def test_what_two_sets_show_lasts(tmp_path: Path) -> None:

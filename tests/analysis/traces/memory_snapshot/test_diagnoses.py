@@ -50,7 +50,7 @@ def test_the_peak_is_found_though_the_history_lost_its_beginning(
     peak = judge(read_snapshot(allocator.write(tmp_path / "a.pickle", keep))).peak
     assert peak is not None
     assert peak.allocated == 10 * GB
-    assert {h.site: h.held for h in peak.holders} == {
+    assert {h.site: h.size for h in peak.holders} == {
         "model/layers.py:88 (forward)": 4 * GB,
         "model/layers.py:5 (build)": 2 * GB,
         "job/train.py:20 (main)": 4 * GB,
@@ -192,7 +192,7 @@ def test_a_file_that_is_cut_off_still_tells_what_is_held(tmp_path: Path) -> None
     path.write_bytes(whole[: len(whole) * 3 // 4])
     found = read_snapshot(path)
     assert found.cut_off
-    assert found.held("allocated") == 6 * GB + 10 * MB
+    assert found.bytes_in("allocated") == 6 * GB + 10 * MB
     assert accused(tmp_path) == []
 
 
@@ -242,7 +242,7 @@ def test_references_to_the_same_pieces_take_no_quadratic_time(
 ) -> None:
     monkeypatch.setattr("faultline.analysis.traces.memory_snapshot.reading.MAX_BLOCKS", 20_000)
     monkeypatch.setattr(
-        "faultline.analysis.traces.memory_snapshot.reading.MAX_FRAMES_LOOKED", 20_000
+        "faultline.analysis.traces.memory_snapshot.reading.MAX_FRAME_VISITS", 20_000
     )
     blocks = [{"size": 5, "state": "active_allocated", "frames": stack(5)}, 7] * 5_000
     segment = {"device": 0, "total_size": 100, "blocks": blocks}

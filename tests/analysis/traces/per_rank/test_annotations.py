@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.per_rank.annotations import (
-    OTHERS,
+    REST,
     Side,
     annotation_breakdown,
     kernel_annotations,
@@ -105,7 +105,7 @@ def test_without_annotations_on_the_device_those_around_the_launch_count(tmp_pat
 def test_annotations_beyond_the_top_are_cut_but_for_those_to_keep(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, *(host_note(f"a{i}", 100 * i, 10 * (i + 1)) for i in range(5)))
     found = annotation_breakdown(trace, "host", top=1, keep=[re.compile("^a[01]$")])
-    assert [a.name for a in found] == ["a4", "a1", "a0", OTHERS]
+    assert [a.name for a in found] == ["a4", "a1", "a0", REST]
     assert (found[3].times.count, found[3].times.total) == (2, 70_000)
 
 

@@ -13,7 +13,7 @@ from faultline.analysis.traces.columns.device import Kind
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.per_rank.kernels import (
     KINDS,
-    OTHERS,
+    REST,
     kernel_breakdown,
     kernel_distribution,
     kernel_types,
@@ -84,7 +84,7 @@ def test_kernels_are_htas_where_it_cuts_nothing_and_its_rule_is_known_where_it_d
                 assert all(
                     r["max (us)"] == r["min (us)"] == r["mean (us)"]
                     for n, r in wanted.items()
-                    if n != OTHERS
+                    if n != REST
                 )
                 continue
             ours = {k.name: k.times for k in kernel_breakdown(view) if k.kind == label}
@@ -128,10 +128,10 @@ def test_the_statistics_are_of_each_kernels_length(tmp_path: Path) -> None:
 def test_what_is_cut_stands_in_one_entry_with_its_own_statistics(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, *(kernel(f"k{i}", 100 * i, 10 * (i + 1)) for i in range(6)))
     kept = kernel_breakdown(trace, top=2)
-    assert [k.name for k in kept] == ["k5", "k4", OTHERS]
+    assert [k.name for k in kept] == ["k5", "k4", REST]
     assert (kept[2].times.count, kept[2].times.max, kept[2].times.total) == (4, 40_000, 100_000)
     assert sum(k.percent for k in kept) == pytest.approx(100)
-    assert [k.name for k in kernel_breakdown(trace, share=0.5)] == ["k5", "k4", OTHERS]
+    assert [k.name for k in kernel_breakdown(trace, share=0.5)] == ["k5", "k4", REST]
 
 
 def test_kinds_that_run_together_have_a_time_of_their_own(tmp_path: Path) -> None:
@@ -184,6 +184,6 @@ def _hta_cut(by_name: dict[str, list[int]], most: int = 10, ratio: float = 0.8) 
     limit = np.quantile(running, ratio)
     kept: dict[str, Any] = {}
     for place, (total, name) in enumerate(sums):
-        label = OTHERS if running[place] > limit or place >= most else name
+        label = REST if running[place] > limit or place >= most else name
         kept[label] = kept.get(label, 0) + total
     return kept

@@ -49,7 +49,7 @@ def test_many_messages_give_what_each_gives_alone(messages: list[bytes]) -> None
     ends = np.cumsum([len(m) for m in messages]).astype(np.int64)
     starts = ends - [len(m) for m in messages]
     alone, together = buffer_of(buffer.raw[: buffer.length]), buffer
-    one = wire._one_by_one(alone, starts, ends)
+    one = wire._read_serially(alone, starts, ends)
     many = wire._together(together, starts, ends)
     damaged = {row[0] for row in rows(one)} ^ {row[0] for row in rows(many)}
     # A length beyond its message is a cut file to one and damage to the other.

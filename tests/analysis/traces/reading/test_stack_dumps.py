@@ -25,7 +25,7 @@ def test_faulthandlers_text_gives_the_line_of_the_jobs_own_code(shared: Path) ->
         sorted(shared.glob("traces/generated/hang_skip/http/*dump_traceback.txt"))
     )
     mains = {d.rank: d.main for d in dumps}
-    frame = mains[2].own_frame if mains[2] else None
+    frame = mains[2].job_frame if mains[2] else None
     assert frame is not None
     assert (frame.function, frame.file, frame.line) == ("branch_without_allreduce", "train.py", 183)
     assert {rank: main.in_collective for rank, main in mains.items() if main} == {
@@ -38,14 +38,14 @@ def test_faulthandlers_text_gives_the_line_of_the_jobs_own_code(shared: Path) ->
 
 def test_the_debug_servers_page_holds_every_ranks_stacks(shared: Path) -> None:
     dumps = read_stack_dumps([shared / "traces/debug_server/stacks.html"])
-    lines = [(d.rank, d.main.own_frame.line) for d in dumps if d.main and d.main.own_frame]
+    lines = [(d.rank, d.main.job_frame.line) for d in dumps if d.main and d.main.job_frame]
     assert lines == [(0, 13), (1, 12)]
 
 
 def test_py_spys_text_names_the_main_thread() -> None:
     threads = parse_stacks(PYSPY)
     assert len(threads) == 2
-    frame = threads[0].own_frame
+    frame = threads[0].job_frame
     assert frame is not None
     assert (frame.function, frame.line, threads[0].in_collective) == ("train_step", 199, True)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from faultline.bot.answer.asserted.ground import Ground
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.drafts import Said, read_draft, said_in
+from faultline.bot.investigation.model.drafts import CheckedDraft, check_draft, read_draft
 from tests.answers.frozen import AnswerFile
 
 FOLDER = Path(__file__).parent
@@ -35,12 +35,12 @@ def ground(case: str, question: str = "") -> Ground:
     return Ground(decided.diagnosis, decided.alert, decided.gaps, question=question)
 
 
-def said(given: dict[str, Any], case: str, question: str = "") -> Said:
+def said(given: dict[str, Any], case: str, question: str = "") -> CheckedDraft:
     """What stands of a draft, and what is refused."""
     claims = [{"parts": given["parts"]}] if given.get("parts") else []
     rest = {key: given.get(key) for key in ("inferences", "second_opinion")}
     draft = read_draft(json.dumps({"claims": claims, **rest}))
-    return said_in(draft, ground(case, question), Redactor())
+    return check_draft(draft, ground(case, question), Redactor())
 
 
 def stands(given: dict[str, Any], case: str, question: str = "") -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case, read_case, write_json
 from faultline.analysis.case.tables import write_table
 from faultline.analysis.vocabulary import (
@@ -34,9 +34,11 @@ SIGNAL = "latency_p99_ms"
 Course = Callable[[datetime], float | None]
 
 
-def calls(*pairs: tuple[str, str]) -> list[KnownCall]:
+def calls(*pairs: tuple[str, str]) -> list[ServiceCall]:
     """Calls that spans tell of."""
-    return [KnownCall(caller=caller, callee=callee, sources=("spans",)) for caller, callee in pairs]
+    return [
+        ServiceCall(caller=caller, callee=callee, sources=("spans",)) for caller, callee in pairs
+    ]
 
 
 SHOP = calls(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.bot.answer.pictures.map_layout import laid_out
 from faultline.bot.answer.pictures.map_lines import PlacedBox
 from faultline.bot.answer.pictures.map_svg import map_svg
@@ -36,7 +36,7 @@ def a_map(pairs: set[tuple[int, int]], count: int, chain: int = 2) -> IncidentMa
     names = [box.service for box in boxes]
     calls = []
     for a, b in sorted(pairs):
-        calls.append(MapCall(KnownCall(caller=names[a], callee=names[b], sources=("spans",))))
+        calls.append(MapCall(ServiceCall(caller=names[a], callee=names[b], sources=("spans",))))
     arrows = [FaultArrow(call.callee, call.caller, True) for call in calls[:chain]]
     return IncidentMap(tuple(boxes), tuple(calls), tuple(arrows))
 

@@ -38,7 +38,7 @@ def said(found: IncidentMap) -> dict[str, tuple[str, str]]:
 
 
 def arrows(found: IncidentMap) -> list[tuple[str, str, bool]]:
-    return [(arrow.start, arrow.end, arrow.seen) for arrow in found.arrows]
+    return [(arrow.start, arrow.end, arrow.on_both_ends) for arrow in found.arrows]
 
 
 def test_the_chain_from_the_cause_to_its_users_and_the_neighbours_that_narrow_it_down() -> None:
@@ -157,7 +157,7 @@ def test_where_all_call_each_other_only_some_calls_are_drawn() -> None:
     large = drawn([*known, *calls(("web", "service-0"))], MOST_ON_LARGE_MAP)
     assert len(large.calls) == MOST_CALLS * MOST_ON_LARGE_MAP
     assert large.notes[-1].endswith("more calls not drawn.")
-    assert all(one.pair in {call.known.pair for call in large.calls} for one in SHOP[:1])
+    assert all(one.pair in {call.call.pair for call in large.calls} for one in SHOP[:1])
 
 
 def test_calls_in_a_circle_end() -> None:

@@ -16,7 +16,7 @@ from faultline.bot.answer.targets import posting
 from faultline.bot.answer.targets.chats.target import ChatTarget
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.vendor_message import VendorMessage
-from faultline.bot.policy.reply_targets import declared_targets, told_in
+from faultline.bot.policy.reply_targets import declared_targets, targets_of
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
 from faultline.bot.settings.settings import settings_of
@@ -187,16 +187,16 @@ def test_of_several_bots_each_posts_what_its_table_covers(chats: FakeChats) -> N
     worker = settings_of({"msteams": tables}, {"FAULTLINE_MSTEAMS__EU__CLIENT_SECRET": "s"})
     alert = an_alert(labels={"region": "eu"})
     posting = [one for one in declared_targets(worker) if one.configured(worker)]
-    assert [one.own_name for one in posting] == ["msteams eu"]
+    assert [one.target_name for one in posting] == ["msteams eu"]
     for given in (server, worker):
         told = {
-            one.own_name
+            one.target_name
             for one in declared_targets(given)
             if one.name == "msteams" and one.address_for(alert, None, ReplyTo(), given)
         }
         assert told == {"msteams eu"}
         # The server keeps alerts of other bots' channels out of an investigation, too.
-        assert told_in(alert, None, ReplyTo(), given) == {"msteams eu"}
+        assert targets_of(alert, None, ReplyTo(), given) == {"msteams eu"}
 
 
 # Microsoft Teams

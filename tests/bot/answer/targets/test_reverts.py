@@ -19,7 +19,7 @@ from faultline.bot.answer.targets.tickets.reverts import NO_LONGER, Reverts
 from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
@@ -71,7 +71,7 @@ def offers(
 
 def asked(store: Store, name: str, link: str) -> StoredInvestigation:
     investigation = answered(store)
-    AskedTickets(store.engine).ask(investigation.id, name, link)
+    TicketRequests(store.engine).ask(investigation.id, name, link)
     return known(store, investigation.id)
 
 
@@ -164,7 +164,7 @@ def test_a_draft_from_a_fork_that_bears_our_mark_is_not_taken_for_ours(
 @pytest.mark.parametrize("name", HOSTS)
 def test_without_a_click_nothing_is_drafted(name: str, hosts: FakeCodeHosts, store: Store) -> None:
     reverts, investigation = opened(name, hosts, store), answered(store)
-    assert not reverts.wanted(investigation)
+    assert not reverts.expects_answer(investigation)
     asyncio.run(reverts.answer(outcome(investigation, hosts.link(name))))
     assert hosts.requests == []
 
@@ -323,7 +323,7 @@ def test_check_names_the_repositories_and_a_refusal_is_said(
     name: str, hosts: FakeCodeHosts, store: Store
 ) -> None:
     reverts = opened(name, hosts, store)
-    assert asyncio.run(type(reverts).who(reverts.own)) == "acme/shop"
+    assert asyncio.run(type(reverts).who(reverts.vendor_settings)) == "acme/shop"
     link = hosts.link(name)
     investigation = asked(store, name, link)
     hosts.refuse_with = 403

@@ -22,7 +22,7 @@ from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.settings import Settings
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
@@ -86,7 +86,7 @@ def outcome(investigation: StoredInvestigation, headline: str = "payments breaks
 
 def asked(store: Store, target: str, **more: Any) -> StoredInvestigation:
     investigation = answered(store, **more)
-    AskedTickets(store.engine).ask(investigation.id, target)
+    TicketRequests(store.engine).ask(investigation.id, target)
     return known(store, investigation.id)
 
 
@@ -112,7 +112,7 @@ def test_a_ticket_is_made_once_and_then_holds_each_new_answer(
     assert offer.target == name
     assert offer.title.lstrip("#OPS-") == "1"
     assert offer.url.startswith("http")
-    assert offer.label == f"Update the {offer.one}"
+    assert offer.label == f"Update the {offer.noun}"
 
 
 @pytest.mark.parametrize("name", TRACKERS)
@@ -146,7 +146,7 @@ def test_two_workers_make_one_ticket(name: str, trackers: FakeTrackers, store: S
 def test_without_a_click_nothing_is_made(name: str, trackers: FakeTrackers, store: Store) -> None:
     tickets = opened(name, trackers, store)
     investigation = answered(store)
-    assert not tickets.wanted(investigation)
+    assert not tickets.expects_answer(investigation)
     asyncio.run(tickets.answer(outcome(investigation)))
     asyncio.run(tickets.announce(investigation))
     assert trackers.requests == []
@@ -187,8 +187,8 @@ def test_a_further_investigation_shares_the_ticket_only_when_somebody_asks(
     store.start(name)
     finish(store, name)
     further = known(store, name)
-    assert not tickets.wanted(further), "the wish was for another answer"
-    AskedTickets(store.engine).ask(name, "jira_issues")
+    assert not tickets.expects_answer(further), "the wish was for another answer"
+    TicketRequests(store.engine).ask(name, "jira_issues")
     asyncio.run(tickets.answer(outcome(known(store, name), "the further answer")))
     [issue] = trackers.issues
     assert "the further answer" in issue.fields["summary"]
@@ -204,7 +204,7 @@ def test_a_click_and_a_made_ticket_are_due_at_the_worker(
     investigation = answered(store)
     updates.look(later)
     assert queued == []
-    AskedTickets(store.engine).ask(investigation.id, "github_issues")
+    TicketRequests(store.engine).ask(investigation.id, "github_issues")
     updates.look(later)
     assert [job[-2:] for job in queued] == [(investigation.id, "github_issues")]
     asyncio.run(tickets.answer(outcome(known(store, investigation.id))))
@@ -278,14 +278,16 @@ def test_trackers_alone_post_no_answer() -> None:
 def test_while_it_is_investigated_nobody_is_promised_a_ticket(store: Store) -> None:
     investigation = answered(store)
     store.start(investigation.id)
-    assert not AskedTickets(store.engine).ask(investigation.id, "jira_issues")
+    assert not TicketRequests(store.engine).ask(investigation.id, "jira_issues")
     assert known(store, investigation.id).reply_to.others == {}
     finish(store, investigation.id)
-    assert AskedTickets(store.engine).ask(investigation.id, "jira_issues")
+    assert TicketRequests(store.engine).ask(investigation.id, "jira_issues")
 
 
 def test_the_wish_survives_a_new_run_of_the_same_investigation(
     trackers: FakeTrackers, store: Store
 ) -> None:
     investigation = asked(store, "gitlab_issues")
-    assert opened("gitlab_issues", trackers, store).wanted(replace(investigation, status="running"))
+    assert opened("gitlab_issues", trackers, store).expects_answer(
+        replace(investigation, status="running")
+    )

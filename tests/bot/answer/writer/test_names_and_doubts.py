@@ -8,8 +8,8 @@ import pytest
 
 from faultline.analysis.vocabulary import Diagnosis, Finding, Section
 from faultline.bot.answer.writer.built_in import word
-from faultline.bot.answer.writer.one_place import without_the_only_place
-from faultline.bot.answer.writer.story import began, change_told
+from faultline.bot.answer.writer.single_place import without_the_only_place
+from faultline.bot.answer.writer.story import began, change_by_title
 from tests.bot.answer.writer.test_story import ALERT, FAILS, WEB, diagnosis, found, shift
 
 
@@ -39,7 +39,7 @@ def texts(told: Diagnosis, section: Section) -> list[str]:
 def test_a_change_is_called_by_what_its_title_names(
     title: str, kind: str, named: str | None
 ) -> None:
-    told = change_told(change(title, kind))
+    told = change_by_title(change(title, kind))
     assert (str(told) if told else None) == named
 
 

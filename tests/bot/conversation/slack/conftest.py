@@ -108,7 +108,7 @@ class Room:
         of_worker = self.settings.model_copy(update={"pagerduty": keyed})
         replies = PagerDutyReplies(of_worker, self.store, owner="worker")
         outcome = self.outcome(name)
-        assert replies.wanted(outcome.investigation)
+        assert replies.expects_answer(outcome.investigation)
         asyncio.run(replies.answer(outcome))
 
     def outcome(self, name: str) -> Outcome:

@@ -59,7 +59,7 @@ def test_evidence_opens_a_modal_with_findings_links_and_what_could_not_be_had(ro
     investigation, message = room.answered()
     ann = room.person()
     assert ann.click(message, "faultline_evidence").status_code == 200
-    view = eventually(lambda: room.slack.seen.opened_by(ann.id), "a modal")[0]
+    view = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a modal")[0]
     eventually(lambda: "Could not be collected" in shown(view.view), "the evidence")
     said = shown(view.view)
     assert "For payments" in said
@@ -80,7 +80,7 @@ def test_many_findings_are_paged(room: Room) -> None:
     _, message = room.answered(diagnosis=a_diagnosis(findings=(*a_diagnosis().findings, *many)))
     ann = room.person()
     ann.click(message, "faultline_evidence")
-    view = eventually(lambda: room.slack.seen.opened_by(ann.id), "a modal")[0]
+    view = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a modal")[0]
     eventually(lambda: "page 1 of 4" in shown(view.view), "the first page")
     assert "faultline_page_back" not in actions_of(view)
     ann.click(view, "faultline_page_on")
@@ -98,7 +98,7 @@ def test_a_case_that_is_gone_is_told_in_the_modal(room: Room) -> None:
     (room.cases / investigation.id).rmdir()
     ann = room.person()
     ann.click(message, "faultline_evidence")
-    view = eventually(lambda: room.slack.seen.opened_by(ann.id), "a modal")[0]
+    view = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a modal")[0]
     eventually(lambda: "the case folder is not there any more" in shown(view.view), "the reason")
 
 
@@ -117,7 +117,7 @@ def test_a_slow_case_is_shown_once_it_is_read(room: Room) -> None:
     room.face.context.answer = slow  # type: ignore[method-assign]
     ann = room.person()
     ann.click(message, "faultline_evidence")
-    view = eventually(lambda: room.slack.seen.opened_by(ann.id), "a modal")[0]
+    view = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a modal")[0]
     assert "Reading the case" in shown(view.view)
     released.append(True)
     eventually(lambda: "payments error_ratio rose" in shown(view.view), "the evidence")
@@ -151,7 +151,7 @@ def test_wrong_asks_for_the_cause_and_keeps_it(room: Room) -> None:
     investigation, message = room.answered()
     ann = room.person()
     ann.click(message, "faultline_wrong")
-    form = eventually(lambda: room.slack.seen.opened_by(ann.id), "a form")[0]
+    form = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a form")[0]
     options = next(b for b in form.view["blocks"] if b.get("block_id") == "suspect")["element"][
         "options"
     ]
@@ -169,7 +169,7 @@ def test_wrong_alone_is_worth_keeping_and_somebody_else_may_say_otherwise(room: 
     investigation, message = room.answered()
     ann, bob = room.person(), room.person("bob")
     ann.click(message, "faultline_wrong")
-    form = eventually(lambda: room.slack.seen.opened_by(ann.id), "a form")[0]
+    form = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a form")[0]
     ann.submit(form)
     eventually(lambda: "*Wrong*, said ann" in shown(message.blocks), "the edit")
     bob.click(message, "faultline_right")
@@ -183,7 +183,7 @@ def test_mute_asks_how_long_and_unmute_ends_it(room: Room) -> None:
     investigation, message = room.answered()
     ann = room.person()
     ann.click(message, "faultline_more", option=f"mute {investigation.id}")
-    form = eventually(lambda: room.slack.seen.opened_by(ann.id), "a form")[0]
+    form = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a form")[0]
     ann.submit(form, **{"for": "8h", "reason": "known, being fixed"})
     (mute,) = Mutes(room.store.engine).active(investigation.accepted_at)
     assert mute.fingerprint == investigation.alert.fingerprint
@@ -208,7 +208,7 @@ def test_a_mute_until_resolved_ends_with_the_alert(room: Room) -> None:
     investigation, message = room.answered()
     ann = room.person()
     ann.click(message, "faultline_more", option=f"mute {investigation.id}")
-    form = eventually(lambda: room.slack.seen.opened_by(ann.id), "a form")[0]
+    form = eventually(lambda: room.slack.surfaces.opened_by(ann.id), "a form")[0]
     ann.submit(form, **{"for": "resolved"})
     assert room.store.accept(investigation.alert).outcome == "muted"
     room.store.accept(investigation.alert.model_copy(update={"status": "resolved"}))
@@ -419,7 +419,7 @@ def test_hostile_names_and_words_neither_mention_nor_link(room: Room) -> None:
     eve = room.person("eve")
     eve.name = hostile
     eve.click(message, "faultline_wrong")
-    form = eventually(lambda: room.slack.seen.opened_by(eve.id), "a form")[0]
+    form = eventually(lambda: room.slack.surfaces.opened_by(eve.id), "a form")[0]
     eve.submit(form, cause=hostile)
     eventually(lambda: "*Wrong*" in shown(message.blocks), "the edit")
     assert "<!channel>" not in shown(message.blocks)

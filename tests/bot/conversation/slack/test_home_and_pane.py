@@ -13,7 +13,7 @@ from tests.bot.conversation.slack.conftest import Room, eventually
 
 def shown(room: Room, person: SlackPerson) -> str:
     """What the person's tab says now."""
-    home = room.slack.seen.homes.get(person.id)
+    home = room.slack.surfaces.homes.get(person.id)
     return json.dumps(home.view, ensure_ascii=False) if home else ""
 
 
@@ -49,7 +49,7 @@ def test_a_mute_is_ended_from_the_home_tab(room: Room) -> None:
     ann = room.person()
     ann.open_home()
     eventually(lambda: "disk of db-2" in shown(room, ann), "the tab")
-    ann.click(room.slack.seen.homes[ann.id], "faultline_home_unmute")
+    ann.click(room.slack.surfaces.homes[ann.id], "faultline_home_unmute")
     assert mutes.active(now) == []
     eventually(lambda: "disk of db-2" not in shown(room, ann), "the tab without it")
 
@@ -63,7 +63,7 @@ def test_the_tab_is_not_published_for_each_of_many_openings(room: Room) -> None:
     assert room.slack.traffic.calls["views.publish"] == 2, (
         "at once, and when the parts were checked"
     )
-    assert "faultline_home_refresh" in actions_of(room.slack.seen.homes[ann.id])
+    assert "faultline_home_refresh" in actions_of(room.slack.surfaces.homes[ann.id])
 
 
 def test_another_tab_publishes_nothing(room: Room) -> None:
@@ -78,7 +78,7 @@ def test_the_pane_offers_things_to_ask(room: Room) -> None:
     room.answered()
     ann = room.person()
     channel, thread = ann.open_assistant(looking_at="C0INCIDENTS")
-    pane = room.slack.seen.panes[channel, thread]
+    pane = room.slack.surfaces.panes[channel, thread]
     eventually(lambda: pane.prompts, "prompts")
     messages = [prompt["message"] for prompt in pane.prompts]
     assert messages == [

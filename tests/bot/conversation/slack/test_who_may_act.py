@@ -32,7 +32,7 @@ def mute_form(
     """The form that the person opens under an answer."""
     investigation, message = answered
     person.click(message, "faultline_more", option=f"mute {investigation.id}")
-    form: SlackView = eventually(lambda: room.slack.seen.opened_by(person.id), "a form")[-1]
+    form: SlackView = eventually(lambda: room.slack.surfaces.opened_by(person.id), "a form")[-1]
     return form
 
 
@@ -61,7 +61,7 @@ def test_somebody_of_another_company_presses_no_button(room: Room, account: dict
         eve.click(message, action)
     eventually(lambda: len(room.said_aside()) == 6, "a line for each click")
     assert set(room.said_aside()) == {MEMBERS_ONLY}
-    assert room.slack.seen.opened_by(eve.id) == []
+    assert room.slack.surfaces.opened_by(eve.id) == []
     assert room.store.count() == 1
     assert Labels(room.store.engine).count() == 0
     assert room.people_did(investigation.id) == []
@@ -205,13 +205,13 @@ def test_a_stranger_ends_no_mute_from_the_home_tab(room: Room) -> None:
     held.mute("f" * 16, now + timedelta(hours=1), "bob", "known", title="disk of db-2")
     ann, gus = room.person(), room.person("gus")
     ann.open_home()
-    home = eventually(lambda: room.slack.seen.homes.get(ann.id), "the tab")
+    home = eventually(lambda: room.slack.surfaces.homes.get(ann.id), "the tab")
     eventually(lambda: "disk of db-2" in json.dumps(home.view), "the mute")
     room.slack.users[gus.id] = {"is_ultra_restricted": True}
     gus.click(home, "faultline_home_unmute")
     assert len(mutes(room)) == 1
     gus.open_home()
-    shown = eventually(lambda: room.slack.seen.homes.get(gus.id), "a tab")
+    shown = eventually(lambda: room.slack.surfaces.homes.get(gus.id), "a tab")
     assert GUESTS in json.dumps(shown.view)
     assert "disk of db-2" not in json.dumps(shown.view)
 
@@ -238,7 +238,7 @@ def test_the_home_tab_shows_a_private_channels_investigations_to_its_members(roo
 
 
 def shown(room: Room, person: SlackPerson) -> str:
-    home = room.slack.seen.homes.get(person.id)
+    home = room.slack.surfaces.homes.get(person.id)
     return json.dumps(home.view) if home else ""
 
 

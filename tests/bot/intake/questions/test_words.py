@@ -10,10 +10,10 @@ from faultline.analysis.vocabulary import Window
 from faultline.bot.intake.questions.commands import Command, command_in, findings_in, is_courtesy
 from faultline.bot.intake.questions.follow_up_scope import (
     LONGEST,
-    AskedSpan,
-    asked_span,
+    QuestionSpan,
     asks_to_include,
     days_ago,
+    span_in,
     window_of,
 )
 from faultline.bot.intake.questions.is_question import is_question
@@ -181,40 +181,41 @@ def test_courtesies_want_no_answer(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "span"),
     [
-        ("what about the last 6 hours?", AskedSpan(timedelta(hours=6))),
-        ("past 2h", AskedSpan(timedelta(hours=2))),
-        ("over the last day", AskedSpan(timedelta(days=1))),
-        ("last few minutes", AskedSpan(timedelta(minutes=3))),
-        ("and since 02:30?", AskedSpan(since=(2, 30))),
-        ("a wider window please", AskedSpan()),
+        ("what about the last 6 hours?", QuestionSpan(timedelta(hours=6))),
+        ("past 2h", QuestionSpan(timedelta(hours=2))),
+        ("over the last day", QuestionSpan(timedelta(days=1))),
+        ("last few minutes", QuestionSpan(timedelta(minutes=3))),
+        ("and since 02:30?", QuestionSpan(since=(2, 30))),
+        ("a wider window please", QuestionSpan()),
         ("last 0 hours", None),
         ("what changed?", None),
     ],
 )
-def test_a_longer_time_is_read(text: str, span: AskedSpan | None) -> None:
-    assert asked_span(text) == span
+def test_a_longer_time_is_read(text: str, span: QuestionSpan | None) -> None:
+    assert span_in(text) == span
 
 
 def test_the_window_ends_now_and_has_bounds() -> None:
     end = datetime(2026, 11, 20, 3, 6, tzinfo=UTC)
     incident, now = Window(start=end - timedelta(minutes=10), end=end), end + timedelta(minutes=5)
-    assert window_of(AskedSpan(timedelta(hours=6)), incident, now) == Window(
+    assert window_of(QuestionSpan(timedelta(hours=6)), incident, now) == Window(
         start=now - timedelta(hours=6), end=now
     )
     assert (
-        window_of(AskedSpan(timedelta(days=400)), incident, now).seconds == LONGEST.total_seconds()
+        window_of(QuestionSpan(timedelta(days=400)), incident, now).seconds
+        == LONGEST.total_seconds()
     )
-    assert window_of(AskedSpan(since=(2, 30)), incident, now).start == end.replace(
+    assert window_of(QuestionSpan(since=(2, 30)), incident, now).start == end.replace(
         hour=2, minute=30
     )
-    assert window_of(AskedSpan(since=(23, 0)), incident, now).start == end.replace(
+    assert window_of(QuestionSpan(since=(23, 0)), incident, now).start == end.replace(
         day=19, hour=23, minute=0
     )
-    assert window_of(AskedSpan(), incident, now) == Window(
+    assert window_of(QuestionSpan(), incident, now) == Window(
         start=end - timedelta(minutes=30), end=end
     )
     long_ago = now + timedelta(days=60)
-    assert window_of(AskedSpan(timedelta(hours=1)), incident, long_ago).end == end
+    assert window_of(QuestionSpan(timedelta(hours=1)), incident, long_ago).end == end
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,7 @@ def test_long_hostile_text_takes_no_time() -> None:
         command_in(text)
         is_question(text)
         subject_of(text, ("checkout",))
-        asked_span(text[:2_000])
+        span_in(text[:2_000])
 
 
 def test_the_end_of_another_name_is_no_finding() -> None:

@@ -18,7 +18,7 @@ import pytest
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.traces.reading.kineto import read_trace
 from faultline.bot.investigation.capture.dynolog import (
-    LEAD_SECONDS,
+    START_MARGIN_SECONDS,
     CaptureOptions,
     DaemonAddress,
     DynologClient,
@@ -153,7 +153,7 @@ def test_pytorch_records_a_trace_when_it_is_asked(
         config = CaptureOptions(iterations=5).text(output, None)
     else:
         config = CaptureOptions(duration_ms=300).text(
-            output, datetime.now(UTC) + timedelta(seconds=LEAD_SECONDS)
+            output, datetime.now(UTC) + timedelta(seconds=START_MARGIN_SECONDS)
         )
     answer = asyncio.run(_client(daemon).trigger(config))
     assert answer.triggered == (pid,)

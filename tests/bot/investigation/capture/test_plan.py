@@ -104,7 +104,7 @@ def test_the_plan_names_every_host_it_would_speak_to(tmp_path: Path) -> None:
 def test_iterations_are_counted_by_the_daemon_alone(tmp_path: Path) -> None:
     text = HOSTS + "debug_server = 'http://a:25999'\n"
     plan = plan_capture(load_settings(_file(tmp_path, text), {}), "llm", iterations=3)
-    assert (plan.debug_server, plan.wanted) == (None, "3 iterations")
+    assert (plan.debug_server, plan.requested) == (None, "3 iterations")
 
 
 def test_an_address_of_version_6_keeps_its_colons(tmp_path: Path) -> None:

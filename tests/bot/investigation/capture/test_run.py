@@ -33,7 +33,9 @@ def captured(settings: Settings, output: Path, **wanted: Any) -> CaptureResult:
     store = open_store(settings)
     plan = plan_capture(settings, "llm", **wanted)
     try:
-        return asyncio.run(run_capture(plan, CaptureLog(store.engine), output, asked_by="a test"))
+        return asyncio.run(
+            run_capture(plan, CaptureLog(store.engine), output, requested_by="a test")
+        )
     finally:
         store.engine.dispose()
 
@@ -82,7 +84,7 @@ def test_what_was_asked_is_on_record(tmp_path: Path) -> None:
         result = captured(settings, tmp_path / "out")
         (row,) = record(settings)
         assert row.hosts == f"127.0.0.1:{daemons[0].port}"
-    assert (row.id, row.status, row.asked_by, row.wanted) == (
+    assert (row.id, row.status, row.requested_by, row.requested) == (
         result.id,
         "recorded",
         "a test",
@@ -276,7 +278,7 @@ def test_one_that_is_interrupted_is_on_record_and_counts(tmp_path: Path) -> None
         async def interrupted() -> None:
             plan = plan_capture(settings, "llm")
             running = asyncio.create_task(
-                run_capture(plan, CaptureLog(store.engine), tmp_path / "out", asked_by="x")
+                run_capture(plan, CaptureLog(store.engine), tmp_path / "out", requested_by="x")
             )
             while not triggers(daemons[0]):
                 await asyncio.sleep(0.02)

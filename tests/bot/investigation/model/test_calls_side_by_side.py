@@ -11,13 +11,19 @@ import pytest
 
 from faultline.analysis.case.folder import read_case, read_diagnosis
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.bench import Bench, in_a_thread
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.conversation import Conversation
-from faultline.bot.investigation.model.drafts import Draft, Said, read_draft
+from faultline.bot.investigation.model.drafts import CheckedDraft, Draft, read_draft
+from faultline.bot.investigation.model.model_session import ModelSession, in_a_thread
 from faultline.bot.investigation.model.toolbox import Toolbox
-from faultline.bot.investigation.model.tools.found import Arguments, Found, NotFound, Row, Tool
+from faultline.bot.investigation.model.tools.contract import (
+    Arguments,
+    CallResult,
+    InvalidCall,
+    Row,
+    Tool,
+)
 from faultline.bot.investigation.model.transcript import Transcript
 from faultline.bot.settings.model import ModelSettings
 from faultline.prompts import load_prompt
@@ -35,15 +41,15 @@ async def nothing() -> None:
 
 
 def converse(
-    server: OpenAIServer, case: Path, tmp_path: Path, run: Callable[[str], Awaitable[Found]]
+    server: OpenAIServer, case: Path, tmp_path: Path, run: Callable[[str], Awaitable[CallResult]]
 ) -> Conversation[Draft]:
     """A conversation with one tool, to its end."""
 
-    async def call(_: Bench, asked: Named) -> Found:
+    async def call(_: ModelSession, asked: Named) -> CallResult:
         return await run(asked.name)
 
     settings = ModelSettings(name="local-model", base_url=server.url, timeout_s=20)
-    bench = Bench(
+    bench = ModelSession(
         folder=case,
         work=tmp_path / "work",
         diagnosis=read_diagnosis(case),
@@ -61,13 +67,13 @@ def converse(
                 last="Write the report now.",
                 schema=Draft,
                 read=read_draft,
-                review=lambda _: Said(),
+                review=lambda _: CheckedDraft(),
                 toolbox=Toolbox(bench, Redactor(), [Tool("look", "Looks.", Named, call)]),
                 budget=Budget(settings, ModelLimits.of(settings)),
                 transcript=Transcript(),
                 save=nothing,
             )
-            await conversation.held()
+            await conversation.final_draft()
             return conversation
 
     return asyncio.run(held())
@@ -83,14 +89,14 @@ def test_calls_of_one_answer_run_side_by_side_and_keep_their_order(
     begun: list[str] = []
     ended: list[str] = []
 
-    async def run(name: str) -> Found:
+    async def run(name: str) -> CallResult:
         begun.append(name)
         # Each waits until all have begun, and the first the longest.
         while len(begun) < 3:
             await asyncio.sleep(0.001)
         await asyncio.sleep({"a": 0.2, "b": 0.1, "c": 0.0}[name])
         ended.append(name)
-        return Found([Row(f"{name} jo.{name}@example.com")], "test")
+        return CallResult([Row(f"{name} jo.{name}@example.com")], "test")
 
     with serving(looks("a", "b", "c"), DONE, says(good_report(case))) as server:
         held = converse(server, case, tmp_path, run)
@@ -106,9 +112,9 @@ def test_calls_of_one_answer_run_side_by_side_and_keep_their_order(
 def test_the_same_call_twice_in_one_answer_is_made_once(case: Path, tmp_path: Path) -> None:
     made: list[str] = []
 
-    async def run(name: str) -> Found:
+    async def run(name: str) -> CallResult:
         made.append(name)
-        return Found([], "test")
+        return CallResult([], "test")
 
     with serving(looks("a", "a"), DONE, says(good_report(case))) as server:
         converse(server, case, tmp_path, run)
@@ -120,8 +126,8 @@ def test_the_same_call_twice_in_one_answer_is_made_once(case: Path, tmp_path: Pa
 def test_rounds_in_which_every_call_fails_are_one_strike_each(
     case: Path, tmp_path: Path, failing: int, warned: bool
 ) -> None:
-    async def run(name: str) -> Found:
-        raise NotFound(f"no {name}")
+    async def run(name: str) -> CallResult:
+        raise InvalidCall(f"no {name}")
 
     rounds = [looks(*(f"{n}{letter}" for letter in "abc")) for n in range(failing)]
     with serving(*rounds, DONE, says(good_report(case))) as server:
@@ -130,10 +136,10 @@ def test_rounds_in_which_every_call_fails_are_one_strike_each(
 
 
 def test_a_round_with_one_good_call_is_no_strike(case: Path, tmp_path: Path) -> None:
-    async def run(name: str) -> Found:
+    async def run(name: str) -> CallResult:
         if name.startswith("good"):
-            return Found([], "test")
-        raise NotFound("no such thing")
+            return CallResult([], "test")
+        raise InvalidCall("no such thing")
 
     rounds = [looks(f"bad{n}", f"worse{n}", f"good{n}") for n in range(5)]
     with serving(*rounds, DONE, says(good_report(case))) as server:

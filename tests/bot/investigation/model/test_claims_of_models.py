@@ -16,7 +16,12 @@ from faultline.bot.answer.asserted.steps import chosen_steps, offered_steps
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.drafts import MOST_INFERENCES, Said, read_draft, said_in
+from faultline.bot.investigation.model.drafts import (
+    MOST_INFERENCES,
+    CheckedDraft,
+    check_draft,
+    read_draft,
+)
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, GAPS
 from tests.bot.answer.writer.openai_server import calls, says, serving
 from tests.bot.investigation.model.cases import (
@@ -33,10 +38,10 @@ from tests.bot.investigation.model.test_investigating import DONE, results, rows
 DOUBT = {"text": "The deploy may have moved the address of payments.", "because": ["F2", "[F3]"]}
 
 
-def said(draft: dict[str, Any], ground: Ground | None = None) -> Said:
+def said(draft: dict[str, Any], ground: Ground | None = None) -> CheckedDraft:
     """What stands of a draft about the hand-written diagnosis."""
     about = ground or Ground(DIAGNOSIS, ALERT, GAPS)
-    return said_in(read_draft(json.dumps(draft)), about, Redactor())
+    return check_draft(read_draft(json.dumps(draft)), about, Redactor())
 
 
 def about_hand_written(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.errors import ConnectorError, EvidenceError
-from faultline.bot.answer.finding_ids import with_kept_ids
+from faultline.bot.answer.finding_ids import with_stable_ids
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
 from faultline.bot.investigation.model.chat_api import ChatReading
 from faultline.bot.investigation.model.client import ModelClient
@@ -128,7 +128,7 @@ def test_findings_keep_their_ids_when_others_come_before_them() -> None:
     ]
     causes = tuple(c.model_copy(update={"findings": ("F1", "F2")}) for c in DIAGNOSIS.causes)
     after = DIAGNOSIS.model_copy(update={"findings": (louder, *moved), "causes": causes})
-    kept, own = with_kept_ids(DIAGNOSIS, after, ())
+    kept, own = with_stable_ids(DIAGNOSIS, after, ())
     assert [f.id for f in kept.findings] == ["F7", *(f.id for f in DIAGNOSIS.findings)]
     assert kept.causes[0].findings == ("F7", "F1")
     assert own["F1"] == "F2"
@@ -140,7 +140,7 @@ def test_an_id_that_was_given_out_is_never_given_to_another() -> None:
     fresh = gone.model_copy(
         update={"findings": (*gone.findings, finding("F3", "new", "new is here."))}
     )
-    kept, _ = with_kept_ids(gone, fresh, {f.id for f in DIAGNOSIS.findings})
+    kept, _ = with_stable_ids(gone, fresh, {f.id for f in DIAGNOSIS.findings})
     assert kept.findings[-1].id == "F7"
 
 

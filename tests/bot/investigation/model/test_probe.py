@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.investigation.model.abilities import known_abilities
+from faultline.bot.investigation.model.abilities import remembered_abilities
 from faultline.bot.investigation.model.probe import Probed, probe
 from faultline.bot.settings.model import ModelSettings
 from tests.bot.answer.writer.openai_server import (
@@ -65,7 +65,7 @@ def test_what_an_endpoint_lacks_is_said_and_remembered(answer: Answer, said: str
     with serving(answer) as server:
         found = probed(server)
         settings = ModelSettings(name="local-model", base_url=server.url)
-        assert known_abilities(settings) == found.abilities
+        assert remembered_abilities(settings) == found.abilities
     assert said in found.line
 
 

@@ -17,7 +17,7 @@ from faultline.bot.answer.asserted.relations import described
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.payload import payload
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.drafts import read_draft, said_in
+from faultline.bot.investigation.model.drafts import check_draft, read_draft
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings import Settings
 from faultline.prompts import load_prompt
@@ -227,7 +227,7 @@ def test_no_secret_leaves_and_none_comes_back() -> None:
         "inferences": [{"text": "[AWS_KEY_1] is lost.", "because": ["F6"]}],
         "question": "Whose is [GITHUB_TOKEN_1], of [EMAIL_1]?",
     }
-    said = said_in(read_draft(json.dumps(draft)), ground, redactor)
+    said = check_draft(read_draft(json.dumps(draft)), ground, redactor)
     assert said.refused == []
     text = "\n".join(one.text for one in said.claims)
     assert not [p for p in PLANTED[:4] if p in text]
@@ -251,7 +251,7 @@ def test_an_address_in_a_name_is_understood_and_restored() -> None:
         "claims": [claim("rose", "F1", subjects=["[EMAIL_1]"])],
         "second_opinion": {"subject": "[EMAIL_1]", "text": "It is.", "because": ["F1"]},
     }
-    said = said_in(read_draft(json.dumps(draft)), Ground(diagnosis, ALERT), redactor)
+    said = check_draft(read_draft(json.dumps(draft)), Ground(diagnosis, ALERT), redactor)
     assert said.refused == []
     assert said.claims[0].text.startswith(f"{subject} is 18x slower")
     assert said.second_opinion is not None

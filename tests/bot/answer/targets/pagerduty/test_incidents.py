@@ -25,7 +25,7 @@ from faultline.bot.operating.settings_checks import settings_checks
 from faultline.bot.settings.settings import settings_of
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
 from faultline.bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
-from faultline.bot.store.tickets import AskedTickets
+from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.pagerduty import LoopbackIncident
 from tests.bot.answer.targets.answers import (
     PAGE,
@@ -111,7 +111,7 @@ def test_a_note_that_stands_is_left_as_it_is_once_the_incident_is_resolved(
 def asked(store: Store, investigation: StoredInvestigation, incident: str) -> StoredInvestigation:
     """Somebody clicked on *Send to PagerDuty*."""
     store.finish(investigation.id, "done", verdict=None, confidence=None, headline="payments v2")
-    AskedTickets(store.engine).ask(investigation.id, "pagerduty", incident)
+    TicketRequests(store.engine).ask(investigation.id, "pagerduty", incident)
     found = store.get(investigation.id)
     assert found is not None
     return found
@@ -145,9 +145,9 @@ def test_two_workers_write_one_note_of_what_a_person_asked_for(
     first = accepted(store, ReplyTo(pagerduty_incident="P1"))
     further = further_of(store, first)
     one, other = replies(pagerduty_at, store), replies(pagerduty_at, store)
-    assert not one.wanted(further)
+    assert not one.expects_answer(further)
     wished = asked(store, further, "P1")
-    assert one.wanted(wished)
+    assert one.expects_answer(wished)
     outcome = Outcome(wished, Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None))
 
     async def both() -> None:
@@ -369,7 +369,7 @@ def test_an_incident_that_joined_an_alert_of_another_vendor_is_told_too(
 ) -> None:
     incident = opened(pagerduty_at, "P2")
     investigation = replace(accepted(store, ReplyTo()), related=(joined("P2"),))
-    assert replies(pagerduty_at, store).wanted(investigation)
+    assert replies(pagerduty_at, store).expects_answer(investigation)
     answered(pagerduty_at, store, investigation)
     pointed(pagerduty_at, store, investigation)
     assert len(incident.notes) == 1
@@ -396,9 +396,9 @@ def test_an_incident_of_another_account_that_joined_is_told_there(
     tokens = {f"FAULTLINE_PAGERDUTY__{name}__API_TOKEN": "key" for name in ("US", "ASIA")}
     us, asia = (
         PagerDutyReplies(one, store, owner="w1")
-        for one in settings_of({"pagerduty": tables}, tokens).each("pagerduty")
+        for one in settings_of({"pagerduty": tables}, tokens).per_instance("pagerduty")
     )
-    assert (us.wanted(investigation), asia.wanted(investigation)) == (True, False)
+    assert (us.expects_answer(investigation), asia.expects_answer(investigation)) == (True, False)
     answer = Answer(a_diagnosis(), a_report(), some_evidence(), [a_gap()], None)
     for _ in range(2):
         asyncio.run(us.answer(Outcome(investigation, answer)))

@@ -343,9 +343,9 @@ def test_a_slack_that_cannot_be_reached_is_worth_another_try(
 
 def test_without_token_or_channel_no_reply_is_wanted(slack_at: SlackAt, store: Store) -> None:
     investigation = accepted(store, ReplyTo())
-    assert replies(slack_at, store).wanted(investigation)
-    assert not replies(slack_at, store, channel=None).wanted(investigation)
-    assert not SlackReplies(settings(slack={"channel": CHANNEL}), store, owner="w").wanted(
+    assert replies(slack_at, store).expects_answer(investigation)
+    assert not replies(slack_at, store, channel=None).expects_answer(investigation)
+    assert not SlackReplies(settings(slack={"channel": CHANNEL}), store, owner="w").expects_answer(
         investigation
     )
 
@@ -358,7 +358,7 @@ def test_of_two_workspaces_each_gets_the_digest_in_its_own_channel_once(
         {"name": name, "channel": CHANNEL, "api_url": slack_at.api_url} for name in ("eu", "us")
     ]
     tokens = {f"FAULTLINE_SLACK__{name}__BOT_TOKEN": "xoxb-1" for name in ("EU", "US")}
-    _, us = settings_of({"slack": tables}, tokens).each("slack")
+    _, us = settings_of({"slack": tables}, tokens).per_instance("slack")
     target = SlackReplies(us, store, owner="w1", lease=LEASE)
     told = accepted(store, ReplyTo())
     found = [told, replace(told, id="other", reply_to=ReplyTo(f"eu:{CHANNEL}"))]

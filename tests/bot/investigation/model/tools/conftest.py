@@ -16,7 +16,7 @@ from faultline.analysis.case.folder import json_bytes, read_case, write_json
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Finding, Scope, Window
 from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.bench import Bench, in_a_thread
+from faultline.bot.investigation.model.model_session import ModelSession, in_a_thread
 from faultline.bot.investigation.model.toolbox import Toolbox, ToolOutcome, toolbox_for
 from faultline.bot.investigation.model.turns import ToolCall
 from faultline.connectors.shared.contract.base import Connector
@@ -167,7 +167,7 @@ class Desk:
         queries: bool = True,
     ) -> None:
         self.folder = folder
-        self.bench = Bench(
+        self.bench = ModelSession(
             folder=folder,
             work=work / "case",
             diagnosis=diagnose(read_case(folder)),

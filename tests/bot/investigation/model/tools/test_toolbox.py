@@ -66,7 +66,7 @@ def test_calls_of_one_round_run_side_by_side_and_are_numbered_in_their_order(
         ("nonsense", {}),
     ]
     outcomes = desk.round(*calls)
-    assert [outcome.asked for outcome in outcomes[:2]] == ["ask-1", "ask-2"]
+    assert [outcome.evidence_name for outcome in outcomes[:2]] == ["ask-1", "ask-2"]
     queries = [e.query for e in desk.bench.case.evidence if e.source == "slow"]
     assert queries == ["about checkout", "about cart"], "though the second answered first"
     assert "[L1] cart" in outcomes[2].text

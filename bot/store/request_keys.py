@@ -12,18 +12,18 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from faultline.bot.store.api_tables import AskedRequestRow
+from faultline.bot.store.api_tables import RequestKeyRow
 
 
-def is_same_request(engine: Engine, key: str, asked_for: str, now: datetime) -> bool:
+def is_same_request(engine: Engine, key: str, request_body: str, now: datetime) -> bool:
     """Remember what is asked for under a key; False where that was something else before."""
-    digest = hashlib.sha256(asked_for.encode("utf-8", "replace")).hexdigest()
+    digest = hashlib.sha256(request_body.encode("utf-8", "replace")).hexdigest()
     try:
         with Session(engine) as session, session.begin():
-            response = session.get(AskedRequestRow, key)
+            response = session.get(RequestKeyRow, key)
             if response is None:
-                session.add(AskedRequestRow(key=key, digest=digest, at=now))
+                session.add(RequestKeyRow(key=key, digest=digest, at=now))
             return response is None or response.digest == digest
     except IntegrityError:  # another process took it at the same moment
         with Session(engine) as session:
-            return session.get_one(AskedRequestRow, key).digest == digest
+            return session.get_one(RequestKeyRow, key).digest == digest

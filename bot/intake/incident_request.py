@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal
 
 from faultline.analysis.errors import SettingsError
-from faultline.analysis.vocabulary import ASKED, Alert, Window
-from faultline.bot.intake.payload_fields import one_line, plain
-from faultline.bot.intake.questions.follow_up_scope import asked_span, window_of
+from faultline.analysis.vocabulary import QUESTION_PREFIX, Alert, Window
+from faultline.bot.intake.payload_fields import plain, single_line
+from faultline.bot.intake.questions.follow_up_scope import span_in, window_of
 from faultline.bot.intake.service_names import catalogued, mentioned
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival, Delivery
@@ -24,7 +24,7 @@ OLDEST = timedelta(days=3_660)
 
 
 @dataclass(frozen=True)
-class AskedIncident:
+class IncidentRequest:
     """One request. The same `key` through the same door is the same request."""
 
     text: str
@@ -39,38 +39,43 @@ class AskedIncident:
     """Where it is, by label, such as cluster: only sources that cover it are asked."""
 
 
-def arrival_of(asked: AskedIncident, settings: Settings, now: datetime) -> Arrival:
+def arrival_of(request: IncidentRequest, settings: Settings, now: datetime) -> Arrival:
     """The request as the store takes it. Raises SettingsError where nothing is asked, or about the
     future."""
-    text = plain(asked.text, MOST_TEXT)
-    title = one_line(text)
+    text = plain(request.text, MOST_TEXT)
+    title = single_line(text)
     if not title:
         raise SettingsError("question", "is empty: say what you see, such as: checkout is slow")
-    since = asked.since or since_in(text, now, asked.zone) or now
+    since = request.since or since_in(text, now, request.zone) or now
     if since > now + SHORT:
         raise SettingsError("since", "lies in the future")
     if since < now - OLDEST:
         raise SettingsError("since", "lies more than ten years back")
-    service = catalogued(settings, asked.service) if asked.service else mentioned(settings, text)
+    service = (
+        catalogued(settings, request.service) if request.service else mentioned(settings, text)
+    )
     alert = Alert(
-        source=asked.door,
-        id=asked.key,
+        source=request.door,
+        id=request.key,
         title=title,
         started_at=since.astimezone(UTC),
         service=service,
-        labels={**_labels(asked.places), "fingerprint": f"{ASKED}{asked.door}:{asked.key}"},
+        labels={
+            **_labels(request.places),
+            "fingerprint": f"{QUESTION_PREFIX}{request.door}:{request.key}",
+        },
     )
-    delivery = Delivery(asked.door, asked.key)
+    delivery = Delivery(request.door, request.key)
     return Arrival(alert=alert, delivery=delivery, question=text, by_person=True)
 
 
 def _labels(places: Mapping[str, str]) -> dict[str, str]:
-    return {one_line(name): one_line(value) for name, value in places.items()}
+    return {single_line(name): single_line(value) for name, value in places.items()}
 
 
 def since_in(text: str, now: datetime, zone: tzinfo = UTC) -> datetime | None:
     """When it began, by a text that says so: "since 14:19", "in the last 2 hours"."""
-    span = asked_span(text)
+    span = span_in(text)
     if span is None or (span.since is None and span.length is None):
         return None
     return window_of(span, Window(start=now, end=now), now, zone).start

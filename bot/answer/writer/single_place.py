@@ -3,7 +3,7 @@ something only where an answer also speaks of another one."""
 
 from __future__ import annotations
 
-from faultline.analysis.phrasing.clauses import place_said
+from faultline.analysis.phrasing.clauses import place_phrase
 from faultline.analysis.vocabulary import Diagnosis, Finding
 
 _LABELS = "labels"
@@ -14,7 +14,7 @@ def without_the_only_place(diagnosis: Diagnosis) -> Diagnosis:
     cited = set(diagnosis.impact.findings)
     for cause in diagnosis.causes:
         cited.update(cause.findings)
-    places = {place_said(finding) for finding in diagnosis.findings if finding.id in cited} - {""}
+    places = {place_phrase(finding) for finding in diagnosis.findings if finding.id in cited} - {""}
     if len(places) != 1:
         return diagnosis
     return diagnosis.model_copy(
@@ -23,7 +23,7 @@ def without_the_only_place(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _without_place(finding: Finding) -> Finding:
-    if not place_said(finding):
+    if not place_phrase(finding):
         return finding
     series = {key: value for key, value in finding.series.items() if key != _LABELS}
     return finding.model_copy(update={"series": series})

@@ -19,7 +19,7 @@ from faultline.analysis.case.calls import (
     METRIC_LABELS,
     NOT_RECORDED,
     SPANS,
-    KnownCall,
+    ServiceCall,
 )
 from faultline.analysis.case.folder import Case
 from faultline.analysis.metrics.labels import labels_of
@@ -39,7 +39,7 @@ _MADE = "known calls"
 
 
 @dataclass(frozen=True)
-class _Told:
+class _CallReport:
     """One source's word of a call."""
 
     pair: Pair
@@ -48,42 +48,42 @@ class _Told:
     learned_in: str | None = None
 
 
-def known_calls(case: Case) -> tuple[KnownCall, ...]:
+def case_calls(case: Case) -> tuple[ServiceCall, ...]:
     """The calls of the case, sorted; without self-calls and calls of a nameless service."""
-    made: tuple[KnownCall, ...] | None = case.derived.get(_MADE)
+    made: tuple[ServiceCall, ...] | None = case.derived.get(_MADE)
     if made is None:
         made = case.derived[_MADE] = tuple(_calls(case))
     return made
 
 
-def _calls(case: Case) -> Iterator[KnownCall]:
+def _calls(case: Case) -> Iterator[ServiceCall]:
     in_table = list(_in_table(case.topology))
-    now = [one for one in in_table if one.learned_in is None]
-    now += [_Told(pair, CATALOGUE) for pair in case.scope.calls]
+    now = [report for report in in_table if report.learned_in is None]
+    now += [_CallReport(pair, CATALOGUE) for pair in case.scope.calls]
     now += _in_spans(case)
-    if not any(_is_call(one.pair) for one in now):
-        now = [_Told(pair, METRIC_LABELS) for pair in labelled_edges(case.metrics)]
-    pairs = {one.pair for one in now}
+    if not any(_is_call(report.pair) for report in now):
+        now = [_CallReport(pair, METRIC_LABELS) for pair in labelled_edges(case.metrics)]
+    pairs = {report.pair for report in now}
     # Who learned that a calls b, and reads in the settings that b calls a, learned it wrongly.
     settled = pairs | {(callee, caller) for caller, callee in case.scope.calls}
-    earlier = [one for one in in_table if one.learned_in and one.pair not in settled]
+    earlier = [report for report in in_table if report.learned_in and report.pair not in settled]
     yield from _merged([*now, *earlier])
 
 
-def _merged(told: Iterable[_Told]) -> Iterator[KnownCall]:
-    by_pair: dict[Pair, list[_Told]] = {}
-    for one in told:
-        if _is_call(one.pair):
-            by_pair.setdefault(one.pair, []).append(one)
-    for pair, own in sorted(by_pair.items()):
-        sources = tuple(sorted({one.source for one in own}))
-        seen = [one.last_seen for one in own if one.last_seen is not None]
-        yield KnownCall(
+def _merged(reports: Iterable[_CallReport]) -> Iterator[ServiceCall]:
+    by_pair: dict[Pair, list[_CallReport]] = {}
+    for report in reports:
+        if _is_call(report.pair):
+            by_pair.setdefault(report.pair, []).append(report)
+    for pair, pair_reports in sorted(by_pair.items()):
+        sources = tuple(sorted({report.source for report in pair_reports}))
+        times = [report.last_seen for report in pair_reports if report.last_seen is not None]
+        yield ServiceCall(
             caller=pair[0],
             callee=pair[1],
             sources=sources,
-            last_seen=max(seen, default=None),
-            learned_in=own[0].learned_in,
+            last_seen=max(times, default=None),
+            learned_in=pair_reports[0].learned_in,
         )
 
 
@@ -92,36 +92,36 @@ def _is_call(pair: Pair) -> bool:
     return bool(caller and callee and caller != callee)
 
 
-def _in_table(table: pl.DataFrame) -> Iterator[_Told]:
+def _in_table(table: pl.DataFrame) -> Iterator[_CallReport]:
     columns = table.select("caller", "callee", "source", "last_seen", "learned_in")
-    for caller, callee, source, seen, learned_in in columns.iter_rows():
-        yield _Told((caller, callee), source or NOT_RECORDED, seen, learned_in or None)
+    for caller, callee, source, last_time, learned_in in columns.iter_rows():
+        yield _CallReport((caller, callee), source or NOT_RECORDED, last_time, learned_in or None)
 
 
-def _in_spans(case: Case) -> Iterator[_Told]:
+def _in_spans(case: Case) -> Iterator[_CallReport]:
     if not case.spans.height:
         return
-    yield from _last_seen(call_edges(case.spans), SPANS)
-    yield from _last_seen(peer_calls(visits_of(case)), CLIENT_SPANS)
+    yield from _latest_reports(call_edges(case.spans), SPANS)
+    yield from _latest_reports(peer_calls(visits_of(case)), CLIENT_SPANS)
 
 
-def _last_seen(calls: pl.DataFrame, source: str) -> Iterator[_Told]:
+def _latest_reports(calls: pl.DataFrame, source: str) -> Iterator[_CallReport]:
     latest = calls.group_by("caller", "callee").agg(pl.col("start").max())
-    for caller, callee, seen in latest.iter_rows():
-        yield _Told((caller, callee), source, seen)
+    for caller, callee, last_time in latest.iter_rows():
+        yield _CallReport((caller, callee), source, last_time)
 
 
 def labelled_edges(metrics: pl.DataFrame) -> list[Pair]:
     """(caller, callee) of every series whose labels name both."""
-    found = set()
+    edges = set()
     for text in metrics["labels"].drop_nulls().unique().to_list():
         labels = labels_of(text)
         for caller, callee in LABELS:
             a, b = labels.get(caller), labels.get(callee)
             if a is not None and b is not None:
-                found.add((a, b))
+                edges.add((a, b))
                 break
-    return sorted(found)
+    return sorted(edges)
 
 
 def call_edges(spans: pl.DataFrame) -> pl.DataFrame:

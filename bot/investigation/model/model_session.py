@@ -21,16 +21,21 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from faultline.analysis.case.citations import citing_own_rows
+from faultline.analysis.case.citations import citing_matching_rows
 from faultline.analysis.case.folder import Case, json_bytes, read_case, write_evidence, write_json
 from faultline.analysis.case.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observations
 from faultline.analysis.case.tables import SCHEMAS, read_table, write_table
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.traces.job.trace_versions import SUMMARIES, TRACES
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
-from faultline.bot.answer.finding_ids import with_kept_ids
+from faultline.bot.answer.finding_ids import with_stable_ids
 from faultline.bot.investigation.analyzing import analyze_case
-from faultline.bot.investigation.collecting import CollectionPart, each_once, part_of, with_item_ids
+from faultline.bot.investigation.collecting import (
+    CollectionPart,
+    distinct_rows,
+    part_of,
+    with_item_ids,
+)
 from faultline.bot.runtime.threads import in_thread
 from faultline.connectors.shared.contract.abilities import AnswersQueries, BoundedQuery
 from faultline.connectors.shared.contract.base import (
@@ -39,7 +44,7 @@ from faultline.connectors.shared.contract.base import (
     Item,
     Missing,
     Request,
-    collect_one,
+    collect_from,
 )
 from faultline.connectors.shared.queries.querying import answering, asking
 
@@ -96,8 +101,8 @@ class InOrder:
     @contextmanager
     def place(self) -> Iterator[Callable[[], Awaitable[object]]]:
         """The next place. What it gives waits until everybody before it has left."""
-        before, own = self._last, asyncio.Event()
-        self._last = own
+        before, exit_event = self._last, asyncio.Event()
+        self._last = exit_event
 
         async def after_those_before() -> None:
             if before is not None:
@@ -106,11 +111,11 @@ class InOrder:
         try:
             yield after_those_before
         finally:
-            own.set()
+            exit_event.set()
 
 
 @dataclass
-class Bench:
+class ModelSession:
     """The state of one conversation's case. `folder` is read, `work` is written; `store` is where
     asks are kept."""
 
@@ -137,25 +142,25 @@ class Bench:
     _merging: asyncio.Lock = field(default_factory=asyncio.Lock)
     _numbering: threading.Lock = field(default_factory=threading.Lock)
     _taken: set[str] = field(default_factory=set)
-    _told: Diagnosis = field(init=False)
+    _initial_diagnosis: Diagnosis = field(init=False)
 
     def __post_init__(self) -> None:
-        self._told = self.diagnosis
+        self._initial_diagnosis = self.diagnosis
         self.start_over()
 
     def start_over(self) -> None:
         """As the case was found."""
         shutil.rmtree(self.work, ignore_errors=True)
-        self.case, self.diagnosis, self.asks = read_case(self.folder), self._told, []
+        self.case, self.diagnosis, self.asks = read_case(self.folder), self._initial_diagnosis, []
         self.observations = list(self.case.observations.findings)
         self.answers, self._begun = {}, 0
         self.names = {f.id: f.id for f in self.diagnosis.findings}
         self._taken = set(self.names)
 
     @property
-    def told(self) -> Diagnosis:
+    def initial_diagnosis(self) -> Diagnosis:
         """As the case was decided when the conversation began."""
-        return self._told
+        return self._initial_diagnosis
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -188,7 +193,7 @@ class Bench:
     def observe(self, finding: Finding) -> Finding:
         """The observation with its id; one that says the same as an earlier one has that one's
         id."""
-        (finding,) = citing_own_rows([finding], self.case)
+        (finding,) = citing_matching_rows([finding], self.case)
         with self._numbering:
             for observation in self.observations:
                 if _same_row(observation, finding):
@@ -211,7 +216,7 @@ class Bench:
         with self._order.place() as after_those_before:
             name, place = await self._begin()
             collected = without_traces(
-                await collect_one(connector, Request(alert, scope, place / "files"))
+                await collect_from(connector, Request(alert, scope, place / "files"))
             )
             await after_those_before()
             async with self._merging:
@@ -224,10 +229,10 @@ class Bench:
         with self._order.place() as after_those_before:
             name, place = await self._begin()
             request = Request(self.case.alert, self.case.scope, place / "files")
-            collected = await collect_one(asking(connector, query), request)
+            collected = await collect_from(asking(connector, query), request)
             await after_those_before()
             if not collected.items:
-                gaps = (_gap_of(connector.name, one) for one in collected.missing)
+                gaps = (_gap_of(connector.name, missing) for missing in collected.missing)
                 return QueryAnswer("", None, tuple(gaps), {})
             async with self._merging:
                 await in_thread(self._store_answer, name, connector.name, collected, place)
@@ -289,8 +294,8 @@ class Bench:
         merged = await in_thread(self._merged, part, place)
         self.asks.append(name)
         fresh = await self.run(analyze_case, self.work)
-        self.diagnosis, own = with_kept_ids(before, fresh, self._taken)
-        self.names = {**dict.fromkeys(self._taken - set(own), ""), **own}
+        self.diagnosis, current_ids = with_stable_ids(before, fresh, self._taken)
+        self.names = {**dict.fromkeys(self._taken - set(current_ids), ""), **current_ids}
         ids = {f.id for f in before.findings}
         self._taken |= {f.id for f in self.diagnosis.findings}
         new = tuple(f for f in self.diagnosis.findings if f.id not in ids)
@@ -308,13 +313,13 @@ class Bench:
         case = read_case(self.work)
         evidence = _appended(case.evidence, part.items, "E")
         # An item that was known keeps its id.
-        known = {_without_id(item): item.id for item in reversed(evidence)}
-        ids = [known[_without_id(item)] for item in part.items]
+        ids_by_content = {_without_id(item): item.id for item in reversed(evidence)}
+        ids = [ids_by_content[_without_id(item)] for item in part.items]
         staged = self.work.parent / "merged"
         staged.mkdir(exist_ok=True)
         for table in part.tables:
             new = with_item_ids(read_table(place, table), ids)
-            rows = each_once(pl.concat([read_table(self.work, table), new]))
+            rows = distinct_rows(pl.concat([read_table(self.work, table), new]))
             # In one step: another tool may be reading the table.
             written = write_table(staged, table, rows)
             written.replace(self.work / written.name)
@@ -341,7 +346,7 @@ class Bench:
         diagnosis = await self.run(analyze_case, self.work)
         # Named again: a call that ran out of time may have added evidence whose findings it did
         # not see.
-        _, self.names = with_kept_ids(self.diagnosis, diagnosis, self._taken)
+        _, self.names = with_stable_ids(self.diagnosis, diagnosis, self._taken)
         changed = [
             OBSERVATIONS_FILE,
             *(["evidence.json", *(f"{t}.parquet" for t in SCHEMAS)] if self.asks else []),
@@ -350,15 +355,15 @@ class Bench:
         return diagnosis, files | {"findings.json": json_bytes(diagnosis)}
 
 
-def _same_row(known: Finding, finding: Finding) -> bool:
+def _same_row(observation: Finding, finding: Finding) -> bool:
     """Whether two observations say the same of the same rows."""
-    if (known.subject, known.signal, known.sentence) != (
+    if (observation.subject, observation.signal, observation.sentence) != (
         finding.subject,
         finding.signal,
         finding.sentence,
     ):
         return False
-    return known.details == finding.details and known.numbers == finding.numbers
+    return observation.details == finding.details and observation.numbers == finding.numbers
 
 
 def _gap_of(source: str, missing: Missing) -> Gap:
@@ -394,17 +399,17 @@ def working_copy(folder: Path, work: Path) -> None:
 def without_traces(collected: Collected) -> Collected:
     """Files of training jobs are collected once, at the start; a model cannot ask for more of
     them."""
-    kept: tuple[Item, ...] = tuple(i for i in collected.items if i.kind != "traces")
+    items: tuple[Item, ...] = tuple(i for i in collected.items if i.kind != "traces")
     missing: tuple[Missing, ...] = tuple(m for m in collected.missing if m.kind != "traces")
-    return Collected(collected.tables, kept, missing)
+    return Collected(collected.tables, items, missing)
 
 
-def _appended(known: Sequence[E], new: Sequence[E], letter: str) -> tuple[E, ...]:
+def _appended(existing_items: Sequence[E], new: Sequence[E], letter: str) -> tuple[E, ...]:
     """The known items, then those that are not among them, with the next numbers."""
-    have = {_without_id(item) for item in known}
+    have = {_without_id(item) for item in existing_items}
     fresh = [item for item in new if _without_id(item) not in have]
-    first = max((int(i.id[1:]) for i in known if i.id[1:].isdecimal()), default=0) + 1
-    numbered = list(known)
+    first = max((int(i.id[1:]) for i in existing_items if i.id[1:].isdecimal()), default=0) + 1
+    numbered = list(existing_items)
     for n, item in enumerate(fresh, start=first):
         numbered.append(item.model_copy(update={"id": f"{letter}{n}"}))
     return tuple(numbered)

@@ -23,11 +23,11 @@ def key_of(request: Request) -> str:
     return key
 
 
-def since_asked(given: str | None) -> datetime | None:
+def since_time(since: str | None) -> datetime | None:
     """The time that a caller gives, in UTC. Raises Refused."""
-    if given is None:
+    if since is None:
         return None
     try:
-        return since_of(given, datetime.now(UTC), UTC, "since")
+        return since_of(since, datetime.now(UTC), UTC, "since")
     except SettingsError as error:
         raise Refused(422, f"{error}") from None

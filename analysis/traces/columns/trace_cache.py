@@ -16,7 +16,7 @@ R = TypeVar("R")
 PLACE = "_kept"
 
 
-def kept(
+def cached_per_trace(
     function: Callable[Concatenate[TraceColumns, P], R],
 ) -> Callable[Concatenate[TraceColumns, P], R]:
     """The function, which computes each result once for each trace and its other arguments.

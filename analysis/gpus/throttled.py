@@ -38,7 +38,7 @@ TIMES_BEFORE = 2.0
 MORE_AT_POWER_LIMIT = 0.25
 """An assumption: so much more of the time than the others, and than before. What decides is the
 lower draw: GPUs with one limit draw the same when it holds them back."""
-ONLY_BESIDE_OTHERS = (gs.HELD_BY_BOARD, gs.HELD_BY_RELIABILITY)
+ONLY_BESIDE_PEERS = (gs.THROTTLED_BY_BOARD, gs.THROTTLED_BY_RELIABILITY)
 """An assumption: a fleet whose boards all hold it back under load runs as it was built, so these
 count only beside GPUs that are not held back."""
 LEAST_RISES = 3
@@ -57,18 +57,18 @@ class Limit(NamedTuple):
 
 
 LIMITS: Mapping[str, Limit] = {
-    gs.HELD_BY_HEAT: Limit("thermal", "heat", "thermal"),
-    gs.HELD_BY_BRAKE: Limit("power brake", "the power brake", "power brake"),
-    gs.HELD_BY_BOARD: Limit("board limit", "the limit of its board", "power brake"),
-    gs.HELD_BY_RELIABILITY: Limit(
+    gs.THROTTLED_BY_HEAT: Limit("thermal", "heat", "thermal"),
+    gs.THROTTLED_BY_BRAKE: Limit("power brake", "the power brake", "power brake"),
+    gs.THROTTLED_BY_BOARD: Limit("board limit", "the limit of its board", "power brake"),
+    gs.THROTTLED_BY_RELIABILITY: Limit(
         "reliability limit", "the reliability limit of its board", "hardware slowdown"
     ),
-    gs.HELD_BY_POWER: Limit("power cap", "its power limit", "power cap"),
+    gs.THROTTLED_BY_POWER: Limit("power cap", "its power limit", "power cap"),
 }
 """By signal, the one that says most first."""
 
 
-class Held(NamedTuple):
+class Throttling(NamedTuple):
     """How long a GPU was held back: seconds, their share of the time watched (NaN where it was
     not), the number of rises, and when it began (ns)."""
 
@@ -78,40 +78,48 @@ class Held(NamedTuple):
     begins: int
 
 
-def with_held_back(fleet: Fleet, slow: Sequence[Sign]) -> list[Sign]:
+def with_throttled(fleet: Fleet, slow: Sequence[Sign]) -> list[Sign]:
     """The signs of slow GPUs, and of those held back; a clock that is low for a known reason says
     more than a counter, and a counter more than heat or a low clock alone."""
     explained = {sign.device for sign in slow if sign.events}
     signs: dict[Device, Sign] = {}
     for signal in LIMITS:
-        for sign in _held_back(fleet, signal):
+        for sign in _throttled_signs(fleet, signal):
             if sign.device not in explained:
                 signs.setdefault(sign.device, sign)
     return [sign for sign in slow if sign.device not in signs] + list(signs.values())
 
 
-def _held_back(fleet: Fleet, signal: str) -> Iterator[Sign]:
-    now = [_held_most(fleet, signal, gpu, [fleet.search_ns]) for gpu in fleet.gpus]
-    before = [_held_most(fleet, signal, gpu, fleet.baseline_ns) for gpu in fleet.gpus]
-    shares, earlier = (np.array([held.share for held in side]) for side in (now, before))
-    if signal == gs.HELD_BY_POWER:
+def _throttled_signs(fleet: Fleet, signal: str) -> Iterator[Sign]:
+    now = [_most_throttled(fleet, signal, gpu, [fleet.search_ns]) for gpu in fleet.gpus]
+    before = [_most_throttled(fleet, signal, gpu, fleet.baseline_ns) for gpu in fleet.gpus]
+    shares, earlier = (
+        np.array([throttling.share for throttling in side]) for side in (now, before)
+    )
+    if signal == gs.THROTTLED_BY_POWER:
         counts = _at_a_lower_limit(fleet, shares, np.nan_to_num(earlier))
     else:
         counts = shares >= LEAST_SHARE
-        if signal in ONLY_BESIDE_OTHERS:
+        if signal in ONLY_BESIDE_PEERS:
             counts &= shares >= _of_peers(fleet, shares) + LEAST_SHARE
     for row, gpu in enumerate(fleet.gpus):
         if counts[row] and now[row].rises >= LEAST_RISES:
             yield _sign(fleet, gpu, signal, now[row], earlier[row])
 
 
-def _held_most(fleet: Fleet, signal: str, gpu: Device, spans: Iterable[tuple[int, int]]) -> Held:
+def _most_throttled(
+    fleet: Fleet, signal: str, gpu: Device, spans: Iterable[tuple[int, int]]
+) -> Throttling:
     """Of the sources that count the same GPU, what the one with the largest share says."""
-    held = [_held(part, spans) for part in fleet.of(signal).get(gpu, ())]
-    return max(held, key=lambda one: np.nan_to_num(one.share), default=Held(0.0, np.nan, 0, 0))
+    throttlings = [_throttling(part, spans) for part in fleet.of(signal).get(gpu, ())]
+    return max(
+        throttlings,
+        key=lambda throttling: np.nan_to_num(throttling.share),
+        default=Throttling(0.0, np.nan, 0, 0),
+    )
 
 
-def _held(part: Samples, spans: Iterable[tuple[int, int]]) -> Held:
+def _throttling(part: Samples, spans: Iterable[tuple[int, int]]) -> Throttling:
     """A fall is a counter that began again: what it shows then may be from any time, so it does not
     count."""
     seconds = watched = 0.0
@@ -126,7 +134,7 @@ def _held(part: Samples, spans: Iterable[tuple[int, int]]) -> Held:
         rises += int(np.count_nonzero(steps))
         begins = begins or int(inside.times[1:][steps >= BEGINS * steps.max()][0])
     share = min(1.0, seconds / watched) if watched else np.nan
-    return Held(min(seconds, watched), share, rises, begins)
+    return Throttling(min(seconds, watched), share, rises, begins)
 
 
 def _at_a_lower_limit(fleet: Fleet, shares: Floats, before: Floats) -> Bools:
@@ -148,7 +156,7 @@ def _of_peers(fleet: Fleet, shares: Floats) -> Floats:
     return peers_median(column, np.isfinite(column), models(fleet))[:, 0]
 
 
-def _sign(fleet: Fleet, gpu: Device, signal: str, now: Held, before: float) -> Sign:
+def _sign(fleet: Fleet, gpu: Device, signal: str, now: Throttling, before: float) -> Sign:
     limit, percent = LIMITS[signal], float(round(100 * now.share))
     says = f"was held back by {limit.words} for {number(percent)} % of the time"
     numbers = {"share_percent": percent, "increase": rounded(now.seconds)}

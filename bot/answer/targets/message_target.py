@@ -37,7 +37,7 @@ WORTH_ANOTHER = (408, 425, 429)
 """Statuses below 500 after which the same request may be accepted later (RFC 9110, RFC 6585)."""
 
 
-class OneMessage(ABC):
+class MessageTarget(ABC):
     """Posts and edits. Every failure is one ConnectorError that says whether to try again."""
 
     def __init__(
@@ -76,7 +76,7 @@ class OneMessage(ABC):
         """Whether its addresses are channels."""
         return self._declared.has_channels
 
-    def wanted(self, investigation: StoredInvestigation) -> bool:
+    def expects_answer(self, investigation: StoredInvestigation) -> bool:
         """Whether it has an address for it, and its channel is not to be left alone for now."""
         if self._declared.has_channels and investigation.quiet_until is not None:
             return False
@@ -111,17 +111,19 @@ class OneMessage(ABC):
         channels: defaultdict[str, list[StoredInvestigation]] = defaultdict(list)
         for investigation in investigations:
             channels[self._address(investigation)].append(investigation)
-        for channel, told in channels.items():
+        for channel, channel_group in channels.items():
             if channel:
-                text = digest_text(told, self._settings.server.public_url)
-                await self._once(told[0], f"{self._key(told[0])}-digest", channel, text)
+                text = digest_text(channel_group, self._settings.server.public_url)
+                await self._once(
+                    channel_group[0], f"{self._key(channel_group[0])}-digest", channel, text
+                )
 
     async def _show(self, outcome: Outcome) -> None:
         investigation = outcome.investigation
         text = answer_text(outcome, self._page(investigation))
         ref, sent_now = await self._post(investigation, text)
         if not sent_now:
-            await self._said("edit", self.edit(self._address(investigation), ref, text))
+            await self._vendor_answer("edit", self.edit(self._address(investigation), ref, text))
 
     async def _post(self, investigation: StoredInvestigation, text: str) -> tuple[str, bool]:
         key = self._key(investigation)
@@ -135,10 +137,10 @@ class OneMessage(ABC):
 
         async def find() -> str | None:
             since = investigation.accepted_at - SEARCH_BACK
-            return await self._said("find", self.find(address, key, since))
+            return await self._vendor_answer("find", self.find(address, key, since))
 
         async def send() -> str:
-            sent.append(await self._said("send", self.send(address, key, text)))
+            sent.append(await self._vendor_answer("send", self.send(address, key, text)))
             return sent[-1]
 
         ref = await self._post_once(self._store, key, investigation.id, find=find, send=send)
@@ -174,7 +176,7 @@ class OneMessage(ABC):
     def _page(self, investigation: StoredInvestigation) -> str:
         return f"{self._settings.server.public_url}/investigations/{investigation.id}"
 
-    async def _said(self, call: str, answer: Awaitable[T]) -> T:
+    async def _vendor_answer(self, call: str, answer: Awaitable[T]) -> T:
         """The vendor's answer. Raises ConnectorError."""
         try:
             return await answer

@@ -33,7 +33,9 @@ def _locked(row: type[R], column: Any) -> Select[R]:
     return select(row).where(column.in_(_VALUES)).order_by(column).with_for_update()
 
 
-_TOLD = select(DeliveryRow).where(tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(_VALUES))
+_DELIVERIES = select(DeliveryRow).where(
+    tuple_(DeliveryRow.source, DeliveryRow.delivery_id).in_(_VALUES)
+)
 _MUTED = holding(bindparam("now"), MuteRow.fingerprint).where(MuteRow.fingerprint.in_(_VALUES))
 _FIRST = _locked(InvestigationRow, InvestigationRow.open_fingerprint)
 _JOINED = _locked(GroupedAlertRow, GroupedAlertRow.open_fingerprint).options(
@@ -42,7 +44,7 @@ _JOINED = _locked(GroupedAlertRow, GroupedAlertRow.open_fingerprint).options(
 _BY_ID = _locked(InvestigationRow, InvestigationRow.id)
 
 
-class Known:
+class AdmissionState:
     """Deliveries by their keys; and of which fingerprints there may be an open alert, or a mute
     that holds."""
 
@@ -53,8 +55,8 @@ class Known:
         keys = {key for arrival in arrivals for key in keys_of(arrival)}
         prints = {arrival.alert.fingerprint for arrival in arrivals}
         self.groups = Groups(session, policy, now, [arrival.alert for arrival in arrivals])
-        found = session.scalars(_TOLD, {"values": list(keys)}) if keys else ()
-        self._deliveries = {(row.source, row.delivery_id): row for row in found}
+        deliveries = session.scalars(_DELIVERIES, {"values": list(keys)}) if keys else ()
+        self._deliveries = {(row.source, row.delivery_id): row for row in deliveries}
         self.muted = set(session.scalars(_MUTED, {"now": now, "values": list(prints)}))
         rows = self._rows(_FIRST, prints)
         self.first = {row.open_fingerprint: row for row in rows}

@@ -10,19 +10,19 @@ from __future__ import annotations
 import re
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.intake.questions.is_question import addresses_others
+from faultline.bot.intake.questions.is_question import addresses_somebody
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.intake.questions.slack_question import SlackQuestion, Surface
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.intake.slack_text import slack_plain
 from faultline.connectors.shared.rows.named_ids import named_id
 
-HEARD_SUBTYPES = frozenset({"", "thread_broadcast", "message_changed", "message_deleted"})
+MESSAGE_SUBTYPES = frozenset({"", "thread_broadcast", "message_changed", "message_deleted"})
 _TS = re.compile(r"\d{1,12}\.\d{1,9}")
 _CHANNEL = re.compile(r"[A-Z0-9]{2,40}")
 
 
-class Heard:
+class SlackListener:
     """Hands messages of one workspace to the conversation; "" is that of `[slack]`."""
 
     def __init__(self, message_router: MessageRouter, workspace: str = "") -> None:
@@ -45,15 +45,15 @@ class Heard:
         direct = is_direct(envelope)
         if not direct and (any(f"<@{user}>" in message.text for user in ourselves.user_ids)):
             return  # another event brings that
-        if not direct and addresses_others(message.text):
+        if not direct and addresses_somebody(message.text):
             return
-        asked = self._asked(envelope, "dm" if direct else "thread")
-        await self._router.take(asked, within_s=within_s)
+        question = self._question(envelope, "dm" if direct else "thread")
+        await self._router.take(question, within_s=within_s)
 
     async def mention(self, envelope: Envelope, *, within_s: float) -> None:
         """Somebody mentioned us and did not ask for an investigation. Raises NotAccepted."""
         if _is_persons(envelope.event) and _addressed(envelope.event.channel, envelope.event):
-            await self._router.take(self._asked(envelope, "mention"), within_s=within_s)
+            await self._router.take(self._question(envelope, "mention"), within_s=within_s)
 
     async def begins(self, envelope: Envelope, *, within_s: float) -> str | None:
         """The text of a mention that tells of trouble where nothing was answered yet, or None.
@@ -61,7 +61,7 @@ class Heard:
         event = envelope.event
         if not _is_persons(event) or not _addressed(event.channel, event):
             return None
-        requested_envelope = self._asked(envelope, "mention")
+        requested_envelope = self._question(envelope, "mention")
         return (
             requested_envelope.text
             if await self._router.begins(requested_envelope, within_s=within_s)
@@ -81,7 +81,7 @@ class Heard:
         channel = named_id(self._workspace, message.channel)
         return await self._router.alert_of(channel, message.thread, within_s=within_s)
 
-    def _asked(self, envelope: Envelope, surface: Surface) -> SlackQuestion:
+    def _question(self, envelope: Envelope, surface: Surface) -> SlackQuestion:
         event = envelope.event
         return SlackQuestion(
             text=slack_plain(event.text).strip(),
@@ -98,7 +98,7 @@ def may_be_for_us(envelope: Envelope) -> bool:
     """Whether a message event can be a question, an edit or a deletion of one: in a thread, or
     written to us alone."""
     event = envelope.event
-    if event.subtype not in HEARD_SUBTYPES or not event.channel:
+    if event.subtype not in MESSAGE_SUBTYPES or not event.channel:
         return False
     return event.subtype == "message_deleted" or of_person(envelope).is_reply or is_direct(envelope)
 

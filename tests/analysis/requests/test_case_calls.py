@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from faultline.analysis.case.calls import KnownCall
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.case.tables import write_table
-from faultline.analysis.requests.known_calls import known_calls
+from faultline.analysis.requests.case_calls import case_calls
 from faultline.analysis.requests.topology import read_topology
 from tests.analysis.cases import at, series, spans, write_case
 
@@ -31,14 +31,14 @@ def test_one_pair_is_one_call_with_all_its_sources_and_the_latest_time(tmp_path:
         scope={"calls": [["web", "api"]]},
     )
     sources = ("catalogue", "jaeger", "service_graph", "spans")
-    assert known_calls(case) == (
-        KnownCall(caller="web", callee="api", sources=sources, last_seen=SEEN),
+    assert case_calls(case) == (
+        ServiceCall(caller="web", callee="api", sources=sources, last_seen=SEEN),
     )
 
 
 def test_a_table_of_before_there_were_sources_is_read(tmp_path: Path) -> None:
     case = write_case(tmp_path, topology=[{"caller": "a", "callee": "b"}])
-    assert known_calls(case) == (KnownCall(caller="a", callee="b", sources=("not recorded",)),)
+    assert case_calls(case) == (ServiceCall(caller="a", callee="b", sources=("not recorded",)),)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_was_learned_earlier_counts_where_nothing_tells_of_the_pair_now(
 ) -> None:
     learned = {"caller": "a", "callee": "b", "source": "mesh", **LONG_AGO}
     beside["topology"] = [learned, *beside.get("topology", [])]
-    [call] = known_calls(write_case(tmp_path, **beside))
+    [call] = case_calls(write_case(tmp_path, **beside))
     assert (call.pair, call.learned_in) == (("a", "b"), learned_in)
     assert ("mesh" in call.sources) == (learned_in is not None)
 
@@ -78,10 +78,10 @@ def test_a_case_that_is_written_again_keeps_what_is_known(tmp_path: Path) -> Non
         {"caller": "a", "callee": "a", "source": "mesh"},
     ]
     case = write_case(tmp_path, topology=rows)
-    known = known_calls(case)
+    known = case_calls(case)
     assert [call.pair for call in known] == [("a", "b"), ("b", "c")]
     # A time that cannot be read costs its row, and the answer says so.
     [gap] = case.gaps
     assert "'last week' is not a time" in gap.reason
     write_table(tmp_path, "topology", case.topology)
-    assert known_calls(read_case(tmp_path)) == known
+    assert case_calls(read_case(tmp_path)) == known

@@ -12,14 +12,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Accept, IntakeLimits, NotAccepted, take
-from faultline.bot.intake.asked_incident import AskedIncident, arrival_of
+from faultline.bot.intake.incident_request import IncidentRequest, arrival_of
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.policy.person_limits import HOUR, too_many_investigations
 from faultline.bot.policy.values import Accepted
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.asked_requests import is_same_request
 from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.request_keys import is_same_request
 from faultline.bot.store.store import Store
 
 KEY_REUSED = (
@@ -35,13 +35,13 @@ class Requester:
     most_per_hour: int | None
 
 
-def own_key(requester: Requester, key: str) -> str:
+def requester_key(requester: Requester, key: str) -> str:
     """A key as one requester means it: another's key of the same text is another key."""
     phrase = f"{requester.who}\x00{key}"
     return hashlib.sha256(phrase.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-class AskedRequests:
+class IncidentRequests:
     """Takes requests; `accept` is that of the alerts, with the spool behind the store."""
 
     def __init__(self, settings: Settings, store: Store, accept: Accept) -> None:
@@ -50,7 +50,7 @@ class AskedRequests:
         self._acts = PersonActs(store.engine)
         self._accept = accept
 
-    async def start(self, asked: AskedIncident, requester: Requester, as_sent: str) -> Accepted:
+    async def start(self, request: IncidentRequest, requester: Requester, as_sent: str) -> Accepted:
         """Start an investigation, or find the one of the same key (outcome `duplicate`). Of a
         request that the spool took (`spooled`) the id is not known yet. `as_sent` is what must be
         the same under the same key: of `30m` the time is another one each time.
@@ -60,10 +60,10 @@ class AskedRequests:
         """
         now = datetime.now(UTC)
         try:
-            arrival = arrival_of(asked, self._settings, now)
+            arrival = arrival_of(request, self._settings, now)
         except SettingsError as error:
             raise Refused(422, f"{error}") from None
-        await self.refuse_unless_new(f"{asked.door} {asked.key}", requester, as_sent)
+        await self.refuse_unless_new(f"{request.door} {request.key}", requester, as_sent)
         return await take(self._accept, arrival, within_s=IntakeLimits.accept_within_s)
 
     async def refuse_unless_new(self, key: str, requester: Requester, as_sent: str) -> None:

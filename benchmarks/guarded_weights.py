@@ -1,6 +1,6 @@
 """Which weights and thresholds does no test hold? Each one is halved, and raised by half.
 
-python benchmarks/held_weights.py [--rooms ranking,suspects,...] [--only FILE]
+python benchmarks/guarded_weights.py [--rooms ranking,suspects,...] [--only FILE]
 
 A constant is held when, with it halved or raised by half, a test of its room in `tests/analysis`
 fails, or one of the small labelled cases in `tests/analysis/labelled` has another answer: a
@@ -80,7 +80,7 @@ class Constant(NamedTuple):
 
 def constants(modules: Sequence[str]) -> list[Constant]:
     """Every weight and threshold of these modules, and those of the table of faults."""
-    found = []
+    weights = []
     for module_name in modules:
         module = importlib.import_module(f"faultline.analysis.{module_name}")
         for name, value in vars(module).items():
@@ -89,12 +89,12 @@ def constants(modules: Sequence[str]) -> list[Constant]:
             if is_exempt(module_name, name, value):
                 continue
             if _is_number(value):
-                found.append(Constant(module_name, name, ""))
+                weights.append(Constant(module_name, name, ""))
             elif isinstance(value, dict) and value and all(map(_is_number, value.values())):
-                found += [Constant(module_name, name, str(key)) for key in value]
+                weights += [Constant(module_name, name, str(key)) for key in value]
     if any(module.startswith("kinds.") for module in modules):
-        found += [Constant(FAULTS, "weight", fault.name) for fault in FAULTS_OF_SERVICES]
-    return found
+        weights += [Constant(FAULTS, "weight", fault.name) for fault in FAULTS_OF_SERVICES]
+    return weights
 
 
 @contextmanager
@@ -111,9 +111,11 @@ def multiplied(factors: Factors) -> Iterator[None]:
         source = importlib.import_module(f"faultline.analysis.{module}")
         value = getattr(source, name)
         if key:
-            known = next(each for each in value if str(each) == key)
-            undo.append(lambda table=value, key=known, old=value[known]: table.update({key: old}))
-            value[known] = _times(value[known], factor)
+            table_key = next(candidate for candidate in value if str(candidate) == key)
+            undo.append(
+                lambda table=value, key=table_key, old=value[table_key]: table.update({key: old})
+            )
+            value[table_key] = _times(value[table_key], factor)
             continue
         for holder in [
             m for n, m in list(sys.modules.items()) if n.startswith("faultline.analysis.")
@@ -253,18 +255,22 @@ class RoomTests:
 
     def of_module(self, constant: Constant, factor: float) -> bool:
         """Whether its own test module fails with the constant multiplied."""
-        return self._holds(constant, factor, own=True)
+        return self._holds(constant, factor, in_module=True)
 
     def of_room(self, constant: Constant, factor: float) -> bool:
         """Whether another test of its room does."""
-        return self._holds(constant, factor, own=False)
+        return self._holds(constant, factor, in_module=False)
 
-    def _holds(self, constant: Constant, factor: float, *, own: bool) -> bool:
+    def _holds(self, constant: Constant, factor: float, *, in_module: bool) -> bool:
         room = f"tests/analysis/{constant.room}/"
         file = f"{room}test_{constant.module.rpartition('.')[2]}.py"
         chosen = []
         for test, names in self.readers.items():
-            if test.startswith(room) and test.startswith(file) is own and reads(names, constant):
+            if (
+                test.startswith(room)
+                and test.startswith(file) is in_module
+                and reads(names, constant)
+            ):
                 chosen.append(test)
         if not chosen:
             return False
@@ -313,19 +319,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tests = RoomTests(constant.room for constant in weights)
         cases = LabelledCases(Path(folder))
-        held: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for constant in weights:
-            by = _held_by(constant, tests, cases)
-            held[by] += 1
+            by = _guard_of(constant, tests, cases)
+            counts[by] += 1
             print(f"{constant} is held by {by}", flush=True)
-    by_what = ", ".join(f"{held[by]} by {by}" for by in (TEST, CASE, NOTHING))
+    by_what = ", ".join(f"{counts[by]} by {by}" for by in (TEST, CASE, NOTHING))
     print(f"{len(weights)} weights and thresholds, held {by_what}")
 
 
-def _held_by(constant: Constant, tests: RoomTests, cases: LabelledCases) -> str:
+def _guard_of(constant: Constant, tests: RoomTests, cases: LabelledCases) -> str:
     """What is fastest to ask comes first: most tests of a room diagnose whole cases."""
-    asked = ((TEST, tests.of_module), (CASE, cases.holds), (TEST, tests.of_room))
-    for what, holds in asked:
+    guards = ((TEST, tests.of_module), (CASE, cases.holds), (TEST, tests.of_room))
+    for what, holds in guards:
         if any(holds(constant, factor) for factor in FACTORS):
             return what
     return NOTHING

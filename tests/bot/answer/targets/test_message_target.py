@@ -14,7 +14,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.outcome import Answer, Outcome, ReplyTarget
-from faultline.bot.answer.targets.one_message import OneMessage
+from faultline.bot.answer.targets.message_target import MessageTarget
 from faultline.bot.answer.targets.target_type import ReplyTargets, ReplyTargetType
 from faultline.bot.policy.admission import Policy
 from faultline.bot.policy.reply_targets import declared_targets
@@ -36,7 +36,7 @@ class PigeonSettings(Section):
     """Where they fly to."""
 
 
-class Pigeons(OneMessage):
+class Pigeons(MessageTarget):
     """Keeps what it carries; `fault` is raised after the next message was carried."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -177,7 +177,7 @@ def test_its_channel_has_quiet_hours_and_one_digest(store: Store) -> None:
     ours, pigeons = opened(store, settings(alerts=quiet))
     investigation = accepted(ours)
     assert investigation.quiet_until is not None
-    assert not pigeons.wanted(investigation)
+    assert not pigeons.expects_answer(investigation)
     ours.start(investigation.id)
     ours.finish(
         investigation.id, "done", verdict="cause_found", confidence=0.8, headline="it is broken"

@@ -28,15 +28,15 @@ LIST_LIMIT = 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def calls_into(case: Case, seen: Observed) -> list[Finding]:
+def calls_into(case: Case, observation: Observed) -> list[Finding]:
     """One finding per service whose callers measure more trouble with it, or name it in more
     failing lines, than before."""
     by_callee: dict[str, list[tuple[Deviation, float]]] = defaultdict(list)
-    for callee, one, weight in seen.calls:
-        if one.signal_class not in NOT_SERVING and weight > 0:
-            by_callee[callee].append((one, weight))
+    for callee, deviation, weight in observation.calls:
+        if deviation.signal_class not in NOT_SERVING and weight > 0:
+            by_callee[callee].append((deviation, weight))
     lines: dict[str, list[tuple[Deviation, float, int]]] = defaultdict(list)
-    for line, weight in seen.lines:
+    for line, weight in observation.lines:
         if line.names is not None and weight > 0:
             lines[line.names].append((line.course, weight, line.lines))
     findings = []
@@ -59,7 +59,7 @@ def _calls_into(
     if strength < LEAST_STRENGTH:
         return None
     named = sum(count for _, _, count in lines)
-    callers = tuple(dict.fromkeys(one.service for one, _ in every))
+    callers = tuple(dict.fromkeys(deviation.service for deviation, _ in every))
     evidence = case.evidence_ids("metrics") if measured else ()
     if lines:
         evidence += case.evidence_ids("logs")
@@ -95,17 +95,17 @@ def _series(worst: Deviation, callee: str, *, measured: bool) -> dict[str, str]:
     return {"table": "metrics", "service": worst.service, "signal": worst.signal}
 
 
-def place_contrasts(case: Case, seen: Observed) -> list[Finding]:
+def place_contrasts(case: Case, observation: Observed) -> list[Finding]:
     """One finding per place in which several services are worse than elsewhere."""
     places = []
-    for place in seen.places:
-        if place.second > DIFFERENT and place.name not in seen.services:
+    for place in observation.places:
+        if place.second > DIFFERENT and place.name not in observation.services:
             places.append(_place(case, place))
     return places
 
 
 def _place(case: Case, place: Place) -> Finding:
-    worse, services = len(place.services), place.known_services
+    worse, services = len(place.services), place.service_count
     names = ", ".join(plain(name) for name in place.services[:LIST_LIMIT])
     sentence = (
         f"On {place.kind} {plain(place.name)}, {worse} of {counted(services, 'service')} that run "
@@ -125,19 +125,19 @@ def _place(case: Case, place: Place) -> Finding:
     )
 
 
-def onset_of(one: Deviation) -> datetime | None:
+def onset_of(deviation: Deviation) -> datetime | None:
     """When a series left its own noise: the first point of the window that is half as far out as
     its worst. None where none is out."""
-    badness = one.badness[-one.searched :]
+    badness = deviation.badness[-deviation.searched :]
     worst = float(np.max(badness))
     if worst <= 0:
         return None
     first = int(np.argmax(badness >= worst / 2))
-    return _EPOCH + timedelta(microseconds=int(one.window_times[first]) // 1000)
+    return _EPOCH + timedelta(microseconds=int(deviation.window_times[first]) // 1000)
 
 
-def step_s(one: Deviation) -> float | None:
+def step_s(deviation: Deviation) -> float | None:
     """How far its points are apart, in seconds."""
-    if len(one.times) < 2:
+    if len(deviation.times) < 2:
         return None
-    return rounded(float(np.median(np.diff(one.times))) / 1e9, 3)
+    return rounded(float(np.median(np.diff(deviation.times))) / 1e9, 3)

@@ -52,7 +52,7 @@ from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Evidence, EvidenceKind, Finding, Window
 from faultline.analysis.wording.phrases import plain, rounded
 from faultline.bot.answer.writer.plain_text import neutral
-from faultline.bot.investigation.model.bench import Bench
+from faultline.bot.investigation.model.model_session import ModelSession
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import vendor_of
 
@@ -64,7 +64,7 @@ QUOTE_LIMIT = 300
 BARS = "▁▂▃▄▅▆▇█"
 SPARK = 32
 """Bars of a sparkline."""
-NOT_ASKED = frozenset({"recorded", "traces", "wandb", "mlflow"})
+NEVER_QUERIED = frozenset({"recorded", "traces", "wandb", "mlflow"})
 """A recorded case holds nothing beyond itself; files of training jobs are collected once."""
 
 
@@ -87,7 +87,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Found:
+class CallResult:
     """The result of a call. `provenance` says whose data it is; `note` is ours."""
 
     rows: Sequence[Row]
@@ -95,11 +95,11 @@ class Found:
     note: str = ""
     cut: str = ""
     """How many rows are not shown, and how to narrow."""
-    asked: str | None = None
+    evidence_name: str | None = None
     """Name of the new evidence that the call brought."""
 
 
-class NotFound(Exception):
+class InvalidCall(Exception):
     """The call makes no sense as it is; the message says what would."""
 
 
@@ -110,27 +110,27 @@ class Tool:
     name: str
     description: str
     arguments: type[Arguments]
-    call: Callable[[Bench, Any], Awaitable[Found]]
-    offered: Callable[[Bench], bool] = lambda _: True
+    call: Callable[[ModelSession, Any], Awaitable[CallResult]]
+    offered: Callable[[ModelSession], bool] = lambda _: True
 
 
 def askable(connectors: Sequence[Connector]) -> list[Connector]:
     """Connectors that can bring something new."""
     askables = []
     for connector in connectors:
-        if vendor_of(connector) not in NOT_ASKED and tuple(connector.kinds) != ("traces",):
+        if vendor_of(connector) not in NEVER_QUERIED and tuple(connector.kinds) != ("traces",):
             askables.append(connector)
     return askables
 
 
-def has(*kinds: EvidenceKind) -> Callable[[Bench], bool]:
+def has(*kinds: EvidenceKind) -> Callable[[ModelSession], bool]:
     """Whether the case holds rows of one of these tables, or a connector may bring some."""
 
-    def offered(bench: Bench) -> bool:
+    def offered(model_session: ModelSession) -> bool:
         for kind in kinds:
-            if getattr(bench.case, kind).height:
+            if getattr(model_session.case, kind).height:
                 return True
-            if any(kind in connector.kinds for connector in askable(bench.connectors)):
+            if any(kind in connector.kinds for connector in askable(model_session.connectors)):
                 return True
         return False
 
@@ -176,9 +176,9 @@ def first_of(rows: Sequence[T], how: str, most: int = MOST_ROWS) -> tuple[Sequen
     return rows[:most], f"{left_out} more; {how}" if left_out > 0 else ""
 
 
-def known_service(bench: Bench, name: str) -> str:
+def case_service(model_session: ModelSession, name: str) -> str:
     """The service as the case spells it. Raises NotFound, naming like ones."""
-    services = bench.services()
+    services = model_session.services()
     if name in services:
         return name
     for shown in (str.casefold, neutral):
@@ -188,7 +188,7 @@ def known_service(bench: Bench, name: str) -> str:
     folded = name.casefold()
     like = [s for s in sorted(services) if folded in s.casefold() or s.casefold() in folded]
     shown_names = ", ".join((like or sorted(services))[:20])
-    raise NotFound(f"no service of that name is known here; known are: {shown_names}")
+    raise InvalidCall(f"no service of that name is known here; known are: {shown_names}")
 
 
 def from_evidence(evidence: Sequence[Evidence], kind: str) -> str:
@@ -240,21 +240,24 @@ def span_of(windows: Iterable[Window]) -> str:
 
 
 def window_of(
-    bench: Bench, start: AwareDatetime | None, end: AwareDatetime | None, longest: timedelta
+    model_session: ModelSession,
+    start: AwareDatetime | None,
+    end: AwareDatetime | None,
+    longest: timedelta,
 ) -> Window:
     """The times that were asked for, those in which an onset is looked for where they were not.
     Raises NotFound."""
-    incident = metric_windows(bench.case).search
+    incident = metric_windows(model_session.case).search
     first, last = start or incident.start, end or incident.end
     if not first < last:
-        raise NotFound("`start` must be before `end`")
+        raise InvalidCall("`start` must be before `end`")
     if last - first > longest:
-        raise NotFound(f"at most {longest.total_seconds() / 3600:g} hours at once")
+        raise InvalidCall(f"at most {longest.total_seconds() / 3600:g} hours at once")
     return Window(start=first, end=last)
 
 
 def short_names(names: Iterable[str], most: int = 12) -> str:
     """Names in a line, and how many more there are."""
-    known = sorted(set(names))
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return ", ".join(plain(name, 60) for name in known[:most]) + more
+    distinct_names = sorted(set(names))
+    more = f" and {len(distinct_names) - most} more" if len(distinct_names) > most else ""
+    return ", ".join(plain(name, 60) for name in distinct_names[:most]) + more

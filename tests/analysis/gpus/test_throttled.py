@@ -18,11 +18,11 @@ ROW = 5
 LONG_AGO = 7e5
 """Seconds that a counter holds from the months before."""
 HELD = (
-    gs.HELD_BY_HEAT,
-    gs.HELD_BY_POWER,
-    gs.HELD_BY_BRAKE,
-    gs.HELD_BY_BOARD,
-    gs.HELD_BY_RELIABILITY,
+    gs.THROTTLED_BY_HEAT,
+    gs.THROTTLED_BY_POWER,
+    gs.THROTTLED_BY_BRAKE,
+    gs.THROTTLED_BY_BOARD,
+    gs.THROTTLED_BY_RELIABILITY,
 )
 
 
@@ -56,7 +56,7 @@ def findings(fleet: SimulatedFleet) -> list[Finding]:
 @pytest.mark.parametrize("step_s", [15, 60, 120])
 def test_the_one_gpu_of_eight_that_heat_holds_back_is_the_straggler(step_s: float) -> None:
     fleet = counted(step_s)
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 0.6, since=4)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 0.6, since=4)
     (finding,) = findings(fleet)
     assert (finding.kind, finding.subject) == ("gpu_throttled", "rank 5")
     assert "was held back by heat for" in finding.sentence
@@ -74,14 +74,16 @@ def test_the_one_gpu_of_eight_that_heat_holds_back_is_the_straggler(step_s: floa
 
 def test_a_counter_that_is_scraped_less_often_than_it_is_asked_for_says_the_same() -> None:
     fleet = counted(step_s=15)
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 1.0)
-    held = fleet.signals[gs.HELD_BY_HEAT]
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 1.0)
+    held = fleet.signals[gs.THROTTLED_BY_HEAT]
     held[:] = np.repeat(held[:, ::4], 4, axis=1)
     (finding,) = findings(fleet)
     assert 95 <= finding.numbers["share_percent"] <= 100
 
 
-@pytest.mark.parametrize("signal", [gs.HELD_BY_POWER, gs.HELD_BY_BOARD, gs.HELD_BY_RELIABILITY])
+@pytest.mark.parametrize(
+    "signal", [gs.THROTTLED_BY_POWER, gs.THROTTLED_BY_BOARD, gs.THROTTLED_BY_RELIABILITY]
+)
 def test_eight_gpus_at_a_limit_of_their_boards_are_no_fault(signal: str) -> None:
     fleet = counted()
     for row in range(8):
@@ -93,7 +95,7 @@ def test_eight_gpus_at_a_limit_of_their_boards_are_no_fault(signal: str) -> None
 def test_of_a_capped_fleet_only_a_gpu_that_draws_less_has_a_lower_limit(power: float) -> None:
     fleet = counted()
     for row in range(8):
-        hold_back(fleet, gs.HELD_BY_POWER, row, 0.9 if row == ROW else 0.2)
+        hold_back(fleet, gs.THROTTLED_BY_POWER, row, 0.9 if row == ROW else 0.2)
     fleet.put(gs.POWER, ROW, fleet.after(0), power)
     found = findings(fleet)
     assert [finding.details.written()["events"] for finding in found] == (
@@ -110,15 +112,15 @@ def test_the_power_limit_holds_an_odd_gpu_back_more_than_the_others_and_than_bef
 ) -> None:
     fleet = counted()
     for row in range(8):
-        hold_back(fleet, gs.HELD_BY_POWER, row, 0.9 if row == ROW else others)
-    hold_back(fleet, gs.HELD_BY_POWER, ROW, before, since=-60, until=0)
+        hold_back(fleet, gs.THROTTLED_BY_POWER, row, 0.9 if row == ROW else others)
+    hold_back(fleet, gs.THROTTLED_BY_POWER, ROW, before, since=-60, until=0)
     fleet.put(gs.POWER, ROW, fleet.after(0), 300.0)
     assert bool(findings(fleet)) is found
 
 
 def test_without_power_readings_nobody_is_blamed_for_a_power_limit() -> None:
     fleet = counted()
-    hold_back(fleet, gs.HELD_BY_POWER, ROW, 0.9)
+    hold_back(fleet, gs.THROTTLED_BY_POWER, ROW, 0.9)
     del fleet.signals[gs.POWER]
     assert findings(fleet) == []
 
@@ -129,7 +131,7 @@ def test_a_reset_is_no_throttling(left: float) -> None:
     for signal in HELD:
         fleet.signals[signal][:, fleet.after(10)] = left
     assert findings(fleet) == []
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 0.5)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 0.5)
     (finding,) = findings(fleet)
     assert 45 <= finding.numbers["share_percent"] <= 51
 
@@ -137,10 +139,10 @@ def test_a_reset_is_no_throttling(left: float) -> None:
 @pytest.mark.parametrize(
     ("signal", "event"),
     [
-        (gs.HELD_BY_HEAT, "thermal"),
-        (gs.HELD_BY_BRAKE, "power brake"),
-        (gs.HELD_BY_BOARD, "board limit"),
-        (gs.HELD_BY_RELIABILITY, "reliability limit"),
+        (gs.THROTTLED_BY_HEAT, "thermal"),
+        (gs.THROTTLED_BY_BRAKE, "power brake"),
+        (gs.THROTTLED_BY_BOARD, "board limit"),
+        (gs.THROTTLED_BY_RELIABILITY, "reliability limit"),
     ],
 )
 def test_other_limits_hold_a_healthy_gpu_back_for_a_small_share_only(
@@ -157,15 +159,15 @@ def test_other_limits_hold_a_healthy_gpu_back_for_a_small_share_only(
 @pytest.mark.parametrize(("minutes", "found"), [(2, False), (4, True)])
 def test_a_jump_or_two_are_no_throttling(minutes: int, *, found: bool) -> None:
     fleet = counted()
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 2.0, until=minutes)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 2.0, until=minutes)
     assert bool(findings(fleet)) is found
 
 
 @pytest.mark.parametrize(("before", "is_old"), [(0.2, False), (0.3, True)])
 def test_what_was_held_back_before_as_well_counts_little(before: float, *, is_old: bool) -> None:
     fleet = counted()
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, before, since=-60, until=0)
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 0.5)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, before, since=-60, until=0)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 0.5)
     (finding,) = findings(fleet)
     assert (finding.onset is None) is is_old
     assert (finding.strength < 0.4) is is_old
@@ -174,7 +176,7 @@ def test_what_was_held_back_before_as_well_counts_little(before: float, *, is_ol
 def test_a_low_clock_without_a_reason_gets_it_from_the_counter() -> None:
     fleet = counted()
     fleet.put(gs.SM_CLOCK, ROW, fleet.after(0), 900.0)
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 0.9)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 0.9)
     (finding,) = findings(fleet)
     assert "was held back by heat" in finding.sentence
     fleet.signals[gs.EVENT_REASONS] = 0 * fleet.signals[gs.XID]
@@ -185,8 +187,8 @@ def test_a_low_clock_without_a_reason_gets_it_from_the_counter() -> None:
 
 def test_it_begins_where_the_counter_rises_in_earnest() -> None:
     fleet = counted()
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 0.01, since=-60)
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 0.9, since=10)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 0.01, since=-60)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 0.9, since=10)
     (finding,) = findings(fleet)
     assert finding.onset is not None
     assert 10 <= (finding.onset - START).total_seconds() / 60 <= 12
@@ -194,7 +196,7 @@ def test_it_begins_where_the_counter_rises_in_earnest() -> None:
 
 def test_software_and_hardware_that_slow_a_gpu_at_once_hold_it_back_once() -> None:
     fleet = counted()
-    hold_back(fleet, gs.HELD_BY_HEAT, ROW, 2.0)
+    hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 2.0)
     (finding,) = findings(fleet)
     assert finding.numbers["share_percent"] == 100
     assert finding.numbers["increase"] <= 1800
