@@ -51,17 +51,17 @@ class NativeLibrary(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called before the wheel is put together."""
         self._folder = Path(tempfile.mkdtemp(prefix="faultline-native-"))
-        known = target()
-        if self.target_name != "wheel" or known is None:
+        native_target = target()
+        if self.target_name != "wheel" or native_target is None:
             return
-        triple, tag, suffix = known
+        triple, tag, suffix = native_target
         library = self._folder / f"traces{suffix}"
         try:
             compile_library(Path(self.root), library, triple, self._folder)
         except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or error
+            output = getattr(error, "stderr", None) or error
             self.app.display_warning(
-                f"the trace library was not built, reading will be slower: {said}"
+                f"the trace library was not built, reading will be slower: {output}"
             )
             return
         build_data["pure_python"] = False
@@ -79,7 +79,7 @@ class NativeLibrary(BuildHookInterface):  # type: ignore[type-arg]
 
 def target() -> tuple[str, str, str] | None:
     """Zig's target, the wheel's platform tag and the library's suffix for this machine; None where
-    unknown."""
+    unnative_target."""
     machine = platform.machine().lower()
     cpu = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
     if cpu not in ("x86_64", "aarch64"):

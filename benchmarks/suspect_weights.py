@@ -188,7 +188,7 @@ def fitted_without(cases: Sequence[Labelled], simulated: str) -> dict[str, objec
         answers = [answer for answer in left_out(other_cases, simulated) if answer.has_subject]
         temperature, unseen_odds = calibrated(answers)
         weights = dict(zip(NAMES, fit(other_cases).tolist(), strict=True))
-        constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NOT_SEEN": unseen_odds}
+        constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NO_SUSPECT_ODDS": unseen_odds}
         constants_by_system[system] = {"faultline.analysis.suspects.ranking_weights": constants}
     return constants_by_system
 

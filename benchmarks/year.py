@@ -402,9 +402,9 @@ def full_scans(year: Year, act: Callable[[], object]) -> set[str]:
     statements: dict[str, Any] = {}
 
     @event.listens_for(year.store.engine, "before_cursor_execute")
-    def _note(_connection: Any, _cursor: Any, statement: str, given: Any, *_more: Any) -> None:
+    def _note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_more: Any) -> None:
         if statement.lstrip().upper().startswith(("SELECT", "UPDATE", "DELETE")):
-            statements.setdefault(statement, given)
+            statements.setdefault(statement, parameters)
 
     try:
         act()

@@ -54,9 +54,9 @@ def _rows() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |\n"
 
 
-def _reads(one: ConnectorType[Any]) -> str:
-    also = one.listing.also if one.listing else ""
-    return ", ".join((*one.kinds, also) if also else one.kinds)
+def _reads(connector: ConnectorType[Any]) -> str:
+    also = connector.listing.also if connector.listing else ""
+    return ", ".join((*connector.kinds, also) if also else connector.kinds)
 
 
 if __name__ == "__main__":

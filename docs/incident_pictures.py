@@ -55,10 +55,10 @@ def drawings(pictured: Pictured, width: int) -> list[str]:
     case, answer, calls = pictured.case, pictured.answer, pictured.calls
     view = answer_view(case.alert, answer, None, evidence=pictured.evidence)
     drawn = []
-    found, bars = incident_map(view, calls), step_bars_of(answer)
+    drawn_map, bars = incident_map(view, calls), step_bars_of(answer)
     chart = decisive_chart_of(case, answer)
-    if found is not None:
-        drawn.append(map_svg(found, width))
+    if drawn_map is not None:
+        drawn.append(map_svg(drawn_map, width))
     if bars is not None:
         drawn.append(bars_svg(bars, width))
     if chart is not None:
@@ -71,7 +71,7 @@ def page(drawn: Sequence[str], width: int, *, dark: bool) -> str:
     style = STYLE.read_text(encoding="utf-8")
     if dark:
         style = style.replace("@media (prefers-color-scheme: dark)", "@media all")
-    cards = "".join(f'<div class="pic-card">{one}</div>' for one in drawn)
+    cards = "".join(f'<div class="pic-card">{picture}</div>' for picture in drawn)
     phrase = f"body{{margin:8px;width:{width + 34}px;background:var(--pic-card)}}"
     phrase += ".pic-card{margin-bottom:8px}"
     return f'<!doctype html><meta charset="utf-8"><style>{style}{phrase}</style>{cards}'

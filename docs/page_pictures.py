@@ -22,7 +22,7 @@ from tests.bot.web.sample_case import ALERT, REPORT
 from tests.bot.web.serving import Server, Site, serving
 from tests.bot.web.traced_case import write_traced_case
 
-TOLD = (
+INCIDENTS = (
     (
         "checkout",
         "checkout p99 latency above 800 ms",
@@ -51,7 +51,7 @@ def fill(site: Site) -> str:
     rnd, labels, now = random.Random(7), Labels(site.store.engine), datetime.now(UTC)  # noqa: S311
     for n in range(240):
         at = now - timedelta(hours=11 * n + rnd.random() * 9 + 1)
-        service, title, headline = rnd.choice(TOLD)
+        service, title, headline = rnd.choice(INCIDENTS)
         source = rnd.choice(("pagerduty", "datadog", "alertmanager"))
         about = {
             "service": service,

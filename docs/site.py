@@ -121,9 +121,9 @@ def release(folder: Path) -> None:
     build(folder / version)
     listed = folder / "versions.json"
     versions = json.loads(listed.read_text()) if listed.exists() else []
-    earlier = [one for one in versions if one["version"] != version]
-    for one in earlier:
-        one["aliases"] = []
+    earlier = [entry for entry in versions if entry["version"] != version]
+    for entry in earlier:
+        entry["aliases"] = []
     latest = {"version": version, "title": version, "aliases": ["latest"]}
     listed.write_text(json.dumps([latest, *earlier], indent=2))
     (folder / "index.html").write_text(

@@ -121,7 +121,7 @@ def answer(
 
 def storm(alert: Alert) -> tuple[GroupedAlert, ...]:
     """Alerts that joined it."""
-    told = (
+    joined = (
         ("Training throughput below objective: pretrain-ranker", "the same training job"),
         ("GPU utilisation below 40 %: gpu-node-03", "a host of the training job"),
         ("Object store read latency above 50 ms: shard-2", "pretrain-ranker reads from it"),
@@ -134,7 +134,7 @@ def storm(alert: Alert) -> tuple[GroupedAlert, ...]:
     )
     return tuple(
         GroupedAlert(alert.model_copy(update={"title": title}), f"{n:016x}", AT, why, repeats=n % 2)
-        for n, (title, why) in enumerate(told)
+        for n, (title, why) in enumerate(joined)
     )
 
 

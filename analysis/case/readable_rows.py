@@ -106,15 +106,15 @@ def readable_rows(
             series.append(pl.Series(name, [None], dtype=dtype).new_from_index(0, table.height))
             continue
         cast = _cast(table[name], dtype).alias(name)
-        given = _Column(name, table[name], cast, name in schema.required)
-        for mask, why in _faults(given):
+        stored_column = _Column(name, table[name], cast, name in schema.required)
+        for mask, why in _faults(stored_column):
             if not mask.any():
                 continue
             new = (mask & ~wrong).fill_null(value=False)
             if not new.any():
                 continue
             as_null = why == NOT_FINITE and name in NULLABLE
-            refusals.append(_refused(given, new, why, as_null=as_null))
+            refusals.append(_refused(stored_column, new, why, as_null=as_null))
             if as_null:
                 cast = cast.set(new, None)
             else:

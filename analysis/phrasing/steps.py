@@ -85,10 +85,10 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     if signature is not None:
         if signature.fix is not None and _POOL_RESOURCES in signature.fix:
             return _of_a_pool(signature, finding.subject, about)
-        said = STEPS_OF_CALLED.get(signature.signature)
-        if said is None or not signature.names:
+        call_step = STEPS_OF_CALLED.get(signature.signature)
+        if call_step is None or not signature.names:
             return None
-        return said.replace("{who}", subject_name(signature.names))
+        return call_step.replace("{who}", subject_name(signature.names))
     line = LogLineDetails.of(finding)
     if line is not None:
         return _of_a_line(line, who)

@@ -58,9 +58,9 @@ class Features:
     all others."""
     slow: float = 0.0
     failing: float = 0.0
-    own_failing: float = 0.0
+    unexplained_failing: float = 0.0
     """Of what fails, what nothing that it calls explains."""
-    own_on_path: float = 0.0
+    local_on_path: float = 0.0
     """What it loses or fails by itself, as far as trouble leads to it from the alert."""
     lost_time: float = 0.0
     lost_requests: float = 0.0
@@ -73,7 +73,7 @@ class Features:
     """How much more failing lines of others name it."""
     named_share: float = 0.0
     """The largest share of a writer's new failing lines that names it."""
-    own_lines: float = 0.0
+    unattributed_lines: float = 0.0
     """Its new failing lines that name nobody."""
     resource: float = 0.0
     limits_on_path: float = 0.0
@@ -324,15 +324,15 @@ class SuspectFeatures:
             findings=self._scores.get(subject, 0.0),
             slow=slow,
             failing=failing,
-            own_failing=self_failing * failing,
-            own_on_path=path * self_trouble,
+            unexplained_failing=self_failing * failing,
+            local_on_path=path * self_trouble,
             lost_time=lost_time,
             lost_requests=lost_requests,
             called_in_vain=in_vain,
             called_in_vain_on_path=path * in_vain,
             named=self._named[subject],
             named_share=max([self._named_by(caller, subject) for caller in callers], default=0.0),
-            own_lines=self._nameless_lines[subject],
+            unattributed_lines=self._nameless_lines[subject],
             resource=_largest(shown, RESOURCES),
             limits_on_path=path * limits,
             waiting=waiting,

@@ -12,7 +12,7 @@ from faultline.analysis.analyzers import fault_of
 from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.suspects.explanations import Suspect
 from faultline.analysis.suspects.features import Observed, SuspectFeatures, log_odds
-from faultline.analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
+from faultline.analysis.suspects.ranking_weights import NO_SUSPECT_ODDS, TEMPERATURE, WEIGHTS
 from faultline.analysis.vocabulary import Finding
 
 CLEARLY_DELAYS = 1.0
@@ -76,7 +76,7 @@ def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:
 
 def _probabilities(suspects: Sequence[Suspect], odds: dict[str, float]) -> list[float]:
     scaled = [odds[suspect.subject] / TEMPERATURE for suspect in suspects]
-    highest = max([*scaled, NOT_SEEN])
+    highest = max([*scaled, NO_SUSPECT_ODDS])
     weights = [math.exp(value - highest) for value in scaled]
-    every = math.fsum(weights) + math.exp(NOT_SEEN - highest)
+    every = math.fsum(weights) + math.exp(NO_SUSPECT_ODDS - highest)
     return [weight / every for weight in weights]

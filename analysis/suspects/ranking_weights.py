@@ -14,15 +14,15 @@ WEIGHTS: Mapping[str, float] = {
     "findings": 4.19,
     "slow": -0.65,
     "failing": -0.97,
-    "own_failing": 0.92,
-    "own_on_path": 0.57,
+    "unexplained_failing": 0.92,
+    "local_on_path": 0.57,
     "lost_time": 1.03,
     "lost_requests": 0.70,
     "called_in_vain": 1.15,
     "called_in_vain_on_path": 1.09,
     "named": -1.22,
     "named_share": 0.62,
-    "own_lines": 1.42,
+    "unattributed_lines": 1.42,
     "resource": 0.33,
     "limits_on_path": 0.93,
     "waiting": 0.21,
@@ -50,5 +50,5 @@ WEIGHTS: Mapping[str, float] = {
 }
 TEMPERATURE = 0.8
 """Odds are divided by it: fitted, like the next, on answers about systems that were left out."""
-NOT_SEEN = 3.5
+NO_SUSPECT_ODDS = 3.5
 """The log odds that the cause is none of the suspects."""

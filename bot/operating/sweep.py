@@ -24,13 +24,13 @@ from faultline.bot.store.change_tables import ReportedChangeRow
 from faultline.bot.store.conversation_rows import QuestionRow, QuietThreadRow
 from faultline.bot.store.deploy_tables import DeployCheckRow
 from faultline.bot.store.executor_tables import ExecutorRow
-from faultline.bot.store.last_times import RETENTION as TIMES_KEPT
+from faultline.bot.store.last_times import RETENTION as TIMES_RETENTION
 from faultline.bot.store.last_times import LastTimeRow
 from faultline.bot.store.message_updates import ENDED
-from faultline.bot.store.model_spending import RETENTION as SPENDING_KEPT
+from faultline.bot.store.model_spending import RETENTION as SPENDING_RETENTION
 from faultline.bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
 from faultline.bot.store.people_tables import PersonActRow, SlackChannelRow
-from faultline.bot.store.person_acts import RETENTION as ACTS_KEPT
+from faultline.bot.store.person_acts import RETENTION as ACTS_RETENTION
 from faultline.bot.store.sessions import reading
 from faultline.bot.store.spending_tables import ModelSpendingRow
 from faultline.bot.store.store import Store
@@ -231,9 +231,9 @@ class Sweep:
         with Session(self.store.engine) as session, session.begin():
             silent = ExecutorRow.beat_at < now - SILENT_WORKER_RETENTION
             session.execute(delete(ExecutorRow).where(silent))
-            session.execute(delete(LastTimeRow).where(LastTimeRow.at < now - TIMES_KEPT))
-            session.execute(delete(PersonActRow).where(PersonActRow.at < now - ACTS_KEPT))
-            day = f"{now - SPENDING_KEPT:%Y-%m-%d}"
+            session.execute(delete(LastTimeRow).where(LastTimeRow.at < now - TIMES_RETENTION))
+            session.execute(delete(PersonActRow).where(PersonActRow.at < now - ACTS_RETENTION))
+            day = f"{now - SPENDING_RETENTION:%Y-%m-%d}"
             session.execute(delete(ModelSpendingRow).where(ModelSpendingRow.day < day))
         row = SuppressedAlertRow
         over = select(row.key).where(row.last_at < now - RETENTION).limit(BATCH)

@@ -47,5 +47,5 @@ def open(
     if slow := why_slow():
         warnings.warn(slow, RuntimeWarning, stacklevel=2)
     names = None if analyses is None else chosen(",".join(analyses))
-    given = tuple(str(path) for path in paths)
-    return Job(JobRanks(given, steps, processes, keep_bytes), names)
+    locations = tuple(str(path) for path in paths)
+    return Job(JobRanks(locations, steps, processes, keep_bytes), names)

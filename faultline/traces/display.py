@@ -23,10 +23,10 @@ def job_html(ranks: JobRanks) -> str:
     facts = escape(" · ".join(report.facts))
     lines = []
     for diagnosis in report.diagnoses[:MAX_DIAGNOSES]:
-        said, fix = (escape(text[:MAX_TEXT]) for text in (diagnosis.statement, diagnosis.fix))
+        statement, fix = (escape(text[:MAX_TEXT]) for text in (diagnosis.statement, diagnosis.fix))
         colour = _COLOURS[diagnosis.severity]
         lines.append(
-            f'<li><b style="color:{colour}">{diagnosis.severity}</b> {said}'
+            f'<li><b style="color:{colour}">{diagnosis.severity}</b> {statement}'
             f'<br><span style="opacity:.75">{fix}</span></li>'
         )
     more = len(report.diagnoses) - len(lines)

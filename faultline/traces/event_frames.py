@@ -35,10 +35,10 @@ def events_frame(trace: TraceColumns, begin_ns: int) -> pl.DataFrame:
         "duration_us": trace.dur / 1e3,
         "pid": _named([pid for pid, _ in trace.lanes], trace.lane),
         "tid": _named([tid for _, tid in trace.lanes], trace.lane),
-        "step": _known(steps_of(trace).of(trace.ts)),
+        "step": _null_for_none(steps_of(trace).of(trace.ts)),
     }
     for name in ("stream", "correlation", "external_id", "python_id", "python_parent_id"):
-        columns[name] = _known(getattr(trace, name))
+        columns[name] = _null_for_none(getattr(trace, name))
     return pl.DataFrame(columns)
 
 
@@ -139,8 +139,8 @@ def allocator_events(trace: TraceColumns) -> pl.DataFrame:
             "number": memory.device,
             "bytes": memory.bytes,
             "address": memory.address,
-            "allocated_bytes": _known(memory.allocated),
-            "reserved_bytes": _known(memory.reserved),
+            "allocated_bytes": _null_for_none(memory.allocated),
+            "reserved_bytes": _null_for_none(memory.reserved),
         }
     )
     named = device.otherwise(pl.format("GPU {}", "number")).alias("device")
@@ -151,7 +151,7 @@ def _of_work(trace: TraceColumns, row: Int64) -> dict[str, pl.Series | Int64]:
     return {
         "index": trace.event[row],
         "name": _named(trace.names, trace.name[row]),
-        "stream": _known(trace.stream[row]),
+        "stream": _null_for_none(trace.stream[row]),
         "start_ns": trace.ts[row],
         "duration_ns": trace.dur[row],
     }
@@ -159,14 +159,14 @@ def _of_work(trace: TraceColumns, row: Int64) -> dict[str, pl.Series | Int64]:
 
 def _named(texts: Sequence[str], ids: NDArray[np.integer], empty: int | None = None) -> pl.Series:
     """The text of each id; null for the id `empty`."""
-    known = pl.Series(list(texts), dtype=pl.String)
+    names = pl.Series(list(texts), dtype=pl.String)
     places = pl.Series(ids.astype(np.int64))
     if empty is not None:
         places = places.replace(empty, None)
-    return known.gather(places.cast(pl.UInt32))
+    return names.gather(places.cast(pl.UInt32))
 
 
-def _known(values: Int64) -> pl.Series:
+def _null_for_none(values: Int64) -> pl.Series:
     """Null for -1, which stands for none."""
     return pl.Series(values).replace(-1, None)
 

@@ -162,7 +162,7 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
 
         Source: HTA's `generate_trace_with_counters`.
         """
-        number, trace = self._one(rank)
+        number, trace = self._single_rank(rank)
         return write_with_counters(self._ranks.path_of(number), Path(file), trace)
 
     def write_overlay(
@@ -174,7 +174,7 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
 
         Source: HTA's `overlay_critical_path_analysis`.
         """
-        number, trace = self._one(rank)
+        number, trace = self._single_rank(rank)
         window = last_complete_step(trace) if step is None else step_window(trace, step)
         if step is not None and window is None:
             raise SettingsError("step", f"rank {number} has no step {step}")
@@ -202,7 +202,7 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
     def _repr_html_(self) -> str:
         return job_html(self._ranks)
 
-    def _one(self, rank: int | None) -> tuple[int, TraceColumns]:
+    def _single_rank(self, rank: int | None) -> tuple[int, TraceColumns]:
         if rank is None and len(self.ranks) != 1:
             raise SettingsError("rank", f"there are {len(self.ranks)} ranks: say which one")
         return next(self._ranks.traces(rank))

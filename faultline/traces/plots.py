@@ -58,8 +58,8 @@ class Plots:
 
     def idle(self) -> alt.Chart:
         """Idle time of each rank's streams by its reason."""
-        found = self._job.idle().group_by("rank", "category").agg(pl.col("idle_ns").sum())
-        data = found.with_columns(ms=pl.col("idle_ns") / NS_PER_MS).sort("rank", "category")
+        totals = self._job.idle().group_by("rank", "category").agg(pl.col("idle_ns").sum())
+        data = totals.with_columns(ms=pl.col("idle_ns") / NS_PER_MS).sort("rank", "category")
         return _bars(data, "rank", "category", "ms idle")
 
     def kernels(self, most: int = 15) -> alt.Chart:

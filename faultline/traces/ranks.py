@@ -47,7 +47,7 @@ Made = Callable[[TraceColumns], pl.DataFrame]
 
 
 @dataclass(frozen=True)
-class KeptRank:
+class RankInMemory:
     """A rank whose columns stay in memory."""
 
     trace: TraceColumns
@@ -66,7 +66,7 @@ class JobRanks:
         finalize(self, self._open.close)
         self._sources = self._open.enter_context(opened(paths))
         self.files, self.names, self._traces = trace_files(self._sources)
-        self._given = " ".join(paths)
+        self._locations = " ".join(paths)
         tasks = rank_tasks(
             self.files, self.names, self._traces, RankRequest(("execution_trace",), steps=steps)
         )
@@ -84,11 +84,11 @@ class JobRanks:
         self._open.close()
 
     @cached_property
-    def kept(self) -> Mapping[int, KeptRank]:
+    def ranks_in_memory(self) -> Mapping[int, RankInMemory]:
         """The columns of every rank, by rank. Raises SettingsError where the job is too large."""
         if not self.in_memory:
             raise SettingsError("traces", "are too large to keep: give a rank")
-        ranks: list[KeptRank] = []
+        ranks: list[RankInMemory] = []
         for update in run_in_threads(_read, self._tasks, self._processes):
             if update.error is not None:
                 name = self._tasks[update.number].argument.name
@@ -106,7 +106,7 @@ class JobRanks:
         }
 
     def _refuse(self, problems: Sequence[tuple[str, str]]) -> None:
-        raise EvidenceError(*(problems[0] if problems else (self._given, "holds no trace")))
+        raise EvidenceError(*(problems[0] if problems else (self._locations, "holds no trace")))
 
     @cached_property
     def _problems(self) -> list[tuple[str, str]]:
@@ -121,7 +121,7 @@ class JobRanks:
     def numbers(self) -> tuple[int, ...]:
         """The ranks that could be read."""
         if self.in_memory:
-            return tuple(self.kept)
+            return tuple(self.ranks_in_memory)
         return tuple(result.summary.rank for result in self.result.ranks)
 
     @cached_property
@@ -131,7 +131,7 @@ class JobRanks:
             return self._passed_through(())
         timelines = self.timelines
         ranks = []
-        for rank in self.kept.values():
+        for rank in self.ranks_in_memory.values():
             ranks.append(RankResult(rank.run.path, summarise(rank.trace), {}, {}))
         unread = tuple(sorted(self._problems))
         return JobResult(
@@ -158,7 +158,7 @@ class JobRanks:
         """When the first event of any rank began."""
         if not self.in_memory:
             return min((s.start_ns for s in self.result.summaries), default=0)
-        starts = [rank.trace.ts for rank in self.kept.values() if len(rank.trace)]
+        starts = [rank.trace.ts for rank in self.ranks_in_memory.values() if len(rank.trace)]
         return min((int(ts.min()) for ts in starts), default=0)
 
     def with_rows(self, names: Sequence[str], *, all_ranks: bool) -> JobReport:
@@ -169,7 +169,9 @@ class JobRanks:
         ranks = []
         for result in self.result.ranks:
             rank = result.summary.rank
-            rows = {name: cut(found[rank]) for name, found in by_name.items() if rank in found}
+            rows = {
+                name: cut(by_rank[rank]) for name, by_rank in by_name.items() if rank in by_rank
+            }
             ranks.append(replace(result, rows=rows, failed=self._failed.get(rank, {})))
         job = replace(self.result, ranks=tuple(ranks))
         return replace(self.report, result=job, all_ranks=all_ranks)
@@ -216,7 +218,10 @@ class JobRanks:
         if rank is not None and rank not in self.numbers:
             raise SettingsError("rank", f"there is no rank {rank}; there are {list(self.numbers)}")
         for number in self.numbers if rank is None else (rank,):
-            yield number, self.kept[number].trace if self.in_memory else self._read_again(number)
+            yield (
+                number,
+                self.ranks_in_memory[number].trace if self.in_memory else self._read_again(number),
+            )
 
     def path_of(self, rank: int) -> Path:
         """Where a rank's trace lies."""
@@ -236,12 +241,12 @@ class JobRanks:
         if name not in ANALYSES and name not in BESIDE:
             there = ", ".join((*ANALYSES, *ACROSS_RANKS, *BESIDE))
             raise SettingsError("table", f"no table is called {name!r}; there are {there}")
-        found = [{"rank": n, **row} for n, rows in self.rows(name).items() for row in rows]
-        return frame_of(name, found, by_rank=True)
+        rank_rows = [{"rank": n, **row} for n, rows in self.rows(name).items() for row in rows]
+        return frame_of(name, rank_rows, by_rank=True)
 
     def _made(self, name: str) -> dict[int, Rows]:
         made: dict[int, Rows] = {}
-        for number, rank in self.kept.items():
+        for number, rank in self.ranks_in_memory.items():
             try:
                 if name != "execution_trace":
                     made[number] = all_rows_of(name, rank.trace)
@@ -259,8 +264,8 @@ class JobRanks:
                 yield rank, name, why
 
     def _passed_through(self, names: tuple[str, ...]) -> JobResult:
-        wanted = RankRequest(names, steps=self._steps, uncut=True)
-        result = run_job(self._sources, wanted, jobs=self._processes, say=_silent)
+        request = RankRequest(names, steps=self._steps, uncut=True)
+        result = run_job(self._sources, request, jobs=self._processes, say=_silent)
         if not result.ranks:
             self._refuse(result.unread)
         return result
@@ -274,12 +279,12 @@ class JobRanks:
         )
 
 
-def _read(run: RankRun, _: Say) -> list[KeptRank]:
+def _read(run: RankRun, _: Say) -> list[RankInMemory]:
     ranks = []
     for trace in traces_in(run.path, order=run.order):
         steps = run.request.steps or trace.step_name
         named = replace(trace, file=run.name, step_name=steps)
-        ranks.append(KeptRank(named, run))
+        ranks.append(RankInMemory(named, run))
     return ranks
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import gc
 import re
 import sys
@@ -24,7 +25,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infra.checks.definitions import Definition, Function, definitions, module_definition
+from infra.checks.definitions import (
+    Definition,
+    Function,
+    definitions,
+    module_definition,
+    words_of,
+)
 from infra.checks.product_files import python_files
 
 HOME = Path(__file__).resolve().parents[2]
@@ -56,6 +63,7 @@ class Rules:
     """names.toml: what to write instead of a word, and what is allowed nevertheless."""
 
     words: Mapping[str, str]
+    terms: Mapping[str, str]
     allowed: Mapping[str, str]
     totals: Mapping[str, int]
     complexity: Mapping[str, int]
@@ -65,6 +73,7 @@ class Rules:
 def rules_of(configuration: Mapping[str, Any]) -> Rules:
     return Rules(
         words={**configuration["words"], **configuration.get("further_words", {})},
+        terms=configuration.get("terms", {}),
         allowed=configuration.get("allowed", {}),
         totals=configuration.get("totals", {}),
         complexity=configuration.get("complexity", {}),
@@ -114,9 +123,12 @@ def problems(readings: Sequence[FileReading], rules: Rules) -> Iterator[str]:
 
 
 def not_allowed(reading: FileReading, rules: Rules) -> list[Definition]:
-    """Visible names for which names.toml gives no reason."""
+    """Visible names that hold no term of the field, and for which names.toml gives no reason."""
     names = []
     for definition in reading.visible:
+        name = "_".join(words_of(definition.path.rsplit(".", 1)[-1]))
+        if any(term in name for term in rules.terms):
+            continue
         if f"{reading.file}:{definition.path}" not in rules.allowed:
             names.append(definition)
     return names
@@ -192,7 +204,7 @@ def counted(readings: Sequence[FileReading], rules: Rules) -> Rules:
         "over_15": sum(len(reading.complex) for reading in readings),
         "used_once": sum(len(reading.used_once) for reading in readings),
     }
-    return Rules(rules.words, rules.allowed, totals, complexity, ceilings)
+    return dataclasses.replace(rules, totals=totals, complexity=complexity, ceilings=ceilings)
 
 
 def lowered(rules: Rules, now: Rules) -> Rules:
@@ -209,7 +221,7 @@ def lowered(rules: Rules, now: Rules) -> Rules:
         counts = now.ceilings.get(file, {})
         lower = {kind: min(most, counts.get(kind, 0)) for kind, most in ceiling.items()}
         ceilings[file] = {kind: count for kind, count in lower.items() if count}
-    return Rules(rules.words, rules.allowed, totals, complexity, ceilings)
+    return dataclasses.replace(rules, totals=totals, complexity=complexity, ceilings=ceilings)
 
 
 def with_counts(text: str, rules: Rules) -> str:

@@ -17,15 +17,15 @@ MODULE = "faultline.analysis.suspects.ranking_weights"
 
 
 def test_all_who_import_a_number_see_the_other_one() -> None:
-    before = ranking_weights.NOT_SEEN
-    with fitted_without("shop", {"shop": {MODULE: {"NOT_SEEN": 9.0}}}):
-        assert (ranking_weights.NOT_SEEN, ranked.NOT_SEEN) == (9.0, 9.0)
-    assert (before, before) == (ranking_weights.NOT_SEEN, ranked.NOT_SEEN)
+    before = ranking_weights.NO_SUSPECT_ODDS
+    with fitted_without("shop", {"shop": {MODULE: {"NO_SUSPECT_ODDS": 9.0}}}):
+        assert (ranking_weights.NO_SUSPECT_ODDS, ranked.NO_SUSPECT_ODDS) == (9.0, 9.0)
+    assert (before, before) == (ranking_weights.NO_SUSPECT_ODDS, ranked.NO_SUSPECT_ODDS)
 
 
 def test_a_case_is_answered_by_the_numbers_of_its_system(tmp_path: Path) -> None:
     labelled_case(tmp_path / "shop-1", subject="checkout")
-    doubtful = {MODULE: {"NOT_SEEN": 50.0}}
+    doubtful = {MODULE: {"NO_SUSPECT_ODDS": 50.0}}
     (usual,) = evaluate(tmp_path, workers=1)
     (other,) = evaluate(tmp_path, GradingOptions(left_out={"shop": doubtful}), workers=1)
     assert usual.confidence is not None

@@ -183,7 +183,7 @@ def test_critical_path(both: BothSides) -> None:
 
 
 def test_two_traces_name_by_name(both: BothSides) -> None:
-    files = [rank.run.path for rank in both.job._ranks.kept.values()]
+    files = [rank.run.path for rank in both.job._ranks.ranks_in_memory.values()]
     diff = ft.open(files[0]).diff(ft.open(files[-1]))
     ours = dict(diff.select("name", "control_calls").rows())
     for row in both.table("compare_traces"):

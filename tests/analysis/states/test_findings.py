@@ -16,7 +16,7 @@ from faultline.analysis.kinds.state_faults import FAMILY_OF, STATE_FAULTS
 from faultline.analysis.states.findings import state_findings
 from faultline.analysis.suspects.features import SuspectFeatures, log_odds
 from faultline.analysis.suspects.ranked import findings_shares
-from faultline.analysis.suspects.ranking_weights import NOT_SEEN, TEMPERATURE, WEIGHTS
+from faultline.analysis.suspects.ranking_weights import NO_SUSPECT_ODDS, TEMPERATURE, WEIGHTS
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
 from tests.analysis.states.incidents import DAY, events, fact
@@ -138,7 +138,7 @@ def test_a_fresh_fact_adds_two_to_the_log_odds(tmp_path: Path) -> None:
     features = SuspectFeatures(known.observation, known.findings, shares).of("node-7")
     odds = log_odds(WEIGHTS, features) + 2.0 * 0.97**2
     told = math.log(suspect.probability / (1 - suspect.probability))
-    assert told == pytest.approx(odds / TEMPERATURE - NOT_SEEN)
+    assert told == pytest.approx(odds / TEMPERATURE - NO_SUSPECT_ODDS)
 
 
 def test_every_number_of_a_sentence_is_known(tmp_path: Path) -> None:
