@@ -6,10 +6,12 @@ Ranking, wording and pages look them up here, so that nothing else has to know a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
+from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.fault_kinds import (
     ANOMALY,
     FAULTS_OF_SERVICES,
@@ -18,7 +20,7 @@ from faultline.analysis.kinds.fault_kinds import (
     CauseKind,
     FaultKind,
 )
-from faultline.analysis.kinds.finding_kinds import Analyzer, FindingKind, declare, declared
+from faultline.analysis.kinds.finding_kinds import FindingKind, declare, declared
 from faultline.analysis.vocabulary import Finding
 
 MODULES = (
@@ -33,6 +35,14 @@ MODULES = (
     "faultline.analysis.external",
 )
 """The module of each analyzer, in the order in which they run."""
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """A function from a case to findings, and every kind of finding that it may return."""
+
+    find: Callable[[Case], Sequence[Finding]]
+    kinds: tuple[FindingKind, ...]
 
 
 @cache

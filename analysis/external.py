@@ -6,9 +6,10 @@ answer can show them; the whole of it is in the case.
 
 from __future__ import annotations
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import ObservationDetails
-from faultline.analysis.kinds.finding_kinds import Analyzer, FindingKind
+from faultline.analysis.kinds.finding_kinds import FindingKind
 from faultline.analysis.vocabulary import Evidence, EvidenceKind, Finding
 from faultline.analysis.wording.phrases import plain
 

@@ -22,23 +22,12 @@ from pydantic import (
     model_validator,
 )
 
+# The kinds of findings and faults, on which this vocabulary stands, name tables too.
+from faultline.analysis.kinds.evidence_kinds import EvidenceKind as EvidenceKind
 from faultline.analysis.kinds.finding_details import FindingDetails
 from faultline.analysis.kinds.finding_kinds import details_model
 from faultline.analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
 
-EvidenceKind = Literal[
-    "metrics",
-    "logs",
-    "spans",
-    "changes",
-    "topology",
-    "monitors",
-    "states",
-    "traces",
-    "alert",
-    "external",
-]
-"""`external` is what a tool outside answered: read by people and models, weighed by nothing."""
 ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge"]
 
 

@@ -110,7 +110,9 @@ def build_connectors(settings: SharedSettings) -> tuple[Connector, ...]:
     """The configured connectors, Faultline's own first. Raises SettingsError naming the key."""
     built: list[Connector] = []
     for connector in (*CONNECTORS.values(), *settings.plugins.values()):
-        built += connector.all_configured(settings)
+        # Settings stand below connectors, so they know of a plug-in only what they need.
+        if isinstance(connector, ConnectorType):
+            built += connector.all_configured(settings)
     return tuple(built)
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from faultline.analysis.kinds.evidence_kinds import EvidenceKind
 from faultline.analysis.kinds.signals import RESOURCES, SYMPTOMS, SignalClass
-
-if TYPE_CHECKING:
-    from faultline.analysis.vocabulary import EvidenceKind
 
 LOOK_FIRST = "Look at {subject} first."
 

@@ -7,7 +7,7 @@ case folder that an earlier version wrote, or that a person wrote by hand, can s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -18,8 +18,19 @@ from pydantic import (
     model_serializer,
 )
 
-if TYPE_CHECKING:
-    from faultline.analysis.vocabulary import Finding
+
+class DetailedFinding(Protocol):
+    """What this table needs of a finding (`faultline.analysis.vocabulary.Finding`), which stands
+    on it."""
+
+    @property
+    def signal(self) -> str | None: ...
+
+    @property
+    def details(self) -> FindingDetails: ...
+
+
+AFinding = TypeVar("AFinding", bound=DetailedFinding)
 
 
 class FindingDetails(BaseModel):
@@ -41,7 +52,7 @@ class FindingDetails(BaseModel):
     """Where the threshold or the meaning comes from."""
 
     @classmethod
-    def of(cls, finding: Finding) -> Self | None:
+    def of(cls, finding: DetailedFinding) -> Self | None:
         """The details of a finding if they are of this model, otherwise None."""
         details = finding.details
         return details if isinstance(details, cls) else None
@@ -420,17 +431,17 @@ class GpuDetails(JobDetails):
     xids: tuple[int, ...] = ()
 
 
-def change_named(finding: Finding) -> str | None:
+def change_named(finding: DetailedFinding) -> str | None:
     """The id of the change that a finding is about, if it is about one."""
     details = ChangeDetails.of(finding)
     return (details.change or None) if details else None
 
 
-def changes_named(findings: Iterable[Finding]) -> set[str]:
+def changes_named(findings: Iterable[DetailedFinding]) -> set[str]:
     """The ids of all changes that findings are about."""
     return {change for finding in findings if (change := change_named(finding))}
 
 
-def change_finding(findings: Iterable[Finding], change: str) -> Finding | None:
+def change_finding(findings: Iterable[AFinding], change: str) -> AFinding | None:
     """The first finding about this change."""
     return next((finding for finding in findings if change_named(finding) == change), None)

@@ -8,18 +8,19 @@ of all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import faultline.analysis.kinds.fault_kinds as fault
+from faultline.analysis.kinds.evidence_kinds import EvidenceKind
 from faultline.analysis.kinds.fault_kinds import FaultKind
 from faultline.analysis.kinds.finding_details import (
     AlertHistoryDetails,
     CallPatternDetails,
     CallsIntoDetails,
     ChangeDetails,
+    DetailedFinding,
     EarlierDetails,
     FailureDetails,
     FindingDetails,
@@ -47,10 +48,6 @@ from faultline.analysis.kinds.signals import RESOURCES, SignalClass, is_headroom
 from faultline.analysis.kinds.state_faults import FAMILIES, STATE_FAULTS
 from faultline.analysis.kinds.training_causes import GPU_CAUSES, RULE_CAUSES, TRAINING_CAUSES
 
-if TYPE_CHECKING:
-    from faultline.analysis.case.folder import Case
-    from faultline.analysis.vocabulary import EvidenceKind, Finding
-
 
 @dataclass(frozen=True)
 class FindingKind:
@@ -61,7 +58,7 @@ class FindingKind:
     """How it is computed, for people."""
     faults: tuple[FaultKind, ...] = ()
     """What it may speak of; with none it accuses nobody."""
-    choose: Callable[[Finding], FaultKind | None] | None = None
+    choose: Callable[[DetailedFinding], FaultKind | None] | None = None
     """Which of several faults a finding speaks of, if any. Without it, it is about the first."""
     details: type[FindingDetails] = FindingDetails
     """The model of `Finding.details`."""
@@ -78,22 +75,14 @@ class FindingKind:
     is_memory: bool = False
     """Whether it says what earlier investigations knew, and is no evidence."""
 
-    def fault_of(self, finding: Finding) -> FaultKind | None:
+    def fault_of(self, finding: DetailedFinding) -> FaultKind | None:
         """The fault that a finding of this kind speaks of; None when it accuses nobody."""
         if self.choose is not None:
             return self.choose(finding)
         return self.faults[0] if self.faults else None
 
 
-@dataclass(frozen=True)
-class Analyzer:
-    """A function from a case to findings, and every kind of finding that it may return."""
-
-    find: Callable[[Case], Sequence[Finding]]
-    kinds: tuple[FindingKind, ...]
-
-
-def _fault_of_shift(finding: Finding) -> FaultKind | None:
+def _fault_of_shift(finding: DetailedFinding) -> FaultKind | None:
     """The fault of a metric's move: by its class, where the move is one for the worse."""
     signal_class = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
     if signal_class is SignalClass.LIMIT or not finding.details.bad:
@@ -104,18 +93,18 @@ def _fault_of_shift(finding: Finding) -> FaultKind | None:
     return fault.FAULT_OF_METRIC.get(signal_class, fault.OTHER)
 
 
-def _fault_of_line(finding: Finding) -> FaultKind:
+def _fault_of_line(finding: DetailedFinding) -> FaultKind:
     details = LogLineDetails.of(finding)
     return fault.LOG_ERRORS if details and details.is_error else fault.LOG_FLOW
 
 
-def _fault_of_signature(finding: Finding) -> FaultKind:
+def _fault_of_signature(finding: DetailedFinding) -> FaultKind:
     """A failure that the service has by itself, or one that may come from what it calls."""
     details = SignatureDetails.of(finding)
     return TRAINING_CAUSES["known_failure"] if details and details.own else fault.LOG_ERRORS
 
 
-def _fault_of_state(finding: Finding) -> FaultKind | None:
+def _fault_of_state(finding: DetailedFinding) -> FaultKind | None:
     """The fault of an object's state: that of the fact."""
     details = StateFactDetails.of(finding)
     state_fault = STATE_FAULTS.get(details.fact) if details else None

@@ -7,12 +7,9 @@ the same name, see `faultline.analysis.kinds.finding_kinds`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from faultline.analysis.kinds.evidence_kinds import EvidenceKind
 from faultline.analysis.kinds.fault_kinds import FaultKind
-
-if TYPE_CHECKING:
-    from faultline.analysis.vocabulary import EvidenceKind
 
 
 def _fault(

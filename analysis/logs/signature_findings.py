@@ -19,6 +19,7 @@ from typing import Any
 
 import polars as pl
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import FailureDetails, SignatureDetails
 from faultline.analysis.kinds.finding_kinds import (
@@ -26,7 +27,6 @@ from faultline.analysis.kinds.finding_kinds import (
     LOG_NEW,
     LOG_SURGE,
     LOG_VANISHED,
-    Analyzer,
 )
 from faultline.analysis.logs.counts import row_items
 from faultline.analysis.logs.failure_signatures import Signature

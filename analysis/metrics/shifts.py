@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.alert_place import lies_elsewhere, place_of
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import MetricShiftDetails
-from faultline.analysis.kinds.finding_kinds import METRIC_SHIFT, Analyzer
+from faultline.analysis.kinds.finding_kinds import METRIC_SHIFT
 from faultline.analysis.kinds.part_labels import parts_of
 from faultline.analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
 from faultline.analysis.metrics.baseline_comparison import SeriesComparison, compare

@@ -16,9 +16,10 @@ from typing import Any
 
 import polars as pl
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import FlowBreakDetails
-from faultline.analysis.kinds.finding_kinds import FLOW_BREAK, Analyzer
+from faultline.analysis.kinds.finding_kinds import FLOW_BREAK
 from faultline.analysis.requests.path_breaks import request_breaks
 from faultline.analysis.requests.paths import START, request_paths
 from faultline.analysis.vocabulary import Finding

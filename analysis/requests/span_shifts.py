@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import Windows, span_windows
 from faultline.analysis.kinds.finding_details import SpanShiftDetails
@@ -30,7 +31,6 @@ from faultline.analysis.kinds.finding_kinds import (
     RETRIES,
     SPAN_ERRORS,
     SPAN_SELF_TIME,
-    Analyzer,
 )
 from faultline.analysis.requests.call_patterns import call_patterns
 from faultline.analysis.requests.critical_path import critical_path

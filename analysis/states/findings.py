@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import StateFactDetails
-from faultline.analysis.kinds.finding_kinds import STATE_KINDS, UPSTREAM_INCIDENT, Analyzer
+from faultline.analysis.kinds.finding_kinds import STATE_KINDS, UPSTREAM_INCIDENT
 from faultline.analysis.kinds.state_faults import FAMILY_OF, OF_NODES, OF_PROVIDERS
 from faultline.analysis.states.facts import FactGroup, StateFact, fact_groups, unwell_instances
 from faultline.analysis.states.weighing import OLD, WeighedGroup, weighed_groups

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import RunStateDetails
-from faultline.analysis.kinds.finding_kinds import RUN_ENDED, Analyzer
+from faultline.analysis.kinds.finding_kinds import RUN_ENDED
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
 

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.kinds.finding_details import TraceDetails
@@ -23,7 +24,6 @@ from faultline.analysis.kinds.finding_kinds import (
     TRACE_UNREADABLE,
     TRACES_INCONCLUSIVE,
     TRAINING_HEALTHY,
-    Analyzer,
     details_model,
     rule_kind,
 )

@@ -13,7 +13,6 @@ from faultline.connectors.shared.settings.settings_types import Locations, Names
 if TYPE_CHECKING:
     from typing import Self
 
-    from faultline.connectors.shared.contract.base import Connector
     from faultline.connectors.shared.settings.instance_settings import InstanceSettings
 
 S = TypeVar("S", bound=Section)
@@ -127,10 +126,6 @@ class PluginConnector(Protocol):
 
     def is_set(self, settings: SharedSettings) -> bool:
         """Whether anything in the settings is for it."""
-
-    def all_configured(self, settings: SharedSettings) -> Sequence[Connector]:
-        """The connector as these settings have it, once for each instance. Raises
-        SettingsError."""
 
 
 class SharedSettings(Section):

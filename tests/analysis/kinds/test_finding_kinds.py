@@ -15,6 +15,7 @@ import pytest
 from pydantic import JsonValue
 
 from faultline.analysis.analyzers import (
+    Analyzer,
     analyzers,
     cause_kinds,
     fault_kinds,
@@ -31,7 +32,7 @@ from faultline.analysis.kinds.finding_details import (
     MetricShiftDetails,
     TraceDetails,
 )
-from faultline.analysis.kinds.finding_kinds import Analyzer, FindingKind, declare, declared
+from faultline.analysis.kinds.finding_kinds import FindingKind, declare, declared
 from faultline.analysis.metrics import gpu_signals as gs
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, logs, series, spans, write_case

@@ -1,0 +1,17 @@
+"""Kinds of evidence: the tables and files of a case folder, by what they hold."""
+
+from typing import Literal
+
+EvidenceKind = Literal[
+    "metrics",
+    "logs",
+    "spans",
+    "changes",
+    "topology",
+    "monitors",
+    "states",
+    "traces",
+    "alert",
+    "external",
+]
+"""`external` is what a tool outside answered: read by people and models, weighed by nothing."""
