@@ -1,4 +1,4 @@
-"""Constants that `held_weights.py` leaves alone, each with the reason.
+"""Constants that `guarded_weights.py` leaves alone, each with the reason.
 
 A weight or threshold decides an answer; these bound work, say how much is shown, or are somebody
 else's numbers.

@@ -19,6 +19,7 @@ from tests.forked import ForkedProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 STATUS_PAGE = example("A connector")
+TOKEN = "st4tus-t0ken"
 INCIDENT = {
     "name": "Elevated errors",
     "status": "investigating",
@@ -96,10 +97,12 @@ def test_an_installed_connector_collects_and_is_checked(machine: Machine) -> Non
         collected = machine.run(collect, server.url)
         machine.install("broken", "broken", "import not_installed", {"broken": "broken:CONNECTOR"})
         machine.install("shadow", "shadow", STATUS_PAGE, {"loki": "shadow:CONNECTOR"})
-        checked = machine.check()
+        checked = machine.check(FAULTLINE_STATUSPAGE__TOKEN=TOKEN)
         assert server.methods == {"GET"}
+        assert server.asked[-1].headers["Authorization"] == f"Bearer {TOKEN}"
     assert collected == [("statuspage", ["Elevated errors"])] * 2
     assert checked.stderr == ""
+    assert TOKEN not in checked.stdout
     lines = [" ".join(line.split()) for line in checked.stdout.splitlines()]
     assert "ok statuspage 1 incidents can be read; there is nothing to write" in lines
     assert any("faultline-statuspage 1.2 brings monitors" in line for line in lines)
@@ -111,6 +114,7 @@ SECTIONS = {
     '[statuspage]\nurl = "http://x"\n': "taken",
     '[statuspage]\nurl = "ftp://x"\n': "statuspage.url: must begin with http:// or https://",
     '[statuspage]\naddress = "x"\n': "statuspage.address: no such setting",
+    f'[statuspage]\nurl = "http://x"\ntoken = "{TOKEN}"\n': "statuspage.token: ",
     '[statuspge]\nurl = "http://x"\n': "statuspge: no such section of the settings",
     'statuspage = "x"\n': "statuspage: input should be a valid dictionary or instance of",
 }
@@ -132,6 +136,7 @@ def test_its_settings_are_validated_and_a_broken_plug_in_is_one_clear_line(
     said = machine.run(refusals, files)
     for one, expected in zip(said, SECTIONS.values(), strict=False):
         assert one.startswith(expected)
+        assert TOKEN not in one
     for one, (name, (_, expected)) in zip(said[len(SECTIONS) :], PACKAGES.items(), strict=True):
         assert one.startswith(f"{name}: ")
         assert f"faultline-{name} 1.2" in one

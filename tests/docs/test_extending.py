@@ -73,7 +73,7 @@ def load() -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("heading", "most"),
     [
-        ("A connector", 50),
+        ("A connector", 56),
         ("An analyzer", 50),
         ("A rule of the trace doctor", 40),
         ("An alert source", 40),
@@ -117,6 +117,45 @@ def test_the_connectors_failure_is_a_gap(load: Any, tmp_path: Path) -> None:
         connector = load("A connector").StatusPage(server.url)
         found = asyncio.run(collect_from(connector, request_for(tmp_path)))
     assert [gap.kind for gap in found.missing] == ["monitors"]
+
+
+TOKEN = "st4tus-t0ken"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Reply({"error": f"token {TOKEN} was revoked"}, status=401),
+        Reply({"error": f"token {TOKEN} was revoked"}, status=503, headers={"Retry-After": "60"}),
+        Reply(f"<html>{TOKEN}</html>".encode()),
+        Reply({"incidents": TOKEN}),
+    ],
+)
+def test_the_connectors_token_is_sent_as_a_header_and_is_in_no_error(
+    load: Any, tmp_path: Path, refusal: Reply
+) -> None:
+    example = load("A connector")
+    with LocalServer() as server:
+        server.on("/api/v2/incidents.json", refusal)
+        section = example.StatusPageSettings(url=server.url, token=TOKEN)
+        connector = example.CONNECTOR.configured(SimpleNamespace(statuspage=section))
+        collected = asyncio.run(collect_one(connector, request_for(tmp_path)))
+        checked = asyncio.run(connector.check())
+    assert server.asked
+    assert {request.headers["Authorization"] for request in server.asked} == {f"Bearer {TOKEN}"}
+    unreachable = asyncio.run(collect_one(connector, request_for(tmp_path)))
+    assert collected.missing
+    assert unreachable.missing
+    assert not checked.ok
+    assert TOKEN not in repr((section, collected, checked, unreachable))
+
+
+def test_without_a_token_the_connector_sends_no_header(load: Any, tmp_path: Path) -> None:
+    with LocalServer() as server:
+        server.on("/api/v2/incidents.json", Reply({"incidents": []}))
+        connector = load("A connector").StatusPage(server.url)
+        assert asyncio.run(connector.check()).ok
+        assert ["Authorization" in request.headers for request in server.asked] == [False]
 
 
 def span(number: int, parent: str | None) -> dict[str, Any]:

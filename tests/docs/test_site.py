@@ -57,7 +57,7 @@ def test_a_dead_link_ends_the_build(site: ModuleType, tmp_path: Path, link: str)
 
 
 def test_a_link_out_of_the_site_becomes_a_path(site: ModuleType) -> None:
-    page = "[role](../infra/kubernetes/read-only-rbac.yaml) [how](../CONTRIBUTING.md#adding)"
+    page = "[role](../infra/kubernetes/read-only-rbac.yaml) [how](../CONTRIBUTING.md#the-map)"
     assert site.with_links_of_site(page, HOME / "docs" / "install.md", "install.md") == (
-        "role (`infra/kubernetes/read-only-rbac.yaml`) [how](contributing.md#adding)"
+        "role (`infra/kubernetes/read-only-rbac.yaml`) [how](contributing.md#the-map)"
     )
