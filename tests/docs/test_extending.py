@@ -139,11 +139,11 @@ def test_the_connectors_token_is_sent_as_a_header_and_is_in_no_error(
         server.on("/api/v2/incidents.json", refusal)
         section = example.StatusPageSettings(url=server.url, token=TOKEN)
         connector = example.CONNECTOR.configured(SimpleNamespace(statuspage=section))
-        collected = asyncio.run(collect_one(connector, request_for(tmp_path)))
+        collected = asyncio.run(collect_from(connector, request_for(tmp_path)))
         checked = asyncio.run(connector.check())
     assert server.asked
     assert {request.headers["Authorization"] for request in server.asked} == {f"Bearer {TOKEN}"}
-    unreachable = asyncio.run(collect_one(connector, request_for(tmp_path)))
+    unreachable = asyncio.run(collect_from(connector, request_for(tmp_path)))
     assert collected.missing
     assert unreachable.missing
     assert not checked.ok
