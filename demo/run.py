@@ -66,7 +66,11 @@ def run_demo(*, stay: bool, port: int = 0) -> int:
             console.print(
                 Text.assemble("The investigation's page: ", page, "   Ctrl-C ends the demo")
             )
-            _wait_for_interrupt()
+            stop = threading.Event()
+            for sign in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(sign, lambda *_: stop.set())
+            while not stop.wait(0.5):
+                pass
     return 0
 
 
@@ -114,7 +118,17 @@ def _investigate(console: Console, bot: BotProcess, vendors: Vendors, case: Case
     _show_progress(console, bot, investigation)
     _wait_for_replies(vendors)
     took = time.monotonic() - began
-    _show_replies(console, vendors)
+    post = vendors.slack.posts[0]
+    message = SlackMessage(post.text, tuple(post.blocks))
+    console.print(
+        Panel(
+            to_terminal(message), title="Slack #incidents", title_align="left", border_style="cyan"
+        )
+    )
+    note = Text(vendors.pagerduty.notes[0].content)
+    console.print(
+        Panel(note, title=f"PagerDuty note on {INCIDENT}", title_align="left", border_style="green")
+    )
     console.print(Text(f"From alert to answer: {took:.1f} s", style="dim"))
     return f"{bot.url}/investigations/{investigation}"
 
@@ -152,20 +166,6 @@ def _wait_for_replies(vendors: Vendors) -> None:
             return
         time.sleep(0.05)
     raise FaultlineError(f"no answer was posted within {ANSWER_WITHIN_S:g} s")
-
-
-def _show_replies(console: Console, vendors: Vendors) -> None:
-    post = vendors.slack.posts[0]
-    message = SlackMessage(post.text, tuple(post.blocks))
-    console.print(
-        Panel(
-            to_terminal(message), title="Slack #incidents", title_align="left", border_style="cyan"
-        )
-    )
-    note = Text(vendors.pagerduty.notes[0].content)
-    console.print(
-        Panel(note, title=f"PagerDuty note on {INCIDENT}", title_align="left", border_style="green")
-    )
 
 
 @contextmanager
@@ -208,11 +208,3 @@ def _settings(case: Case, vendors: Vendors) -> dict[str, str]:
         # The recorded incident grows older, and an old alert starts nothing.
         "FAULTLINE_ALERTS__OLDEST_DAYS": "36500",
     }
-
-
-def _wait_for_interrupt() -> None:
-    stop = threading.Event()
-    for sign in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(sign, lambda *_: stop.set())
-    while not stop.wait(0.5):
-        pass

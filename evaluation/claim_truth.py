@@ -40,7 +40,7 @@ def is_true(
         case "calls" if len(assertion.subjects) == 2:
             return _calls(assertion.subjects, case)
         case "changed" if cited_findings:
-            return _changed(cited_findings[0], case)
+            return change_named(cited_findings[0]) in case.changes["id"].to_list()
         case "unchanged":
             return not set(assertion.subjects) & set(case.changes["service"].to_list())
         case "unaffected" if assertion.subjects:
@@ -102,10 +102,6 @@ def _calls(pair: tuple[str, ...], case: Case) -> bool | None:
     )
     matches = edges.filter(pl.col("service_of") == pair[0], pl.col("service") == pair[1])
     return bool(matches.height)
-
-
-def _changed(finding: Finding, case: Case) -> bool:
-    return change_named(finding) in case.changes["id"].to_list()
 
 
 def _is_calm(service: str, case: Case) -> bool:

@@ -246,16 +246,14 @@ def by_condition(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
     """
     groups: dict[str, list[Grade]] = {}
     for grade in grades:
-        for name, value in (*grade.setting.conditions, *_loudness(grade)):
+        loudest = grade.baselines.get(LARGEST_SHIFT)
+        if loudest is None or not grade.subject:
+            loudness = []
+        else:
+            loudness = [("culprit the loudest", "yes" if loudest[:1] == (grade.subject,) else "no")]
+        for name, value in (*grade.setting.conditions, *loudness):
             groups.setdefault(f"{name}: {value}", []).append(grade)
     return {name: groups[name] for name in sorted(groups)}
-
-
-def _loudness(grade: Grade) -> list[tuple[str, str]]:
-    loudest = grade.baselines.get(LARGEST_SHIFT)
-    if loudest is None or not grade.subject:
-        return []
-    return [("culprit the loudest", "yes" if loudest[:1] == (grade.subject,) else "no")]
 
 
 def answer_pairs(grades: Iterable[Grade]) -> list[tuple[float, bool]]:

@@ -69,7 +69,8 @@ def groups(name: str, grouping: Callable[[Grades], Mapping[str, Grades]]) -> Cal
         for group, part in grouping(grades).items():
             f = figures(part)
             if f.n:
-                rows.append([_text(group), *_accuracy(f), *_answers(f)])
+                right = (_of(f.path, f.path_n), _of(f.guilty1, f.guilty), shown(f.answers_right))
+                rows.append([_text(group), *_accuracy(f), *[*right, shown(f.cpu_s)]])
         headings = (name, *ACCURACY, "path shown", "guilty change first", "answer right", "CPU s")
         return table(headings, rows)
 
@@ -199,11 +200,6 @@ def _groups(grades: Grades) -> list[tuple[str, AccuracyFigures]]:
 def _accuracy(f: AccuracyFigures) -> list[str]:
     ends = shown_interval(f.intervals.get("ac1"))
     return [str(f.n), shown(f.ac1), ends, shown(f.ac3), shown(f.avg5)]
-
-
-def _answers(f: AccuracyFigures) -> list[str]:
-    right = (_of(f.path, f.path_n), _of(f.guilty1, f.guilty), shown(f.answers_right))
-    return [*right, shown(f.cpu_s)]
 
 
 def _of(share: float | None, count: int) -> str:

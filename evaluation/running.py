@@ -115,7 +115,14 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
         label = read_label(folder)
         with without_tables(folder, options.hidden) as view:
             if options.baselines:
-                named = _baselines(folder, view)
+                # What simple methods name, and what the replay says of a case that has one.
+                from proving_ground.baselines.inputs import BaselineInputs
+                from proving_ground.baselines.methods import GRADED_SERVICES, named_by_baselines
+
+                named = named_by_baselines(BaselineInputs(read_case(view)))
+                by_replay = named_by_replay(folder)
+                if by_replay is not None:
+                    named[BY_REPLAY] = by_replay[:GRADED_SERVICES]
             with options.as_fitted_for(system):
                 began = time.process_time()
                 replayed = replay(view)
@@ -133,18 +140,6 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
         return Grade(name, system, verdict=verdict, cpu_s=spent, problem=problem)
     graded = grade(name, system, label, replayed.diagnosis, spent)
     return _with_setting(replace(graded, baselines=named), folder, replayed)
-
-
-def _baselines(folder: Path, view: Path) -> dict[str, tuple[str, ...]]:
-    """What simple methods name, and what the replay says of a case that has one."""
-    from proving_ground.baselines.inputs import BaselineInputs
-    from proving_ground.baselines.methods import GRADED_SERVICES, named_by_baselines
-
-    named = named_by_baselines(BaselineInputs(read_case(view)))
-    by_replay = named_by_replay(folder)
-    if by_replay is not None:
-        named[BY_REPLAY] = by_replay[:GRADED_SERVICES]
-    return named
 
 
 def _with_setting(graded: Grade, folder: Path, replayed: Replayed) -> Grade:

@@ -81,7 +81,13 @@ def _parts(
     parts: list[RenderableType] = []
     if without:
         parts += [Text(f"without {', '.join(without)}", style="bold yellow"), Text()]
-    parts += [_figures_table(grades), Text(), *_macro(grades), *_cases(grades)]
+    mean = macro_ac1(grades)
+    if mean is None or mean.systems < 2:
+        macro = []
+    else:
+        phrase = f"AC@1, mean over {mean.systems} systems: {shown(mean.value)}"
+        macro = [Text(f"{phrase} ({shown_interval(mean.interval)})"), Text()]
+    parts += [_figures_table(grades), Text(), *macro, *_cases(grades)]
     if methods_of(grades):
         parts += [Text("Beside simple methods", style="bold"), _baselines(grades), Text()]
     if differences:
@@ -100,7 +106,10 @@ def _parts(
 
 
 def _reliability(title: str, pairs: Sequence[tuple[float, bool]]) -> list[RenderableType]:
-    return [Text(title, style="bold"), _bins(pairs), Text()]
+    table = _table("stated", "answers", "mean stated", "right")
+    for b in reliability(pairs):
+        table.add_row(*bin_cells(b))
+    return [Text(title, style="bold"), table, Text()]
 
 
 def _figures_table(grades: Sequence[Grade]) -> Table:
@@ -125,14 +134,6 @@ def _figures_row(name: str, f: AccuracyFigures, indent: str = "") -> list[str | 
     rest = (f.verdict_right, f.path, f.answers_right, f.ece, f.ece_floor, f.ece_change)
     showns = (shown(value) for value in rest)
     return [indent + plain(name, 34), str(f.n), *accuracy, *blame, *showns, shown(f.cpu_s), cost]
-
-
-def _macro(grades: Sequence[Grade]) -> list[RenderableType]:
-    mean = macro_ac1(grades)
-    if mean is None or mean.systems < 2:
-        return []
-    phrase = f"AC@1, mean over {mean.systems} systems: {shown(mean.value)}"
-    return [Text(f"{phrase} ({shown_interval(mean.interval)})"), Text()]
 
 
 def _baselines(grades: Sequence[Grade]) -> Table:
@@ -231,13 +232,6 @@ def _why(g: Grade) -> list[RenderableType]:
         return [head]
     place = f"truth at {g.rank}: " if g.rank else "truth not among the causes: "
     return [head, Padding(Text.assemble((place, "dim"), g.truth_why), (0, 0, 0, 6))]
-
-
-def _bins(pairs: Sequence[tuple[float, bool]]) -> Table:
-    table = _table("stated", "answers", "mean stated", "right")
-    for b in reliability(pairs):
-        table.add_row(*bin_cells(b))
-    return table
 
 
 def bin_cells(b: Bin) -> list[str]:

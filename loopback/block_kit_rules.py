@@ -223,7 +223,14 @@ def _element(element: Mapping[str, Any], at: str) -> Problems:
         yield from _button(element, at)
     elif kind in _MOST_OPTIONS:
         yield from _between(element.get("options"), _MOST_OPTIONS[str(kind)], f"{at}/options")
-        yield from _options(element, at)
+        options = element.get("options") or []
+        for number, option in enumerate(options):
+            yield from _plain(option.get("text"), MAX_OPTION, f"{at}/options/{number}/text")
+            yield from _length(
+                option.get("value"), MAX_OPTION_VALUE, f"{at}/options/{number}/value"
+            )
+        if "initial_option" in element and element["initial_option"] not in options:
+            yield f"must be one of the options [json-pointer:{at}/initial_option]"
     elif kind == "plain_text_input":
         if (
             not 1 <= element.get("max_length", MAX_INPUT) <= MAX_INPUT
@@ -244,15 +251,6 @@ def _button(element: Mapping[str, Any], at: str) -> Problems:
     for name, text in element.get("confirm", {}).items():
         if name in MAX_CONFIRM:
             yield from _any_text(text, MAX_CONFIRM[name], f"{at}/confirm/{name}")
-
-
-def _options(element: Mapping[str, Any], at: str) -> Problems:
-    options = element.get("options") or []
-    for number, option in enumerate(options):
-        yield from _plain(option.get("text"), MAX_OPTION, f"{at}/options/{number}/text")
-        yield from _length(option.get("value"), MAX_OPTION_VALUE, f"{at}/options/{number}/value")
-    if "initial_option" in element and element["initial_option"] not in options:
-        yield f"must be one of the options [json-pointer:{at}/initial_option]"
 
 
 _MOST_OPTIONS = {"overflow": MAX_OVERFLOW, "radio_buttons": MAX_RADIO, "static_select": MAX_SELECT}

@@ -50,7 +50,8 @@ class StoredTrace:
         """Whether one span of the service fits the search."""
         start, end = int(query.get("start", 0)), int(query.get("end", 2**62))
         failed = '"error"' in query.get("tags", "")
-        least = _microseconds(query.get("minDuration", "0us"))
+        match = _DURATION.fullmatch(query.get("minDuration", "0us"))
+        least = int(match[1]) * _TO_US[match[2]] if match else 0
         for span in self.spans:
             if span.service != query.get("service") or not start <= span.start_us <= end:
                 continue
@@ -116,7 +117,14 @@ class LoopbackJaeger:
         edges: dict[tuple[str, str], int] = {}
         with self._lock:
             for trace in self._traces.values():
-                for edge in _calls(trace):
+                # Who called whom: a span in another service than its parent.
+                owners = {span.span_id: span.service for span in trace.spans}
+                calls = set()
+                for span in trace.spans:
+                    caller = owners.get(span.parent_id, span.service)
+                    if caller != span.service:
+                        calls.add((caller, span.service))
+                for edge in calls:
                     edges[edge] = edges.get(edge, 0) + 1
         data = [{"parent": a, "child": b, "callCount": n} for (a, b), n in sorted(edges.items())]
         return JSONResponse({"data": data, "total": len(data), "errors": None})
@@ -156,17 +164,6 @@ def _values(attributes: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _calls(trace: StoredTrace) -> set[tuple[str, str]]:
-    """Who called whom: a span in another service than its parent."""
-    owners = {span.span_id: span.service for span in trace.spans}
-    calls = set()
-    for span in trace.spans:
-        caller = owners.get(span.parent_id, span.service)
-        if caller != span.service:
-            calls.add((caller, span.service))
-    return calls
-
-
 def _as_jaeger(trace_id: str, trace: StoredTrace) -> dict[str, Any]:
     processes: dict[str, dict[str, Any]] = {}
     spans = []
@@ -192,8 +189,3 @@ def _as_jaeger(trace_id: str, trace: StoredTrace) -> dict[str, Any]:
 
 def _tags(values: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"key": name, "type": "string", "value": value} for name, value in values.items()]
-
-
-def _microseconds(text: str) -> int:
-    match = _DURATION.fullmatch(text)
-    return int(match[1]) * _TO_US[match[2]] if match else 0

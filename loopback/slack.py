@@ -145,7 +145,15 @@ class LoopbackSlack:
                 {"ok": False, "error": failure.error}, failure.status, dict(failure.headers)
             )
         try:
-            arguments = await _arguments(request)
+            # Arguments from the query, a form or a JSON body, as Slack takes them.
+            arguments: dict[str, Any] = dict(request.query_params)
+            kind = request.headers.get("content-type", "")
+            if kind.startswith("application/json"):
+                body = await request.body()
+                arguments.update(json.loads(body) if body else {})
+            elif request.method == "POST":
+                async with request.form() as form:
+                    arguments.update({k: v for k, v in form.items() if isinstance(v, str)})
             self._authorise(request, arguments)
             method = self._methods().get(call)
             if method is None:
@@ -388,19 +396,6 @@ class LoopbackSlack:
     def _next_ts(self) -> str:
         self._count += 1
         return f"{int(time.time())}.{self._count:06d}"
-
-
-async def _arguments(request: Request) -> Arguments:
-    """Arguments from the query, a form or a JSON body, as Slack takes them."""
-    arguments: dict[str, Any] = dict(request.query_params)
-    kind = request.headers.get("content-type", "")
-    if kind.startswith("application/json"):
-        body = await request.body()
-        arguments.update(json.loads(body) if body else {})
-    elif request.method == "POST":
-        async with request.form() as form:
-            arguments.update({k: v for k, v in form.items() if isinstance(v, str)})
-    return arguments
 
 
 async def _uploaded(request: Request) -> bytes:

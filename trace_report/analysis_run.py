@@ -126,18 +126,16 @@ def run_job(
         elif update.result is not None:
             for result in update.result:
                 summary = within_job(result.summary, len(tasks))
-                results.append(replace(_written(result, write_lines), summary=summary))
+                if write_lines is None:
+                    written = result
+                else:
+                    write_lines(result.lines)
+                    written = replace(result, lines=b"")
+                results.append(replace(written, summary=summary))
     timelines = memory_timelines(job_files, names, unread)
     newest, older = newest_per_rank([_capture(result.summary) for result in results])
     ranks = tuple(_ranked(results[place], rank) for rank, place in newest.items())
     return JobResult(ranks, job_files, names, tuple(sorted(unread)), tuple(older), timelines)
-
-
-def _written(result: RankResult, write_lines: Callable[[bytes], None] | None) -> RankResult:
-    if write_lines is None:
-        return result
-    write_lines(result.lines)
-    return replace(result, lines=b"")
 
 
 def _capture(summary: RankSummary) -> Capture:
@@ -203,7 +201,16 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say, place: int) -> RankR
         if correlated is not None:
             rows["execution_trace"] = correlated
     lines = _lines(rows, summary) if request.as_lines else b""
-    table_folder = _written_tables(rows, task, place)
+    # The rank's folder.
+    table_folder: Path | None
+    if task.request.table_folder is None:
+        table_folder = None
+    else:
+        from faultline.trace_report.tables import write_rank
+
+        folder = task.request.table_folder / f"{task.order}-{place}"
+        write_rank(rows, folder)
+        table_folder = folder
     say("charts")
     charts = _guarded(_charts, "charts", shown, failed) if request.charts else None
     returned_rows = _returned_rows(rows, request)
@@ -214,17 +221,6 @@ def _lines(rows: Mapping[str, Rows], summary: RankSummary) -> bytes:
     # What follows from the order of files is certain only once all of them have been read.
     rank = summary.rank if summary.rank_source != "order" else None
     return row_lines(rows, summary.file, rank)
-
-
-def _written_tables(rows: Mapping[str, Rows], task: RankRun, place: int) -> Path | None:
-    """The rank's folder."""
-    if task.request.table_folder is None:
-        return None
-    from faultline.trace_report.tables import write_rank
-
-    folder = task.request.table_folder / f"{task.order}-{place}"
-    write_rank(rows, folder)
-    return folder
 
 
 def _returned_rows(rows: Mapping[str, Rows], request: RankRequest) -> dict[str, Rows]:

@@ -8,12 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from faultline.analysis.errors import SettingsError
-from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
-from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.per_rank.critical_path import critical_path
 from faultline.analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
 from faultline.analysis.traces.perfetto.augmented import (
-    Notes,
     Written,
     write_overlay,
     write_with_counters,
@@ -45,16 +42,12 @@ def write_augmented(
         if step is not None and window is None:
             raise SettingsError("--step", f"rank {chosen.summary.rank} has no step {step}")
         path = critical_path(trace, window)
-        notes = _notes(report, trace, chosen.summary)
+        arrivals = late_arrivals(report.compared, chosen.summary.rank) if report.compared else []
+        notes = findings(trace, chosen.summary, report.diagnoses, arrivals)
         written = write_overlay(
             chosen.path, perfetto, trace, path, only_critical=False, notes=notes
         )
         _say(written, perfetto)
-
-
-def _notes(report: JobReport, trace: TraceColumns, summary: RankSummary) -> Notes:
-    arrivals = late_arrivals(report.compared, summary.rank) if report.compared else []
-    return findings(trace, summary, report.diagnoses, arrivals)
 
 
 def _chosen(result: JobResult, rank: int | None, option: str) -> RankResult:

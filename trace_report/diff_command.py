@@ -15,7 +15,6 @@ from typing import Any
 from faultline.analysis.errors import EvidenceError, SettingsError
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.comparison.trace_diff import (
-    NameDifference,
     Side,
     compared,
     diff_rows,
@@ -250,7 +249,14 @@ def lines_of(comparison: JobComparison) -> list[str]:
         title = f"{kind}s that grew, per step"
         lines += ["", f"{'ms more':>9} {'base ms':>10} {'new ms':>10}   {title}"]
         for difference in chosen:
-            lines.append(_name_line(difference, (kind, difference.name) in failing))
+            fails = (kind, difference.name) in failing
+            before = difference.control.self_ns_median / 1e6
+            after = difference.test.self_ns_median / 1e6
+            mark = "!" if fails else " "
+            line = (
+                f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {mark} {difference.name}"
+            )
+            lines.append(visible(line, WIDTH))
     return [*lines, "", *_verdict(comparison)]
 
 
@@ -267,14 +273,6 @@ def _measure_line(measure: Measure, fails: bool) -> str:
     name = f"{measure.name}, {unit}"
     before, after = measure.control / divisor, measure.test / divisor
     return f"{name:<24} {before:>12,.2f} {after:>12,.2f} {change:>9} {note}"
-
-
-def _name_line(difference: NameDifference, fails: bool) -> str:
-    before = difference.control.self_ns_median / 1e6
-    after = difference.test.self_ns_median / 1e6
-    mark = "!" if fails else " "
-    line = f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {mark} {difference.name}"
-    return visible(line, WIDTH)
 
 
 def _verdict(comparison: JobComparison) -> Sequence[str]:

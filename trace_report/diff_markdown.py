@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from faultline.analysis.traces.comparison.trace_diff import NameDifference, Side
+from faultline.analysis.traces.comparison.trace_diff import Side
 from faultline.analysis.traces.comparison.trace_regressions import (
     Measure,
     Regression,
@@ -36,7 +36,12 @@ def markdown_of(comparison: JobComparison) -> str:
         lines += ["", f"<details><summary>{kind}s that grew, per step</summary>", ""]
         lines += [f"| ms more | base ms | new ms | | {kind} |", "|--:|--:|--:|---|---|"]
         for difference in chosen:
-            lines.append(_name_row(difference, (kind, difference.name) in failing))
+            fails = (kind, difference.name) in failing
+            before = difference.control.self_ns_median / 1e6
+            after = difference.test.self_ns_median / 1e6
+            mark = "**!**" if fails else ""
+            numbers = f"| {after - before:,.3f} | {before:,.3f} | {after:,.3f} "
+            lines.append(f"{numbers}| {mark} | {_code(difference.name)} |")
         lines += ["", "</details>"]
     base, new = _contents(comparison.diff.control), _contents(comparison.diff.test)
     return "\n".join([*lines, "", f"Base: {base}. New: {new}.", ""])
@@ -86,14 +91,6 @@ def _measure_row(measure: Measure, fails: bool) -> str:
         note = "within noise"
     before, after = measure.control / divisor, measure.test / divisor
     return f"| {measure.name}, {unit} | {before:,.2f} | {after:,.2f} | {change} | {note} |"
-
-
-def _name_row(difference: NameDifference, fails: bool) -> str:
-    before = difference.control.self_ns_median / 1e6
-    after = difference.test.self_ns_median / 1e6
-    mark = "**!**" if fails else ""
-    numbers = f"| {after - before:,.3f} | {before:,.3f} | {after:,.3f} "
-    return f"{numbers}| {mark} | {_code(difference.name)} |"
 
 
 def _code(name: str) -> str:

@@ -46,9 +46,22 @@ TABLES: dict[str, RowTable] = {
 def job_analyses(compared: RankComparison) -> dict[str, Rows]:
     """All of ACROSS_RANKS, with all their rows."""
     longest = sorted(compared.idle.intervals, key=lambda i: -i.length_ns)
+    rows = []
+    for steps in compared.steps:
+        parts = [steps.parts[part].tolist() for part in PARTS]
+        columns = (steps.number.tolist(), steps.length.tolist(), *parts)
+        rows += [(steps.rank, *values) for values in zip(*columns, strict=True)]
+    if compared.why_not is not None:
+        blame = []
+    else:
+        whole = compared.blame.step_count
+        blame = TABLES["blame"].of(
+            (b.rank, b.blame_ns, 100 * b.share, b.last_arrivals, b.steps_blamed, whole)
+            for b in compared.blame.ranks
+        )
     return {
-        "steps_by_rank": _steps(compared),
-        "blame": _blame(compared),
+        "steps_by_rank": TABLES["steps_by_rank"].of(rows),
+        "blame": blame,
         "collectives": _collectives(compared),
         "exposed_collectives": _exposed(compared),
         "slow_steps": TABLES["slow_steps"].rows(compared.outlier_steps),
@@ -56,25 +69,6 @@ def job_analyses(compared: RankComparison) -> dict[str, Rows]:
         "kernels_by_rank": kernel_distribution(compared.job.ranks),
         "kernel_speed": _speeds(compared),
     }
-
-
-def _steps(compared: RankComparison) -> Rows:
-    rows = []
-    for steps in compared.steps:
-        parts = [steps.parts[part].tolist() for part in PARTS]
-        columns = (steps.number.tolist(), steps.length.tolist(), *parts)
-        rows += [(steps.rank, *values) for values in zip(*columns, strict=True)]
-    return TABLES["steps_by_rank"].of(rows)
-
-
-def _blame(compared: RankComparison) -> Rows:
-    if compared.why_not is not None:
-        return []
-    whole = compared.blame.step_count
-    return TABLES["blame"].of(
-        (b.rank, b.blame_ns, 100 * b.share, b.last_arrivals, b.steps_blamed, whole)
-        for b in compared.blame.ranks
-    )
 
 
 def _collectives(compared: RankComparison) -> Rows:

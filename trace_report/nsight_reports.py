@@ -153,21 +153,17 @@ def _watched(
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(POLL_S)
-        if _size(folder) > most_bytes:
+        total = 0
+        for place, _, files in os.walk(folder):
+            for file in files:
+                with suppress(OSError):
+                    total += os.lstat(os.path.join(place, file)).st_size
+        if total > most_bytes:
             return f"needs more than the {most_bytes:,} bytes of disk that it may take"
         if process.poll() is not None:
             return None
         if time.monotonic() > ends:
             return f"did not end within {limit_s:g} s"
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for place, _, files in os.walk(folder):
-        for file in files:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(place, file)).st_size
-    return total
 
 
 def _is_database(path: Path) -> bool:

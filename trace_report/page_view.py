@@ -29,7 +29,13 @@ def page_of(report: JobReport, windows: PerfettoWindows) -> ReportPage:
     """The page of a job."""
     shown = panels(report)
     left = len(report.lines) - len(shown)
-    headline = _headline(report)
+    if report.nothing_wrong or not report.diagnoses:
+        headline = _sentence(report.nothing_wrong or "Nothing to say", 300)
+    else:
+        first, total = report.diagnoses[0], sum(d.severity != "info" for d in report.diagnoses[1:])
+        kind = first.rule.removeprefix("flight_recorder_").replace("_", " ")
+        more = f", and {total} more" if total else ""
+        headline = _sentence(f"{first.subject}: {kind}{more}", 160)
     bases = {s.file: s.clock.base_ns or 0 for s in report.result.summaries}
     return ReportPage(
         title=f"Trace report: {headline}",
@@ -46,15 +52,6 @@ def page_of(report: JobReport, windows: PerfettoWindows) -> ReportPage:
         f"nothing.",
         windows=windows.embedded,
     )
-
-
-def _headline(report: JobReport) -> str:
-    if report.nothing_wrong or not report.diagnoses:
-        return _sentence(report.nothing_wrong or "Nothing to say", 300)
-    first, total = report.diagnoses[0], sum(d.severity != "info" for d in report.diagnoses[1:])
-    kind = first.rule.removeprefix("flight_recorder_").replace("_", " ")
-    more = f", and {total} more" if total else ""
-    return _sentence(f"{first.subject}: {kind}{more}", 160)
 
 
 def _sentence(text: str, limit: int) -> str:

@@ -166,20 +166,19 @@ def operators_section(report: JobReport) -> ReportSection:
         return section_of("operators", "Operators", "", ())
     operators = operator_lines(report.result.summaries)[:MAX_BARS]
     sentence = "Own time on the host per step, mean over ranks."
-    blocks = (ReportBlock("", bars=_operator_bars(operators)),)
-    return section_of("operators", "Operators", sentence, blocks)
-
-
-def _operator_bars(operators: Sequence[tuple[str, float]]) -> Bars | None:
+    operator_bars: Bars | None
     # The first is the longest; where it took no time, there is nothing to draw.
     if not operators or operators[0][1] <= 0:
-        return None
-    longest = operators[0][1]
-    bars = []
-    for name, ns in operators:
-        length = Segment(0, 0.0, 100 * ns / longest, f"{ns / 1e6:,.3f} ms")
-        bars.append(ChartBar(text_cell(name).text, (length,), f"{ns / 1e6:,.2f} ms"))
-    return Bars(("time",), tuple(bars), True)
+        operator_bars = None
+    else:
+        longest = operators[0][1]
+        bars = []
+        for name, ns in operators:
+            length = Segment(0, 0.0, 100 * ns / longest, f"{ns / 1e6:,.3f} ms")
+            bars.append(ChartBar(text_cell(name).text, (length,), f"{ns / 1e6:,.2f} ms"))
+        operator_bars = Bars(("time",), tuple(bars), True)
+    blocks = (ReportBlock("", bars=operator_bars),)
+    return section_of("operators", "Operators", sentence, blocks)
 
 
 def _kernel_cells(kernel: KernelLine, whole: int) -> tuple[TableCell, ...]:

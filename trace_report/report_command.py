@@ -133,7 +133,15 @@ def _check(report: JobReport, options: Options) -> None:
 
 def _show(report: JobReport, options: Options) -> None:
     if options.html is not None:
-        _write_page(report, options)
+        from faultline.trace_report.page import render
+        from faultline.trace_report.page_view import page_of
+        from faultline.trace_report.perfetto import windows_of
+
+        assert options.html is not None
+        if any(_same_file(options.html, rank.path) for rank in report.result.ranks):
+            raise SettingsError("--html", f"{options.html} is one of the traces")
+        page = page_of(report, windows_of(report, options.jobs))
+        write_file(options.html, render(page).encode("utf-8", "replace"))
     if options.counters is not None or options.perfetto is not None:
         from faultline.trace_report.augment_command import write_augmented
 
@@ -155,18 +163,6 @@ def _show(report: JobReport, options: Options) -> None:
     from faultline.trace_report.terminal import print_report
 
     print_report(report, hint=options.html is None)
-
-
-def _write_page(report: JobReport, options: Options) -> None:
-    from faultline.trace_report.page import render
-    from faultline.trace_report.page_view import page_of
-    from faultline.trace_report.perfetto import windows_of
-
-    assert options.html is not None
-    if any(_same_file(options.html, rank.path) for rank in report.result.ranks):
-        raise SettingsError("--html", f"{options.html} is one of the traces")
-    page = page_of(report, windows_of(report, options.jobs))
-    write_file(options.html, render(page).encode("utf-8", "replace"))
 
 
 def _same_file(first: Path, other: Path) -> bool:

@@ -25,7 +25,13 @@ def downloaded(location: str, scratch: ScratchFolder) -> Iterator[tuple[str, Pat
     """
     bucket, _, prefix = location.removeprefix("s3://").partition("/")
     try:
-        store = _store(bucket)
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        if endpoint is None:
+            store = S3Store(bucket)
+        else:
+            # obstore refuses plain HTTP unless the options allow it.
+            allow_http = endpoint.startswith("http://")
+            store = S3Store(bucket, endpoint=endpoint, client_options={"allow_http": allow_http})
         listed = _listed(store, prefix)
     except (BaseError, OSError, ValueError) as error:
         raise EvidenceError(location, f"cannot be listed ({_first_line(error)})") from error
@@ -42,15 +48,6 @@ def downloaded(location: str, scratch: ScratchFolder) -> Iterator[tuple[str, Pat
             scratch.problems.append((name, _first_line(error)))
         else:
             yield name, copy
-
-
-def _store(bucket: str) -> S3Store:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint is None:
-        return S3Store(bucket)
-    # obstore refuses plain HTTP unless the options allow it.
-    allow_http = endpoint.startswith("http://")
-    return S3Store(bucket, endpoint=endpoint, client_options={"allow_http": allow_http})
 
 
 def _listed(store: S3Store, prefix: str) -> list[tuple[str, int]]:

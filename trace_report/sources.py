@@ -116,7 +116,13 @@ def _gather(location: str, gathering: _Gathering) -> None:
         return
     path = Path(location)
     try:
-        files = _named_files(location, path)
+        # The files of a folder, the file, or what the pattern finds; each with its name for people.
+        if path.is_dir():
+            files = [(file, file.relative_to(path).as_posix()) for file in _below(path)]
+        elif path.exists():
+            files = [(path, path.name)]
+        else:
+            files = [(file, file.name) for file in _matches(location)]
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise EvidenceError(location, f"cannot be read ({why})") from error
@@ -124,15 +130,6 @@ def _gather(location: str, gathering: _Gathering) -> None:
         raise EvidenceError(location, "holds no files" if path.is_dir() else "no such file")
     for file, name in files:
         gathering.add(file, name, named=file == path)
-
-
-def _named_files(location: str, path: Path) -> list[tuple[Path, str]]:
-    """The files of a folder, the file, or what the pattern finds; each with its name for people."""
-    if path.is_dir():
-        return [(file, file.relative_to(path).as_posix()) for file in _below(path)]
-    if path.exists():
-        return [(path, path.name)]
-    return [(file, file.name) for file in _matches(location)]
 
 
 def _matches(pattern: str) -> list[Path]:

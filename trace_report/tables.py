@@ -63,18 +63,15 @@ def write_tables(
             for file in written.rename(written.with_name(f"rank{rank}")).iterdir():
                 parts.setdefault(file.stem, []).append(file)
         for name, part in parts.items():
-            _join(name, part, folder / f"{name}.parquet")
+            # Make one file of those of the ranks, which are in folders with their numbers.
+            target = folder / f"{name}.parquet"
+            columns = _same_columns(name, part)
+            # One scan of many files is linear in their number; a concatenation of scans is not.
+            whole = pl.scan_parquet(part, include_file_paths=OF_RANK, **AS_NAMED)
+            number = pl.col(OF_RANK).str.extract(r"rank(\d+)/[^/]+$").cast(pl.Int64)
+            whole.select(number.alias("rank"), *columns).sink_parquet(target)
         for name, rows in job_rows.items():
             frame_of(name, rows).write_parquet(folder / f"{name}.parquet")
-
-
-def _join(name: str, files: list[Path], target: Path) -> None:
-    """Make one file of those of the ranks, which are in folders with their numbers."""
-    columns = _same_columns(name, files)
-    # One scan of many files is linear in their number; a concatenation of scans is not.
-    whole = pl.scan_parquet(files, include_file_paths=OF_RANK, **AS_NAMED)
-    number = pl.col(OF_RANK).str.extract(r"rank(\d+)/[^/]+$").cast(pl.Int64)
-    whole.select(number.alias("rank"), *columns).sink_parquet(target)
 
 
 def _same_columns(name: str, files: Sequence[Path]) -> list[str]:

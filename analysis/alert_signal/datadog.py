@@ -49,6 +49,13 @@ def read_datadog_query(text: str) -> QueryReading | None:
     if functions & {"anomalies", "outliers"}:
         # It counts how many points are unusual; the metric itself has no threshold.
         comparison = threshold = None
+    window_s: float | None
+    match = _WINDOW.search(text)
+    if match is None:
+        window_s = None
+    else:
+        group = next(group for group in match.groups() if group)
+        window_s = 30 * 86400.0 * int(group[:-2]) if group.endswith("mo") else duration_s(group)
     return QueryReading(
         measured=measured,
         divisors=divisors,
@@ -58,7 +65,7 @@ def read_datadog_query(text: str) -> QueryReading | None:
         grouped=grouped,
         comparison=comparison,
         threshold=threshold,
-        window_s=_window_s(text),
+        window_s=window_s,
     )
 
 
@@ -125,13 +132,3 @@ def _searched(text: str) -> tuple[tuple[MetricSelection, ...], tuple[str, ...]] 
     if re.search(r"rollup\(\"(avg|p\d\d|max)\"[^)]*duration", text):
         words = "duration"
     return (MetricSelection(f"{words} {search['search']}", tags),), grouped
-
-
-def _window_s(text: str) -> float | None:
-    match = _WINDOW.search(text)
-    if match is None:
-        return None
-    group = next(group for group in match.groups() if group)
-    if group.endswith("mo"):
-        return 30 * 86400.0 * int(group[:-2])
-    return duration_s(group)

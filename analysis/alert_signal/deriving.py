@@ -63,7 +63,10 @@ def watched_signal(alert: Alert) -> WatchedSignal:
         watched = _from_query(alert, alert.query, reading)
     else:
         watched = _from_texts(alert)
-    selectors = _selected(reading)
+    selectors: dict[str, str] = {}
+    for selection in reading.measured if reading is not None else ():
+        for label, value in selection.equal.items():
+            selectors.setdefault(label, value)
     return watched.model_copy(update={"place": place_in(alert.labels, selectors)})
 
 
@@ -74,11 +77,7 @@ def _read(query: AlertQuery) -> QueryReading | None:
         return read_logql(query.text)
     if query.language == "datadog":
         return read_datadog_query(query.text)
-    return _of_condition(query)
-
-
-def _of_condition(query: AlertQuery) -> QueryReading:
-    """A metric, a statistic and a threshold, as CloudWatch has them."""
+    # A metric, a statistic and a threshold, as CloudWatch has them.
     statistic = query.statistic or ""
     return QueryReading(
         measured=(MetricSelection(query.text, query.dimensions),),
@@ -240,14 +239,6 @@ def _unit(metric: str, reading: QueryReading) -> str | None:
         if pattern.search(words):
             return unit
     return None
-
-
-def _selected(reading: QueryReading | None) -> Mapping[str, str]:
-    selected: dict[str, str] = {}
-    for selection in reading.measured if reading is not None else ():
-        for label, value in selection.equal.items():
-            selected.setdefault(label, value)
-    return selected
 
 
 def service_of(watched: WatchedSignal, labels: Mapping[str, str]) -> str | None:

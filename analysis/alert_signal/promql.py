@@ -38,7 +38,21 @@ def read_promql(text: str) -> QueryReading | None:
     if tree is None:
         return None
     try:
-        return _reading(tree)
+        comparison = _deciding_comparison(tree)
+        if comparison is None:
+            return _measured(tree, QueryReading())
+        left, right = comparison.lhs, comparison.rhs
+        operator = COMPARISONS[str(comparison.op)]
+        if _constant(left) is not None and _constant(right) is None:
+            left, right = right, left
+            operator = _MIRRORED.get(operator, operator)
+        bounds = QueryReading(comparison=operator, threshold=_constant(right))
+        reading = _measured(left, bounds)
+        other = _Collected.of(right)
+        # A limit that is itself measured divides, as "used > 0.8 * limit" means a share of it.
+        divisors = (*reading.divisors, *other.above)
+        grouped = _grouping(tree).labels if reading.grouped is None else reading.grouped
+        return replace(reading, divisors=divisors, grouped=grouped)
     except RecursionError:
         return None
 
@@ -71,24 +85,6 @@ def _parsed(text: str) -> pql.Expr | None:
         except (ValueError, RecursionError):
             continue
     return None
-
-
-def _reading(tree: pql.Expr) -> QueryReading:
-    comparison = _deciding_comparison(tree)
-    if comparison is None:
-        return _measured(tree, QueryReading())
-    left, right = comparison.lhs, comparison.rhs
-    operator = COMPARISONS[str(comparison.op)]
-    if _constant(left) is not None and _constant(right) is None:
-        left, right = right, left
-        operator = _MIRRORED.get(operator, operator)
-    bounds = QueryReading(comparison=operator, threshold=_constant(right))
-    reading = _measured(left, bounds)
-    other = _Collected.of(right)
-    # A limit that is itself measured divides, as "used > 0.8 * limit" means a share of it.
-    divisors = (*reading.divisors, *other.above)
-    grouped = _grouping(tree).labels if reading.grouped is None else reading.grouped
-    return replace(reading, divisors=divisors, grouped=grouped)
 
 
 def _deciding_comparison(tree: pql.Expr) -> pql.BinaryExpr | None:

@@ -24,7 +24,16 @@ def citing_matching_rows(findings: Iterable[Finding], case: Case) -> list[Findin
     """
     citations: _Citations | None = case.derived.get("citations")
     if citations is None:
-        citations = _citations_of(case)
+        since = case.scope.incident.start
+        places: dict[str, int] = {}
+        for number, item in enumerate(case.evidence):
+            is_before = item.window is not None and item.window.end <= since
+            places[item.id] = number + len(case.evidence) * is_before
+        citations = _Citations({item.id: item for item in case.evidence}, places)
+        for table, by in (("logs", ["service"]), ("spans", ["service", "operation"])):
+            # Of a single item there is nothing to choose.
+            if len(case.evidence_ids(table)) > 1:
+                _add_rows(citations.origins, table, getattr(case, table), by)
         case.derived["citations"] = citations
     return [citations.narrow(finding) for finding in findings]
 
@@ -65,20 +74,6 @@ class _Citations:
             return item.id in origin or (None in origin and item.services is None)
         change = about.get("id") if item.kind == "changes" else None
         return item.may_show(service, about.get("signal"), change)
-
-
-def _citations_of(case: Case) -> _Citations:
-    since = case.scope.incident.start
-    places: dict[str, int] = {}
-    for number, item in enumerate(case.evidence):
-        is_before = item.window is not None and item.window.end <= since
-        places[item.id] = number + len(case.evidence) * is_before
-    citations = _Citations({item.id: item for item in case.evidence}, places)
-    for table, by in (("logs", ["service"]), ("spans", ["service", "operation"])):
-        # Of a single item there is nothing to choose.
-        if len(case.evidence_ids(table)) > 1:
-            _add_rows(citations.origins, table, getattr(case, table), by)
-    return citations
 
 
 def _add_rows(

@@ -178,17 +178,15 @@ def _read_table(folder: Path, name: str) -> TableReading:
     try:
         reading = read_rows(folder, name)
     except EvidenceError as error:
-        if not _has_other_evidence(folder, name):
+        if (folder / "traces").is_dir():
+            has_other_evidence = True
+        else:
+            table_files = [table_file(folder, other) for other in SCHEMAS if other != name]
+            has_other_evidence = any(path is not None for path in table_files)
+        if not has_other_evidence:
             raise
         return TableReading(empty(name), str(error))
     return TableReading(reading.rows, gap_of(reading, name))
-
-
-def _has_other_evidence(folder: Path, name: str) -> bool:
-    if (folder / "traces").is_dir():
-        return True
-    table_files = [table_file(folder, other) for other in SCHEMAS if other != name]
-    return any(path is not None for path in table_files)
 
 
 def read_case(path: Path) -> Case:

@@ -141,11 +141,7 @@ def _faults(column: _Column) -> Iterator[tuple[pl.Series, str]]:
         if name == "duration_us":
             yield cast < 0, "is negative"
     elif cast.dtype == TIME:
-        yield ~_within(cast), f"lies outside {EARLIEST:%Y} to {LATEST:%Y}"
-
-
-def _within(times: pl.Series) -> pl.Series:
-    return (times >= EARLIEST) & (times < LATEST)
+        yield ~((cast >= EARLIEST) & (cast < LATEST)), f"lies outside {EARLIEST:%Y} to {LATEST:%Y}"
 
 
 def _refused(column: _Column, mask: pl.Series, why: str, *, as_null: bool) -> RefusedRows:

@@ -221,27 +221,23 @@ def _read_csv(path: Path) -> RawRows:
         return RawRows(pl.DataFrame())
     except (pl.exceptions.PolarsError, OSError) as error:
         try:
-            return _read_csv_row_by_row(path)
+            # For a file in which a row has too many or too few fields.
+            text = path.read_text(encoding="utf-8", errors="replace")
+            header, *lines = csv.reader(io.StringIO(text, newline=""))
+            rows: list[list[str | None]] = []
+            wrong: list[int] = []
+            for number, fields in enumerate(lines, start=1):
+                if len(fields) == len(header):
+                    rows.append([field or None for field in fields])
+                elif fields:
+                    wrong.append(number)
+            schema = dict.fromkeys(header, pl.String())
+            table = pl.DataFrame(rows, schema=schema, orient="row")
+            return RawRows(table, _refused(wrong, f"does not have {len(header)} fields"))
         except (csv.Error, OSError):
             raise EvidenceError(
                 path.name, f"is not a readable CSV file ({_first_line(error)})"
             ) from error
-
-
-def _read_csv_row_by_row(path: Path) -> RawRows:
-    """For a file in which a row has too many or too few fields."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    header, *lines = csv.reader(io.StringIO(text, newline=""))
-    rows: list[list[str | None]] = []
-    wrong: list[int] = []
-    for number, fields in enumerate(lines, start=1):
-        if len(fields) == len(header):
-            rows.append([field or None for field in fields])
-        elif fields:
-            wrong.append(number)
-    schema = dict.fromkeys(header, pl.String())
-    table = pl.DataFrame(rows, schema=schema, orient="row")
-    return RawRows(table, _refused(wrong, f"does not have {len(header)} fields"))
 
 
 def _read_json_lines(path: Path) -> RawRows:

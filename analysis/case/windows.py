@@ -40,7 +40,8 @@ class Windows:
     def in_baseline(self, time: str) -> pl.Expr:
         """Rows of the baseline, by the name of the time column."""
         at = pl.col(time)
-        return _any([(at >= _moment(w.start)) & (at < _moment(w.end)) for w in self.baseline])
+        conditions = [(at >= _moment(w.start)) & (at < _moment(w.end)) for w in self.baseline]
+        return pl.any_horizontal(conditions) if conditions else pl.lit(value=False)
 
     def in_search(self, time: str) -> pl.Expr:
         """Rows that are searched, by the name of the time column. The end belongs to the window."""
@@ -95,10 +96,6 @@ def _windows(case: Case, table: pl.DataFrame, time: str, baseline: tuple[Window,
 def _first(table: pl.DataFrame, time: str) -> datetime | None:
     first = table[time].min() if table.height else None
     return first if isinstance(first, datetime) else None
-
-
-def _any(conditions: list[pl.Expr]) -> pl.Expr:
-    return pl.any_horizontal(conditions) if conditions else pl.lit(value=False)
 
 
 # Polars takes a millisecond to make one, and a diagnosis compares with the same few times a hundred

@@ -217,7 +217,7 @@ def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
     touched = {line.service for line in matches}
     wide = bool(_matching(matches, _ZONE))
     for line in lines:
-        if wide or _shares(line, named):
+        if wide or any(node in line.whole for node in named[:20]):
             touched.add(line.service)
     strength = min(0.95, 0.5 + 0.15 * len(kinds))
     yield _finding(
@@ -229,10 +229,6 @@ _NODE_NAME = re.compile(
     r"(?:\b[Nn]ode[\"']?[ =:]{1,3}[\"']?|\"(?:k8s\.node(?:\.name)?|host(?:\.name)?|node)\":\s?\")"
     r"((?!(?:is|has|not|status|under|pool)\b)[A-Za-z0-9][\w.-]{2,80})"
 )
-
-
-def _shares(line: FailingLine, nodes: Sequence[str]) -> bool:
-    return any(node in line.whole for node in nodes[:20])
 
 
 def _expired(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:
@@ -260,7 +256,9 @@ def _external(
         if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
             continue
         for host in _hosts(line.whole):
-            if _outside(host, service_names):
+            # Whether no part of the host's name is a known service's or says that it is inside.
+            inside = service_names | {"svc", "internal", "local"}
+            if inside.isdisjoint(host.split(".")):
                 by_host[host].append(line)
         for name in _api_names(line.text, service_names):
             by_host[name].append(line)
@@ -296,12 +294,6 @@ def _api_names(text: str, service_names: set[str]) -> Iterator[str]:
 def _hosts(text: str) -> frozenset[str]:
     matches = _HOST.findall(text)
     return frozenset(host for host in matches if host.split(".", 1)[0] not in _PACKAGES)
-
-
-def _outside(host: str, service_names: set[str]) -> bool:
-    """Whether no part of the host's name is a known service's or says that it is inside."""
-    inside = service_names | {"svc", "internal", "local"}
-    return inside.isdisjoint(host.split("."))
 
 
 def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:

@@ -139,18 +139,15 @@ def strongest_match(shown: Shown, effects: frozenset[str]) -> MechanismMatch:
     """The strongest mechanism whose effect is seen; a small step of a value counts half."""
     match = MechanismMatch()
     for mechanism in shown.mechanisms:
-        weight = _weight(mechanism, effects)
+        if mechanism.main_effects & effects:
+            weight = SURE
+        else:
+            weight = ALSO if mechanism.also & effects else 0.0
         if weight > match.strength:
             match = MechanismMatch(weight, mechanism)
     if shown.small_step:
         return MechanismMatch(match.strength / 2, match.mechanism)
     return match
-
-
-def _weight(mechanism: Mechanism, effects: frozenset[str]) -> float:
-    if mechanism.main_effects & effects:
-        return SURE
-    return ALSO if mechanism.also & effects else 0.0
 
 
 def _only_values(altered: AlteredText) -> bool:

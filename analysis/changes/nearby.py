@@ -234,17 +234,6 @@ class _Distance(NamedTuple):
     words: str
 
 
-def _distance(ahead_min: float, since: str) -> _Distance:
-    if abs(ahead_min) >= 1:
-        value, unit, short = rounded(abs(ahead_min), 2), "minutes", "min"
-    else:
-        value, unit, short = float(round(60 * abs(ahead_min))), "seconds", "s"
-    if not value:
-        return _Distance(value, unit, f"at the same time as {since}")
-    side = "before" if ahead_min >= 0 else "after"
-    return _Distance(value, unit, f"{number(value)} {short} {side} {since}")
-
-
 def _sentence(weighed: Weighed, distance: _Distance, since: str, why: Sequence[str]) -> str:
     change = weighed.change
     where = f" of {plain(change.service)}" if change.service else ""
@@ -267,7 +256,16 @@ def _finding(
     weighed: Weighed, scales: Scales, why: Sequence[str], evidence: tuple[str, ...]
 ) -> Finding:
     change = weighed.change
-    distance = _distance(weighed.ahead_min, scales.onset.since)
+    ahead_min = weighed.ahead_min
+    if abs(ahead_min) >= 1:
+        value, unit, short = rounded(abs(ahead_min), 2), "minutes", "min"
+    else:
+        value, unit, short = float(round(60 * abs(ahead_min))), "seconds", "s"
+    if not value:
+        distance = _Distance(value, unit, f"at the same time as {scales.onset.since}")
+    else:
+        side = "before" if ahead_min >= 0 else "after"
+        distance = _Distance(value, unit, f"{number(value)} {short} {side} {scales.onset.since}")
     mechanism = weighed.bearing.match.mechanism
     return Finding(
         id="",

@@ -94,7 +94,10 @@ def _climb(subject: str, signal: str, series: pl.DataFrame) -> Climb | None:
         values = -values
     every = max(1, -(-len(values) // MAX_POINTS))
     times, values = times[::every], values[::every]
-    top = _top(values)
+    # Where it first reaches its highest level: what comes after, a restart or a full disk, is no
+    # climb any more.
+    low, high = float(np.min(values)), float(np.max(values))
+    top = int(np.argmax(values >= low + 0.98 * (high - low)))
     times, values = times[: top + 1], values[: top + 1]
     if len(values) < MIN_POINTS or not np.isfinite(values).all():
         return None
@@ -115,13 +118,6 @@ def _climb(subject: str, signal: str, series: pl.DataFrame) -> Climb | None:
         timedelta(seconds=max(2 * step, 0.05 * (times[-1] - times[at]))),
         at <= LEAVES_NOTHING_FLAT * len(values),
     )
-
-
-def _top(values: Floats) -> int:
-    """Where it first reaches its highest level: what comes after, a restart or a full disk, is no
-    climb any more."""
-    low, high = float(np.min(values)), float(np.max(values))
-    return int(np.argmax(values >= low + 0.98 * (high - low)))
 
 
 def _hinge(times: Floats, values: Floats) -> int | None:

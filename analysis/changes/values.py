@@ -84,7 +84,9 @@ def _paired(removed: Sequence[str], added: Sequence[str]) -> Iterator[ValueChang
     taken: set[int] = set()
     for line, words, before in befores:
         likeness = [
-            (_overlap(words, other), -n) for n, (_, other, _) in enumerate(afters) if n not in taken
+            ((len(words & other) / max(1, min(len(words), len(other)))), -n)
+            for n, (_, other, _) in enumerate(afters)
+            if n not in taken
         ]
         top_likeness, n = max(likeness, default=(0.0, 0))
         if top_likeness < ALIKE:
@@ -102,10 +104,6 @@ def _first_value(line: str) -> float | None:
 
 def _key(line: str) -> frozenset[str]:
     return frozenset(w for w in _WORDS.findall(_worded(line)) if w not in _UNITS)
-
-
-def _overlap(words: frozenset[str], other: frozenset[str]) -> float:
-    return len(words & other) / max(1, min(len(words), len(other)))
 
 
 def _worded(line: str) -> str:

@@ -134,7 +134,13 @@ class Scales:
         reasons = self._reasons(change, place, bearing)
         strength = 0.5 ** (max(path, 0.0) / self._half_life(bearing))
         strength *= KIND_WEIGHTS.get(change.kind, 0.5)
-        strength *= _place_weight(place, bearing)
+        weight = PLACE_WEIGHTS[place]
+        if place == "unknown":
+            # Text that bears on what fails puts an unknown service among what all share.
+            place_weight = max(weight, bearing.score * PLACE_WEIGHTS["shared"])
+        else:
+            place_weight = weight
+        strength *= place_weight
         strength *= self._text_weight(change, bearing)
         if change.text.changes_versions_only and bearing.score < BEARS:
             strength *= SMALL_RELEASE
@@ -241,14 +247,6 @@ class Scales:
         return reasons
 
 
-def _place_weight(place: str, bearing: Bearing) -> float:
-    weight = PLACE_WEIGHTS[place]
-    if place == "unknown":
-        # Text that bears on what fails puts an unknown service among what all share.
-        return max(weight, bearing.score * PLACE_WEIGHTS["shared"])
-    return weight
-
-
 def _no_effect(change: Shipped, bearing: Bearing) -> str | None:
     """Why what the change touches cannot do any harm."""
     text = change.text
@@ -315,17 +313,7 @@ def _names(change: Shipped, suspect: Suspect) -> bool:
     parts = [change.service or "", change.text.title, *change.text.files, *change.text.added]
     text = " ".join(parts).lower()
     words = set(text.replace(",", " ").replace(":", " ").split())
-    for name in _names_of(suspect):
-        if name in words:
-            return True
-        # A name of several words is looked for in the text as it stands.
-        if " " in name and f" {name} " in f" {text} ":
-            return True
-    return False
-
-
-def _names_of(suspect: Suspect) -> list[str]:
-    """What a text may call the suspect's hosts and, of a rank, itself."""
+    # What a text may call the suspect's hosts and, of a rank, itself.
     names = []
     for finding in suspect.findings:
         details = JobDetails.of(finding)
@@ -334,4 +322,10 @@ def _names_of(suspect: Suspect) -> list[str]:
     rank = suspect.subject
     if rank.startswith("rank "):
         names += [rank, rank.replace(" ", ""), rank.replace(" ", "-")]
-    return names
+    for name in names:
+        if name in words:
+            return True
+        # A name of several words is looked for in the text as it stands.
+        if " " in name and f" {name} " in f" {text} ":
+            return True
+    return False

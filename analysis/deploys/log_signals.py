@@ -54,15 +54,16 @@ def log_signals(logs: pl.DataFrame, service: str, start: float, end: float) -> L
     if start - taught > length:
         signals.append(_per_second(NEW_ERROR_LINES, times[is_new], taught, end))
     inside = is_new & (times >= start) & (times <= end)
-    return LogSignals(tuple(signals), _commonest(errors, inside))
-
-
-def _commonest(errors: pl.DataFrame, inside: NDArray[np.bool_]) -> str | None:
+    commonest: str | None
     remaining_errors = errors.filter(pl.Series(inside, dtype=pl.Boolean))
     if not remaining_errors.height:
-        return None
-    counts = remaining_errors.group_by("masked").agg(pl.len().alias("n"), pl.col("text").first())
-    return str(counts.sort("n", "masked", descending=[True, False])["text"][0])
+        commonest = None
+    else:
+        counts = remaining_errors.group_by("masked").agg(
+            pl.len().alias("n"), pl.col("text").first()
+        )
+        commonest = str(counts.sort("n", "masked", descending=[True, False])["text"][0])
+    return LogSignals(tuple(signals), commonest)
 
 
 def _per_second(signal: str, times: Floats, begin: float, end: float) -> JudgedSeries:

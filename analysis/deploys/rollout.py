@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.deploys.question import DeployQuestion
-from faultline.analysis.states.facts import FactGroup, fact_groups
+from faultline.analysis.states.facts import fact_groups
 from faultline.analysis.states.findings import evidence_of, fact_sentence
 
 MISSING = "replicas_missing"
@@ -55,18 +55,19 @@ def _facts(case: Case, question: DeployQuestion) -> Iterator[RolloutFact]:
     earliest, end = question.deployed_at - EARLIEST, question.look.end
     for group in fact_groups(case):
         since = group.since
-        if group.fault.name not in TELLING or not _is_of(group, question.service):
+        if group.fault.name not in TELLING or question.service not in (
+            group.subject,
+            *group.services,
+        ):
             continue
         latest = end - LASTS if group.fault.name == MISSING else end
         if since is not None and earliest <= since <= latest:
             evidence = evidence_of(case, group)
-            yield RolloutFact(f"{fact_sentence(group)}.", _says_none(group), evidence)
-
-
-def _is_of(group: FactGroup, service: str) -> bool:
-    return service in (group.subject, *group.services)
-
-
-def _says_none(group: FactGroup) -> bool:
-    none_left = group.fault.name == MISSING and all(fact.value == "0" for fact in group.facts)
-    return none_left or group.fault.name == "scaled_to_zero"
+            none_left = group.fault.name == MISSING and all(
+                fact.value == "0" for fact in group.facts
+            )
+            yield RolloutFact(
+                f"{fact_sentence(group)}.",
+                (none_left or group.fault.name == "scaled_to_zero"),
+                evidence,
+            )

@@ -90,7 +90,9 @@ def _xids_of(gpu: Device, fleet: Fleet, first_seen: int) -> dict[int, XidEvent]:
     for part in fleet.of(gs.XID).get(gpu, ()):
         codes |= _new_codes(part, fleet, first_seen)
     for part in fleet.of(gs.XID_EVENTS).get(gpu, ()):
-        code = _code_of(part)
+        # The code in the labels of a counter of events; 0 where it is none.
+        text = part.xid or ""
+        code = int(text) if text.isdecimal() and len(text) < 5 else 0
         steps = increases(part, fleet, first_seen, falls_restart=False)
         if _is_code(code) and len(steps.times):
             codes.setdefault(code, XidEvent(int(steps.times[0]), int(steps.since[0]), True))
@@ -99,12 +101,6 @@ def _xids_of(gpu: Device, fleet: Fleet, first_seen: int) -> dict[int, XidEvent]:
         for code, observed_code in codes.items()
         if observed_code.is_new or xid_meaning(code)[2] >= GRAVE
     }
-
-
-def _code_of(part: Samples) -> int:
-    """The code in the labels of a counter of events; 0 where it is none."""
-    text = part.xid or ""
-    return int(text) if text.isdecimal() and len(text) < 5 else 0
 
 
 def _is_code(value: float) -> bool:

@@ -197,9 +197,12 @@ def _gpu_machines(labels: Iterable[_Labels]) -> dict[str, str]:
 def _key(service: str, labels: _Labels, signal: str, machines: Mapping[str, str]) -> _Key:
     host = labels.host or service
     if signal in gs.OF_A_GPU:
-        unit = _gpu_unit(labels)
+        gpu = "?" if labels.gpu is None else str(labels.gpu)
+        unit = f"{gpu}.{labels.mig}" if labels.mig not in (None, "") else gpu
     else:
-        host = _machine(host, machines)
+        # The machine as its GPUs name it: another exporter may add the domain.
+        machine = machines.get(host.partition(".")[0].casefold())
+        host = machine if machine is not None and same_host(machine, host) else host
         unit = "/".join(str(part) for part in (labels.device, labels.port) if part)
     xid = str(labels.xid) if labels.xid is not None and signal == gs.XID_EVENTS else ""
     return _Key(host, unit, service, signal, xid)
@@ -210,17 +213,6 @@ def _decoded(text: str) -> _Labels:
         return _decoder.decode(text) if text else _Labels()
     except (msgspec.DecodeError, UnicodeEncodeError):
         return _Labels()
-
-
-def _machine(host: str, machines: Mapping[str, str]) -> str:
-    """The machine as its GPUs name it: another exporter may add the domain."""
-    machine = machines.get(host.partition(".")[0].casefold())
-    return machine if machine is not None and same_host(machine, host) else host
-
-
-def _gpu_unit(labels: _Labels) -> str:
-    gpu = "?" if labels.gpu is None else str(labels.gpu)
-    return f"{gpu}.{labels.mig}" if labels.mig not in (None, "") else gpu
 
 
 GAUGES = (
@@ -247,7 +239,19 @@ def _grid(fleet: Fleet) -> Grid:
     gauges = {}
     for signal in (*GAUGES, gs.EVENT_REASONS):
         if signal in fleet.samples:
-            gauges[signal] = _binned(fleet, signal, all_starts, step_ns)
+            # The mean of each step; for clock-event reasons every bit that was set in it.
+            binned = _bits_by_step if signal == gs.EVENT_REASONS else _means_by_step
+            matrix = np.full((len(fleet.gpus), len(all_starts)), np.nan)
+            for row, gpu in enumerate(fleet.gpus):
+                for part in fleet.of(signal).get(gpu, ()):
+                    column = np.searchsorted(all_starts, part.times, side="right") - 1
+                    inside = (column >= 0) & (
+                        part.times < all_starts[np.maximum(column, 0)] + step_ns
+                    )
+                    if inside.any():
+                        step_values = binned(column[inside], part.values[inside], len(all_starts))
+                        matrix[row] = np.where(np.isfinite(step_values), step_values, matrix[row])
+            gauges[signal] = matrix
     return Grid(all_starts, step_ns, in_search, gauges)
 
 
@@ -261,20 +265,6 @@ def _usual_step(fleet: Fleet) -> float:
                 if len(part.times) > 2:
                     steps.append(float(np.quantile(np.diff(part.times), 0.9)))
     return max(steps)
-
-
-def _binned(fleet: Fleet, signal: str, starts: Ints, step_ns: int) -> Floats:
-    """The mean of each step; for clock-event reasons every bit that was set in it."""
-    binned = _bits_by_step if signal == gs.EVENT_REASONS else _means_by_step
-    matrix = np.full((len(fleet.gpus), len(starts)), np.nan)
-    for row, gpu in enumerate(fleet.gpus):
-        for part in fleet.of(signal).get(gpu, ()):
-            column = np.searchsorted(starts, part.times, side="right") - 1
-            inside = (column >= 0) & (part.times < starts[np.maximum(column, 0)] + step_ns)
-            if inside.any():
-                step_values = binned(column[inside], part.values[inside], len(starts))
-                matrix[row] = np.where(np.isfinite(step_values), step_values, matrix[row])
-    return matrix
 
 
 def _bits_by_step(column: Ints, values: Floats, steps: int) -> Floats:

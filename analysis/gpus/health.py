@@ -8,7 +8,7 @@ hosts, the rank. GPUs of one host, or of most of the job, with the same fault sh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -53,33 +53,26 @@ def gpu_health(case: Case) -> list[Finding]:
     is_job = (case.scope.job or case.alert.job) is not None
     slow = with_throttled(fleet, slow_gpus(fleet))
     signs = [*slow, *standstill(fleet, is_job=is_job), *error_signs(fleet)]
-    findings = [_finding(case, fleet, group) for group in _groups(signs, fleet)]
-    findings.sort(key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
-    return findings[:MOST_FINDINGS]
-
-
-ANALYZER = Analyzer(gpu_health, kinds=(*GPU_KINDS.values(), RULE_KINDS["ib_error"]))
-
-
-def _groups(signs: Iterable[Sign], fleet: Fleet) -> list[list[Sign]]:
-    """Signs that share a finding, the strongest first in each."""
+    # Signs that share a finding, the strongest first in each.
     by_reason: dict[tuple[str, str], list[Sign]] = defaultdict(list)
     for sign in signs:
         by_reason[sign.kind, sign.reason].append(sign)
     groups: list[list[Sign]] = []
     for alike in by_reason.values():
         alike.sort(key=lambda sign: (-sign.strength, sign.onset_ns or 0, sign.device))
-        if _is_of_the_job({sign.device for sign in alike}, fleet):
+        # Whether what these devices show is the job's, and no single GPU's.
+        devices = {sign.device for sign in alike}
+        enough = len(devices) >= LEAST_OF_JOB and len(devices) > MOST_OF_JOB * len(fleet.gpus)
+        if enough and _several_hosts(devices):
             groups.append(alike)
         else:
             groups += _by_host(alike)
-    return groups
+    findings = [_finding(case, fleet, group) for group in groups]
+    findings.sort(key=lambda f: (-f.strength, f.kind, f.subject, f.sentence))
+    return findings[:MOST_FINDINGS]
 
 
-def _is_of_the_job(devices: Collection[Device], fleet: Fleet) -> bool:
-    """Whether what these devices show is the job's, and no single GPU's."""
-    enough = len(devices) >= LEAST_OF_JOB and len(devices) > MOST_OF_JOB * len(fleet.gpus)
-    return enough and _several_hosts(devices)
+ANALYZER = Analyzer(gpu_health, kinds=(*GPU_KINDS.values(), RULE_KINDS["ib_error"]))
 
 
 def _by_host(signs: Iterable[Sign]) -> Iterable[list[Sign]]:
@@ -101,6 +94,9 @@ def _finding(case: Case, fleet: Fleet, signs: Sequence[Sign]) -> Finding:
     onsets = [sign.onset_ns for sign in signs if sign.onset_ns is not None]
     job = case.scope.job or case.alert.job
     place = "these hosts" if _several_hosts(devices) else plain(sign.device.host, 60)
+    # The strongest sign's strength, raised by every doubling of the number of devices.
+    doublings = len(devices).bit_length() - 1
+    missing = (1.0 - sign.strength) * (1.0 - MORE) ** doublings
     return Finding(
         id="",
         kind=sign.kind,
@@ -110,7 +106,7 @@ def _finding(case: Case, fleet: Fleet, signs: Sequence[Sign]) -> Finding:
         onset_uncertainty_s=round(sign.uncertainty_s, 3) if onsets else None,
         effect=sign.numbers.get("incident", sign.numbers.get("increase")),
         effect_unit=SIGNALS[sign.signal].unit or None,
-        strength=_strength_of(sign, len(devices)),
+        strength=round(1.0 - missing, 4),
         sentence=f"{_at_start(named.words)} {sign.says}.",
         numbers={**sign.numbers, **named.numbers},
         evidence=case.evidence_ids("metrics"),
@@ -122,13 +118,6 @@ def _finding(case: Case, fleet: Fleet, signs: Sequence[Sign]) -> Finding:
 def _at_start(words: str) -> str:
     """Words that begin a sentence. A host's name stays as it is written."""
     return capitalised(words) if words.startswith(("all ", "each ")) else words
-
-
-def _strength_of(sign: Sign, devices: int) -> float:
-    """The strongest sign's strength, raised by every doubling of the number of devices."""
-    doublings = devices.bit_length() - 1
-    missing = (1.0 - sign.strength) * (1.0 - MORE) ** doublings
-    return round(1.0 - missing, 4)
 
 
 def _ranks(case: Case, devices: Iterable[Device], sign: Sign) -> list[int]:

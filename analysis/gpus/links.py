@@ -52,7 +52,15 @@ def link_signs(fleet: Fleet) -> Iterator[Sign]:
     samples = first_samples(fleet)
     yield from _nvlink_replays(fleet, samples)
     yield from _fast_counters(fleet, samples)
-    yield from _network_ports(fleet, samples)
+    # A port has no gauges: its host was up when one of the host's GPUs was seen.
+    samples_by_host = {gpu.host: samples[gpu] for gpu in fleet.gpus if gpu in samples}
+    for signal, least in LINK_LEAST.items():
+        says, strength = LINK_WORDS[signal]
+        first = {device: samples_by_host.get(device.host, 0) for device in fleet.of(signal)}
+        for device, steps in unusual_steps(fleet, signal, least, first):
+            yield counter_sign(
+                LINK, device, signal, strength, steps, says, PORT_FIX, "ibqueryerrors(8)"
+            )
 
 
 def _nvlink_replays(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
@@ -81,15 +89,3 @@ def _fast_counters(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[S
                 quick = fast_steps(part, fleet, first_seen.get(gpu, 0), per_minute)
                 if quick is not None:
                     yield counter_sign(kind, gpu, signal, 0.6, quick, says, fix, DCGM_LIMITS)
-
-
-def _network_ports(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
-    # A port has no gauges: its host was up when one of the host's GPUs was seen.
-    samples_by_host = {gpu.host: first_seen[gpu] for gpu in fleet.gpus if gpu in first_seen}
-    for signal, least in LINK_LEAST.items():
-        says, strength = LINK_WORDS[signal]
-        first = {device: samples_by_host.get(device.host, 0) for device in fleet.of(signal)}
-        for device, steps in unusual_steps(fleet, signal, least, first):
-            yield counter_sign(
-                LINK, device, signal, strength, steps, says, PORT_FIX, "ibqueryerrors(8)"
-            )

@@ -335,21 +335,15 @@ def _heat(fleet: Fleet, signal: str, limit: float) -> _Heat | None:
         working &= busy
     peers = peers_median(heat, working, models(fleet))
     baseline = median(np.where(working & ~grid.search, heat, np.nan), axis=1)
-    slowdown = _slowdown_temperature(fleet, signal)
+    # From where each GPU slows down; NaN where it does not say, as for memory.
+    gauge = fleet.grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
+    slowdown = np.full(len(fleet.gpus), np.nan) if gauge is None else median(gauge, axis=1)
     limits = np.where(slowdown > 0, slowdown, limit)
     edge = np.where(slowdown > 0, slowdown - NEAR_LIMIT_C, limit)[:, None]
     has_before = np.isfinite(baseline)[:, None]
     hotter = np.where(has_before, baseline[:, None] + HOTTER_C, peers + MUCH_HOTTER_C)
     hot = working & (heat >= edge) & (heat >= hotter)
     return _Heat(heat, hot, working, peers, baseline, limits)
-
-
-def _slowdown_temperature(fleet: Fleet, signal: str) -> Floats:
-    """From where each GPU slows down; NaN where it does not say, as for memory."""
-    gauge = fleet.grid.gauge(gs.SLOWDOWN_TEMPERATURE) if signal == gs.TEMPERATURE else None
-    if gauge is None:
-        return np.full(len(fleet.gpus), np.nan)
-    return median(gauge, axis=1)
 
 
 def _hot(fleet: Fleet) -> Iterator[Sign]:

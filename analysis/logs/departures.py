@@ -169,8 +169,24 @@ def surprises(
     """
     rates = new_lines_expected(templates).select("service", "is_error", "seen", "expected")
     rows = templates.join(rates, on=["service", "is_error"], how="left", maintain_order="left")
-    rows = _with_names(rows, names)
-    rows = rows.with_columns(_surprise(seconds).alias("surprise"))
+    # The rows with `names`, and with `says`: the template whatever service it names.
+    named, says = [], []
+    for service, example, text in rows.select("service", "example", "text").iter_rows():
+        other, template = _about(str(service), str(example), str(text), names)
+        named.append(other)
+        says.append(template)
+    rows = rows.with_columns(
+        pl.Series("names", named, dtype=pl.String), pl.Series("says", says, dtype=pl.String)
+    )
+    # What a line is worth: 1 where it is not new.
+    baseline_s, incident_s = seconds
+    ratio = incident_s / baseline_s if baseline_s > 0 else 0.0
+    same_line = ("says", "error_class")
+    before, now = pl.col("n_before").sum().over(*same_line), pl.col("n").sum().over(*same_line)
+    fill_nan = (before * ratio / now).fill_nan(0.0)
+    habit = pl.col("expected") / pl.col("seen").clip(lower_bound=1)
+    unexplained = (1.0 - fill_nan).clip(LEAST, 1.0) * (1.0 - habit).clip(LEAST, 1.0)
+    rows = rows.with_columns(pl.when(_is_new()).then(unexplained).otherwise(1.0).alias("surprise"))
     rows = rows.join(_service_pieces(rows), on="service", how="left", maintain_order="left")
 
     kinds = []
@@ -183,30 +199,6 @@ def surprises(
     counts_fully = pl.col("is_error") | pl.col("kind").is_null()
     apart = pl.when(counts_fully).then(1.0).otherwise(services)
     return rows.with_columns((pl.col("surprise") / apart).alias("surprise"))
-
-
-def _surprise(seconds: tuple[float, float]) -> pl.Expr:
-    """What a line is worth: 1 where it is not new."""
-    baseline_s, incident_s = seconds
-    ratio = incident_s / baseline_s if baseline_s > 0 else 0.0
-    same_line = ("says", "error_class")
-    before, now = pl.col("n_before").sum().over(*same_line), pl.col("n").sum().over(*same_line)
-    fill_nan = (before * ratio / now).fill_nan(0.0)
-    habit = pl.col("expected") / pl.col("seen").clip(lower_bound=1)
-    unexplained = (1.0 - fill_nan).clip(LEAST, 1.0) * (1.0 - habit).clip(LEAST, 1.0)
-    return pl.when(_is_new()).then(unexplained).otherwise(1.0)
-
-
-def _with_names(rows: pl.DataFrame, names: re.Pattern[str] | None) -> pl.DataFrame:
-    """The rows with `names`, and with `says`: the template whatever service it names."""
-    named, says = [], []
-    for service, example, text in rows.select("service", "example", "text").iter_rows():
-        other, template = _about(str(service), str(example), str(text), names)
-        named.append(other)
-        says.append(template)
-    return rows.with_columns(
-        pl.Series("names", named, dtype=pl.String), pl.Series("says", says, dtype=pl.String)
-    )
 
 
 def _service_pieces(rows: pl.DataFrame) -> pl.DataFrame:

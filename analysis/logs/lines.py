@@ -238,15 +238,12 @@ def _inner_stack(value: object) -> str | None:
 
 def _unwrapped(logs: pl.DataFrame) -> pl.DataFrame:
     texts, levels = unwrap(logs["message"].fill_null("").to_list())
+    # Whether the level is one of an error; null where there is none.
+    level = pl.coalesce("level", "level_says")
     return logs.with_columns(
         pl.Series("text", texts, dtype=pl.String).str.slice(0, STACK_LIMIT),
         pl.Series("level_says", levels, dtype=pl.String),
-    ).with_columns(_level_says(pl.coalesce("level", "level_says")).alias("level_says"))
-
-
-def _level_says(level: pl.Expr) -> pl.Expr:
-    """Whether the level is one of an error; null where there is none."""
-    return pl.when(level != "").then(level.str.contains(_ERROR_LEVEL))
+    ).with_columns(pl.when(level != "").then(level.str.contains(_ERROR_LEVEL)).alias("level_says"))
 
 
 def _joined(rows: pl.DataFrame) -> pl.DataFrame:

@@ -84,7 +84,14 @@ class TemplateMiner:
     def _join(self, members: Sequence[int], places: Iterable[int]) -> None:
         first = min(members)
         for place in places:
-            self._words[first][place] = _common([self._words[m][place] for m in members])
+            # `rhost=a` and `rhost=b` are `rhost=<*>`.
+            words = [self._words[m][place] for m in members]
+            key, equals, _ = words[0].partition("=")
+            self._words[first][place] = (
+                f"{key}={VALUE}"
+                if equals and all(word.startswith(f"{key}=") for word in words)
+                else VALUE
+            )
         self._point(dict.fromkeys(members, first))
 
     def _join_equal(self) -> None:
@@ -166,11 +173,3 @@ def _families(
         (family, places) for (places, _), family in families.items() if len(family) >= VARIANTS
     ]
     return sorted(large, key=lambda f: (-len(f[0]), f[1], f[0]))
-
-
-def _common(words: Sequence[str]) -> str:
-    """`rhost=a` and `rhost=b` are `rhost=<*>`."""
-    key, equals, _ = words[0].partition("=")
-    return (
-        f"{key}={VALUE}" if equals and all(word.startswith(f"{key}=") for word in words) else VALUE
-    )

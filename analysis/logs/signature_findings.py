@@ -66,7 +66,13 @@ def logged_findings(case: Case) -> list[Finding]:
     """Findings of the logs: known failures, and templates that are new, surged or vanished among
     the other lines."""
     log_lines = counted_lines(case)
-    signatures = _signatures(log_lines.lines)
+    # The signature each distinct line shows, an Xid by its number.
+    rows = log_lines.lines.select("reason", "example").iter_rows()
+    examples = [f"{reason or ''} {text or ''}".strip() for reason, text in rows]
+    signatures = [
+        s and specific_signature(s, text)
+        for s, text in zip(TABLE.match_all(examples), examples, strict=True)
+    ]
     shown = pl.Series([s is not None for s in signatures], dtype=pl.Boolean)
     failures = _by_failure(log_lines.lines.filter(shown), [s for s in signatures if s is not None])
     findings = [f for row in failures if (f := _finding(row, log_lines)) is not None]
@@ -78,16 +84,6 @@ def logged_findings(case: Case) -> list[Finding]:
 
 
 ANALYZER = Analyzer(logged_findings, kinds=(FAILURE_SIGNATURE, LOG_NEW, LOG_SURGE, LOG_VANISHED))
-
-
-def _signatures(lines: pl.DataFrame) -> list[Signature | None]:
-    """The signature each distinct line shows, an Xid by its number."""
-    rows = lines.select("reason", "example").iter_rows()
-    examples = [f"{reason or ''} {text or ''}".strip() for reason, text in rows]
-    return [
-        s and specific_signature(s, text)
-        for s, text in zip(TABLE.match_all(examples), examples, strict=True)
-    ]
 
 
 def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[dict[str, Any]]:

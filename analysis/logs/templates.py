@@ -124,6 +124,21 @@ def _say(out: StandsOut, row: dict[str, object], log_lines: CountedLogLines) -> 
     for i, digits in enumerate(_NUMBER.findall(quoted), start=1):
         numbers[f"quoted_{i}"] = float(digits)
     first = row["first"]
+    is_error = bool(row["is_error"])
+    details = LogLineDetails(
+        signal_class="errors" if is_error else "other",
+        bad=is_error,
+        template=str(row["text"])[:400],
+        example=plain(str(row["example"]), 300),
+        is_error=is_error,
+        lines=_int(row["n"]),
+        baseline_lines=_int(row["n_before"]),
+    )
+    # Only what a line has is set, because what is set is written to findings.json.
+    extra_fields: dict[str, object] = {"lines_cut": log_lines.cut} if log_lines.cut else {}
+    for name in ("error_class", "frame", "code", "names"):
+        if row[name]:
+            extra_fields[name] = plain(str(row[name]), 200)
     return Finding(
         id="",
         kind=out.kind,
@@ -137,7 +152,7 @@ def _say(out: StandsOut, row: dict[str, object], log_lines: CountedLogLines) -> 
         numbers=numbers,
         evidence=row_items(row, log_lines.evidence),
         series={"table": "logs", "service": service},
-        details=_details(row, log_lines.cut),
+        details=details.model_copy(update=extra_fields),
     )
 
 
@@ -158,25 +173,6 @@ def _count_phrase(
     expected = out.size or 0.0
     numbers["expected"] = rounded(expected, 2)
     return f"{phrase} where the baseline predicts {number(expected, 2)}", numbers
-
-
-def _details(row: dict[str, object], cut: int) -> LogLineDetails:
-    is_error = bool(row["is_error"])
-    details = LogLineDetails(
-        signal_class="errors" if is_error else "other",
-        bad=is_error,
-        template=str(row["text"])[:400],
-        example=plain(str(row["example"]), 300),
-        is_error=is_error,
-        lines=_int(row["n"]),
-        baseline_lines=_int(row["n_before"]),
-    )
-    # Only what a line has is set, because what is set is written to findings.json.
-    extra_fields: dict[str, object] = {"lines_cut": cut} if cut else {}
-    for name in ("error_class", "frame", "code", "names"):
-        if row[name]:
-            extra_fields[name] = plain(str(row[name]), 200)
-    return details.model_copy(update=extra_fields)
 
 
 def _int(value: object) -> int:

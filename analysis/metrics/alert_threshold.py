@@ -102,7 +102,10 @@ def threshold_findings(case: Case) -> list[Finding]:
     service, signal = alert.service or "", alert.signal or ""
     unit = unit_of(signal, reading.unit or None, (reading.threshold, reading.farthest))
     side, change = ("above", "Raise") if reading.above else ("below", "Lower")
-    threshold, proposed = rounded(reading.threshold), _proposed(reading)
+    margin = MARGIN * abs(reading.farthest - reading.centre)
+    if not reading.above:
+        margin = -margin
+    threshold, proposed = rounded(reading.threshold), rounded(reading.farthest + margin, 3)
     percent = rounded(100 * reading.share, 2)
     sentence = (
         f"{plain(service)} {plain(signal)} was {side} the alert's threshold of "
@@ -240,13 +243,6 @@ def _in_other_unit(now: Floats, threshold: float) -> bool:
             if low * factor * (1 - SHOWN) <= threshold <= high * factor * (1 + SHOWN):
                 return True
     return False
-
-
-def _proposed(reading: ThresholdReading) -> float:
-    margin = MARGIN * abs(reading.farthest - reading.centre)
-    if not reading.above:
-        margin = -margin
-    return rounded(reading.farthest + margin, 3)
 
 
 def stretches(times: Floats, beyond: Bools) -> Iterator[float]:

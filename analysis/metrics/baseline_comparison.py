@@ -126,6 +126,11 @@ def _compared(block: Block) -> SeriesComparison:
     sizes = (level - centre) / search.scale
     onset = likeliest_onset(search.deviations, sizes, search.cut, departure.last)
     largest = np.maximum(np.abs(level), np.abs(centre))
+    # Whether the baseline reached the departure's level as well.
+    before = np.where(_columns(values) < search.cut[:, None], values, np.nan)
+    below_highest = search.level <= np.nanmax(before, axis=1)
+    above_lowest = search.level >= np.nanmin(before, axis=1)
+    within: Bools = np.where(search.departure.up, below_highest, above_lowest)
     return SeriesComparison(
         keys=block.keys,
         ceiling=block.ceiling,
@@ -141,7 +146,7 @@ def _compared(block: Block) -> SeriesComparison:
         searched=counted.sum(axis=1),
         baseline_points=search.base.points,
         ended=departure.last < _last_true(in_window),
-        within_baseline=(points <= BRIEF_POINTS) & _within_baseline(values, search),
+        within_baseline=(points <= BRIEF_POINTS) & within,
         quiet_share=_quiet_share(search, block),
         days=_days(search, block, sizes, points, searched),
         onset_ns=_at(times, np.maximum(onset.at, 0)),
@@ -176,15 +181,6 @@ def _last_true(mask: Bools) -> Ints:
     return last
 
 
-def _within_baseline(values: Floats, search: _Search) -> Bools:
-    """Whether the baseline reached the departure's level as well."""
-    before = np.where(_columns(values) < search.cut[:, None], values, np.nan)
-    below_highest = search.level <= np.nanmax(before, axis=1)
-    above_lowest = search.level >= np.nanmin(before, axis=1)
-    within: Bools = np.where(search.departure.up, below_highest, above_lowest)
-    return within
-
-
 def _quiet_share(search: _Search, block: Block) -> Floats:
     """How usual the departure is in the baseline; one earlier incident is no habit, and does not
     hide the next."""
@@ -215,7 +211,11 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     lies before it."""
     border = np.full(len(values), block.before.shape[1])
     search = _search(values, block.pooled, border)
-    middle = _middle(block)
+    # The column from which an earlier onset is looked for.
+    usable = np.isfinite(_recent(block))
+    total = usable.sum(axis=1)
+    back = np.minimum(total // 2, LOOK_BACK * block.values.shape[1])
+    middle: Ints = (np.cumsum(usable, axis=1) <= (total - back)[:, None]).sum(axis=1)
     early = _search(values, block.pooled, middle)
     sizes = (early.level - early.base.centre) / early.scale
     onset_of_early = likeliest_onset(early.deviations, sizes, middle, early.departure.last)
@@ -224,7 +224,19 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     if not len(rows):
         return search
     again = _search(values[rows], block.pooled[rows], onset_of_early.at[rows])
-    return _replaced(search, rows, again)
+    return _Search(
+        cut=_with_rows(search.cut, rows, again.cut),
+        base=_with_baseline(search.base, rows, again.base),
+        scale=_with_rows(search.scale, rows, again.scale),
+        deviations=_with_rows(search.deviations, rows, again.deviations),
+        departure=Departure(
+            first=_with_rows(search.departure.first, rows, again.departure.first),
+            last=_with_rows(search.departure.last, rows, again.departure.last),
+            score=_with_rows(search.departure.score, rows, again.departure.score),
+            up=_with_rows(search.departure.up, rows, again.departure.up),
+        ),
+        level=_with_rows(search.level, rows, again.level),
+    )
 
 
 def _began_earlier(
@@ -255,31 +267,6 @@ def _recent(block: Block) -> Floats:
     enough = np.isfinite(recent).sum(axis=1) >= MIN_BASELINE_POINTS
     floats: Floats = np.where(enough[:, None], recent, block.before)
     return floats
-
-
-def _middle(block: Block) -> Ints:
-    """The column from which an earlier onset is looked for."""
-    usable = np.isfinite(_recent(block))
-    total = usable.sum(axis=1)
-    back = np.minimum(total // 2, LOOK_BACK * block.values.shape[1])
-    middle: Ints = (np.cumsum(usable, axis=1) <= (total - back)[:, None]).sum(axis=1)
-    return middle
-
-
-def _replaced(search: _Search, rows: Ints, again: _Search) -> _Search:
-    return _Search(
-        cut=_with_rows(search.cut, rows, again.cut),
-        base=_with_baseline(search.base, rows, again.base),
-        scale=_with_rows(search.scale, rows, again.scale),
-        deviations=_with_rows(search.deviations, rows, again.deviations),
-        departure=Departure(
-            first=_with_rows(search.departure.first, rows, again.departure.first),
-            last=_with_rows(search.departure.last, rows, again.departure.last),
-            score=_with_rows(search.departure.score, rows, again.departure.score),
-            up=_with_rows(search.departure.up, rows, again.departure.up),
-        ),
-        level=_with_rows(search.level, rows, again.level),
-    )
 
 
 def _with_baseline(old: Baseline, rows: Ints, new: Baseline) -> Baseline:

@@ -104,21 +104,17 @@ def _share_by_metric(
         series_rows = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit)
         if succeeds is None or series_rows.height < MIN_POINTS:
             continue
-        failed = _weighted(_failing_share(series_rows, unit, succeeds=succeeds), traffic)
+        # The series as a share of 1 that fails.
+        top = float(series_rows["value"].max() or 0.0)  # type: ignore[arg-type]
+        # Percentages come without a unit as well.
+        whole = 100.0 if unit in ("percent", "%") or top > 1.0 else 1.0
+        value = pl.col("value")
+        failing = (whole - value if succeeds else value) / whole
+        failed = _weighted(series_rows.with_columns(failing.clip(0, 1).alias("value")), traffic)
         candidates.append((signal == alert_signal, failed))
     if not candidates:
         return None
     return max(candidates, key=lambda candidate: (candidate[0], candidate[1].share))[1]
-
-
-def _failing_share(series_rows: pl.DataFrame, unit: str, *, succeeds: bool) -> pl.DataFrame:
-    """The series as a share of 1 that fails."""
-    top = float(series_rows["value"].max() or 0.0)  # type: ignore[arg-type]
-    # Percentages come without a unit as well.
-    whole = 100.0 if unit in ("percent", "%") or top > 1.0 else 1.0
-    value = pl.col("value")
-    failing = (whole - value if succeeds else value) / whole
-    return series_rows.with_columns(failing.clip(0, 1).alias("value"))
 
 
 def _as_share(signal: str, unit: str) -> bool | None:
@@ -165,7 +161,12 @@ def _events(rows: pl.DataFrame, kind: SignalClass) -> pl.DataFrame:
     most = rows.select("labels", "time", pl.col("value").alias("events")).clear()
     most_events: float | None = None
     for signal, unit in _signals(rows):
-        if not _counts(signal, kind):
+        # Whether the signal counts requests, or errors, of this kind.
+        if classify(signal) is not kind or re.search(COUNTER, signal):
+            counts = False
+        else:
+            counts = kind is not SignalClass.TRAFFIC or _OF_REQUESTS.search(signal) is not None
+        if not counts:
             continue
         series_rows = rows.filter(pl.col("signal") == signal, pl.col("unit") == unit).sort("time")
         per_point = _per_point(signal, unit, series_rows)
@@ -177,13 +178,6 @@ def _events(rows: pl.DataFrame, kind: SignalClass) -> pl.DataFrame:
         if most_events is None or total > most_events:
             most, most_events = table, total
     return most
-
-
-def _counts(signal: str, kind: SignalClass) -> bool:
-    """Whether the signal counts requests, or errors, of this kind."""
-    if classify(signal) is not kind or re.search(COUNTER, signal):
-        return False
-    return kind is not SignalClass.TRAFFIC or _OF_REQUESTS.search(signal) is not None
 
 
 def _per_point(signal: str, unit: str, series_rows: pl.DataFrame) -> float | None:

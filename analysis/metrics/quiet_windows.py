@@ -30,8 +30,18 @@ def quiet_share(
     signed = np.where(up[:, None], deviations, -deviations)
     steps = np.where(np.isfinite(signed), np.clip(signed, -CLIP, CLIP) - DRIFT, 0.0)
     width = min(width, steps.shape[1])
-    largest = _largest_in_windows(steps, width)
-    filled_windows = _filled_windows(np.isfinite(deviations), width)
+    # The largest excursion that ends within each window of `width` columns, by the window's last
+    # column. It begins at most a window before its end, so that a window in the wake of a burst may
+    # count it once more.
+    sums = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
+    heights = (sums + _sliding_max(-sums, width + 1))[:, 1:]
+    largest = _sliding_max(heights, width)[:, width - 1 :]
+    # Windows at least half of which are points, by their last column.
+    usable = np.isfinite(deviations)
+    counts = np.cumsum(
+        np.concatenate([np.zeros((len(usable), 1), dtype=np.int64), usable], axis=1), axis=1
+    )
+    filled_windows: Bools = counts[:, width:] - counts[:, :-width] >= max(1, width // 2)
     whole = _flagged(filled_windows & (largest >= score[:, None]), forgiven)
     half = _flagged(filled_windows & (largest >= HALF_AS_LARGE * score[:, None]), forgiven)
     share: Floats = (whole + half) / 2 / np.maximum(filled_windows.sum(axis=1), 1)
@@ -45,27 +55,6 @@ def _flagged(flagged: Bools, forgiven: Bools) -> Ints:
     runs: Ints = counts - np.maximum.accumulate(np.where(flagged, 0, counts), axis=1)
     left: Ints = counts[:, -1] - np.where(forgiven, runs.max(axis=1), 0)
     return left
-
-
-def _largest_in_windows(steps: Floats, width: int) -> Floats:
-    """The largest excursion that ends within each window of `width` columns, by the window's last
-    column.
-
-    It begins at most a window before its end, so that a window in the wake of a burst may count it
-    once more.
-    """
-    sums = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
-    heights = (sums + _sliding_max(-sums, width + 1))[:, 1:]
-    return _sliding_max(heights, width)[:, width - 1 :]
-
-
-def _filled_windows(usable: Bools, width: int) -> Bools:
-    """Windows at least half of which are points, by their last column."""
-    counts = np.cumsum(
-        np.concatenate([np.zeros((len(usable), 1), dtype=np.int64), usable], axis=1), axis=1
-    )
-    filled: Bools = counts[:, width:] - counts[:, :-width] >= max(1, width // 2)
-    return filled
 
 
 def _sliding_max(values: Floats, width: int) -> Floats:

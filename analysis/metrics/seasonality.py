@@ -67,7 +67,17 @@ def same_hours(
         )
         enough = np.isfinite(inside).sum(axis=1) >= np.maximum(1, ENOUGH * searched)
         total += enough
-        alike += enough & (_move(inside, before, departed) >= ALIKE * np.abs(size))
+        # The median of the `departed` points farthest out, from the baseline's centre or from that
+        # day's own level.
+        farthest = -np.sort(-inside, axis=1)
+        counts = np.minimum(departed, np.isfinite(inside).sum(axis=1))
+        level = row_medians(farthest, np.zeros(len(inside), dtype=np.int64), counts - 1)
+        day_level = row_medians(
+            before, np.zeros(len(before), dtype=np.int64), np.full(len(before), before.shape[1])
+        )
+        day_level = np.where(np.isfinite(before).sum(axis=1) >= MIN_BEFORE, day_level, 0.0)
+        move: Floats = np.nan_to_num(np.maximum(level, level - day_level), nan=-np.inf)
+        alike += enough & (move >= ALIKE * np.abs(size))
     return Days(total, alike)
 
 
@@ -75,17 +85,3 @@ def _columns(times: Ints, usable: Bools, start: Ints, end: Ints) -> slice | None
     mask = usable & (times >= start[:, None]) & (times <= end[:, None])
     columns = np.flatnonzero(mask.any(axis=0))
     return slice(int(columns[0]), int(columns[-1]) + 1) if len(columns) else None
-
-
-def _move(inside: Floats, before: Floats, departed: Ints) -> Floats:
-    """The median of the `departed` points farthest out, from the baseline's centre or from that
-    day's own level."""
-    farthest = -np.sort(-inside, axis=1)
-    counts = np.minimum(departed, np.isfinite(inside).sum(axis=1))
-    level = row_medians(farthest, np.zeros(len(inside), dtype=np.int64), counts - 1)
-    day_level = row_medians(
-        before, np.zeros(len(before), dtype=np.int64), np.full(len(before), before.shape[1])
-    )
-    day_level = np.where(np.isfinite(before).sum(axis=1) >= MIN_BEFORE, day_level, 0.0)
-    move: Floats = np.nan_to_num(np.maximum(level, level - day_level), nan=-np.inf)
-    return move

@@ -74,13 +74,27 @@ def metric_blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[Block]:
     ]
     by = ["before_size", "values_size"]
     series = series.with_columns(sizes).sort(*by, "service", "signal", "labels", "unit")
-    scales = _usual_scales(series)
+    # Median standard deviation of each signal's baselines over the services where it is not flat.
+    spread = series.select("signal", pl.col("before").list.std().alias("s")).filter(
+        pl.col("s").is_finite() & (pl.col("s") > 0)
+    )
+    scales = dict(spread.group_by("signal").agg(pl.col("s").median()).iter_rows())
     recent = windows.recent
     recent_ns = int(pl.Series([recent]).dt.epoch("ns")[0]) if recent else np.iinfo(np.int64).min
     for _, block in series.group_by(by, maintain_order=True):
         pooled = np.array([scales.get(s, 0.0) for s in block["signal"]], dtype=np.float64)
         values, before = _padded(block["values"]), _padded(block["before"], at_end=True)
-        ceiling = _ceilings(block["signal"], before)
+        # 1 or 100 for an availability that lives just below it, NaN for every other series.
+        signals = block["signal"]
+        top, usual = np.nanmax(before, axis=1), np.nanmedian(before, axis=1)
+        of_unit = (top <= 1.0) & (usual >= NEAR_CEILING)
+        of_hundred = (top <= 100.0) & (usual >= 100 * NEAR_CEILING)
+        is_availability = np.array(
+            [classify(s) is SignalClass.AVAILABILITY for s in signals], dtype=bool
+        )
+        ceiling: Floats = np.where(
+            is_availability & of_unit, 1.0, np.where(is_availability & of_hundred, 100.0, np.nan)
+        )
         at_ceiling = np.isfinite(ceiling)
         values[at_ceiling] = ceiling[at_ceiling, None] - values[at_ceiling]
         before[at_ceiling] = ceiling[at_ceiling, None] - before[at_ceiling]
@@ -138,29 +152,6 @@ def as_rates(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     return pl.concat(
         [rows.filter(~named), remaining_counters.select(rows.columns), rates.select(rows.columns)]
     )
-
-
-def _ceilings(signals: pl.Series, before: Floats) -> Floats:
-    """1 or 100 for an availability that lives just below it, NaN for every other series."""
-    top, usual = np.nanmax(before, axis=1), np.nanmedian(before, axis=1)
-    of_unit = (top <= 1.0) & (usual >= NEAR_CEILING)
-    of_hundred = (top <= 100.0) & (usual >= 100 * NEAR_CEILING)
-    is_availability = np.array(
-        [classify(s) is SignalClass.AVAILABILITY for s in signals], dtype=bool
-    )
-    ceiling: Floats = np.where(
-        is_availability & of_unit, 1.0, np.where(is_availability & of_hundred, 100.0, np.nan)
-    )
-    return ceiling
-
-
-def _usual_scales(series: pl.DataFrame) -> dict[str, float]:
-    """Median standard deviation of each signal's baselines over the services where it is not
-    flat."""
-    spread = series.select("signal", pl.col("before").list.std().alias("s")).filter(
-        pl.col("s").is_finite() & (pl.col("s") > 0)
-    )
-    return dict(spread.group_by("signal").agg(pl.col("s").median()).iter_rows())
 
 
 def _padded(lists: pl.Series, *, at_end: bool = False) -> Floats:

@@ -193,6 +193,7 @@ def _finding(
     if part:
         called += f" in {plain(part)}"
     sentence, numbers = _move_text(called, unit_of(signal, unit, (move.before, move.after)), move)
+    seconds = float(compared.interval_s[row])
     return Finding(
         id="",
         kind=KIND,
@@ -213,7 +214,7 @@ def _finding(
             bad=is_bad(kind, move.direction, headroom=is_headroom(signal)),
             recovered=_has_recovered(compared, row),
             unit=unit or None,
-            interval_s=_interval(compared, row),
+            interval_s=(rounded(seconds, 3) if seconds > 0 else None),
             sigmas=rounded(min(float(compared.sigmas[row]), 1e6), 3),
             points=int(compared.points[row]),
             baseline_points=int(compared.baseline_points[row]),
@@ -221,11 +222,6 @@ def _finding(
             usual_at_this_hour=move.is_usual,
         ),
     )
-
-
-def _interval(compared: SeriesComparison, row: int) -> float | None:
-    seconds = float(compared.interval_s[row])
-    return rounded(seconds, 3) if seconds > 0 else None
 
 
 def _move_text(called: str, unit: Unit, move: _Move) -> tuple[str, dict[str, float]]:

@@ -9,7 +9,7 @@ they came before.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,9 +50,10 @@ def usual_moves(case: Case, findings: Sequence[Finding]) -> dict[str, UsualMove]
     requested_findings = [finding for finding in findings if _is_compared(finding)]
     requested_findings.sort(key=lambda finding: (-finding.strength, finding.sentence))
     requested_findings = requested_findings[:MOST]
-    series_of = _series(
-        case, {(finding.subject, finding.signal or "") for finding in requested_findings}
-    )
+    # The series of each service and signal, each read once for a case.
+    pairs = {(finding.subject, finding.signal or "") for finding in requested_findings}
+    series_of: dict[tuple[str, str], MetricSeries] = case.derived.setdefault("metric_series", {})
+    series_of.update(_read(case, pairs - series_of.keys()))
     window_s = metric_windows(case).search.seconds
     usuals_by_id = {}
     for finding in requested_findings:
@@ -82,15 +83,6 @@ class MetricSeries(NamedTuple):
 
     before: Points
     now: Points
-
-
-def _series(case: Case, pairs: set[tuple[str, str]]) -> Mapping[tuple[str, str], MetricSeries]:
-    """The series of each service and signal, each read once for a case."""
-    metric_series: dict[tuple[str, str], MetricSeries] = case.derived.setdefault(
-        "metric_series", {}
-    )
-    metric_series.update(_read(case, pairs - metric_series.keys()))
-    return metric_series
 
 
 def _read(case: Case, pairs: set[tuple[str, str]]) -> dict[tuple[str, str], MetricSeries]:

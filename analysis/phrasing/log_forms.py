@@ -84,19 +84,17 @@ def _failure_statement(finding: Finding, signature: SignatureDetails, voice: Voi
         if signature.meaning.startswith(part):
             thing = part.split(" ", 1)[1]
             is_so = signature.meaning.removeprefix(part)
-            thing = _pool_named(signature.example) or thing
+            # Which pool it is, where the line speaks of one kind alone.
+            kinds = [
+                kind for kind in ("connection", "thread") if kind in signature.example.casefold()
+            ]
+            thing = (f"{kinds[0]} pool " if len(kinds) == 1 else "") or thing
             clause = say("{whose} {thing}{is_so}", whose=voice.whose, thing=thing, is_so=is_so)
             whole = say("{clause} (its log: {often})", clause=clause, often=often)
             return Statement(whole, None, shorter=clause)
     meaning = say("that {meaning}", meaning=signature.meaning)
     rest = say("{meaning} ({often})", meaning=meaning, often=often)
     return Statement(say("{who}", who=voice.who), LOGS, rest, meaning)
-
-
-def _pool_named(line: str) -> str:
-    """Which pool it is, where the line speaks of one kind alone."""
-    kinds = [kind for kind in ("connection", "thread") if kind in line.casefold()]
-    return f"{kinds[0]} pool " if len(kinds) == 1 else ""
 
 
 def witness(finding: Finding, *, quoted: bool) -> Phrase | None:

@@ -122,8 +122,23 @@ def memory_findings(
     """
     earlier = case.earlier
     recalled = earlier.recalled[:MAX_RECALLED]
-    tested = _worth_reporting([_test(memory, case, findings) for memory in recalled])
-    reports = [_finding(test, tested, earlier) for test in _most_telling(tested)]
+    # Of the same alert all; of the same service or like words only what shows again. The newest
+    # three.
+    reportable = [
+        t
+        for t in [_test(memory, case, findings) for memory in recalled]
+        if t.recalled.why == "same_alert" or t.outcome == "holds again"
+    ]
+    order: dict[Why, int] = {"same_alert": 0, "same_service": 1, "similar_words": 2}
+    reportable.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
+    tested = reportable[:MAX_TESTED]
+    # The first; when that does not show again, also the first that does.
+    if not tested or tested[0].outcome == "holds again":
+        most_telling = list(tested[:1])
+    else:
+        again = [test for test in tested[1:] if test.outcome == "holds again"]
+        most_telling = [tested[0], *again[: MAX_REPORTS - 1]]
+    reports = [_finding(test, tested, earlier) for test in most_telling]
     reports += _record(earlier, confidence)
     numbered = []
     for n, finding in enumerate(reports, start=len(findings) + 1):
@@ -164,23 +179,6 @@ def _change_of_kind(shown: Sequence[Finding], kind: str) -> Finding | None:
         if finding.kind == NEAR and details and details.change_kind == kind:
             return finding
     return None
-
-
-def _worth_reporting(tested: Sequence[Tested]) -> list[Tested]:
-    """Of the same alert all; of the same service or like words only what shows again. The newest
-    three."""
-    reportable = [t for t in tested if t.recalled.why == "same_alert" or t.outcome == "holds again"]
-    order: dict[Why, int] = {"same_alert": 0, "same_service": 1, "similar_words": 2}
-    reportable.sort(key=lambda t: (order[t.recalled.why], -t.earlier.at.timestamp(), t.earlier.id))
-    return reportable[:MAX_TESTED]
-
-
-def _most_telling(tested: Sequence[Tested]) -> list[Tested]:
-    """The first; when that does not show again, also the first that does."""
-    if not tested or tested[0].outcome == "holds again":
-        return list(tested[:1])
-    again = [test for test in tested[1:] if test.outcome == "holds again"]
-    return [tested[0], *again[: MAX_REPORTS - 1]]
 
 
 def _finding(tested: Tested, all_tested: Sequence[Tested], earlier: Earlier) -> Finding:
@@ -227,18 +225,17 @@ def _opening(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[s
     if not first or not alert_counts:
         return f"Before, on {day}: ", numbers
     count, days = alert_counts[0].times + 1, alert_counts[0].days
-    text = f"{_ordinal(count)} time in {days} days, last on {day}: "
-    return text, {"count": count, "days": days, **numbers}
-
-
-def _ordinal(count: int) -> str:
-    """`Second`, `Third`, ... `11th`."""
+    # `Second`, `Third`, ... `11th`.
     if count - 2 < len(ORDINALS):
-        return ORDINALS[count - 2]
-    if 10 <= count % 100 <= 20:
-        return f"{count}th"
-    suffix = {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
-    return f"{count}{suffix}"
+        ordinal = ORDINALS[count - 2]
+    else:
+        if 10 <= count % 100 <= 20:
+            ordinal = f"{count}th"
+        else:
+            suffix = {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+            ordinal = f"{count}{suffix}"
+    text = f"{ordinal} time in {days} days, last on {day}: "
+    return text, {"count": count, "days": days, **numbers}
 
 
 def _result(tested: Tested) -> str:

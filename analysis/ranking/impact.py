@@ -18,7 +18,7 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.fault_kinds import LATENCY
 from faultline.analysis.kinds.signals import classify
 from faultline.analysis.metrics.alert_history import STOPPED
-from faultline.analysis.metrics.failing_requests import FailingRequests, failing_requests
+from faultline.analysis.metrics.failing_requests import failing_requests
 from faultline.analysis.metrics.recovery import KIND as RECOVERED
 from faultline.analysis.metrics.usual_moves import CLEAR, usual_moves
 from faultline.analysis.ranking.error_budget import error_budget
@@ -213,16 +213,6 @@ def _failing(case: Case, symptom: Finding, since: datetime | None) -> Iterator[_
     failures = failing_requests(case, symptom.subject, since or case.alert.started_at)
     if failures is None:
         return
-    part = _failing_part(failures)
-    if len(part.numbers) > 1 or fault_of(symptom) is LATENCY:
-        # Of errors the lead itself gives the share: only a count adds something.
-        yield part
-    budget = error_budget(case.alert, failures.share)
-    if budget is not None:
-        yield _Part(budget.sentence, budget.numbers)
-
-
-def _failing_part(failures: FailingRequests) -> _Part:
     percent = rounded(100 * failures.share, 2)
     numbers = {"failed_percent": percent}
     text = f"about {number(percent, 2)} % of its requests failed since the onset"
@@ -233,7 +223,13 @@ def _failing_part(failures: FailingRequests) -> _Part:
     if failures.users is not None:
         numbers["users"] = float(failures.users)
         text += f", {counted(failures.users, 'user')} named in error lines"
-    return _Part(text, numbers)
+    part = _Part(text, numbers)
+    if len(part.numbers) > 1 or fault_of(symptom) is LATENCY:
+        # Of errors the lead itself gives the share: only a count adds something.
+        yield part
+    budget = error_budget(case.alert, failures.share)
+    if budget is not None:
+        yield _Part(budget.sentence, budget.numbers)
 
 
 def _of_training(training: TrainingImpact) -> _Part:
@@ -282,20 +278,18 @@ def _order(
     alert's kind first."""
     signal = case.alert.signal
     alike = signal is not None and finding.details.signal_class == classify(signal).value
+    if finding.subject != case.alert.service:
+        nearness_to_alert = 0
+    else:
+        nearness_to_alert = 2 if finding.signal == case.alert.signal else 1
     return (
-        -_nearness_to_alert(case, finding),
+        -nearness_to_alert,
         not _is_symptom(finding),
         _place(finding.subject, topology, above),
         not alike,
         -finding.strength,
         finding.id,
     )
-
-
-def _nearness_to_alert(case: Case, finding: Finding) -> int:
-    if finding.subject != case.alert.service:
-        return 0
-    return 2 if finding.signal == case.alert.signal else 1
 
 
 def _place(subject: str, topology: Topology, above: Container[str]) -> int:

@@ -148,17 +148,13 @@ def _weight(case: Case, gap: Gap, compared: set[str], causes: Sequence[Cause]) -
     tells = TELLS.get(gap.kind, 0.0)
     if gap.kind == "traces" and (case.trace_files or case.scope.job or case.alert.job):
         tells = TRACES_OF_A_JOB
-    if _is_covered(case, gap.kind, compared) and not _concerns(case, gap, causes):
+    # Whether another source gave this kind of evidence.
+    kind = gap.kind
+    tables = {"changes": case.changes, "topology": case.topology, "monitors": case.monitors}
+    is_covered = tables[kind].height > 0 if kind in tables else kind in compared
+    if is_covered and not _concerns(case, gap, causes):
         return tells * COVERED_ELSEWHERE
     return tells
-
-
-def _is_covered(case: Case, kind: str, compared: set[str]) -> bool:
-    """Whether another source gave this kind of evidence."""
-    tables = {"changes": case.changes, "topology": case.topology, "monitors": case.monitors}
-    if kind in tables:
-        return tables[kind].height > 0
-    return kind in compared
 
 
 def _concerns(case: Case, gap: Gap, causes: Sequence[Cause]) -> bool:

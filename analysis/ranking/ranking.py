@@ -279,7 +279,15 @@ def _drafted(rank: int, suspect: Suspect, fault: FaultKind, main_finding: Findin
     explained = fault.training or main_finding.kind == SIGNATURE
     named = main_finding.sentence.startswith(suspect.subject) or _names_ranks(main_finding)
     if not (explained and named):
-        sentence = f"{plain(suspect.subject)} {_phrase(suspect, fault, rank)}: {sentence}"
+        # What is wrong with the suspect, and whether what it calls explains it.
+        if not suspect.explained_by:
+            phrase = fault.description
+        else:
+            part = "explains only a part of it" if rank == 1 else "may explain it"
+            phrase = fault.description.replace(
+                "nothing it calls explains it", f"{plain(suspect.explained_by)} {part}"
+            )
+        sentence = f"{plain(suspect.subject)} {phrase}: {sentence}"
     return _Draft(
         kind=fault.as_cause.name,
         summary=sentence,
@@ -291,16 +299,6 @@ def _drafted(rank: int, suspect: Suspect, fault: FaultKind, main_finding: Findin
 def _names_ranks(finding: Finding) -> bool:
     """Whether its sentence begins with ranks, which it accuses although the job is its subject."""
     return is_training(finding) and _RANKS.match(finding.sentence) is not None
-
-
-def _phrase(suspect: Suspect, fault: FaultKind, rank: int) -> str:
-    """What is wrong with the suspect, and whether what it calls explains it."""
-    if not suspect.explained_by:
-        return fault.description
-    part = "explains only a part of it" if rank == 1 else "may explain it"
-    return fault.description.replace(
-        "nothing it calls explains it", f"{plain(suspect.explained_by)} {part}"
-    )
 
 
 def _closed(sentence: str) -> str:

@@ -140,11 +140,17 @@ def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
     series."""
     training = case.scope.training
     traced = [len(details.ranks) for details in _job_details(findings)]
+    # How many ranks of the job have metrics under their name.
+    if not case.metrics.height:
+        rank_series = 0
+    else:
+        services = case.metrics["service"].drop_nulls().unique()
+        rank_series = int(services.str.starts_with(f"{job}/rank ").sum())
     for ranks in (
         training.ranks if training else None,
         _world_size(case),
         max(traced, default=0),
-        _rank_series(case, job),
+        rank_series,
     ):
         if ranks and 0 < ranks <= MOST_RANKS:
             return ranks
@@ -154,14 +160,6 @@ def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
 def _world_size(case: Case) -> int | None:
     world_size = case.alert.labels.get("world_size", "")
     return int(world_size) if world_size.isdecimal() and len(world_size) < 8 else None
-
-
-def _rank_series(case: Case, job: str) -> int:
-    """How many ranks of the job have metrics under their name."""
-    if not case.metrics.height:
-        return 0
-    services = case.metrics["service"].drop_nulls().unique()
-    return int(services.str.starts_with(f"{job}/rank ").sum())
 
 
 def _hang(job: str, findings: Sequence[Finding]) -> _Loss | None:

@@ -183,7 +183,10 @@ def _nothing_persists(case: Case, findings: Sequence[Finding], state: AlertState
     back = state.never_left or state.recovered or not state.findings
     if not back or state.persisting:
         return False
-    return not _contradicted(findings, state) and not _really_out(case)
+    # Whether something is clearly wrong although the monitor flaps.
+    return not any(_contradicts_calm(finding, state) for finding in findings) and not _really_out(
+        case
+    )
 
 
 def _is_real(case: Case, findings: Sequence[Finding], state: AlertState, gate: AlertGate) -> bool:
@@ -245,11 +248,6 @@ def _worse(case: Case, signal_class: SignalClass) -> bool:
     expected = SLOW * len(now)
     by_chance = expected + Z_LIMIT * math.sqrt(expected * (1 - SLOW))
     return slow >= max(LEAST_SLOW, by_chance)
-
-
-def _contradicted(findings: Sequence[Finding], state: AlertState) -> bool:
-    """Whether something is clearly wrong although the monitor flaps."""
-    return any(_contradicts_calm(finding, state) for finding in findings)
 
 
 def _contradicts_calm(finding: Finding, state: AlertState) -> bool:

@@ -53,20 +53,15 @@ def call_patterns(
     made = made.join(outcomes, on="row", how="inner")
     if made["now"].n_unique() < 2:
         return []
-    made = _repeated(made)
+    # The calls with `repeats`: whether the visit's call before, to the same operation, had failed.
+    by = ["caller_visit", "callee", "operation"]
+    after_failure = pl.col("failed").shift(1).over(by).fill_null(value=False)
+    made = made.sort(*by, "start", "row").with_columns(after_failure.alias("repeats"))
     return [
         *_fan_outs(made, evidence),
         *_retries(made, evidence),
         *_unreached(spans, calls, evidence),
     ]
-
-
-def _repeated(made: pl.DataFrame) -> pl.DataFrame:
-    """The calls with `repeats`: whether the visit's call before, to the same operation, had
-    failed."""
-    by = ["caller_visit", "callee", "operation"]
-    after_failure = pl.col("failed").shift(1).over(by).fill_null(value=False)
-    return made.sort(*by, "start", "row").with_columns(after_failure.alias("repeats"))
 
 
 def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding]:

@@ -36,7 +36,14 @@ def front_doors(topology: Topology) -> dict[str, str]:
     for endpoint in sorted(topology.services):
         if not _is_endpoint(endpoint) or topology.callees(endpoint):
             continue
-        behind = _sharing_a_piece(endpoint, _beside(endpoint, topology))
+        # The instrumented services that the endpoint's callers call as well.
+        beside = set()
+        for caller in topology.callers(endpoint):
+            for service in topology.callees(caller):
+                # AWS X-Ray draws a database as name@host.
+                if not _HOST.match(service) and "@" not in service:
+                    beside.add(service)
+        behind = _sharing_a_piece(endpoint, beside)
         if len(behind) == 1:
             doors[endpoint] = behind.pop()
     return doors
@@ -44,17 +51,6 @@ def front_doors(topology: Topology) -> dict[str, str]:
 
 def _is_endpoint(name: str) -> bool:
     return _HOST.match(name) is not None and _STORE.search(name.lower()) is None
-
-
-def _beside(endpoint: str, topology: Topology) -> set[str]:
-    """The instrumented services that the endpoint's callers call as well."""
-    beside = set()
-    for caller in topology.callers(endpoint):
-        for service in topology.callees(caller):
-            # AWS X-Ray draws a database as name@host.
-            if not _HOST.match(service) and "@" not in service:
-                beside.add(service)
-    return beside
 
 
 def _sharing_a_piece(endpoint: str, services: Iterable[str]) -> set[str]:

@@ -108,16 +108,7 @@ def _undisturbed(paths: RequestPaths) -> pl.DataFrame:
     usual_kinds = usual_kinds.filter(
         (pl.col(BEFORE) > 0) & (pl.col(NOW) < ERROR_SURGE * pl.col(BEFORE))
     )
-    met = met.join(usual_kinds, on="kind", how="semi").join(
-        _usual_errors(visits, met), on=[*PAIR[:2], "kind"], how="anti"
-    )
-    disturbed = met["visit"].unique()
-    away = pl.concat([disturbed, _above(disturbed, visits)])
-    return visits.filter(~pl.col("visit").is_in(away.implode()))
-
-
-def _usual_errors(visits: pl.DataFrame, met: pl.DataFrame) -> pl.DataFrame:
-    """Kinds of errors that half of an operation's visits meet, in both windows."""
+    # Kinds of errors that half of an operation's visits meet, in both windows.
     by = ["service", "operation", "side"]
     total = visits.group_by(by).agg(pl.len().alias("total"))
     shares = met.group_by(*by, "kind").agg(pl.col("visit").n_unique().alias("n")).join(total, on=by)
@@ -125,7 +116,12 @@ def _usual_errors(visits: pl.DataFrame, met: pl.DataFrame) -> pl.DataFrame:
     both = often.group_by("service", "operation", "kind").agg(
         pl.col("side").n_unique().alias("sides")
     )
-    return both.filter(pl.col("sides") == 2)
+    met = met.join(usual_kinds, on="kind", how="semi").join(
+        both.filter(pl.col("sides") == 2), on=[*PAIR[:2], "kind"], how="anti"
+    )
+    disturbed = met["visit"].unique()
+    away = pl.concat([disturbed, _above(disturbed, visits)])
+    return visits.filter(~pl.col("visit").is_in(away.implode()))
 
 
 def _broken(visits: pl.DataFrame, steps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

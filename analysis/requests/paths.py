@@ -69,10 +69,38 @@ def request_paths(case: Case) -> RequestPaths | None:
     if entries["side"].n_unique() < 2:
         return None
     spans = spans.join(entries.select("visit"), on="visit", how="semi", maintain_order="left")
-    calls = _calls(spans)
+    # One row per call to another service: the number of its entry span and of the parent, and the
+    # caller's step.
+    calls = spans.filter(pl.col("entry") & pl.col("parent").is_not_null()).select(
+        "row",
+        "parent",
+        "service",
+        "start",
+        pl.concat_str(pl.lit("call to "), "service", pl.lit(" "), "operation").alias("call"),
+    )
     lines = _lines(case, spans, entries)
-    steps = _in_order(
-        entries, pl.concat([_inner(spans, calls), _direct(spans, calls), _plain_lines(lines)])
+    happened = pl.concat(
+        [
+            _inner(spans, calls),
+            _direct(spans, calls),
+            lines.filter(~pl.col("is_error")).select("visit", "time", "step"),
+        ]
+    )
+    rows = happened.sort("visit", "time", "step").unique(
+        ["visit", "step"], keep="first", maintain_order=True
+    )
+    same = pl.col("visit") == pl.col("visit").shift(-1)
+    taken = rows.select(
+        "visit",
+        "step",
+        pl.when(same).then(pl.col("step").shift(-1)).otherwise(pl.lit(END)).alias("next"),
+    )
+    first = rows.unique("visit", keep="first", maintain_order=True).select(
+        "visit", pl.col("step").alias("next")
+    )
+    starts = entries.select("visit").join(first, on="visit", how="left", maintain_order="left")
+    steps = pl.concat(
+        [starts.select("visit", pl.lit(START).alias("step"), pl.col("next").fill_null(END)), taken]
     )
     visits = entries.join(
         _callers(spans, calls, steps), on="visit", how="left", maintain_order="left"
@@ -93,18 +121,6 @@ def _sided_entries(case: Case, spans: pl.DataFrame) -> pl.DataFrame:
     return entries.filter(pl.col("side").is_not_null())
 
 
-def _calls(spans: pl.DataFrame) -> pl.DataFrame:
-    """One row per call to another service: the number of its entry span and of the parent, and the
-    caller's step."""
-    return spans.filter(pl.col("entry") & pl.col("parent").is_not_null()).select(
-        "row",
-        "parent",
-        "service",
-        "start",
-        pl.concat_str(pl.lit("call to "), "service", pl.lit(" "), "operation").alias("call"),
-    )
-
-
 def _inner(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The spans inside a visit as steps; a client span is the call it makes."""
     first = (
@@ -123,10 +139,6 @@ def _direct(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     entries = spans.filter("entry").select(pl.col("row").alias("parent"), "visit")
     made = calls.join(entries, on="parent", how="inner", maintain_order="left")
     return made.select("visit", pl.col("start").alias("time"), pl.col("call").alias("step"))
-
-
-def _plain_lines(lines: pl.DataFrame) -> pl.DataFrame:
-    return lines.filter(~pl.col("is_error")).select("visit", "time", "step")
 
 
 def _lines(case: Case, spans: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
@@ -189,25 +201,6 @@ def _with_steps(texts: pl.DataFrame) -> pl.DataFrame:
         maintain_order="left",
     )
     return step_lines.select(*_SCHEMA)
-
-
-def _in_order(entries: pl.DataFrame, happened: pl.DataFrame) -> pl.DataFrame:
-    rows = happened.sort("visit", "time", "step").unique(
-        ["visit", "step"], keep="first", maintain_order=True
-    )
-    same = pl.col("visit") == pl.col("visit").shift(-1)
-    taken = rows.select(
-        "visit",
-        "step",
-        pl.when(same).then(pl.col("step").shift(-1)).otherwise(pl.lit(END)).alias("next"),
-    )
-    first = rows.unique("visit", keep="first", maintain_order=True).select(
-        "visit", pl.col("step").alias("next")
-    )
-    starts = entries.select("visit").join(first, on="visit", how="left", maintain_order="left")
-    return pl.concat(
-        [starts.select("visit", pl.lit(START).alias("step"), pl.col("next").fill_null(END)), taken]
-    )
 
 
 def _callers(spans: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

@@ -29,7 +29,12 @@ def accountable(
     `min_calls` times in both windows and is not delayed is healthy, and speaks for both its
     services.
     """
-    edges = _healthy(calls, min_calls) | set(delayed)
+    # The edges that were measured often enough in both windows.
+    counts = calls.group_by("caller", "callee", "window").len()
+    often = counts.filter(pl.col("len") >= min_calls)
+    windows = often.group_by("caller", "callee").len("windows")
+    both = windows.filter(pl.col("windows") == 2).select("caller", "callee")
+    edges = set(both.iter_rows()) | set(delayed)
     total: dict[str, float] = defaultdict(float)
     touching: dict[str, int] = defaultdict(int)
     # Sorted, so that the sums of strengths are the same each time.
@@ -43,12 +48,3 @@ def accountable(
         as_callee = (total[callee] - strength + CALLEE_FIRST) / touching[callee]
         blamed[caller, callee] = caller if as_caller > as_callee else callee
     return blamed
-
-
-def _healthy(calls: pl.DataFrame, min_calls: int) -> set[Edge]:
-    """The edges that were measured often enough in both windows."""
-    counts = calls.group_by("caller", "callee", "window").len()
-    often = counts.filter(pl.col("len") >= min_calls)
-    windows = often.group_by("caller", "callee").len("windows")
-    both = windows.filter(pl.col("windows") == 2).select("caller", "callee")
-    return set(both.iter_rows())

@@ -51,7 +51,18 @@ class Topology:
         if key not in self._walks:
             if len(self._walks) >= MAX_WALKS:
                 self._walks.clear()
-            self._walks[key] = _hops(service, self._callees if down else self._callers, within)
+            neighbours = self._callees if down else self._callers
+            hops = {service: 0}
+            queue = deque([service])
+            while queue:
+                at = queue.popleft()
+                if hops[at] == within:
+                    continue
+                for other in neighbours.get(at, ()):
+                    if other not in hops:
+                        hops[other] = hops[at] + 1
+                        queue.append(other)
+            self._walks[key] = hops
         return self._walks[key]
 
     @cached_property
@@ -82,17 +93,3 @@ def _adjacency(edges: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     for a, b in edges:
         out.setdefault(a, []).append(b)
     return {a: tuple(sorted(bs)) for a, bs in out.items()}
-
-
-def _hops(start: str, neighbours: dict[str, tuple[str, ...]], within: int | None) -> dict[str, int]:
-    hops = {start: 0}
-    queue = deque([start])
-    while queue:
-        at = queue.popleft()
-        if hops[at] == within:
-            continue
-        for other in neighbours.get(at, ()):
-            if other not in hops:
-                hops[other] = hops[at] + 1
-                queue.append(other)
-    return hops

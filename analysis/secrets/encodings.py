@@ -50,7 +50,14 @@ def undone(text: str) -> Iterator[Undone]:
         for match in _ESCAPE.finditer(text):
             pieces.append(text[last : match.start()])
             positions.extend(range(last, match.start()))
-            pieces.append(_meant(match))
+            digits = match[1] or match[2] or match[5]
+            if digits:
+                meant = chr(int(digits, 16))
+            elif match[3]:
+                meant = _LETTERS.get(match[3], match[3])
+            else:
+                meant = _ENTITIES[match[4]]
+            pieces.append(meant)
             positions.append(match.start())
             last = match.end()
         if not pieces:
@@ -60,15 +67,6 @@ def undone(text: str) -> Iterator[Undone]:
         places = positions if places is None else [places[place] for place in positions]
         text = "".join(pieces)
         yield Undone(text, places)
-
-
-def _meant(match: re.Match[str]) -> str:
-    digits = match[1] or match[2] or match[5]
-    if digits:
-        return chr(int(digits, 16))
-    if match[3]:
-        return _LETTERS.get(match[3], match[3])
-    return _ENTITIES[match[4]]
 
 
 def base64_runs(text: str) -> Iterator[tuple[int, int, str]]:

@@ -95,18 +95,14 @@ def replaced(text: str, replacement: Callable[[str, str], str], *, packed: bool 
         last = end
     if last == 0 and len(cut) == len(text):
         if packed and len(text) <= SHORT:
-            _remember_clean(text)
+            if len(_clean) >= MOST_CLEAN:
+                _clean.clear()
+            _clean.add(text)
         return text
     pieces.append(cut[last:])
     if len(cut) < len(text):
         pieces.append(LEFT_OUT)
     return "".join(pieces)
-
-
-def _remember_clean(text: str) -> None:
-    if len(_clean) >= MOST_CLEAN:
-        _clean.clear()
-    _clean.add(text)
 
 
 def rules_in_use() -> tuple[Rule, ...]:

@@ -93,7 +93,9 @@ def fact_groups(case: Case) -> list[FactGroup]:
     facts = []
     for row in case.states.head(MAX_FACTS).iter_rows(named=True):
         fact = _read(row)
-        if fact is not None and not _is_later(fact, case):
+        if fact is not None and not (
+            fact.since is not None and fact.since > case.scope.incident.end
+        ):
             facts.append(fact)
     services = _services_by_object(facts)
     grouped: dict[tuple[str, str], list[StateFact]] = defaultdict(list)
@@ -125,10 +127,6 @@ def _read(row: Mapping[str, Any]) -> StateFact | None:
         since=row["since"],
         query=row["query"] or "",
     )
-
-
-def _is_later(fact: StateFact, case: Case) -> bool:
-    return fact.since is not None and fact.since > case.scope.incident.end
 
 
 def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:

@@ -41,13 +41,25 @@ ANALYZER = Analyzer(state_findings, kinds=(*STATE_KINDS.values(), UPSTREAM_INCID
 
 def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Finding:
     group = weighed.group
-    sentence = f"{fact_sentence(group)}{_who_runs_there(group, unwell)}{_since(group, case)}."
+    # Of a node, how many of the unwell pods are on it.
+    placed = [node for node in unwell.values() if node]
+    there = sum(node == group.subject for node in placed)
+    if group.fault.name not in OF_NODES or not there:
+        who_runs_there = ""
+    else:
+        who_runs_there = f"; {there} of {counted(len(placed), 'failing pod')} run there"
+    sentence = f"{fact_sentence(group)}{who_runs_there}{_since(group, case)}."
     numbers = {}
     for i, digits in enumerate(_NUMBER.findall(sentence), start=1):
         numbers[f"quoted_{i}"] = float(digits)
+    # Of a provider that no service is said to need it is only what goes on outside.
+    if group.fault.name in OF_PROVIDERS and not group.services:
+        kind_of = UPSTREAM_INCIDENT.name
+    else:
+        kind_of = FAMILY_OF[group.fault.name]
     return Finding(
         id="",
-        kind=_kind_of(group),
+        kind=kind_of,
         subject=group.subject,
         onset=group.since,
         strength=weighed.strength,
@@ -66,13 +78,6 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
             bad=True,
         ),
     )
-
-
-def _kind_of(group: FactGroup) -> str:
-    """Of a provider that no service is said to need it is only what goes on outside."""
-    if group.fault.name in OF_PROVIDERS and not group.services:
-        return UPSTREAM_INCIDENT.name
-    return FAMILY_OF[group.fault.name]
 
 
 def fact_sentence(group: FactGroup) -> str:
@@ -98,15 +103,6 @@ def _fullest(group: FactGroup) -> StateFact:
 def _lacks(fact: StateFact, says: str) -> bool:
     wants_value = "{value}" in says and not fact.value
     return wants_value or ("{expected}" in says and not fact.expected)
-
-
-def _who_runs_there(group: FactGroup, unwell: dict[str, str]) -> str:
-    """Of a node, how many of the unwell pods are on it."""
-    placed = [node for node in unwell.values() if node]
-    there = sum(node == group.subject for node in placed)
-    if group.fault.name not in OF_NODES or not there:
-        return ""
-    return f"; {there} of {counted(len(placed), 'failing pod')} run there"
 
 
 def _since(group: FactGroup, case: Case) -> str:

@@ -101,7 +101,11 @@ def weigh_suspects(
         edges = [(doors.get(a, a), doors.get(b, b)) for a, b in topology.edges]
         topology = topology_of(edges)
     always = {alert.service, doors.get(alert.service or "")}
-    loud = _loudest(_by_subject(findings, names), always)
+    out: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        if finding.subject != UNKNOWN_SERVICE and fault_of(finding) is not None:
+            out[names.get(finding.subject, finding.subject)].append(finding)
+    loud = _loudest(dict(sorted(out.items())), always)
     suspects = _suspects(loud, findings, alert)
     scores = {subject: _inherent_score(suspect) for subject, suspect in suspects.items()}
     discount_not_propagated(suspects, topology, measures, alert)
@@ -119,7 +123,15 @@ def _suspects(
     by_subject: Mapping[str, list[Finding]], findings: Iterable[Finding], alert: Alert
 ) -> dict[str, Suspect]:
     requested_classify = classify(alert.signal) if alert.signal else None
-    largest = _largest_moves(findings)
+    # Per signal of a resource or of availability the largest move of any service. A small move of a
+    # resource beside it is the load, not the cause. Failures thin out from callee to caller, which
+    # answers other requests too.
+    largest: dict[str, float] = {}
+    for finding in findings:
+        fault = fault_of(finding)
+        if finding.kind == METRIC_SHIFT and fault is not None and fault.sized_by_move:
+            signal = finding.signal or ""
+            largest[signal] = max(largest.get(signal, 0.0), _move(finding))
     suspects = {}
     for subject, subject_findings in by_subject.items():
         suspects[subject] = _suspect(subject, subject_findings, requested_classify, largest)
@@ -135,14 +147,6 @@ def _place_factor(subject: str, topology: Topology, alert: Alert) -> float:
     if not alert.service or alert.service not in topology.services:
         return 1.0
     return 1.0 if subject in topology.downstream(alert.service) else ELSEWHERE
-
-
-def _by_subject(findings: Iterable[Finding], names: Mapping[str, str]) -> dict[str, list[Finding]]:
-    out: dict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        if finding.subject != UNKNOWN_SERVICE and fault_of(finding) is not None:
-            out[names.get(finding.subject, finding.subject)].append(finding)
-    return dict(sorted(out.items()))
 
 
 def _loudest(
@@ -188,21 +192,6 @@ def with_ranks(topology: Topology, findings: Sequence[Finding], alert: Alert) ->
             if caller and caller != finding.subject:
                 edges.add((caller, finding.subject))
     return topology_of(sorted(edges)) if edges != set(topology.edges) else topology
-
-
-def _largest_moves(findings: Iterable[Finding]) -> dict[str, float]:
-    """Per signal of a resource or of availability the largest move of any service.
-
-    A small move of a resource beside it is the load, not the cause. Failures thin out from callee
-    to caller, which answers other requests too.
-    """
-    moves: dict[str, float] = {}
-    for finding in findings:
-        fault = fault_of(finding)
-        if finding.kind == METRIC_SHIFT and fault is not None and fault.sized_by_move:
-            signal = finding.signal or ""
-            moves[signal] = max(moves.get(signal, 0.0), _move(finding))
-    return moves
 
 
 def _move(finding: Finding) -> float:

@@ -61,18 +61,14 @@ def load_change(deviation: Deviation, now: float) -> LoadChange | None:
     before."""
     past = deviation.values[: -deviation.searched]
     length = max(LEAST_POINTS, min(deviation.searched, len(past)))
-    levels = _levels(past, length)
+    # The median of each stretch of the incident's length, up to its start.
+    count = max(1, len(past) // length)
+    stretches = past[-count * length :].reshape(count, -1)
+    levels = np.asarray(np.median(stretches, axis=1))
     before = float(np.median(levels[-RECENT:]))
     if before <= 0:
         return None
     return LoadChange(before, max(0.0, now), _usual(levels))
-
-
-def _levels(past: Floats, length: int) -> Floats:
-    """The median of each stretch of the incident's length, up to its start."""
-    count = max(1, len(past) // length)
-    stretches = past[-count * length :].reshape(count, -1)
-    return np.asarray(np.median(stretches, axis=1))
 
 
 def _usual(levels: Floats) -> float:

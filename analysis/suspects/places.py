@@ -79,23 +79,17 @@ def places(rows: Sequence[tuple[Deviation, float]], graph: Topology) -> list[Pla
                 by_kind[kind][signal].append((deviation.labels[kind], weight))
     all_places = []
     for kind, signals in sorted(by_kind.items()):
-        all_places += _compared(kind, signals, graph)
+        contrasts: dict[str, dict[str, float]] = defaultdict(dict)
+        for (service, _), instances in signals.items():
+            for name, contrast in _contrasts(instances):
+                before = contrasts[name].get(service, -1.0)
+                contrasts[name][service] = max(before, contrast)
+        kind_places = []
+        for name, by_service in sorted(contrasts.items()):
+            if len(by_service) >= LEAST_SERVICES:
+                kind_places.append(_place(kind, name, by_service, graph))
+        all_places += kind_places
     return all_places
-
-
-def _compared(
-    kind: str, signals: Mapping[ServiceSignal, Sequence[tuple[str, float]]], graph: Topology
-) -> list[Place]:
-    contrasts: dict[str, dict[str, float]] = defaultdict(dict)
-    for (service, _), instances in signals.items():
-        for name, contrast in _contrasts(instances):
-            before = contrasts[name].get(service, -1.0)
-            contrasts[name][service] = max(before, contrast)
-    kind_places = []
-    for name, by_service in sorted(contrasts.items()):
-        if len(by_service) >= LEAST_SERVICES:
-            kind_places.append(_place(kind, name, by_service, graph))
-    return kind_places
 
 
 def _contrasts(instances: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:

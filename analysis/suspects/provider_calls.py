@@ -40,7 +40,9 @@ def tied_to_calls(findings: Sequence[Finding], topology: Topology, case: Case) -
 
 
 def _tied(finding: Finding, details: StateFactDetails, topology: Topology, case: Case) -> Finding:
-    concerned = _concerned(topology, case)
+    # The alerting service and all that it calls; without one, the services in scope.
+    alerting = case.alert.service
+    concerned = set(case.scope.services) if not alerting else set(topology.downstream(alerting))
     called = _called(details.called_as, topology, concerned)
     callers = {caller for name in called for caller in topology.callers(name)} & concerned
     naming = _naming(details.called_as, case) & concerned
@@ -55,14 +57,6 @@ def _tied(finding: Finding, details: StateFactDetails, topology: Topology, case:
         "details": details.model_copy(update={"services": tuple(sorted(services))}),
     }
     return finding.model_copy(update=change)
-
-
-def _concerned(topology: Topology, case: Case) -> set[str]:
-    """The alerting service and all that it calls; without one, the services in scope."""
-    alerting = case.alert.service
-    if not alerting:
-        return set(case.scope.services)
-    return set(topology.downstream(alerting))
 
 
 def _called(names: Iterable[str], topology: Topology, concerned: set[str]) -> list[str]:

@@ -35,7 +35,11 @@ def rank_suspects(
     for suspect in suspects:
         score = log_odds(WEIGHTS, features.of(suspect.subject))
         odds[suspect.subject] = score + STATE_FACT * state_evidence(suspect)
-    for suspect, probability in zip(suspects, _probabilities(suspects, odds), strict=True):
+    scaled = [odds[suspect.subject] / TEMPERATURE for suspect in suspects]
+    highest = max([*scaled, NO_SUSPECT_ODDS])
+    weights = [math.exp(value - highest) for value in scaled]
+    every = math.fsum(weights) + math.exp(NO_SUSPECT_ODDS - highest)
+    for suspect, probability in zip(suspects, [weight / every for weight in weights], strict=True):
         suspect.probability = probability
     ranked = sorted(suspects, key=lambda s: (not s.is_root, -round(s.probability, 6), s.subject))
     _explain_by_place(ranked, observation)
@@ -72,11 +76,3 @@ def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:
         clear = CLEARLY_DELAYS if suspect.is_root else 0.0
         shares[suspect.subject] = suspect.score / most + clear
     return shares
-
-
-def _probabilities(suspects: Sequence[Suspect], odds: dict[str, float]) -> list[float]:
-    scaled = [odds[suspect.subject] / TEMPERATURE for suspect in suspects]
-    highest = max([*scaled, NO_SUSPECT_ODDS])
-    weights = [math.exp(value - highest) for value in scaled]
-    every = math.fsum(weights) + math.exp(NO_SUSPECT_ODDS - highest)
-    return [weight / every for weight in weights]

@@ -42,21 +42,18 @@ def run_states(case: Case) -> list[Finding]:
     rows = case.monitors.filter(is_run, has_ended).sort("since", "monitor")
     findings = []
     for row in rows.iter_rows(named=True):
-        if _is_in_case(case, row["since"]):
+        since = row["since"]
+        incident = case.scope.incident
+        if since - incident.end > GRACE:
+            is_in_case = False
+        else:
+            begins = [window.start for window in case.scope.baseline]
+            is_in_case = since >= min(begins) if begins else incident.start - since <= GRACE
+        if is_in_case:
             findings.append(
                 _finding(case, row["monitor"], row["service"], row["state"], row["since"])
             )
     return findings[:MAX_RUNS]
-
-
-def _is_in_case(case: Case, since: datetime) -> bool:
-    incident = case.scope.incident
-    if since - incident.end > GRACE:
-        return False
-    begins = [window.start for window in case.scope.baseline]
-    if begins:
-        return since >= min(begins)
-    return incident.start - since <= GRACE
 
 
 ANALYZER = Analyzer(run_states, kinds=(RUN_ENDED,))

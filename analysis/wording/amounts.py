@@ -211,7 +211,11 @@ def _amount_text(value: float, unit: Unit, digits: int) -> str:
         case "rate":
             return f"{_digits(size, digits)}/s"
         case "number":
-            counted = _count(size, digits)
+            factor, name = 1.0, ""
+            for step, its_name in _COUNTS:
+                if abs(size) >= step:
+                    factor, name = step, its_name
+            counted = f"{_digits(size / factor, digits)}{name}"
             return f"{counted} {unit.noun}" if unit.noun else counted
 
 
@@ -233,14 +237,6 @@ def _percent(percent: float, digits: int) -> str:
     if 0 < missing < NEAR_ALL:
         return f"{_stripped(f'{percent:.{_decimals(missing, digits)}f}')} %"
     return f"{_digits(percent, digits)} %"
-
-
-def _count(value: float, digits: int) -> str:
-    factor, name = 1.0, ""
-    for step, its_name in _COUNTS:
-        if abs(value) >= step:
-            factor, name = step, its_name
-    return f"{_digits(value / factor, digits)}{name}"
 
 
 def _digits(value: float, digits: int) -> str:

@@ -124,16 +124,16 @@ def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
         fired[incident.words].append(incident)
     noises = []
     for some in fired.values():
-        quiet = [incident for incident in some if _is_quiet(incident)]
+        # Nothing was wrong, or it was over by itself, and nobody said that this is not so.
+        quiet = [
+            incident
+            for incident in some
+            if (incident.verdict in QUIET and incident.judged is not False)
+        ]
         if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(map(_is_real, some)):
             continue
         noises.append(Noise(tuple(some), len(quiet), _median_length(quiet)))
     return tuple(sorted(noises, key=lambda noise: -noise.quiet))
-
-
-def _is_quiet(incident: HandoverIncident) -> bool:
-    """Nothing was wrong, or it was over by itself, and nobody said that this is not so."""
-    return incident.verdict in QUIET and incident.judged is not False
 
 
 def _is_real(incident: HandoverIncident) -> bool:

@@ -15,7 +15,7 @@ from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Verdict
 from faultline.analysis.wording.phrases import counted
 from faultline.bot.answer.foreign_text import single_line
-from faultline.bot.answer.handover import Noise, Recurring, TeamDigest
+from faultline.bot.answer.handover import Recurring, TeamDigest
 from faultline.bot.policy.people import person
 from faultline.bot.store.handover import HandoverIncident
 from faultline.bot.store.mutes import Mute
@@ -77,7 +77,9 @@ def team_lines(digest: TeamDigest, now: datetime) -> Iterator[HandoverLine]:
     for often in digest.recurring:
         yield HandoverLine(RECURRING, _recurring(often), often.incidents[0].id)
     for noise in digest.noise:
-        yield HandoverLine(NOISE, _noise(noise), noise.fired[0].id)
+        length = f", median length {_length(noise.length)}" if noise.length is not None else ""
+        fired = f"fired {len(noise.fired)} times, {noise.quiet} with nothing wrong"
+        yield HandoverLine(NOISE, f"{_title(noise.fired[0])}: {fired}{length}", noise.fired[0].id)
     for incident in digest.resolved:
         yield HandoverLine(
             RESOLVED, f"{_moment(incident.at)} {_title(incident)}{_headline(incident)}", incident.id
@@ -142,12 +144,6 @@ def _recurring(often: Recurring) -> str:
     phrase = f"{foreign(cause.subject, NAME)} {phrase_of(fault).split(',')[0]}"
     of = f" of {foreign(often.service, NAME)}" if often.service else ""
     return f"{phrase}: {len(often.incidents)} incidents{of}, last {_moment(last.at)}"
-
-
-def _noise(noise: Noise) -> str:
-    length = f", median length {_length(noise.length)}" if noise.length is not None else ""
-    fired = f"fired {len(noise.fired)} times, {noise.quiet} with nothing wrong"
-    return f"{_title(noise.fired[0])}: {fired}{length}"
 
 
 def _muted(mute: Mute) -> str:

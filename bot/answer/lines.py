@@ -120,6 +120,9 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
     state, headline = _state_and_headline(view)
     gaps = grouped(view.gaps)
     steps = tuple(sentence(step.text, LINE) for step in view.next_steps[:STEPS])
+    lines = list(cite.claims(view.section(Section.UNSURE)[:UNSURE_LINES]))
+    if view.to_tell_apart:
+        lines.append(CitedLine(sentence(view.to_tell_apart, QUERY_LINE)))
     return AnswerLines(
         state=state,
         headline=headline,
@@ -127,7 +130,7 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         why_label="Why" if view.established else "What I see",
         why=cite.claims(view.section(Section.WHY)[:WHY_LINES]),
         steps=steps or (_no_step(view),),
-        unsure=_unsure(view, cite),
+        unsure=tuple(lines),
         second_opinion=cite.claims(view.section(Section.SECOND_OPINION)[:1]),
         inferred=cite.claims(view.section(Section.INFERRED)[:INFERRED_LINES]),
         confidence=_confidence(view),
@@ -174,13 +177,6 @@ def span_of(length: timedelta) -> str:
 def at(time: datetime) -> str:
     """`14:02:10 UTC, 20 Nov 2026`."""
     return f"{time:%H:%M:%S} UTC, {time.day} {time:%b %Y}"
-
-
-def _unsure(view: AnswerView, cite: _Citations) -> tuple[CitedLine, ...]:
-    lines = list(cite.claims(view.section(Section.UNSURE)[:UNSURE_LINES]))
-    if view.to_tell_apart:
-        lines.append(CitedLine(sentence(view.to_tell_apart, QUERY_LINE)))
-    return tuple(lines)
 
 
 def _confidence(view: AnswerView) -> str:

@@ -88,7 +88,20 @@ def _operation(operation: Operation, names: Any, schemas: dict[str, Any]) -> dic
             "required": True,
             "content": {"application/json": {"schema": names[operation.takes, "validation"]}},
         }
-    entry["responses"] = _responses(operation, names)
+    if operation.gives is None:
+        content: dict[str, Any] = {"text/event-stream": {"schema": EVENT}}
+        events = EVENTS
+    else:
+        content = {"application/json": {"schema": names[operation.gives, "serialization"]}}
+        events = (operation.gives.__doc__ or "").partition("\n\n")[0]
+    responses: dict[str, Any] = {str(operation.status): {"description": events, "content": content}}
+    if operation.by_key:
+        description = "The same request came before: its investigation"
+        responses["200"] = {"description": description, "content": content}
+    line = {"application/json": {"schema": names[Refusal, "serialization"]}}
+    for status in sorted({*ALWAYS, *(WITH_BODY if operation.posts else ()), *operation.refuses}):
+        responses[str(status)] = {"description": REASONS[status], "content": line}
+    entry["responses"] = responses
     return entry
 
 
@@ -115,20 +128,3 @@ def _query_parameters(operation: Operation, schemas: dict[str, Any]) -> list[dic
             parameter["description"] = field["description"]
         parameters.append(parameter)
     return parameters
-
-
-def _responses(operation: Operation, names: Any) -> dict[str, Any]:
-    if operation.gives is None:
-        content: dict[str, Any] = {"text/event-stream": {"schema": EVENT}}
-        events = EVENTS
-    else:
-        content = {"application/json": {"schema": names[operation.gives, "serialization"]}}
-        events = (operation.gives.__doc__ or "").partition("\n\n")[0]
-    responses: dict[str, Any] = {str(operation.status): {"description": events, "content": content}}
-    if operation.by_key:
-        description = "The same request came before: its investigation"
-        responses["200"] = {"description": description, "content": content}
-    line = {"application/json": {"schema": names[Refusal, "serialization"]}}
-    for status in sorted({*ALWAYS, *(WITH_BODY if operation.posts else ()), *operation.refuses}):
-        responses[str(status)] = {"description": REASONS[status], "content": line}
-    return responses

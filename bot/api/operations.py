@@ -65,7 +65,10 @@ class Operation:
             payload = await self._payload(request)
             handler = await self.handler(request, payload)
         except Refused as error:
-            return refusal(request, error.status, _sentence(error))
+            message = str(error)
+            return refusal(
+                request, error.status, (message if message.endswith(".") else f"{message}.")
+            )
         except NotAccepted as error:
             log.error("%s not taken: %s", self.path, error)
             sentence = "This could not be stored. Send the same request again."
@@ -106,8 +109,3 @@ def _checked(model: type[G], payload: Any) -> G:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(single_line(str(part), 60) for part in first["loc"]) or "the body"
         raise Refused(422, f"{where}: {first['msg']}") from None
-
-
-def _sentence(error: Exception) -> str:
-    message = str(error)
-    return message if message.endswith(".") else f"{message}."

@@ -58,7 +58,10 @@ class AskOptions:
 
 def ask(question: str, options: AskOptions) -> int:
     """Investigate, print the answer, and answer questions about it. Returns the exit code."""
-    _refuse_html(options.html)
+    # Raise SettingsError where the page could not be written after all.
+    file = options.html
+    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+        raise SettingsError("--html", f"{file} is no file in a folder that exists")
     settings = settings_for(options, os.environ)
     if not build_connectors(settings):
         raise SettingsError("ask", NO_SOURCE)
@@ -101,12 +104,6 @@ def settings_for(options: AskOptions, environ: Mapping[str, str]) -> Settings:
 def variable(section: str, key: str) -> str:
     """The variable that sets a key."""
     return f"{ENV_PREFIX}{section}__{key}".upper()
-
-
-def _refuse_html(file: Path | None) -> None:
-    """Raise SettingsError where the page could not be written after all."""
-    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-        raise SettingsError("--html", f"{file} is no file in a folder that exists")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from faultline.bot.investigation.capture.captured import CaptureResult, single_line
+from faultline.bot.investigation.capture.captured import single_line
 from faultline.bot.investigation.capture.plan import plan_capture
 from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.settings import Settings
@@ -34,15 +34,39 @@ def capture_now(
     store = open_store(settings)
     target = output or settings.store.directory / "captures"
     try:
+        try:
+            name = getpass.getuser()
+        except (OSError, KeyError):
+            name = "someone"
         result = asyncio.run(
-            run_capture(plan, CaptureLog(store.engine), target, requested_by=_user(), say=_say)
+            run_capture(
+                plan,
+                CaptureLog(store.engine),
+                target,
+                requested_by=f"{name}@{socket.gethostname()}, command line",
+                say=_say,
+            )
         )
     finally:
         store.engine.dispose()
     if result.refusal is not None:
         sys.stderr.write(f"faultline: {job}: {single_line(result.refusal)}\n")
         return NOTHING_CAPTURED
-    _print(result)
+    console = Console(highlight=False, soft_wrap=True)
+    for file in result.files:
+        who = f"rank {file.rank}" if file.rank is not None else "rank unknown"
+        process = f", process {file.pid}" if file.pid is not None else ""
+        console.print(
+            Text(
+                single_line(
+                    f"{file.path}  {file.kind.replace('_', ' ')}, {who}{process} on {file.host}"
+                )
+            )
+        )
+    for gap in result.gaps:
+        console.print(Text(single_line(f"missing: {gap.where}: {gap.why}"), style="yellow"))
+    if result.files:
+        console.print(Text(f"look at it: faultline trace {result.folder}"))
     return 0 if result.files else NOTHING_CAPTURED
 
 
@@ -64,32 +88,6 @@ def print_history(settings: Settings, job: str | None) -> None:
             )
         )
     store.engine.dispose()
-
-
-def _print(result: CaptureResult) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    for file in result.files:
-        who = f"rank {file.rank}" if file.rank is not None else "rank unknown"
-        process = f", process {file.pid}" if file.pid is not None else ""
-        console.print(
-            Text(
-                single_line(
-                    f"{file.path}  {file.kind.replace('_', ' ')}, {who}{process} on {file.host}"
-                )
-            )
-        )
-    for gap in result.gaps:
-        console.print(Text(single_line(f"missing: {gap.where}: {gap.why}"), style="yellow"))
-    if result.files:
-        console.print(Text(f"look at it: faultline trace {result.folder}"))
-
-
-def _user() -> str:
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):
-        name = "someone"
-    return f"{name}@{socket.gethostname()}, command line"
 
 
 def _say(line: str) -> None:

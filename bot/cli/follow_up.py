@@ -10,7 +10,6 @@ from rich.text import Text
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.conversation.on_page import PageAnswers
-from faultline.bot.intake.questions.slack_question import AnswerText
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import StoredInvestigation
 
@@ -27,7 +26,14 @@ def answer_follow_ups(settings: Settings, investigation: StoredInvestigation, fo
         except FaultlineError as error:
             console.print(Text(str(error), style="red"))
             continue
-        _print(console, answer)
+        console.print(Text(answer.lead, style="bold"))
+        for line in answer.lines:
+            bold = Text(f"{line.bold}  ", style="bold") if line.bold else Text("")
+            console.print(Text("  "), bold, Text(line.text), Text(" ".join(line.findings), "cyan"))
+        for code in answer.code:
+            console.print(Text(f"  {code}"))
+        for sentence in answer.more:
+            console.print(Text(f"  {sentence}", style="dim"))
 
 
 def _question() -> str:
@@ -35,14 +41,3 @@ def _question() -> str:
         return input(PROMPT).strip()
     except (EOFError, KeyboardInterrupt):
         return ""
-
-
-def _print(console: Console, answer: AnswerText) -> None:
-    console.print(Text(answer.lead, style="bold"))
-    for line in answer.lines:
-        bold = Text(f"{line.bold}  ", style="bold") if line.bold else Text("")
-        console.print(Text("  "), bold, Text(line.text), Text(" ".join(line.findings), "cyan"))
-    for code in answer.code:
-        console.print(Text(f"  {code}"))
-    for sentence in answer.more:
-        console.print(Text(f"  {sentence}", style="dim"))

@@ -130,11 +130,7 @@ def _unfiltered(kind: int, line: Pixels, above: Pixels) -> Pixels:
         return np.cumsum(line, axis=0, dtype=np.uint8)
     if kind == 2:
         return line + above
-    return _by_neighbours(kind, line, above)
-
-
-def _by_neighbours(kind: int, line: Pixels, above: Pixels) -> Pixels:
-    """Average (3) and Paeth (4) need the pixel before, so they go one by one."""
+    # Average (3) and Paeth (4) need the pixel before, so they go one by one.
     out = np.zeros_like(line)
     for channel in range(line.shape[1]):
         left = corner = 0

@@ -16,7 +16,7 @@ from rich.text import Text
 from faultline.analysis.case.folder import Case
 from faultline.analysis.vocabulary import Diagnosis
 from faultline.bot.answer.pictures.chart_axes import value_axis
-from faultline.bot.answer.pictures.chart_data import ChartPanel, DecisiveChart, decisive_chart_of
+from faultline.bot.answer.pictures.chart_data import DecisiveChart, decisive_chart_of
 from faultline.bot.investigation.analyzing import CHART
 
 LINES, WIDEST, LABEL = 5, 100, 10
@@ -87,22 +87,18 @@ def chart_lines(chart: DecisiveChart, width: int) -> Iterator[Text]:
     room = max(20, width - LABEL - 1)
     for panel in chart.panels:
         yield Text(f"{'':{LABEL}} {panel.title}", style="bold")
-        yield from _panel(panel, chart, room)
+        axis = value_axis(panel)
+        rows = _dots([run for run in panel.runs if run], chart, room, axis.share)
+        labels = {0: axis.ticks[-1][1], LINES - 1: axis.ticks[0][1]}
+        for number, row in enumerate(rows):
+            style = "red" if panel.role == "culprit" else "cyan"
+            yield Text.assemble(f"{labels.get(number, '')[:LABEL]:>{LABEL}} ", (row, style))
     yield _marks(chart, room)
-    start, end = (_clock(at) for at in (chart.start, chart.end))
+    start, end = (f"{datetime.fromtimestamp(at, UTC):%H:%M}" for at in (chart.start, chart.end))
     yield Text(f"{'':{LABEL}} {start}{end:>{room - len(start)}}", style="dim")
     for event in chart.events:
         at = "earlier" if event.earlier else event.clock
         yield Text(f"{'':{LABEL}} {MARKS[event.kind]} {at} UTC  {event.words}")
-
-
-def _panel(panel: ChartPanel, chart: DecisiveChart, room: int) -> Iterator[Text]:
-    axis = value_axis(panel)
-    rows = _dots([run for run in panel.runs if run], chart, room, axis.share)
-    labels = {0: axis.ticks[-1][1], LINES - 1: axis.ticks[0][1]}
-    for number, row in enumerate(rows):
-        style = "red" if panel.role == "culprit" else "cyan"
-        yield Text.assemble(f"{labels.get(number, '')[:LABEL]:>{LABEL}} ", (row, style))
 
 
 def _dots(
@@ -137,7 +133,3 @@ def _marks(chart: DecisiveChart, room: int) -> Text:
         x = (event.time - chart.start) / max(1.0, chart.end - chart.start) * (room - 1)
         marks[min(room - 1, max(0, round(x)))] = MARKS[event.kind]
     return Text(f"{'':{LABEL}} {''.join(marks)}")
-
-
-def _clock(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%H:%M}"

@@ -114,21 +114,18 @@ def listed_calls(
 
 def _lines(calls: Sequence[ListedCall], service: str | None) -> Iterator[str]:
     if calls:
-        yield from _table([call.cells() for call in calls])
+        # Rows under the head, in columns as wide as their widest cell.
+        rows = [call.cells() for call in calls]
+        cleaned: list[tuple[str, ...]] = [HEAD]
+        for row in rows:
+            cleaned.append(tuple(single_line(cell, LONGEST_CELL) for cell in row))
+        widths = [max(len(row[place]) for row in cleaned) for place in range(len(HEAD))]
+        for row in cleaned:
+            padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            yield "  ".join(padded).rstrip()
         return
     whose = "who calls whom"
     if service:
         whose = f"who calls {single_line(service, LONGEST_CELL)} and whom it calls"
     yield f"Nothing is known of {whose}."
     yield HOW_TO
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Rows under the head, in columns as wide as their widest cell."""
-    cleaned: list[tuple[str, ...]] = [HEAD]
-    for row in rows:
-        cleaned.append(tuple(single_line(cell, LONGEST_CELL) for cell in row))
-    widths = [max(len(row[place]) for row in cleaned) for place in range(len(HEAD))]
-    for row in cleaned:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "  ".join(padded).rstrip()

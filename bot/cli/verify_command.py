@@ -16,7 +16,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from faultline.analysis.deploys.looks import Look
 from faultline.analysis.deploys.verdict import Decision, DeployVerdict
 from faultline.analysis.errors import EvidenceError, SettingsError
 from faultline.bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
@@ -95,21 +94,17 @@ def watch(
     """All looks until the time is over or the deploy is to be rolled back."""
     verdict: DeployVerdict | None = None
     for look in deploy.looks(datetime.now(UTC)):
-        _wait_for(look, console)
+        due = due_at(look)
+        left = (due - datetime.now(UTC)).total_seconds()
+        if left > 0:
+            _say(console, f"look {look.number} of {look.of} at {due.astimezone():%H:%M:%S}")
+            time.sleep(left)
         verdict = asyncio.run(check_deploy(deploy, look, connectors))
         if verdict.final:
             break
         _say(console, f"look {look.number} of {look.of}: {verdict.headline}")
     assert verdict is not None, "there is always a last look"
     return verdict
-
-
-def _wait_for(look: Look, console: Console) -> None:
-    due = due_at(look)
-    left = (due - datetime.now(UTC)).total_seconds()
-    if left > 0:
-        _say(console, f"look {look.number} of {look.of} at {due.astimezone():%H:%M:%S}")
-        time.sleep(left)
 
 
 def _say(console: Console, line: str) -> None:

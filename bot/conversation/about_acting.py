@@ -94,22 +94,22 @@ def _roll_back(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
     change = change_name(str(row["id"]))
     service = plain(str(row["service"]), 60)
     sentence = f"I change nothing: a person has to take back {change} of {service}."
-    lines.append(AnswerLine(text=_how_back(row, service), bold="How"))
+    if row["kind"] in ("deploy", "merge", "scale", "rollout"):
+        command = f"kubectl rollout undo deployment/{_safe(service)}"
+        how_back = (
+            f"{command}; or deploy the version before it with your pipeline, or revert the commit"
+        )
+    else:
+        how_back = (
+            "Set it back where it was changed: in the configuration repository or the flag service"
+        )
+    lines.append(AnswerLine(text=how_back, bold="How"))
     if first is not None and first.change == row["id"]:
         lines += _steps(answered)
     elif first is not None:
         other = f"The evidence doesn't point to {change}: {answered.view.headline}"
         lines.append(answered.statement(other, first.findings[:2], "But"))
     return AnswerText(lead=sentence, lines=tuple(lines))
-
-
-def _how_back(row: Mapping[str, object], service: str) -> str:
-    if row["kind"] in ("deploy", "merge", "scale", "rollout"):
-        command = f"kubectl rollout undo deployment/{_safe(service)}"
-        return (
-            f"{command}; or deploy the version before it with your pipeline, or revert the commit"
-        )
-    return "Set it back where it was changed: in the configuration repository or the flag service"
 
 
 def _change_meant(answered: AnsweredCase, subject: Subject | None) -> Mapping[str, object] | None:

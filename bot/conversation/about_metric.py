@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import capitalised, counted, plain
 from faultline.bot.answer.pictures.decisive_signal import decisive_finding
 from faultline.bot.conversation.answered_case import AnsweredCase
@@ -28,13 +27,19 @@ def metric(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str
     """Before and after, of each series that is named."""
     case_series = named_series(answered, tokens, services)
     if not case_series and not _names_a_metric(tokens):
-        case_series = _unnamed(answered, services)
+        # Those of the service that is named; else those that the answer rests on.
+        case_series = series_of(answered, services) if services else telling_series(answered)
     if not case_series:
         return _no_such_metric(answered, tokens, services)
     lines = []
     for series in case_series[:MOST]:
         levels = levels_of(answered, series)
-        lines.append(answered.statement(capitalised(levels.sentence), _cited(levels.finding)))
+        lines.append(
+            answered.statement(
+                capitalised(levels.sentence),
+                ((levels.finding.id,) if levels.finding is not None else ()),
+            )
+        )
     sentence = f"{lines[0].text}."
     quantile = quantile_in(tokens)
     if quantile is not None and quantile not in case_series[0].name:
@@ -72,13 +77,6 @@ def _names_a_metric(tokens: Sequence[str]) -> bool:
     return "per" in tokens or bool(metric_classes(tokens))
 
 
-def _unnamed(answered: AnsweredCase, services: Sequence[str]) -> list[CaseSeries]:
-    """Those of the service that is named; else those that the answer rests on."""
-    if services:
-        return series_of(answered, services)
-    return telling_series(answered)
-
-
 def _decisive(answered: AnsweredCase) -> list[CaseSeries]:
     """The series of the finding that is drawn beside the answer; else the alert's."""
     every = all_series(answered)
@@ -105,7 +103,3 @@ def _no_such_metric(
     if not have:
         return AnswerText(lead=sentence)
     return AnswerText(lead=sentence, lines=(AnswerLine(text=offered(have), bold="I have"),))
-
-
-def _cited(finding: Finding | None) -> tuple[str, ...]:
-    return (finding.id,) if finding is not None else ()

@@ -35,7 +35,7 @@ def ownership(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[
         when = f"now ({at(answered.now)})"
         if not people:
             people = on_call_then(answered)
-            when = f"for this incident when it alerted ({_fired(answered)})"
+            when = f"for this incident when it alerted ({at(answered.case.alert.started_at)})"
         answer = _answer(answered, named, people, when, problem)
         if team and people and named.casefold() not in answered.teams:
             unknown = f"Which team owns {plain(named, 60)} I don't know. {answer.lead}"
@@ -109,16 +109,12 @@ def _answer(
         sentence = f"{name} belongs to team {plain(team, 60)}. I don't know who is on call{why}."
         return AnswerText(lead=sentence, more=(how,))
     sentence = f"I don't know who is on call for {name}, nor which team owns it{why}."
-    more = (how, "Or name its team in the settings ([teams])", *_authors(answered, service))
-    return AnswerText(lead=sentence, more=more)
-
-
-def _authors(answered: AnsweredCase, service: str) -> tuple[str, ...]:
     rows = answered.case.changes
     authors = rows.filter(pl.col("service") == service)["author"].drop_nulls().unique().sort()
     shown = ", ".join(plain(author, 40) for author in authors.to_list()[:3])
-    return (f"It was last changed by {shown}",) if shown else ()
-
-
-def _fired(answered: AnsweredCase) -> str:
-    return at(answered.case.alert.started_at)
+    more = (
+        how,
+        "Or name its team in the settings ([teams])",
+        *((f"It was last changed by {shown}",) if shown else ()),
+    )
+    return AnswerText(lead=sentence, more=more)

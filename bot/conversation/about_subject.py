@@ -33,7 +33,15 @@ def about(answered: AnsweredCase, subject: Subject) -> AnswerText:
         return _suspected(answered, name, cause, about_it)
     bad = [f for f in about_it if f.kind != RULED_OUT]
     if bad:
-        return _in_trouble(answered, name, bad)
+        first = answered.first
+        lines = [answered.line(f, "For") for f in sorted(bad, key=lambda f: -f.strength)[:MOST]]
+        if first is None:
+            sentence = f"{name} shows something, but no cause is established."
+            return AnswerText(lead=sentence, lines=tuple(lines))
+        blamed = f"{plain(first.subject, 60)} ({percent(first.confidence)})"
+        sentence = f"Probably not by itself: {name} shows something, and I blame {blamed}."
+        lines.append(answered.statement(first.summary, first.findings[:2], "Against"))
+        return AnswerText(lead=sentence, lines=tuple(lines))
     return _calm_or_unseen(answered, subject, name, about_it)
 
 
@@ -89,18 +97,6 @@ def _suspicion(answered: AnsweredCase, name: str, cause: Cause) -> str:
     if answered.diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
         return f"{name} is my first suspect ({sure}), not established"
     return f"Yes, I blame {name} ({sure})"
-
-
-def _in_trouble(answered: AnsweredCase, name: str, bad: Sequence[Finding]) -> AnswerText:
-    first = answered.first
-    lines = [answered.line(f, "For") for f in sorted(bad, key=lambda f: -f.strength)[:MOST]]
-    if first is None:
-        sentence = f"{name} shows something, but no cause is established."
-        return AnswerText(lead=sentence, lines=tuple(lines))
-    blamed = f"{plain(first.subject, 60)} ({percent(first.confidence)})"
-    sentence = f"Probably not by itself: {name} shows something, and I blame {blamed}."
-    lines.append(answered.statement(first.summary, first.findings[:2], "Against"))
-    return AnswerText(lead=sentence, lines=tuple(lines))
 
 
 def _calm_or_unseen(

@@ -30,16 +30,15 @@ def allowed_place(address: str, locations: Sequence[str]) -> str | None:
 
 def _within_s3(address: str, locations: Sequence[str]) -> bool:
     segments = address.removeprefix("s3://").split("/")
-    if not all(_is_plain(segment) for segment in segments):
+    if not all(
+        (_SEGMENT.fullmatch(segment) is not None and segment not in (".", ".."))
+        for segment in segments
+    ):
         return False
     buckets = [
         location.removeprefix("s3://") for location in locations if location.startswith("s3://")
     ]
     return any(_below(segments, bucket) for bucket in buckets)
-
-
-def _is_plain(segment: str) -> bool:
-    return _SEGMENT.fullmatch(segment) is not None and segment not in (".", "..")
 
 
 def _local(address: str, locations: Sequence[str]) -> str | None:
@@ -52,25 +51,22 @@ def _local(address: str, locations: Sequence[str]) -> str | None:
         if location.startswith("s3://"):
             continue
         try:
-            pattern = _resolved(location)
+            # The location with the links in front of `{job}` followed: what comes behind it is not
+            # known yet. Raises OSError, ValueError or RuntimeError.
+            if "{job}" not in location:
+                pattern = str(Path(location or ".").resolve())
+            else:
+                head = location.partition("{job}")[0]
+                base = Path(head or ".")
+                # In `/data/run-{job}` the name `run-` is a part of the segment that varies.
+                if not head.endswith("/"):
+                    base = base.parent
+                pattern = str(base.resolve()) + location[len(str(base)) :]
         except (OSError, ValueError, RuntimeError):
             continue
         if _below(str(real).strip("/").split("/"), pattern.strip("/")):
             return str(real)
     return None
-
-
-def _resolved(location: str) -> str:
-    """The location with the links in front of `{job}` followed: what comes behind it is not known
-    yet. Raises OSError, ValueError or RuntimeError."""
-    if "{job}" not in location:
-        return str(Path(location or ".").resolve())
-    head = location.partition("{job}")[0]
-    base = Path(head or ".")
-    # In `/data/run-{job}` the name `run-` is a part of the segment that varies.
-    if not head.endswith("/"):
-        base = base.parent
-    return str(base.resolve()) + location[len(str(base)) :]
 
 
 def _below(segments: Sequence[str], location: str) -> bool:

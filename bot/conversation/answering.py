@@ -7,7 +7,7 @@ whether the case itself answered: without that, nobody who did not mention us he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from faultline.analysis.wording.phrases import plain
@@ -148,7 +148,10 @@ def answer_from_case(
 def _answer(case_question: _CaseQuestion) -> Reply:
     reply = case_question.reply()
     strange = case_question.strange()
-    reply = replace(reply, exact=reply.kind in FREE_WORDS or _is_exact(reply, strange))
+    reply = replace(
+        reply,
+        exact=reply.kind in FREE_WORDS or (reply.useful and not strange and reply.kind not in OPEN),
+    )
     if len(strange) < MANY_STRANGE or reply.kind in FREE_WORDS or not reply.useful:
         return reply
     answered = case_question.answered
@@ -157,10 +160,6 @@ def _answer(case_question: _CaseQuestion) -> Reply:
     taken = f"I took this for: {examples().get(reply.kind, reply.kind.value)}"
     more = (taken, *reply.text.more)
     return replace(reply, useful=False, text=reply.text.model_copy(update={"more": more}))
-
-
-def _is_exact(reply: Reply, strange: Sequence[str]) -> bool:
-    return reply.useful and not strange and reply.kind not in OPEN
 
 
 def not_understood(answered: AnsweredCase) -> AnswerText:

@@ -73,7 +73,14 @@ def still(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]
         now = answered.now
         recent = Window(start=now - RECENT, end=now)
         reading = await read_again(connectors, answered, recent, selected_series)
-        values = _last_values(reading, selected_series)
+        values = {}
+        for series in selected_series:
+            points = points_of(reading.metrics, series)
+            newest = points["time"].max()
+            if isinstance(newest, datetime):
+                value = median(points.filter(pl.col("time") >= newest - LAST))
+                if value is not None:
+                    values[series] = value
         if not values:
             return LookAnswer(_could_not_ask(answered, reading))
         return LookAnswer(_state_now(answered, reading, values))
@@ -91,7 +98,13 @@ def compare(
     then = Window(start=incident.start - shift, end=incident.end - shift)
 
     async def look(connectors: Sequence[Connector]) -> LookAnswer:
-        reading = _stored_reading(answered, then, selected_series)
+        # What the case itself holds of that time: the same hours of earlier days are often there.
+        reading: FreshReading | None
+        metrics = answered.case.metrics.filter(pl.col("time").is_between(then.start, then.end))
+        if any(points_of(metrics, case_series).height for case_series in selected_series):
+            reading = FreshReading(metrics, (), ())
+        else:
+            reading = None
         if reading is None:
             reading = await read_again(connectors, answered, then, selected_series)
         return _beside(answered, reading, then, days, selected_series)
@@ -174,20 +187,6 @@ def _selected_series(
     return (series or telling_series(answered))[:MOST]
 
 
-def _last_values(
-    reading: FreshReading, selected_series: Sequence[CaseSeries]
-) -> dict[CaseSeries, float]:
-    values = {}
-    for series in selected_series:
-        points = points_of(reading.metrics, series)
-        newest = points["time"].max()
-        if isinstance(newest, datetime):
-            value = median(points.filter(pl.col("time") >= newest - LAST))
-            if value is not None:
-                values[series] = value
-    return values
-
-
 def _state_now(
     answered: AnsweredCase, reading: FreshReading, values: dict[CaseSeries, float]
 ) -> AnswerText:
@@ -240,16 +239,6 @@ def _could_not_ask(answered: AnsweredCase, reading: FreshReading) -> AnswerText:
 def _resolved(answered: AnsweredCase) -> tuple[str, ...]:
     resolved = answered.investigation.resolved_at
     return (f"The alert itself was resolved at {at(resolved)}",) if resolved else ()
-
-
-def _stored_reading(
-    answered: AnsweredCase, then: Window, selected_series: Sequence[CaseSeries]
-) -> FreshReading | None:
-    """What the case itself holds of that time: the same hours of earlier days are often there."""
-    metrics = answered.case.metrics.filter(pl.col("time").is_between(then.start, then.end))
-    if any(points_of(metrics, case_series).height for case_series in selected_series):
-        return FreshReading(metrics, (), ())
-    return None
 
 
 def _beside(

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from faultline.analysis.errors import FaultlineError
 from faultline.trace_report.analysis_run import JobResult, RankRequest, run_job
-from faultline.trace_report.job_report import JobReport, answer, report_of
+from faultline.trace_report.job_report import answer, report_of
 from faultline.trace_report.page import render
 from faultline.trace_report.page_view import page_of
 from faultline.trace_report.perfetto import windows_of
@@ -40,7 +39,20 @@ def main(place: str, folder: Path) -> int:
                 sys.stderr.write(f"{_why_nothing(result)}\n")
                 return 1
             page = render(page_of(report, windows_of(report, JOBS)))
-            digest = _digest(report)
+            # The part of the answer that a message in Slack has room for.
+            answer_fields = answer(report)
+            diagnoses = []
+            for diagnosis in answer_fields["diagnoses"][:MOST]:
+                diagnoses.append({name: diagnosis.get(name) for name in SHOWN})
+            unread = answer_fields["dropped"]["files"]
+            digest = {
+                "summary": answer_fields["summary"],
+                "facts": report.facts,
+                "diagnoses": diagnoses,
+                "diagnoses_in_all": len(answer_fields["diagnoses"]),
+                "unread": unread[:MOST],
+                "unread_in_all": len(unread),
+            }
             (folder / "report.html").write_bytes(page.encode("utf-8", "replace"))
     except FaultlineError as error:
         sys.stderr.write(f"{error}\n")
@@ -53,23 +65,6 @@ def _why_nothing(result: JobResult) -> str:
     for file, reason in result.unread:
         return f"{file}: {reason}"
     return "no trace, and no log that tells"
-
-
-def _digest(report: JobReport) -> dict[str, Any]:
-    """The part of the answer that a message in Slack has room for."""
-    answer_fields = answer(report)
-    diagnoses = []
-    for diagnosis in answer_fields["diagnoses"][:MOST]:
-        diagnoses.append({name: diagnosis.get(name) for name in SHOWN})
-    unread = answer_fields["dropped"]["files"]
-    return {
-        "summary": answer_fields["summary"],
-        "facts": report.facts,
-        "diagnoses": diagnoses,
-        "diagnoses_in_all": len(answer_fields["diagnoses"]),
-        "unread": unread[:MOST],
-        "unread_in_all": len(unread),
-    }
 
 
 if __name__ == "__main__":

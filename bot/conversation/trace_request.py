@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ def _check_size(place: str, settings: TracesSettings) -> None:
     try:
         for batch in obstore.list(S3Store(bucket, **options), prefix or None):
             files += len(batch)
-            total += sum(_sizes(batch))
+            total += sum([int(meta["size"]) for meta in batch])
             if files > settings.max_files:
                 raise BudgetExceeded("trace files", f"{settings.max_files:,}")
             if total > MAX_BYTES:
@@ -164,7 +164,3 @@ def _check_size(place: str, settings: TracesSettings) -> None:
         raise EvidenceError(
             plain(place, 200), f"cannot be listed ({plain(problem, 200)})"
         ) from error
-
-
-def _sizes(batch: Sequence[Any]) -> list[int]:
-    return [int(meta["size"]) for meta in batch]

@@ -16,7 +16,19 @@ def alert_sources() -> tuple[AlertSource, ...]:
     built = list(built_in_sources())
     for plugin in installed(GROUP).values():
         source = _loaded(plugin)
-        _refuse_clash(plugin, source, built)
+        # Raise SettingsError where the source would take over what is somebody else's.
+        ours = Settings.model_fields.get(source.section)
+        if ours is not None and ours.annotation is not source.settings:
+            problem = f"{plugin.package}: Faultline already has a section [{source.section}]"
+            raise SettingsError(plugin.name, problem)
+        for other in built:
+            if other.name == source.name:
+                problem = f"{plugin.package}: an alert source with that name already exists"
+                raise SettingsError(plugin.name, problem)
+            shared = set(other.paths) & set(source.paths)
+            if shared:
+                problem = f"{plugin.package}: {shared.pop()} is already the path of {other.name}"
+                raise SettingsError(plugin.name, problem)
         built.append(source)
     return tuple(built)
 
@@ -46,19 +58,3 @@ def _loaded(plugin: Plugin) -> AlertSource:
         problem = f"{plugin.package} ({plugin.target}) is a {kind}, not an AlertSource"
         raise SettingsError(plugin.name, problem)
     return declared
-
-
-def _refuse_clash(plugin: Plugin, source: AlertSource, peers: Iterable[AlertSource]) -> None:
-    """Raise SettingsError where the source would take over what is somebody else's."""
-    ours = Settings.model_fields.get(source.section)
-    if ours is not None and ours.annotation is not source.settings:
-        problem = f"{plugin.package}: Faultline already has a section [{source.section}]"
-        raise SettingsError(plugin.name, problem)
-    for other in peers:
-        if other.name == source.name:
-            problem = f"{plugin.package}: an alert source with that name already exists"
-            raise SettingsError(plugin.name, problem)
-        shared = set(other.paths) & set(source.paths)
-        if shared:
-            problem = f"{plugin.package}: {shared.pop()} is already the path of {other.name}"
-            raise SettingsError(plugin.name, problem)

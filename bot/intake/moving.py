@@ -152,12 +152,8 @@ class SpoolMover(BackgroundLoop):
         self._health.written()
         self._spool.moved(alerts)
         for alert, outcome in zip(alerts, accepted, strict=True):
-            _count(alert, outcome)
-
-
-def _count(alert: SpooledAlert, outcome: Accepted) -> None:
-    taken = alert.taken
-    took_s = max(0.0, (datetime.now(UTC) - taken.taken_at).total_seconds())
-    # In a separate context: the log of this thread names no investigation.
-    note = partial(alert_taken, taken.arrival.alert.source, outcome, took_s)
-    contextvars.Context().run(note)
+            taken = alert.taken
+            took_s = max(0.0, (datetime.now(UTC) - taken.taken_at).total_seconds())
+            # In a separate context: the log of this thread names no investigation.
+            note = partial(alert_taken, taken.arrival.alert.source, outcome, took_s)
+            contextvars.Context().run(note)

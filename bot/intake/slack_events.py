@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -295,7 +295,10 @@ class SlackEvents:
 
         @app.event("app_mention")
         async def on_mention(body: dict[str, Any], request: AsyncBoltRequest) -> None:
-            await self.mention(Envelope.model_validate(body), repeated=_repeated(request.headers))
+            await self.mention(
+                Envelope.model_validate(body),
+                repeated=bool(request.headers.get("x-slack-retry-num")),
+            )
 
         for register in more:
             register(app, self.settings)
@@ -338,7 +341,3 @@ def _without_payloads() -> logging.Logger:
     if not logger.filters:
         logger.addFilter(_NoPayload())
     return logger
-
-
-def _repeated(headers: Mapping[str, Sequence[str]]) -> bool:
-    return bool(headers.get("x-slack-retry-num"))

@@ -40,9 +40,15 @@ def watched(
         return Ignored("an edit or a reply starts nothing")
     workspace = settings.instance_of(SOURCE)
     channel = named_id(workspace, event.channel)
+    # The message's time, as events come in any order. An edit that ends an alert has the time of
+    # what it edits.
+    if alert.status == "resolved":
+        ordered_by = alert.started_at + timedelta(microseconds=1)
+    else:
+        ordered_by = alert.started_at
     return Arrival(
         alert=in_thread(_of_workspace(alert, workspace), channel, message.thread),
-        delivery=Delivery(SOURCE, delivery_id(envelope, workspace), _ordered_by(alert)),
+        delivery=Delivery(SOURCE, delivery_id(envelope, workspace), ordered_by),
         reply_to=ReplyTo(channel, message.thread or None, _noted_incident(alert, settings)),
     )
 
@@ -92,11 +98,3 @@ def _why_not_read(message: Message, ourselves: Ourselves) -> str | None:
     if any(f"<@{user}>" in message.text for user in ourselves.user_ids):
         return "it mentions us: another event brings that"
     return None
-
-
-def _ordered_by(alert: Alert) -> datetime:
-    """The message's time, as events come in any order. An edit that ends an alert has the time of
-    what it edits."""
-    if alert.status == "resolved":
-        return alert.started_at + timedelta(microseconds=1)
-    return alert.started_at

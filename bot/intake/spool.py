@@ -192,7 +192,20 @@ class Spool:
             self._active = None
         if self._active is None:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._active = _new_segment(self.directory)
+            # A file that is locked before anybody sees it under its name.
+            directory = self.directory
+            name = f"{time.time_ns()}-{os.getpid()}"
+            made, path = directory / f"{name}{UNFINISHED}", directory / f"{name}{SUFFIX}"
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            descriptor = os.open(made, flags, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                made.rename(path)
+                _sync_directory(directory)
+            except OSError:
+                os.close(descriptor)
+                raise
+            self._active = _Segment(path, descriptor)
             with self._state_lock:
                 self._segments.append(self._active)
         return self._active
@@ -325,7 +338,7 @@ class Spool:
         if descriptor is None:
             return 0
         segment, latest = _Segment(path, descriptor), NEVER
-        lines = _read_all(descriptor).splitlines(keepends=True)
+        lines = os.pread(descriptor, os.fstat(descriptor).st_size, 0).splitlines(keepends=True)
         for number, line in enumerate(lines):
             taken = decode(line)
             if taken is not None:
@@ -395,22 +408,6 @@ def count_refused(directory: Path) -> int:
         return 0
 
 
-def _new_segment(directory: Path) -> _Segment:
-    """A file that is locked before anybody sees it under its name."""
-    name = f"{time.time_ns()}-{os.getpid()}"
-    made, path = directory / f"{name}{UNFINISHED}", directory / f"{name}{SUFFIX}"
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-    descriptor = os.open(made, flags, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        made.rename(path)
-        _sync_directory(directory)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return _Segment(path, descriptor)
-
-
 def _open_locked(path: Path) -> int | None:
     """A file that no living process holds; None for one that is held, or is gone."""
     try:
@@ -441,7 +438,3 @@ def _write_all(descriptor: int, content: bytes) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def _read_all(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)

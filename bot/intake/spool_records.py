@@ -53,21 +53,18 @@ def decode(line: bytes) -> TakenAlert | None:
     if rest == text or checksum != b"%08x" % zlib.crc32(text):
         return None
     try:
-        return _taken(json.loads(text))
+        record = json.loads(text)
+        arrival = Arrival(
+            alert=Alert.model_validate(record["alert"]),
+            delivery=_delivery_of(record["delivery"]),
+            reply_to=ReplyTo(**record["reply_to"]),
+            question=record["question"],
+            by_person=record["by_person"],
+            priority_words=record["priority_words"],
+        )
+        return TakenAlert(arrival, datetime.fromisoformat(record["taken_at"]))
     except (LookupError, TypeError, ValueError):  # another release wrote it
         return None
-
-
-def _taken(record: dict[str, Any]) -> TakenAlert:
-    arrival = Arrival(
-        alert=Alert.model_validate(record["alert"]),
-        delivery=_delivery_of(record["delivery"]),
-        reply_to=ReplyTo(**record["reply_to"]),
-        question=record["question"],
-        by_person=record["by_person"],
-        priority_words=record["priority_words"],
-    )
-    return TakenAlert(arrival, datetime.fromisoformat(record["taken_at"]))
 
 
 def _delivery(delivery: Delivery | None) -> dict[str, Any] | None:

@@ -46,7 +46,13 @@ class SpoolingAccept:
 
     async def __call__(self, arrival: Arrival) -> Accepted:
         """Take one alert. Raises NotAccepted where neither takes it."""
-        taken = TakenAlert(_identified(arrival), datetime.now(UTC))
+        # With a made-up delivery where its sender names none: by that a second way into the
+        # database is recognised.
+        if arrival.delivery is not None:
+            identified = arrival
+        else:
+            identified = replace(arrival, delivery=Delivery("taken", uuid4().hex))
+        taken = TakenAlert(identified, datetime.now(UTC))
         if not self._store_is_behind():
             with contextlib.suppress(TimeoutError):
                 try:
@@ -118,11 +124,3 @@ def _settle(future: asyncio.Future[None], outcome: SpoolError | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(outcome)
-
-
-def _identified(arrival: Arrival) -> Arrival:
-    """With a made-up delivery where its sender names none: by that a second way into the
-    database is recognised."""
-    if arrival.delivery is not None:
-        return arrival
-    return replace(arrival, delivery=Delivery("taken", uuid4().hex))

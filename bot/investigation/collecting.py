@@ -139,9 +139,12 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
 
 def _item(connector: str, item: Item) -> Evidence:
     values = {name: getattr(item, name) for name in _OF_ITEMS}
-    return Evidence(
-        **{**values, "id": "", "source": item.source or connector, "file": _case_file(item)}
-    )
+    case_file: str | None
+    if item.kind == "traces":
+        case_file = f"traces/{item.file}" if item.file else "traces"
+    else:
+        case_file = f"{item.kind}.parquet" if item.kind in SCHEMAS else None
+    return Evidence(**{**values, "id": "", "source": item.source or connector, "file": case_file})
 
 
 def _gap(connector: str, missing: Missing) -> Gap:
@@ -196,7 +199,7 @@ def _without_covered_gaps(
     gaps: list[Gap] = []
     for gap in part.gaps:
         is_unknown = (gap.kind, gap.query) in part.unknown and gap.kind in SCHEMAS
-        if not (is_unknown and _knows(folder, gap.kind, gap.query)):
+        if not (is_unknown and bool((read_table(folder, gap.kind)["service"] == gap.query).any())):
             gaps.append(gap)
     return part.model_copy(update={"gaps": gaps})
 
@@ -206,10 +209,6 @@ def _with_shared_logs(part: CollectionPart, logged: frozenset[str]) -> Collectio
     if vendor_in(part.connector) != KUBERNETES.name:
         return part
     return part.model_copy(update={"items": marked_items(part.items, logged)})
-
-
-def _knows(folder: Path, table: str, service: str) -> bool:
-    return bool((read_table(folder, table)["service"] == service).any())
 
 
 def _number(parts: Iterable[CollectionPart]) -> tuple[list[Evidence], list[Gap]]:
@@ -246,12 +245,6 @@ def distinct_rows(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.unique(columns, keep="first", maintain_order=True)
 
 
-def _case_file(item: Item) -> str | None:
-    if item.kind == "traces":
-        return f"traces/{item.file}" if item.file else "traces"
-    return f"{item.kind}.parquet" if item.kind in SCHEMAS else None
-
-
 def _join(
     table: str,
     parts: Sequence[CollectionPart],
@@ -276,23 +269,16 @@ def _join(
     if table == LOGS.name and clusters:
         logged = logged_elsewhere(pl.concat(clusters), frames)
     if clusters or frames:
-        joined = _joined(table, clusters, frames, logged)
+        # All rows of a table, but those that a cluster reports a second time.
+        if not clusters:
+            joined = pl.concat(frames)
+        else:
+            cluster = pl.concat(clusters)
+            if table == CHANGES.name:
+                joined = with_joined_rollouts(cluster, frames)
+            else:
+                if table == LOGS.name:
+                    cluster = without_services(cluster, logged)
+                joined = pl.concat([*frames, cluster])
         write_table(folder, table, distinct_rows(joined))
     return logged
-
-
-def _joined(
-    table: str,
-    clusters: Sequence[pl.DataFrame],
-    other_frames: Sequence[pl.DataFrame],
-    logged: Iterable[str],
-) -> pl.DataFrame:
-    """All rows of a table, but those that a cluster reports a second time."""
-    if not clusters:
-        return pl.concat(other_frames)
-    cluster = pl.concat(clusters)
-    if table == CHANGES.name:
-        return with_joined_rollouts(cluster, other_frames)
-    if table == LOGS.name:
-        cluster = without_services(cluster, logged)
-    return pl.concat([*other_frames, cluster])

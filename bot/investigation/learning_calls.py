@@ -10,7 +10,7 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -154,7 +154,7 @@ def _to_learn(call_list: CallList, investigation: StoredInvestigation) -> Iterat
         for source in call.sources:
             if source not in NEVER_LEARNED:
                 # A clock that runs ahead would keep its calls forever.
-                called_at = _bounded(call.last_seen, now)
+                called_at = now if call.last_seen is None else min(call.last_seen, now)
                 yield LearnedCall(
                     call.caller,
                     call.callee,
@@ -164,10 +164,6 @@ def _to_learn(call_list: CallList, investigation: StoredInvestigation) -> Iterat
                     call_list.place,
                     investigation.team,
                 )
-
-
-def _bounded(called_at: datetime | None, now: datetime) -> datetime:
-    return now if called_at is None else min(called_at, now)
 
 
 def learned_evidence(calls: Sequence[LearnedCall]) -> Collected:

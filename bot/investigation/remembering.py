@@ -198,30 +198,20 @@ def keep_in_memory(
             remember = to_remember(investigation, case_scope, diagnosis, headline, case)
             Memory(engine).remember(remember, investigation.alert)
             if case_scope.job is not None:
-                _keep_fleet(engine, cases, investigation, case_scope, diagnosis)
+                # Remember the machines of the job, and which of them the answer blames.
+                # As in `to_remember`: what names the faults comes with the analyzers.
+                from faultline.analysis.training.fleet_parts import blamed_parts, hosts_of_job
+
+                metrics = cases.get(investigation.id, "metrics.parquet")
+                FleetMemory(engine).remember(
+                    investigation.id,
+                    at=investigation.accepted_at,
+                    job=case_scope.job or "",
+                    hosts=hosts_of_job(case_scope, diagnosis, metrics),
+                    blamed=blamed_parts(diagnosis, case_scope),
+                )
     except Exception as error:  # noqa: BLE001  the edge of memory: the answer was given
         log.warning("cannot remember %s: %s", investigation.id, type(error).__name__)
-
-
-def _keep_fleet(
-    engine: Engine,
-    cases: CaseStore,
-    investigation: StoredInvestigation,
-    scope: Scope,
-    diagnosis: Diagnosis,
-) -> None:
-    """Remember the machines of the job, and which of them the answer blames."""
-    # As in `to_remember`: what names the faults comes with the analyzers.
-    from faultline.analysis.training.fleet_parts import blamed_parts, hosts_of_job
-
-    metrics = cases.get(investigation.id, "metrics.parquet")
-    FleetMemory(engine).remember(
-        investigation.id,
-        at=investigation.accepted_at,
-        job=scope.job or "",
-        hosts=hosts_of_job(scope, diagnosis, metrics),
-        blamed=blamed_parts(diagnosis, scope),
-    )
 
 
 def to_remember(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -66,6 +65,11 @@ def _tool(name: str, description: str, arguments: type[BaseModel]) -> McpTool:
             raise FaultlineError(outcome.text.removeprefix(ERROR).removesuffix(END))
         return TextResult(f"{NOTICE}\n{outcome.text}")
 
+    # The tool's own schema with the id in front.
+    schema = arguments.model_json_schema()
+    id_property = {INVESTIGATION: {"type": "string", "description": ID}}
+    schema["properties"] = {**id_property, **schema.get("properties", {})}
+    schema["required"] = [INVESTIGATION, *schema.get("required", [])]
     return McpTool(
         name,
         TITLES[name],
@@ -73,14 +77,5 @@ def _tool(name: str, description: str, arguments: type[BaseModel]) -> McpTool:
         _CaseToolArguments,
         call,
         act="investigate" if name in ASKS else "read",
-        schema=_schema(arguments),
+        schema=schema,
     )
-
-
-def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """The tool's own schema with the id in front."""
-    schema = arguments.model_json_schema()
-    id_property = {INVESTIGATION: {"type": "string", "description": ID}}
-    schema["properties"] = {**id_property, **schema.get("properties", {})}
-    schema["required"] = [INVESTIGATION, *schema.get("required", [])]
-    return schema

@@ -82,7 +82,9 @@ def shortened(value: dict[str, Any], most: int) -> dict[str, Any]:
     left_out: dict[str, int] = {}
     while len(as_text(value)) > most:
         path, longest = max(
-            _lists(value), key=lambda located_list: _size(located_list[1]), default=("", [])
+            _lists(value),
+            key=lambda located_list: len(json.dumps(located_list[1], ensure_ascii=False)),
+            default=("", []),
         )
         if not longest:
             break
@@ -104,7 +106,3 @@ def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
         for key, member in value.items():
             if key != _SHORTENED:
                 yield from _lists(member, f"{path}.{key}" if path else key)
-
-
-def _size(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False))

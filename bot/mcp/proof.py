@@ -32,19 +32,17 @@ class Sentence:
 
 def sentences_of(view: AnswerView) -> tuple[Sentence, ...]:
     """Every sentence of the answer, in order."""
-    headline = Sentence("headline", view.headline, _first(view))
+    # What the headline rests on: the first cause, or, where nothing is blamed, the impact.
+    if view.established and view.cause is not None:
+        first = view.cause.findings
+    else:
+        first = view.impact.findings
+    headline = Sentence("headline", view.headline, first)
     sentences = [
         _sentence(claim.section.value, claim) for claim in (*view.ordered_claims, *view.beside)
     ]
     steps = [_sentence("next_step", claim) for claim in view.next_steps]
     return (headline, *sentences, *steps)
-
-
-def _first(view: AnswerView) -> tuple[str, ...]:
-    """What the headline rests on: the first cause, or, where nothing is blamed, the impact."""
-    if view.established and view.cause is not None:
-        return view.cause.findings
-    return view.impact.findings
 
 
 def _sentence(place: str, claim: Claim) -> Sentence:

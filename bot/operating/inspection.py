@@ -66,7 +66,19 @@ def inspected(settings: Settings, now: datetime | None = None) -> Iterator[Inspe
         raise FaultlineError(f"no installation here: {file} does not exist (store.directory)")
     store, engine = connect(url), None
     try:
-        version = _version(store)
+        # The version of the tables. Raises FaultlineError for one that this program cannot read.
+        newest = all_versions()[-1].number
+        with store.execution_options(reads_only=True).connect() as connection:
+            refuse_newer(connection)
+            version = current_version(connection)
+        if version is None:
+            raise FaultlineError("the database is empty: the bot has not been started with it yet")
+        if version != newest:
+            raise FaultlineError(
+                f"the tables are version {version}, and this program reads {newest}: look with the "
+                f"release that runs, or "
+                "`faultline database upgrade`"
+            )
         engine, rows, no_rows = _engine_rows(settings)
         yield Inspection(settings, store, rows, no_rows, version, now or datetime.now(UTC))
     except SQLAlchemyError as error:
@@ -75,23 +87,6 @@ def inspected(settings: Settings, now: datetime | None = None) -> Iterator[Inspe
         store.dispose()
         if engine is not None:
             engine.dispose()
-
-
-def _version(store: Engine) -> str:
-    """The version of the tables. Raises FaultlineError for one that this program cannot read."""
-    newest = all_versions()[-1].number
-    with store.execution_options(reads_only=True).connect() as connection:
-        refuse_newer(connection)
-        version = current_version(connection)
-    if version is None:
-        raise FaultlineError("the database is empty: the bot has not been started with it yet")
-    if version != newest:
-        raise FaultlineError(
-            f"the tables are version {version}, and this program reads {newest}: look with the "
-            f"release that runs, or "
-            "`faultline database upgrade`"
-        )
-    return version
 
 
 def _engine_rows(settings: Settings) -> tuple[Engine | None, EngineRows | None, str]:

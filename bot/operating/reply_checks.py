@@ -40,7 +40,22 @@ def reply_checks(inspection: Inspection) -> Iterator[CheckResult]:
     yield from _targets(inspection, replies)
     yield from _claims(inspection, {w.id.split(":")[0] for w in replies})
     yield from _digests(inspection)
-    yield from _untold(inspection)
+    # Messages to edit that nobody edits: a worker does so within seconds.
+    row = InvestigationRow
+    due = (
+        row.revision > row.notified_revision,
+        row.wants_run.is_(False),
+        row.status.in_(ENDED),
+        row.finished_at < inspection.now - TELLS_LATE,
+    )
+    again = (row.wants_run, row.status.in_(ENDED), row.finished_at < inspection.now - TELLS_LATE)
+    with inspection.read() as session:
+        edits = session.scalar(select(func.count()).where(*due)) or 0
+        reruns = session.scalar(select(func.count()).where(*again)) or 0
+    if (edits or reruns) and not inspection.executors().count:
+        messages, runs = counted(edits, "message"), counted(reruns, "run")
+        phrase = f"{messages} to bring up to date, {runs} to make again"
+        yield CheckResult("wrong", "replies", phrase, "start a worker")
 
 
 def _targets(inspection: Inspection, replies: list[Workflow]) -> Iterator[CheckResult]:
@@ -138,22 +153,3 @@ def _digests(inspection: Inspection) -> Iterator[CheckResult]:
         todo = f"{labels} is down, or the bot is not in that channel: "
         todo += "workers' logs say `digest: ...`"
         yield CheckResult("wrong", "digests", phrase, todo)
-
-
-def _untold(inspection: Inspection) -> Iterator[CheckResult]:
-    """Messages to edit that nobody edits: a worker does so within seconds."""
-    row = InvestigationRow
-    due = (
-        row.revision > row.notified_revision,
-        row.wants_run.is_(False),
-        row.status.in_(ENDED),
-        row.finished_at < inspection.now - TELLS_LATE,
-    )
-    again = (row.wants_run, row.status.in_(ENDED), row.finished_at < inspection.now - TELLS_LATE)
-    with inspection.read() as session:
-        edits = session.scalar(select(func.count()).where(*due)) or 0
-        reruns = session.scalar(select(func.count()).where(*again)) or 0
-    if (edits or reruns) and not inspection.executors().count:
-        messages, runs = counted(edits, "message"), counted(reruns, "run")
-        phrase = f"{messages} to bring up to date, {runs} to make again"
-        yield CheckResult("wrong", "replies", phrase, "start a worker")

@@ -96,7 +96,14 @@ def _requeue(
     for name in names:
         with Session(store) as session, session.begin():
             row = session.get_one(InvestigationRow, name, with_for_update=True)
-            _mark_forgotten(session, row, now)
+            # From now on every post of it is looked for at the vendor before it is made.
+            key = forgotten_key(row.id)
+            if session.get(PostRow, key) is None:
+                session.add(
+                    PostRow(
+                        key=key, investigation_id=row.id, owner=OWNER, attempted_at=now - LONG_AGO
+                    )
+                )
             if row.status not in ENDED:
                 # its runs' rows go: the engine would take a second workflow of the same name for
                 # the first
@@ -115,15 +122,6 @@ def _requeue(
                 _ask_again(session, question, now)
                 ids.append(question.id)
     return Requeued(tuple(begun), tuple(reposts), tuple(ids))
-
-
-def _mark_forgotten(session: Session, row: InvestigationRow, now: datetime) -> None:
-    """From now on every post of it is looked for at the vendor before it is made."""
-    key = forgotten_key(row.id)
-    if session.get(PostRow, key) is None:
-        session.add(
-            PostRow(key=key, investigation_id=row.id, owner=OWNER, attempted_at=now - LONG_AGO)
-        )
 
 
 def _lacks_a_post(

@@ -23,7 +23,7 @@ from faultline.analysis.wording.phrases import counted
 from faultline.bot.operating.backup import CASES, DATABASES, FORMAT, MANIFEST, cases_here, sha256
 from faultline.bot.operating.database import living_workers
 from faultline.bot.operating.engine_rows import EngineRows
-from faultline.bot.operating.requeue import Requeued, requeue_all
+from faultline.bot.operating.requeue import requeue_all
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
 from faultline.bot.settings import Settings
 from faultline.bot.store.connect import connect
@@ -41,7 +41,17 @@ def restore(settings: Settings, backup: Path) -> str:
             "store.database",
             "is PostgreSQL: use pg_restore, then `faultline restore --database-is-back`",
         )
-    _refuse_what_is_there(settings)
+    for url in (store_url(settings), engine_url(settings)):
+        file = Path(make_url(url).database or "")
+        if file.exists():
+            raise FaultlineError(
+                f"{file} exists: restore into an empty store.directory, or move that one away first"
+            )
+    cases = cases_here(settings)
+    if cases is not None and cases.is_dir() and any(cases.iterdir()):
+        raise FaultlineError(
+            f"{cases} holds cases: restore into an empty place, or move them away first"
+        )
     directory = settings.store.directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     scratch = directory / ".restoring"
@@ -78,30 +88,12 @@ def begin_again(settings: Settings) -> str:
     finally:
         store.dispose()
         rows_engine.dispose()
-    return _summary(requeued)
-
-
-def _summary(done: Requeued) -> str:
     parts = [
-        f"{counted(len(done.begun), 'investigation')} to begin again",
-        f"{counted(len(done.reposts), 'answer')} to post where it was not",
-        f"{counted(len(done.questions), 'question')} to answer",
+        f"{counted(len(requeued.begun), 'investigation')} to begin again",
+        f"{counted(len(requeued.reposts), 'answer')} to post where it was not",
+        f"{counted(len(requeued.questions), 'question')} to answer",
     ]
     return ", ".join(parts) + "; start the bot"
-
-
-def _refuse_what_is_there(settings: Settings) -> None:
-    for url in (store_url(settings), engine_url(settings)):
-        file = Path(make_url(url).database or "")
-        if file.exists():
-            raise FaultlineError(
-                f"{file} exists: restore into an empty store.directory, or move that one away first"
-            )
-    cases = cases_here(settings)
-    if cases is not None and cases.is_dir() and any(cases.iterdir()):
-        raise FaultlineError(
-            f"{cases} holds cases: restore into an empty place, or move them away first"
-        )
 
 
 def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from faultline.analysis.wording.phrases import plain
 from faultline.bot.operating.check_results import lasting, when
@@ -73,7 +72,13 @@ def _running(
     inspection: Inspection, name: str, workflow: Workflow, steps: Sequence[Step]
 ) -> Stands:
     with inspection.read() as session:
-        progress = _progress(session, name)
+        query = (
+            select(ProgressRow)
+            .where(ProgressRow.investigation_id == name)
+            .order_by(ProgressRow.id)
+            .limit(500)
+        )
+        progress = list(session.scalars(query))
     step, missing = step_now(steps, progress)
     last = max((s.completed_at for s in steps if s.completed_at), default=workflow.started_at)
     since = f" for {lasting(inspection.now - last)}" if last else ""
@@ -124,16 +129,6 @@ def last_progress(inspection: Inspection, name: str, stage: str) -> str:
     )
     with inspection.read() as session:
         return plain(session.scalar(query.order_by(ProgressRow.id.desc()).limit(1)) or "", MAX_TEXT)
-
-
-def _progress(session: Session, name: str) -> list[ProgressRow]:
-    query = (
-        select(ProgressRow)
-        .where(ProgressRow.investigation_id == name)
-        .order_by(ProgressRow.id)
-        .limit(500)
-    )
-    return list(session.scalars(query))
 
 
 def _connectors(progress: Sequence[ProgressRow]) -> list[str]:

@@ -93,7 +93,14 @@ def _of_investigation(
         )
     for workflow in workflows:
         yield from _workflow(inspection, workflow)
-    yield from _lines(session, row.id)
+    query = (
+        select(ProgressRow)
+        .where(ProgressRow.investigation_id == row.id)
+        .order_by(ProgressRow.id)
+        .limit(MOST_LINES)
+    )
+    for line in session.scalars(query):
+        yield CheckResult("ok", "said", f"{when(line.at)} {line.stage}: {line.text}")
     yield from _post_checks(session, row)
     yield from _end(inspection, row, active)
 
@@ -180,17 +187,6 @@ def _step(step: Step) -> CheckResult:
     at = f" at {when(step.completed_at)}" if step.completed_at else ""
     phrase = f"{step.name}{took}, {'failed' if step.failed else 'done'}{at}"
     return CheckResult("note" if step.failed else "ok", "step", phrase)
-
-
-def _lines(session: Session, name: str) -> Iterator[CheckResult]:
-    query = (
-        select(ProgressRow)
-        .where(ProgressRow.investigation_id == name)
-        .order_by(ProgressRow.id)
-        .limit(MOST_LINES)
-    )
-    for line in session.scalars(query):
-        yield CheckResult("ok", "said", f"{when(line.at)} {line.stage}: {line.text}")
 
 
 def _post_checks(session: Session, row: InvestigationRow) -> Iterator[CheckResult]:

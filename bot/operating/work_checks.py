@@ -38,7 +38,19 @@ def work_checks(inspection: Inspection) -> Iterator[CheckResult]:
     """All of them."""
     living = inspection.executors()
     yield _workers(inspection, living.count)
-    yield from _several_machines(inspection, sorted(living.hosts))
+    hosts = sorted(living.hosts)
+    cases = inspection.settings.store.cases
+    if len(hosts) > 1 and not (cases or "").startswith("s3://"):
+        phrase = (
+            f"workers on {len(hosts)} machines, and the case folders in a directory: "
+            f"{cases or 'of each machine'}"
+        )
+        yield CheckResult(
+            "note",
+            "cases",
+            phrase,
+            "set store.cases to s3://..., unless all machines share that directory",
+        )
     if inspection.rows is None:
         yield CheckResult(
             "wrong",
@@ -72,21 +84,6 @@ def _workers(inspection: Inspection, count: int) -> CheckResult:
         phrase,
         "start `faultline serve` or `faultline worker`; what waits goes on by itself",
     )
-
-
-def _several_machines(inspection: Inspection, hosts: list[str]) -> Iterator[CheckResult]:
-    cases = inspection.settings.store.cases
-    if len(hosts) > 1 and not (cases or "").startswith("s3://"):
-        phrase = (
-            f"workers on {len(hosts)} machines, and the case folders in a directory: "
-            f"{cases or 'of each machine'}"
-        )
-        yield CheckResult(
-            "note",
-            "cases",
-            phrase,
-            "set store.cases to s3://..., unless all machines share that directory",
-        )
 
 
 def _queues(inspection: Inspection) -> Iterator[CheckResult]:

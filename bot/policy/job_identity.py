@@ -47,7 +47,11 @@ def identify_job(alert: Alert, settings: Settings, services_job: str | None) -> 
         ranks_per_host=table.ranks_per_host,
         ranks=table.ranks or everybody,
     )
-    return _with_places(_with_rank(job), table)
+    if job.rank is not None or job.node is None or job.gpu is None:
+        with_rank = job
+    else:
+        with_rank = job.model_copy(update={"rank": job.rank_of(job.node, job.gpu)})
+    return _with_places(with_rank, table)
 
 
 def plain_host(host: str) -> str:
@@ -128,12 +132,6 @@ def _like(word: str, patterns: Iterable[str]) -> bool:
 
 def _on(node: str, hosts: Iterable[str]) -> bool:
     return any(same_host(plain_host(host), node) for host in hosts)
-
-
-def _with_rank(job: JobIdentity) -> JobIdentity:
-    if job.rank is not None or job.node is None or job.gpu is None:
-        return job
-    return job.model_copy(update={"rank": job.rank_of(job.node, job.gpu)})
 
 
 def _with_places(job: JobIdentity, table: JobSettings) -> JobIdentity:

@@ -30,7 +30,11 @@ def _end_of_quiet(channel: ChannelSettings, at: datetime) -> datetime | None:
     today = at.astimezone(zone).date()
     ends = []
     for day in (today - DAY, today, today + DAY):
-        spans = [_whole(day, zone)] if DAYS[day.weekday()] in channel.quiet_days else []
+        spans = (
+            [(_instant(day, MIDNIGHT, zone), _instant(day + DAY, MIDNIGHT, zone))]
+            if DAYS[day.weekday()] in channel.quiet_days
+            else []
+        )
         spans += [_hours(day, channel.quiet, zone)] if channel.quiet else []
         ends += [end for start, end in spans if start <= at < end]
     return max(ends, default=None)
@@ -39,10 +43,6 @@ def _end_of_quiet(channel: ChannelSettings, at: datetime) -> datetime | None:
 def _hours(day: date, quiet: str, zone: ZoneInfo) -> tuple[datetime, datetime]:
     start, end = quiet_times(quiet)
     return _instant(day, start, zone), _instant(day if start < end else day + DAY, end, zone)
-
-
-def _whole(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    return _instant(day, MIDNIGHT, zone), _instant(day + DAY, MIDNIGHT, zone)
 
 
 def _instant(day: date, at: time, zone: ZoneInfo) -> datetime:

@@ -62,7 +62,8 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
     service = service_of(alert, topology)
     entry = settings.services.get(service) if service else None
     job = identify_job(alert, settings, entry.training_job if entry else None)
-    hosts = frozenset(_hosts(alert.labels))
+    subs = (_PORT.sub("", _short(alert.labels.get(name))).casefold() for name in HOST_LABELS)
+    hosts = frozenset([host for host in dict.fromkeys(subs) if host][:MAX_HOSTS])
     return Traits(
         fingerprint=alert.fingerprint,
         source=alert.source,
@@ -73,11 +74,6 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
         places=_places(alert.labels),
         words=_words(alert, service, job.name if job else None, hosts),
     )
-
-
-def _hosts(labels: Mapping[str, str]) -> list[str]:
-    subs = (_PORT.sub("", _short(labels.get(name))).casefold() for name in HOST_LABELS)
-    return [host for host in dict.fromkeys(subs) if host][:MAX_HOSTS]
 
 
 def _places(labels: Mapping[str, str]) -> dict[str, str]:

@@ -79,16 +79,6 @@ arrivals, each of which sees to it."""
 MOST_CLEAN = 256
 
 
-def _masked_once(alert: Alert) -> Alert:
-    if _clean.get(id(alert)) is alert:
-        return alert
-    clean = masked_alert(alert)
-    if len(_clean) >= MOST_CLEAN:
-        _clean.clear()
-    _clean[id(clean)] = clean
-    return clean
-
-
 def _identity(value: str) -> str:
     if masked(value) == value:
         return value
@@ -111,7 +101,16 @@ class Arrival:
 
     def __post_init__(self) -> None:
         """Nothing of an alert is stored before the secrets in it are masked."""
-        object.__setattr__(self, "alert", _masked_once(self.alert))
+        alert = self.alert
+        if _clean.get(id(alert)) is alert:
+            masked_once = alert
+        else:
+            clean = masked_alert(alert)
+            if len(_clean) >= MOST_CLEAN:
+                _clean.clear()
+            _clean[id(clean)] = clean
+            masked_once = clean
+        object.__setattr__(self, "alert", masked_once)
         if self.question is not None:
             object.__setattr__(self, "question", masked(self.question))
 

@@ -38,15 +38,13 @@ def run_checks(settings: Settings, role: ProcessRole | None = None) -> int:
     width = max(len(check.name) for check in checks)
     for check in checks:
         line = f"  {check.name:<{width}}  {' '.join(check.line.split())}"
-        console.print(Text.assemble(_mark(check), line))
+        if not check.ok:
+            mark = Text("FAIL", style="bold red")
+        else:
+            mark = Text("PART", style="yellow") if check.unread else Text("ok  ", style="green")
+        console.print(Text.assemble(mark, line))
     console.print(_summary(checks))
     return 0 if all(check.ok for check in checks) else 1
-
-
-def _mark(check: Check) -> Text:
-    if not check.ok:
-        return Text("FAIL", style="bold red")
-    return Text("PART", style="yellow") if check.unread else Text("ok  ", style="green")
 
 
 def _summary(checks: Sequence[Check]) -> str:

@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -58,7 +57,9 @@ class FirstContact:
         self.made = True
         try:
             self._identity_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(self._identity_path, self._identity)
+            descriptor = os.open(self._identity_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(self._identity)
         except OSError as error:
             log.warning("cannot write to the spool's directory (%s)", error.strerror)
 
@@ -76,9 +77,3 @@ class FirstContact:
             return self._identity_path.read_text() == self._identity
         except OSError:
             return False
-
-
-def _write(path: Path, content: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(content)

@@ -29,27 +29,24 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     # processes do not need is not theirs.
     nursery = open_nursery()
     try:
-        _serve(settings, config, Workers(settings, nursery), with_worker=with_worker)
+        workers = Workers(settings, nursery)
+        with garbage.loading():
+            import faultline.bot.store.opening  # noqa: F401  what server and worker both need
+            from faultline.bot.processes.supervisor import Supervisor
+        if with_worker:
+            workers.begin_first()
+        with garbage.loading():
+            from faultline.bot.processes.server import serve_web
+
+        workers.check_first()
+        supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=workers.next)
+        try:
+            with Scratch():
+                serve_web(settings, [supervisor] if with_worker else [], config)
+        finally:
+            supervisor.stop()
     finally:
         close_nursery()
-
-
-def _serve(settings: Settings, config: Path | None, workers: Workers, *, with_worker: bool) -> None:
-    with garbage.loading():
-        import faultline.bot.store.opening  # noqa: F401  what server and worker both need
-        from faultline.bot.processes.supervisor import Supervisor
-    if with_worker:
-        workers.begin_first()
-    with garbage.loading():
-        from faultline.bot.processes.server import serve_web
-
-    workers.check_first()
-    supervisor = Supervisor(config, grace_s=settings.worker.grace_s, fork=workers.next)
-    try:
-        with Scratch():
-            serve_web(settings, [supervisor] if with_worker else [], config)
-    finally:
-        supervisor.stop()
 
 
 class Workers:

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from faultline.analysis.vocabulary import Scope
     from faultline.bot.conversation.steps import ConversationSteps
     from faultline.bot.investigation.steps import InvestigationSteps
-    from faultline.connectors.shared.contract.base import Connector
 
 log = logging.getLogger("faultline.worker")
 
@@ -232,6 +230,16 @@ def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerCont
     """What this worker investigates with."""
     connectors = build_connectors(settings)
     connectors = (*connectors, ReportedChangesConnector(ReportedChanges(store.engine)))
+    # The scope of a recorded incident, where one is played.
+    recorded_scope: Scope | None
+    if settings.recorded.case is None:
+        recorded_scope = None
+    else:
+        from faultline.connectors.vendors.recorded.connector import RecordedConnector
+
+        recorded_scope = next(
+            (c.scope() for c in connectors if isinstance(c, RecordedConnector)), None
+        )
     return WorkerContext(
         settings=settings,
         store=store,
@@ -239,17 +247,8 @@ def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerCont
         connectors=connectors,
         reply_targets=ReplyTargets(settings, store, owner=owner),
         pool=ProcessPool(),
-        recorded=_recorded_scope(settings, connectors),
+        recorded=recorded_scope,
     )
-
-
-def _recorded_scope(settings: Settings, connectors: Sequence[Connector]) -> Scope | None:
-    """The scope of a recorded incident, where one is played."""
-    if settings.recorded.case is None:
-        return None
-    from faultline.connectors.vendors.recorded.connector import RecordedConnector
-
-    return next((c.scope() for c in connectors if isinstance(c, RecordedConnector)), None)
 
 
 def _model_probe(settings: Settings) -> list[Component]:

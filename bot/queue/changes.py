@@ -197,7 +197,9 @@ class NotifiedChanges(Changes):
     def _send(self, sign: str) -> None:
         # In another session: a pooler may answer within the one that listens.
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as other:
-            other.execute(text("SELECT pg_notify(:channel, :sign)"), _parameters(sign))
+            other.execute(
+                text("SELECT pg_notify(:channel, :sign)"), {"channel": CHANNEL, "sign": sign}
+            )
 
     def _hear(self, session: psycopg.Connection[Any], seconds: float, sign: str = "") -> bool:
         """Listen for so long, or until `sign` is heard; says whether it was."""
@@ -228,10 +230,6 @@ def changes_in(engine: Engine, *, polling_s: float) -> Changes:
     if engine.dialect.name == "postgresql":
         return NotifiedChanges(engine, polling_s=polling_s)
     return FileChanges({QUEUES: engine.url.database or ""})
-
-
-def _parameters(sign: str) -> dict[str, str]:
-    return {"channel": CHANNEL, "sign": sign}
 
 
 def install(engine: Engine) -> None:

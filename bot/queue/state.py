@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from sqlalchemy import ColumnElement, Engine, Select, and_, bindparam, func, or_, select
+from sqlalchemy import Engine, Select, and_, bindparam, func, or_, select
 
 from faultline.bot.policy.priority import PRIORITIES, URGENT
 from faultline.bot.queue.order import AGEING, WaitingInvestigation, level
@@ -85,7 +85,22 @@ def ahead_of(store: Store, investigation_id: str, now: datetime | None = None) -
         if row.dispatched_at is not None:
             before = [and_(Row.dispatched_at.is_not(None), Row.dispatched_at < row.dispatched_at)]
         else:
-            before = [Row.dispatched_at.is_not(None), *_before(row, now)]
+            # For each priority: what was accepted before a certain moment is before `row`.
+            urgency, conditions = level(row.priority, row.accepted_at, now), []
+            for priority in PRIORITIES:
+                until = min(
+                    row.accepted_at, now - max(0, priority - urgency) * AGEING + TICK
+                )  # as urgent by now, and older
+                if urgency > URGENT:
+                    until = max(
+                        until, now - (priority - urgency + 1) * AGEING + TICK
+                    )  # more urgent by now
+                if priority < urgency:
+                    until = now
+                conditions.append(
+                    and_(Row.priority == priority, NOT_DISPATCHED, Row.accepted_at < until)
+                )
+            before = [Row.dispatched_at.is_not(None), *conditions]
         query = select(func.count()).select_from(Row).where(Row.status == WAITING, or_(*before))
         return session.scalar(query) or 0
 
@@ -138,18 +153,3 @@ def _progressed() -> Select[datetime | None, bool]:
         ProgressRow.investigation_id == Row.id, ProgressRow.stage == ASSEMBLED
     )
     return select(Row.started_at, line.exists()).where(Row.id.in_(bindparam("ids", expanding=True)))
-
-
-def _before(row: Row, now: datetime) -> list[ColumnElement[bool]]:
-    """For each priority: what was accepted before a certain moment is before `row`."""
-    urgency, conditions = level(row.priority, row.accepted_at, now), []
-    for priority in PRIORITIES:
-        until = min(
-            row.accepted_at, now - max(0, priority - urgency) * AGEING + TICK
-        )  # as urgent by now, and older
-        if urgency > URGENT:
-            until = max(until, now - (priority - urgency + 1) * AGEING + TICK)  # more urgent by now
-        if priority < urgency:
-            until = now
-        conditions.append(and_(Row.priority == priority, NOT_DISPATCHED, Row.accepted_at < until))
-    return conditions

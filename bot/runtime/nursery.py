@@ -254,7 +254,27 @@ def _keep(request_socket: socket.socket, parent: int, load: Callable[[], None] |
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, _forget_the_ended)
-        _fork_all(request_socket, load)
+        line = Connection(os.dup(request_socket.fileno()))
+        if load is not None:
+            with garbage.loading():
+                load()
+        while _await_request(line, for_good=load is None):
+            request = line.recv_bytes()
+            count, packed = request[0], request[1:]
+            _, descriptors, _, _ = socket.recv_fds(request_socket, 1, max(count, 1))
+            nursery = os.getpid()
+            # One that ends at once is not forgotten before its descriptor was opened.
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+            pid = os.fork()
+            if pid == 0:
+                line.close()
+                request_socket.close()
+                _live(nursery, partial(_unpacked, packed), descriptors)
+            child = os.pidfd_open(pid)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+            socket.send_fds(request_socket, [str(pid).encode()], [child])
+            for descriptor in (child, *descriptors):
+                os.close(descriptor)
     except (EOFError, OSError):
         pass
     # The edge of the process: an error must not be taken for one of its parent's.
@@ -272,18 +292,6 @@ def _keep_for_a_while(load: Callable[[], None], descriptor: int) -> None:
     _keep(socket.socket(fileno=descriptor), os.getppid(), load)
 
 
-def _fork_all(request_socket: socket.socket, load: Callable[[], None] | None) -> None:
-    line = Connection(os.dup(request_socket.fileno()))
-    if load is not None:
-        with garbage.loading():
-            load()
-    while _await_request(line, for_good=load is None):
-        request = line.recv_bytes()
-        count, packed = request[0], request[1:]
-        _, descriptors, _, _ = socket.recv_fds(request_socket, 1, max(count, 1))
-        _fork(request_socket, line, packed, descriptors)
-
-
 def _await_request(line: Connection, *, for_good: bool) -> bool:
     """Wait for the next request; no where it is not `for_good`, and nothing that was forked is
     left."""
@@ -299,27 +307,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _fork(
-    request_socket: socket.socket,
-    line: Connection,
-    packed: bytes,
-    descriptors: Sequence[int],
-) -> None:
-    nursery = os.getpid()
-    # One that ends at once is not forgotten before its descriptor was opened.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-    pid = os.fork()
-    if pid == 0:
-        line.close()
-        request_socket.close()
-        _live(nursery, partial(_unpacked, packed), descriptors)
-    child = os.pidfd_open(pid)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-    socket.send_fds(request_socket, [str(pid).encode()], [child])
-    for descriptor in (child, *descriptors):
-        os.close(descriptor)
 
 
 def _unpacked(packed: bytes, *descriptors: int) -> None:

@@ -33,7 +33,11 @@ class Scratch:
         self._folder_lock: tuple[Path, int] | None = None
         try:
             _remove_abandoned(root)
-            self._folder_lock = _locked_folder(root)
+            # A new folder, and the lock that says that its process lives.
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+            lock = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._folder_lock = (folder, lock)
         except OSError as error:  # a full disk: each task that needs a file says so
             log.warning(
                 "cannot create a folder for temporary files in %s: %s", root, error.strerror
@@ -59,14 +63,6 @@ class Scratch:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
             self._folder_lock = None
-
-
-def _locked_folder(root: Path) -> tuple[Path, int]:
-    """A new folder, and the lock that says that its process lives."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
-    lock = os.open(folder / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return folder, lock
 
 
 def _remove_abandoned(root: Path) -> None:

@@ -90,7 +90,21 @@ def start_tracing(settings: TelemetrySettings, process: str, instance: str) -> N
         return
     from faultline.bot.runtime.otlp import traces_to
 
-    headers = _headers(settings)
+    # `name=value,name=value`, as in OTEL_EXPORTER_OTLP_HEADERS. Raises SettingsError.
+    secret_value = settings.otlp_headers.get_secret_value() if settings.otlp_headers else ""
+    headers = {}
+    for part in filter(None, (part.strip() for part in secret_value.split(","))):
+        name, mark, value = part.partition("=")
+        if (
+            not mark
+            or not name.strip()
+            or not (name + value).isascii()
+            or not (name + value).isprintable()
+        ):
+            raise SettingsError(
+                "telemetry.otlp_headers", "must be name=value, several separated by commas"
+            )
+        headers[name.strip()] = value.strip()
     _tracing = Tracing(
         *traces_to(settings.otlp_endpoint + TRACES, headers, process, instance, program_version())
     )
@@ -160,7 +174,9 @@ def root_span(
         attributes = {"faultline.investigation": investigation_id, "faultline.verdict": verdict}
         tracing.ids.next_root = (trace_id_of(investigation_id), root_id_of(investigation_id))
         try:
-            context = _nothing()
+            from opentelemetry.context import Context
+
+            context = Context()
             _past(
                 tracing,
                 "investigation",
@@ -239,30 +255,5 @@ def _fail(span: Span, error: str) -> None:
     span.set_status(Status(StatusCode.ERROR))
 
 
-def _nothing() -> Any:
-    from opentelemetry.context import Context
-
-    return Context()
-
-
 def _digest(investigation_id: str) -> bytes:
     return hashlib.sha256(f"faultline trace {investigation_id}".encode("utf-8", "replace")).digest()
-
-
-def _headers(settings: TelemetrySettings) -> dict[str, str]:
-    """`name=value,name=value`, as in OTEL_EXPORTER_OTLP_HEADERS. Raises SettingsError."""
-    secret_value = settings.otlp_headers.get_secret_value() if settings.otlp_headers else ""
-    values_by_name = {}
-    for part in filter(None, (part.strip() for part in secret_value.split(","))):
-        name, mark, value = part.partition("=")
-        if (
-            not mark
-            or not name.strip()
-            or not (name + value).isascii()
-            or not (name + value).isprintable()
-        ):
-            raise SettingsError(
-                "telemetry.otlp_headers", "must be name=value, several separated by commas"
-            )
-        values_by_name[name.strip()] = value.strip()
-    return values_by_name

@@ -74,7 +74,10 @@ def variables(
         if secret is None:
             yield Variable(name, section, instance, key, value)
         else:
-            content = _from_file(name, value, environ)
+            direct = name.removesuffix(FROM_FILE.upper())
+            if environ.get(direct):
+                raise SettingsError(name, f"{direct} is also set: set only one of them")
+            content = _secret_in(Path(value), name)
             yield Variable(name, section, instance, secret, content)
 
 
@@ -94,13 +97,6 @@ def _named_by_file(key: str, model: type[BaseModel] | None) -> str | None:
     if secret in model.model_fields and is_secret(model, secret):
         return secret
     return None
-
-
-def _from_file(name: str, path: str, environ: Mapping[str, str]) -> str:
-    direct = name.removesuffix(FROM_FILE.upper())
-    if environ.get(direct):
-        raise SettingsError(name, f"{direct} is also set: set only one of them")
-    return _secret_in(Path(path), name)
 
 
 def _secret_in(path: Path, key: str) -> str:

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -134,7 +133,15 @@ def page() -> str:
         # A docstring that is wrapped in the source is one paragraph on the page.
         about = _linked(section.__doc__ or "")
         head = f"\n## [{title}]\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n"
-        sections.append(head + _rows(name, section, without=_inherited(section)) + "\n")
+        # The keys of a section that are explained once for all, unless it declares them again.
+        shared: frozenset[str] = frozenset()
+        if issubclass(section, SelfHostedSettings):
+            shared = SHARED_KEYS
+        elif issubclass(section, ConnectorSettings):
+            shared = frozenset(ConnectorSettings.model_fields)
+        sections.append(
+            head + _rows(name, section, without=(shared - section.__annotations__.keys())) + "\n"
+        )
     return "".join(sections)
 
 
@@ -164,33 +171,18 @@ def _shared() -> str:
     return shared.replace("SECTIONS", sections)
 
 
-def _inherited(section: type[BaseModel]) -> frozenset[str]:
-    """The keys of a section that are explained once for all, unless it declares them again."""
-    shared: frozenset[str] = frozenset()
-    if issubclass(section, SelfHostedSettings):
-        shared = SHARED_KEYS
-    elif issubclass(section, ConnectorSettings):
-        shared = frozenset(ConnectorSettings.model_fields)
-    return shared - section.__annotations__.keys()
-
-
 def _rows(name: str, section: type[BaseModel], *, without: frozenset[str] = frozenset()) -> str:
-    meanings = _docstrings_of_fields(section)
+    # What stands below each field in the source, a section's parents included.
+    meanings: dict[str, str] = {}
+    for model in reversed(section.__mro__):
+        if issubclass(model, BaseModel) and model is not BaseModel:
+            source = textwrap.dedent(inspect.getsource(model))
+            meanings |= _docstrings_in(ast.parse(source).body[0])
     rows: list[str] = []
     for key, info in section.model_fields.items():
         if key not in without:
             rows.append(_row(name, key, section, info, meanings.get(key, "")))
     return "\n".join(rows)
-
-
-def _docstrings_of_fields(section: type[BaseModel]) -> dict[str, str]:
-    """What stands below each field in the source, a section's parents included."""
-    docstrings: dict[str, str] = {}
-    for model in reversed(section.__mro__):
-        if issubclass(model, BaseModel) and model is not BaseModel:
-            source = textwrap.dedent(inspect.getsource(model))
-            docstrings |= _docstrings_in(ast.parse(source).body[0])
-    return docstrings
 
 
 def _docstrings_in(node: ast.stmt) -> dict[str, str]:
@@ -217,13 +209,12 @@ def _row(section: str, key: str, model: type[BaseModel], info: FieldInfo, meanin
         meaning = meaning.removeprefix("Secret.").strip() or "Secret."
     else:
         key = f"`{key}`"
-    return f"| {key} | {_default(info.default)} | {meaning} |"
-
-
-def _default(value: Any) -> str:
+    value = info.default
     if value is None or value is PydanticUndefined or value == ():
-        return ""
-    return f"`{value if isinstance(value, Path) else json.dumps(value)}`"
+        default = ""
+    else:
+        default = f"`{value if isinstance(value, Path) else json.dumps(value)}`"
+    return f"| {key} | {default} | {meaning} |"
 
 
 if __name__ == "__main__":

@@ -62,15 +62,13 @@ def sections_of_reply_targets(unknown: Iterable[str]) -> Mapping[str, SectionOwn
         if name in BUILT_IN:
             plugin = Plugin(name, BUILT_IN[name], "faultline")
         if plugin is not None:
-            section_owners[name] = _loaded(plugin)
+            declared = load_plugin(plugin, SectionOwner)
+            whose = f"{plugin.package} ({plugin.target})"
+            if declared.name != plugin.name:
+                raise SettingsError(
+                    plugin.name, f"{whose} declares it under the name {declared.name!r}"
+                )
+            if not issubclass(declared.settings, Section):
+                raise SettingsError(plugin.name, f"{whose} has no model for its settings section")
+            section_owners[name] = declared
     return section_owners
-
-
-def _loaded(plugin: Plugin) -> SectionOwner:
-    declared = load_plugin(plugin, SectionOwner)
-    whose = f"{plugin.package} ({plugin.target})"
-    if declared.name != plugin.name:
-        raise SettingsError(plugin.name, f"{whose} declares it under the name {declared.name!r}")
-    if not issubclass(declared.settings, Section):
-        raise SettingsError(plugin.name, f"{whose} has no model for its settings section")
-    return declared

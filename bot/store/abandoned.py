@@ -99,7 +99,12 @@ class AbandonableStore:
     def _abandon(self) -> None:
         self._store = None
         for connection in self._connections:
-            _cut(connection)
+            # End the wait of a thread that waits for the server's answer. SQLite's ends by itself,
+            # with the wait for its lock.
+            with contextlib.suppress(Exception):
+                duplicate = socket.socket(fileno=os.dup(connection.fileno()))
+                with duplicate:
+                    duplicate.shutdown(socket.SHUT_RDWR)
 
 
 _stores: weakref.WeakSet[AbandonableStore] = weakref.WeakSet()
@@ -126,15 +131,6 @@ def _close(store: Store, connections: list[Any]) -> None:
     for connection in list(connections):
         with contextlib.suppress(Exception):
             connection.close()
-
-
-def _cut(connection: Any) -> None:
-    """End the wait of a thread that waits for the server's answer. SQLite's ends by itself, with
-    the wait for its lock."""
-    with contextlib.suppress(Exception):
-        duplicate = socket.socket(fileno=os.dup(connection.fileno()))
-        with duplicate:
-            duplicate.shutdown(socket.SHUT_RDWR)
 
 
 def _raise(error: BaseException) -> Any:

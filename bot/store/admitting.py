@@ -252,7 +252,13 @@ class Admission:
             session.flush()
             state.groups.note(fresh, traits)
             if like is not None:
-                _say(session, fresh, f"would have joined {like[1].id}: {like[0].why}", now)
+                text = f"would have joined {like[1].id}: {like[0].why}"
+                key = f"{fresh.id}:{GROUPS_STAGE}"
+                session.add(
+                    ProgressRow(
+                        investigation_id=fresh.id, key=key, at=now, stage=GROUPS_STAGE, text=text
+                    )
+                )
         else:
             session.add(fresh)
         return Accepted("started", fresh.id)
@@ -323,10 +329,3 @@ def _locked(session: Session, state: AdmissionState, investigation_id: str) -> I
         return row
     session.flush()
     return session.get_one(InvestigationRow, investigation_id, with_for_update=True)
-
-
-def _say(session: Session, row: InvestigationRow, text: str, now: datetime) -> None:
-    key = f"{row.id}:{GROUPS_STAGE}"
-    session.add(
-        ProgressRow(investigation_id=row.id, key=key, at=now, stage=GROUPS_STAGE, text=text)
-    )

@@ -88,7 +88,9 @@ def handover_incidents(
         rows = [tuple(columns) for columns in session.execute(query)]
         ids = [columns[0].id for columns in rows]
         causes, members = _causes(session, ids), _members(session, ids)
-        judged = _judged(engine, ids)
+        labels, judged = Labels(engine), dict[str, bool]()
+        for batch in _batches(ids):
+            judged |= {id_: label.right for id_, label in labels.of(batch).items()}
         return [
             _incident(
                 columns,
@@ -164,13 +166,6 @@ def _causes(session: Session, ids: Sequence[str]) -> dict[str, EarlierCause]:
             if causes:
                 causes_by_id[id_] = causes[0]
     return causes_by_id
-
-
-def _judged(engine: Engine, ids: Sequence[str]) -> dict[str, bool]:
-    labels, right_by_id = Labels(engine), dict[str, bool]()
-    for batch in _batches(ids):
-        right_by_id |= {id_: label.right for id_, label in labels.of(batch).items()}
-    return right_by_id
 
 
 def _batches(ids: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -42,7 +42,11 @@ class PersonActs:
         The same `key` again is counted once, and gets the same answer.
         """
         now = now or datetime.now(UTC)
-        row, who, key = PersonActRow, storable(who, MAX_WHO), _digest(f"{act} {key}")
+        row, who, key = (
+            PersonActRow,
+            storable(who, MAX_WHO),
+            hashlib.sha256(f"{act} {key}".encode("utf-8", "replace")).hexdigest(),
+        )
         with Session(self._engine) as session, session.begin():
             if self._engine.dialect.name == "postgresql":
                 lock_key = int.from_bytes(hashlib.sha256(who.encode()).digest()[:4], signed=True)
@@ -62,7 +66,3 @@ class PersonActs:
                 return False
             session.add(row(key=key, who=who, act=act, at=now))
             return True
-
-
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

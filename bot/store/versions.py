@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, inspect, text
@@ -38,11 +37,10 @@ class Version:
 def all_versions() -> tuple[Version, ...]:
     """All that this program knows, the oldest first."""
     files = sorted((MIGRATIONS / "versions").glob("[0-9]*.py"))
-    return tuple(Version(file.name.partition("_")[0], _docstring(file)) for file in files)
-
-
-def _docstring(file: Path) -> str:
-    return ast.get_docstring(ast.parse(file.read_text())) or ""
+    return tuple(
+        Version(file.name.partition("_")[0], (ast.get_docstring(ast.parse(file.read_text())) or ""))
+        for file in files
+    )
 
 
 def current_version(connection: Connection) -> str | None:

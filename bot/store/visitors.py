@@ -82,7 +82,17 @@ class Logins:
     ) -> None:
         with Session(self._engine) as session, session.begin():
             session.execute(delete(SessionRow).where(self._over(now)))
-            visitor = _visitor(session, person, now)
+            same = (VisitorRow.issuer == person.issuer, VisitorRow.subject == person.subject)
+            visitor = session.scalar(select(VisitorRow).where(*same).with_for_update())
+            if visitor is None:
+                visitor = VisitorRow(issuer=person.issuer, subject=person.subject, first_at=now)
+                session.add(visitor)
+            visitor.who, visitor.name = (
+                storable(person.who, MAX_NAME),
+                storable(person.name, MAX_NAME),
+            )
+            visitor.last_at = now
+            session.flush()
             mine = select(SessionRow.id).where(SessionRow.visitor_id == visitor.id)
             rows = session.scalars(
                 mine.order_by(SessionRow.created_at.desc()).limit(MAX_SESSIONS - 1)
@@ -173,18 +183,6 @@ class Logins:
 def new_secret() -> str:
     """What a cookie holds: 256 random bits."""
     return secrets.token_urlsafe(32)
-
-
-def _visitor(session: Session, person: ProviderIdentity, now: datetime) -> VisitorRow:
-    same = (VisitorRow.issuer == person.issuer, VisitorRow.subject == person.subject)
-    visitor = session.scalar(select(VisitorRow).where(*same).with_for_update())
-    if visitor is None:
-        visitor = VisitorRow(issuer=person.issuer, subject=person.subject, first_at=now)
-        session.add(visitor)
-    visitor.who, visitor.name = storable(person.who, MAX_NAME), storable(person.name, MAX_NAME)
-    visitor.last_at = now
-    session.flush()
-    return visitor
 
 
 def _rows(result: Result[Any]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from faultline.analysis.kinds.finding_details import EarlierDetails, TestedRow
+from faultline.analysis.kinds.finding_details import EarlierDetails
 from faultline.analysis.vocabulary import Diagnosis, Finding
 from faultline.bot.answer.writer.earlier import is_memory
 
@@ -43,9 +43,7 @@ def earlier_view(diagnosis: Diagnosis) -> EarlierView:
         details = EarlierDetails.of(finding)
         for row in details.tested if details else ():
             if row.investigation:
-                rows[row.investigation] = _row(row)
+                rows[row.investigation] = EarlierRow(
+                    row.investigation, row.when, row.alert, row.cause, row.outcome
+                )
     return EarlierView(findings, tuple(rows.values())[:MAX_ROWS])
-
-
-def _row(row: TestedRow) -> EarlierRow:
-    return EarlierRow(row.investigation, row.when, row.alert, row.cause, row.outcome)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from faultline.analysis.vocabulary import Evidence, Finding
 from faultline.analysis.wording.amounts import unit_of
@@ -54,25 +53,21 @@ def finding_view(finding: Finding, items: Mapping[str, Evidence]) -> FindingView
     """Arrange one finding; `items` is the case's evidence by id."""
     written = finding.details.written()
     evidence = tuple(items[i] for i in finding.evidence if i in items)
+    examples: list[str] = []
+    for key in RECORDED:
+        value = written.get(key)
+        texts = value if isinstance(value, list) else [value]
+        examples += [text for text in texts if isinstance(text, str) and text]
     return FindingView(
         finding=finding,
         shown_by=SHOWN_BY.get(evidence[0].kind, "evidence") if evidence else "finding",
         evidence=evidence,
         unknown_evidence=tuple(i for i in finding.evidence if i not in items),
-        examples=_examples(written),
+        examples=tuple(dict.fromkeys(examples))[:MAX_EXAMPLES],
         tables=detail_tables(written, finding.subject),
         facts=_facts(finding),
         chart=can_chart(finding),
     )
-
-
-def _examples(details: Mapping[str, Any]) -> tuple[str, ...]:
-    examples: list[str] = []
-    for key in RECORDED:
-        value = details.get(key)
-        texts = value if isinstance(value, list) else [value]
-        examples += [text for text in texts if isinstance(text, str) and text]
-    return tuple(dict.fromkeys(examples))[:MAX_EXAMPLES]
 
 
 def _facts(finding: Finding) -> tuple[tuple[str, str], ...]:

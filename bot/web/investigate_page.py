@@ -60,15 +60,27 @@ class InvestigatePage:
         fields = _fields(form)
         requester = await requester_of(self.access, request)
         try:
-            requested_request = _incident_request(
-                fields, requester_key(requester, fields["key"] or uuid.uuid4().hex)
+            key = requester_key(requester, fields["key"] or uuid.uuid4().hex)
+            since = fields["since"]
+            requested_request = IncidentRequest(
+                text=fields["question"],
+                key=key,
+                door="page",
+                service=fields["service"][:LONGEST] or None,
+                since=since_of(since, datetime.now(UTC), UTC, "since when") if since else None,
+                places=_places(fields["places"]),
             )
             as_sent = repr([fields[name] for name in FIELDS])
             accepted = await self.requests.start(requested_request, requester, as_sent)
         except SettingsError as error:
             return await self._form(request, fields, 400, f"{error}.")
         except Refused as error:
-            return await self._form(request, fields, _status(error), f"{error}".rstrip(".") + ".")
+            return await self._form(
+                request,
+                fields,
+                (400 if error.status == 422 else error.status),
+                f"{error}".rstrip(".") + ".",
+            )
         except NotAccepted:
             trouble = "This could not be stored. Send the form again."
             return await self._form(request, fields, 503, trouble)
@@ -98,11 +110,6 @@ class InvestigatePage:
         )
 
 
-def _status(error: Refused) -> int:
-    # A form that is filled in wrongly is 400 on every page.
-    return 400 if error.status == 422 else error.status
-
-
 def _fields(form: FormData) -> dict[str, str]:
     storables_by_name = {}
     for name in FIELDS:
@@ -111,18 +118,6 @@ def _fields(form: FormData) -> dict[str, str]:
             storable(value.strip(), MOST_TEXT) if isinstance(value, str) else ""
         )
     return storables_by_name
-
-
-def _incident_request(fields: dict[str, str], key: str) -> IncidentRequest:
-    since = fields["since"]
-    return IncidentRequest(
-        text=fields["question"],
-        key=key,
-        door="page",
-        service=fields["service"][:LONGEST] or None,
-        since=since_of(since, datetime.now(UTC), UTC, "since when") if since else None,
-        places=_places(fields["places"]),
-    )
 
 
 def _places(text: str) -> dict[str, str]:

@@ -256,12 +256,13 @@ def _with_diagnosis(
     )
     # An answer without report and without a cause has no headline but the stored one.
     headline = answer.headline if report or answer.causes else view.headline
+    nothing = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
     return replace(
         view,
         answer=answer,
         diagnosis=diagnosis,
         state=view.state if failed else state,
-        since=_since(diagnosis),
+        since=(None if nothing else diagnosis.impact.since),
         confidence=answer.confidence,
         headline=view.headline if failed else headline,
         happening=cited_claims(answer.section(Section.HAPPENING), answer, home),
@@ -274,11 +275,6 @@ def _with_diagnosis(
         groups=evidence_groups(answer),
         earlier=earlier_view(diagnosis),
     )
-
-
-def _since(diagnosis: Diagnosis) -> datetime | None:
-    nothing = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
-    return None if nothing else diagnosis.impact.since
 
 
 def _by_model(answer: AnswerView, home: str) -> Iterator[tuple[str, tuple[CitedClaim, ...]]]:

@@ -78,7 +78,25 @@ class ListPage:
 
     async def index(self, request: Request) -> Response:
         """Investigations by day, the newest first."""
-        parameters = _clean_parameters(request.query_params)
+        # The parameters that are ours and not empty, as the store takes text.
+        names = (
+            "q",
+            "status",
+            "verdict",
+            "service",
+            "source",
+            "confidence",
+            "from",
+            "to",
+            "judged",
+            "alerts",
+            "after",
+            "before",
+        )
+        cleaned = {
+            name: storable(request.query_params.get(name, ""), LONGEST).strip() for name in names
+        }
+        parameters = {name: value for name, value in cleaned.items() if value}
         return self.site.page(
             request, "index.html", **await in_store(self._read, parameters, visibility_of(request))
         )
@@ -179,26 +197,6 @@ def chips(parameters: Mapping[str, str]) -> tuple[Chip, ...]:
         for name, word in words.items()
         if word
     )
-
-
-def _clean_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters that are ours and not empty, as the store takes text."""
-    names = (
-        "q",
-        "status",
-        "verdict",
-        "service",
-        "source",
-        "confidence",
-        "from",
-        "to",
-        "judged",
-        "alerts",
-        "after",
-        "before",
-    )
-    cleaned = {name: storable(parameters.get(name, ""), LONGEST).strip() for name in names}
-    return {name: value for name, value in cleaned.items() if value}
 
 
 def _address(parameters: Mapping[str, str], **place: str) -> str:

@@ -211,25 +211,23 @@ def _joined(alert: Joined, axis: _Axis, alert_at: datetime) -> TimelineEvent:
 def _onset(finding: Finding, axis: _Axis, alert_at: datetime, decisive: bool) -> TimelineEvent:
     assert finding.onset is not None
     since = finding.onset - timedelta(seconds=finding.onset_uncertainty_s or 0)
+    if finding.signal and finding.series.get("table") == "metrics":
+        what_moved = signal_name(finding.signal)
+    else:
+        what_moved = kind_words(finding.kind)
     return TimelineEvent(
         kind="onset",
         time=finding.onset,
         offset=offset(finding.onset, alert_at),
         distance=from_alert(finding.onset, alert_at),
         label=subject_name(finding.subject),
-        note=_what_moved(finding),
+        note=what_moved,
         x=axis.x(finding.onset),
         since_x=axis.x(since),
         finding=finding.id,
         decisive=decisive,
         clipped=axis.clips(finding.onset),
     )
-
-
-def _what_moved(finding: Finding) -> str:
-    if finding.signal and finding.series.get("table") == "metrics":
-        return signal_name(finding.signal)
-    return kind_words(finding.kind)
 
 
 def _change(

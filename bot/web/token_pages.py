@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -77,7 +76,10 @@ class TokenPages:
             sentence = "A token cannot make tokens. Sign in as an admin."
             return self.site.problem(request, 403, "Not made", sentence)
         form = await request.form(max_files=0, max_fields=10, max_part_size=LONGEST)
-        fields = _fields(form)
+        fields = {}
+        for name in DEFAULTS:
+            value = form.get(name)
+            fields[name] = " ".join(value.split()) if isinstance(value, str) else ""
         if trouble := _trouble(fields, self.site.settings):
             return await self._page(request, 400, fields=fields, trouble=trouble)
         role = next(role for role in ROLES if role == fields["role"])
@@ -132,14 +134,6 @@ class TokenPages:
             longest=MAX_NAME,
             most=MOST,
         )
-
-
-def _fields(form: FormData) -> dict[str, str]:
-    fields = {}
-    for name in DEFAULTS:
-        value = form.get(name)
-        fields[name] = " ".join(value.split()) if isinstance(value, str) else ""
-    return fields
 
 
 def _trouble(fields: dict[str, str], settings: Settings) -> str:

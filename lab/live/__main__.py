@@ -24,7 +24,18 @@ SEEDS_APART = 1_000
 
 def main(arguments: list[str] | None = None) -> int:
     """Play; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m faultline.lab.live", description=__doc__)
+    parser.add_argument("--incidents", type=int, default=60, help="how many are played")
+    parser.add_argument("--seed", type=int, default=1, help="which incidents, in which order")
+    parser.add_argument("--interval", type=float, default=15, help="seconds between scrapes")
+    parser.add_argument("--pause", type=float, help="scrapes between incidents; 60 if not given")
+    parser.add_argument("--fault", choices=sorted(FAULTS), help="this fault every time")
+    parser.add_argument("--small", action="store_true", help="three services, no stores")
+    parser.add_argument("--day", type=float, default=60, help="minutes that a day of load takes")
+    parser.add_argument("--load", type=float, default=1, help="times as many customers")
+    parser.add_argument("--out", type=Path, help="folder for labelled case folders")
+    parser.add_argument("--keep", type=Path, help="folder for all logs and data of the run")
+    options = parser.parse_args(arguments)
     try:
         with ended_by_sigterm():
             grades = _play(options)
@@ -73,21 +84,6 @@ def _sockets(folder: str, names: list[str]) -> set[str]:
 def _say(line: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stderr.flush()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m faultline.lab.live", description=__doc__)
-    parser.add_argument("--incidents", type=int, default=60, help="how many are played")
-    parser.add_argument("--seed", type=int, default=1, help="which incidents, in which order")
-    parser.add_argument("--interval", type=float, default=15, help="seconds between scrapes")
-    parser.add_argument("--pause", type=float, help="scrapes between incidents; 60 if not given")
-    parser.add_argument("--fault", choices=sorted(FAULTS), help="this fault every time")
-    parser.add_argument("--small", action="store_true", help="three services, no stores")
-    parser.add_argument("--day", type=float, default=60, help="minutes that a day of load takes")
-    parser.add_argument("--load", type=float, default=1, help="times as many customers")
-    parser.add_argument("--out", type=Path, help="folder for labelled case folders")
-    parser.add_argument("--keep", type=Path, help="folder for all logs and data of the run")
-    return parser
 
 
 if __name__ == "__main__":

@@ -144,7 +144,9 @@ class ServiceProgram:
             if levers.leak_mb:
                 # Pages that nobody wrote to would take no memory.
                 self._ballast.append(bytearray(b"x") * int(levers.leak_mb * 1_000_000))
-            _use_cpu(levers.cpu_ms)
+            ends = time.thread_time() + levers.cpu_ms / 1000
+            while levers.cpu_ms and time.thread_time() < ends:
+                sum(range(500))
             if random.random() < levers.error_share:
                 raise RuntimeError(levers.error or "unexpected value")
             # Waiting for a worker counts as part of the request, as it does for whoever asked.
@@ -284,12 +286,6 @@ class ServiceProgram:
         """Bring the certificate in line with the levers."""
         if self._ssl is not None:
             certificates.present(self._ssl, self.pod.room, self.levers.expired_certificate)
-
-
-def _use_cpu(ms: float) -> None:
-    ends = time.thread_time() + ms / 1000
-    while ms and time.thread_time() < ends:
-        sum(range(500))
 
 
 def _product() -> int:

@@ -43,7 +43,10 @@ class Shoppers:
         await web.TCPSite(runner, "127.0.0.1", self._pod.port).start()
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        routes = _routes(self._pod)
+        front = next(
+            service for service in services_of(small=self._pod.small) if service.name == "web"
+        )
+        routes = [path for path in SHOPPING.rates if path in front.routes]
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as session:
             customers = [asyncio.create_task(self._customers(session, path)) for path in routes]
@@ -81,11 +84,6 @@ class Shoppers:
         with suppress(aiohttp.ClientError, TimeoutError):
             async with session.get(url, timeout=limit) as answer:
                 await answer.read()
-
-
-def _routes(pod: ShopPod) -> list[str]:
-    front = next(service for service in services_of(small=pod.small) if service.name == "web")
-    return [path for path in SHOPPING.rates if path in front.routes]
 
 
 async def serve(pod: ShopPod) -> None:

@@ -97,7 +97,20 @@ class ShopSupervisor:
         pid = os.fork()
         if pid:
             return pid
-        _become(pod)
+        # What the new process does; it never returns.
+        code = 1
+        try:
+            # Ctrl-C in a terminal goes to a whole group: the supervisor ends its processes itself.
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, 0)
+            os.dup2(2, 1)
+            asyncio.run(_as_coroutine(pod))
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
         return 0
 
     def _retire(self, old: Running, after_s: float) -> None:
@@ -173,23 +186,6 @@ def _reaped() -> set[int]:
                 break
             pids.add(pid)
     return pids
-
-
-def _become(pod: ShopPod) -> None:
-    """What the new process does; it never returns."""
-    code = 1
-    try:
-        # Ctrl-C in a terminal goes to a whole group: the supervisor ends its processes itself.
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 0)
-        os.dup2(2, 1)
-        asyncio.run(_as_coroutine(pod))
-        code = 0
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
 
 
 async def _as_coroutine(pod: ShopPod) -> None:

@@ -157,7 +157,23 @@ def blame(
         parts = late_of(place, rank_charges)
         late = union_of(*(spans for _, spans in parts))
         if rank_charges and length(late) >= effect_from * whole:
-            late = _effect_on_group(parts, place, _most(rank_charges), hidden)
+            # What the median of the others of the group waited for the rank, in any group, and did
+            # not compute beside. One delay costs different groups time at different moments (tensor
+            # parallel ranks at once, their data parallel peers at the next gradients): no rank
+            # waits for it twice.
+            most = _most(rank_charges)
+            other_place = most.block.places[most.block.places != place]
+            chosen = other_place[
+                np.linspace(0, len(other_place) - 1, min(len(other_place), MAX_VICTIMS)).astype(
+                    np.int64
+                )
+            ]
+            waited = []
+            for other in chosen.tolist():
+                shared = union_of(*(spans for block, spans in parts if other in block.places))
+                waited.append(difference(shared, hidden[other]))
+            waited.sort(key=length)
+            late = waited[len(waited) // 2]
         return _rank_blame(
             ranks[place], clip(*late, *wall), steps[place], wall[1] - wall[0], rank_charges
         )
@@ -290,31 +306,15 @@ def _late(
     return late_by_group
 
 
-def _effect_on_group(
-    late: Sequence[tuple[MatchedGroup, Spans]], place: int, most: _Charge, hidden: Sequence[Spans]
-) -> Spans:
-    """What the median of the others of the group waited for the rank, in any group, and did not
-    compute beside.
-
-    One delay costs different groups time at different moments (tensor parallel ranks at once, their
-    data parallel peers at the next gradients): no rank waits for it twice.
-    """
-    other_place = most.block.places[most.block.places != place]
-    chosen = other_place[
-        np.linspace(0, len(other_place) - 1, min(len(other_place), MAX_VICTIMS)).astype(np.int64)
-    ]
-    waited = []
-    for other in chosen.tolist():
-        shared = union_of(*(spans for block, spans in late if other in block.places))
-        waited.append(difference(shared, hidden[other]))
-    waited.sort(key=length)
-    return waited[len(waited) // 2]
-
-
 def _rank_blame(
     summary: RankSummary, late: Spans, steps: StepColumns, wall_ns: int, charges: Sequence[_Charge]
 ) -> RankBlame:
-    charged = _per_step(late, steps)
+    # What is charged in each step: the whole of each interval belongs to the step it ends in.
+    before = np.concatenate(([0], np.cumsum(late[1] - late[0])))
+    first, last = (
+        np.searchsorted(late[1], moment, side="left") for moment in (steps.start, steps.end)
+    )
+    charged = np.asarray(before[last] - before[first], dtype=np.int64)
     is_blamed = (charged > 0) & (charged >= CRITICAL_SHARE * (steps.end - steps.start))
     whole = length(late)
     return RankBlame(
@@ -326,15 +326,6 @@ def _rank_blame(
         step_blame_ns=dict(zip(steps.number.tolist(), charged.tolist(), strict=True)),
         clearest=_clearest(summary, charges),
     )
-
-
-def _per_step(late: Spans, steps: StepColumns) -> Int64:
-    """What is charged in each step: the whole of each interval belongs to the step it ends in."""
-    before = np.concatenate(([0], np.cumsum(late[1] - late[0])))
-    first, last = (
-        np.searchsorted(late[1], moment, side="left") for moment in (steps.start, steps.end)
-    )
-    return np.asarray(before[last] - before[first], dtype=np.int64)
 
 
 def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArrival, ...]:

@@ -182,20 +182,7 @@ def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_
     numbered = np.ones(len(calls.groups), dtype=np.bool_)
     np.logical_and.at(numbered, calls.group, calls.sequence >= 0)
     alike = _pair(base, calls.size)
-    by_step = ~numbered & _uneven_groups(calls, alike, ranks, members)
-    in_step = by_step[calls.group]
-    discriminator = np.where(
-        numbered[calls.group], calls.sequence, np.where(in_step, calls.step, 0)
-    )
-    key = _pair(np.where(numbered[calls.group], base, alike + int(base.max()) + 1), discriminator)
-    return np.where(in_step & (calls.step < 0), -1, key)
-
-
-def _uneven_groups(
-    calls: _Calls, alike: Int64, ranks: Sequence[RankSummary], members: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Mask of the groups whose ranks recorded other steps, or not as many collectives of some
-    kind."""
+    # Mask of the groups whose ranks recorded other steps, or not as many collectives of some kind.
     sets = {frozenset(s.steps.number.tolist()): i for i, s in enumerate(ranks)}
     recorded = np.asarray([sets[frozenset(s.steps.number.tolist())] for s in ranks], dtype=np.int64)
     uneven = np.asarray([len(np.unique(recorded[have])) > 1 for have in members], dtype=np.bool_)
@@ -203,7 +190,13 @@ def _uneven_groups(
     group = calls.group[first]
     bad = (counts.min_of != counts.max_of) | (runs != members.sum(axis=1)[group])
     np.logical_or.at(uneven, group, bad)
-    return uneven
+    by_step = ~numbered & uneven
+    in_step = by_step[calls.group]
+    discriminator = np.where(
+        numbered[calls.group], calls.sequence, np.where(in_step, calls.step, 0)
+    )
+    key = _pair(np.where(numbered[calls.group], base, alike + int(base.max()) + 1), discriminator)
+    return np.where(in_step & (calls.step < 0), -1, key)
 
 
 @dataclass(frozen=True)

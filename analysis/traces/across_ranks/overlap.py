@@ -52,7 +52,8 @@ def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
     rows = np.flatnonzero(of_gradients & np.isin(calls.step, with_backward))
     if not len(rows):
         return None
-    weight = _weight(calls, rows)
+    sizes = calls.bytes[rows]
+    weight = sizes if (sizes > 0).all() else (calls.end - calls.start)[rows]
     outside = calls.launched_in[rows] != _BACKWARD
     after = float(weight[outside].sum() / max(weight.sum(), 1))
     rows = rows[outside] if after >= AFTER_BACKWARD else rows
@@ -76,10 +77,3 @@ def uses_fsdp(ranks: Sequence[RankSummary]) -> bool:
 
 def _gathers(calls: CollectiveCalls) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(calls.named("all_gather") & np.isin(calls.launched_in, (_FORWARD, _BACKWARD)))
-
-
-def _weight(
-    calls: CollectiveCalls, rows: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    sizes = calls.bytes[rows]
-    return sizes if (sizes > 0).all() else (calls.end - calls.start)[rows]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faultline.analysis.traces.across_ranks.blame import MIN_STEPS, Blame, RankBlame
+from faultline.analysis.traces.across_ranks.blame import MIN_STEPS, Blame
 from faultline.analysis.traces.across_ranks.extra_work import ExtraWork, extra_operation
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
 from faultline.analysis.traces.doctor.diagnosis import EventReference
@@ -73,7 +73,11 @@ def slow_steps(blame: Blame, ranks: Sequence[RankSummary]) -> tuple[SlowStep, ..
         for number, took in zip(
             steps.number.tolist(), (steps.end - steps.start).tolist(), strict=True
         ):
-            lost = _blame_around(charged, number)
+            # Blame of a step or of the next, where a pause after the step's own collectives is
+            # felt.
+            lost = max(
+                charged.step_blame_ns.get(number, 0), charged.step_blame_ns.get(number + 1, 0)
+            )
             enough = took >= lost >= max(SLOW_STEP_BLAME * took, SLOW_STEP_EXTRA * median)
             if took >= SLOW_STEP_RATIO * median and enough:
                 delayed_steps.append(_slow_step(summary, number, took, median, lost))
@@ -132,8 +136,3 @@ def _longest_event(summary: RankSummary, step: int) -> EventReference | None:
             step=step,
         )
     return None
-
-
-def _blame_around(charged: RankBlame, step: int) -> int:
-    """Blame of a step or of the next, where a pause after the step's own collectives is felt."""
-    return max(charged.step_blame_ns.get(step, 0), charged.step_blame_ns.get(step + 1, 0))

@@ -57,7 +57,12 @@ def collective_table(
     partial = {g.key for g in matched.partial_groups}
     rows: list[CollectiveRow] = []
     for block in matched.groups:
-        times = _times(block, ranks, clocks_agree=clocks_agree)
+        wait, transfer = split(block, clocks_agree=clocks_agree)
+        exposed, awaited = np.empty_like(block.row), np.empty_like(block.row)
+        for column, place in enumerate(block.places.tolist()):
+            calls, row = ranks[place].collectives, block.row[:, column]
+            exposed[:, column], awaited[:, column] = calls.exposed[row], calls.awaited[row]
+        times = CallTimes(block.end - block.start, wait, exposed, awaited, transfer)
         size = block.group.size or (None if block.group.name else world_size) or len(block.places)
         at_least = block.group.key in partial
         link = UNKNOWN_LINK if at_least else _link([ranks[p] for p in block.places.tolist()])
@@ -72,15 +77,6 @@ def rank_table(summary: RankSummary) -> CollectiveTable:
     apart."""
     rows = rank_rows(summary.collectives, summary.world_size)
     return _table([r for r in rows if r.operation not in POINT_TO_POINT], "duration")
-
-
-def _times(block: MatchedGroup, ranks: Sequence[RankSummary], *, clocks_agree: bool) -> CallTimes:
-    wait, transfer = split(block, clocks_agree=clocks_agree)
-    exposed, awaited = np.empty_like(block.row), np.empty_like(block.row)
-    for column, place in enumerate(block.places.tolist()):
-        calls, row = ranks[place].collectives, block.row[:, column]
-        exposed[:, column], awaited[:, column] = calls.exposed[row], calls.awaited[row]
-    return CallTimes(block.end - block.start, wait, exposed, awaited, transfer)
 
 
 def _link(ranks: Sequence[RankSummary]) -> Link:

@@ -51,11 +51,21 @@ def _forward(
     spread = _per_dimension(call, dilation, space)
     if turned:
         more = _per_dimension(call, extra or 0, space)
-        out = _grown(shape[2:], weight[2:], steps, pads, spread, more)
+        # The same for ConvTranspose2d.
+        out = tuple(
+            (s - 1) * step - 2 * p + d * (k - 1) + e + 1
+            for s, k, step, p, d, e in zip(
+                shape[2:], weight[2:], steps, pads, spread, more, strict=True
+            )
+        )
         positions, channels = prod(shape[2:]), weight[1] * parts[0]
         weights_used = prod(weight)
     else:
-        out = _shrunk(shape[2:], weight[2:], steps, pads, spread)
+        # The output's size, as PyTorch documents it for Conv2d.
+        out = tuple(
+            (s + 2 * p - d * (k - 1) - 1) // max(step, 1) + 1
+            for s, k, step, p, d in zip(shape[2:], weight[2:], steps, pads, spread, strict=True)
+        )
         positions, channels = prod(out), weight[0]
         weights_used = prod(weight)
     flops = 2 * shape[0] * positions * weights_used
@@ -77,7 +87,12 @@ def backward(call: Call) -> Cost:
     once = 2 * grad[0] * positions * prod(weight)
     flops = moved = 0
     tensors = sum(call.at(place).bytes for place in (0, 1, 2))
-    of_input, of_weight, of_bias = _output_mask(call.at(10).value)
+    # Which gradients were asked for: "[True, True, False]"; of input and weight, where the trace
+    # does not say.
+    words = [word.strip() == "True" for word in call.at(10).value.strip("[]").split(",")]
+    of_input, of_weight, of_bias = (
+        (words[0], words[1], words[2]) if len(words) == 3 else (True, True, False)
+    )
     for needs_gradient in (of_input, of_weight):
         if needs_gradient:
             # It reads two of grad_output, input and weight, and writes the gradient of the third.
@@ -89,13 +104,6 @@ def backward(call: Call) -> Cost:
     return cost_from(call, "convolution", flops, moved)
 
 
-def _output_mask(value: str) -> tuple[bool, bool, bool]:
-    """Which gradients were asked for: "[True, True, False]"; of input and weight, where the trace
-    does not say."""
-    words = [word.strip() == "True" for word in value.strip("[]").split(",")]
-    return (words[0], words[1], words[2]) if len(words) == 3 else (True, True, False)
-
-
 def _per_dimension(call: Call, place: int, space: int) -> Shape:
     """A value for each dimension of space; one stands for all."""
     numbers = call.at(place).numbers
@@ -104,24 +112,6 @@ def _per_dimension(call: Call, place: int, space: int) -> Shape:
     if len(numbers) != space:
         raise Unknown(f"argument {place} of {call.name}")
     return numbers
-
-
-def _shrunk(size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Shape:
-    """The output's size, as PyTorch documents it for Conv2d."""
-    return tuple(
-        (s + 2 * p - d * (k - 1) - 1) // max(step, 1) + 1
-        for s, k, step, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
-    )
-
-
-def _grown(
-    size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, extra: Shape
-) -> Shape:
-    """The same for ConvTranspose2d."""
-    return tuple(
-        (s - 1) * step - 2 * p + d * (k - 1) + e + 1
-        for s, k, step, p, d, e in zip(size, kernel, stride, padding, dilation, extra, strict=True)
-    )
 
 
 COSTS: Mapping[str, Callable[[Call], Cost]] = {

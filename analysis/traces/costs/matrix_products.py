@@ -76,7 +76,10 @@ def grouped_mm(call: Call) -> Cost:
     flops, out = 2 * m * n * k, m * n
     if len(left) == len(right) == 2:
         out *= _groups(call)
-    return cost_from(call, "grouped matrix product", flops, _moved(call, out))
+    item = max(call.at(0).item_bytes, HALF)
+    return cost_from(
+        call, "grouped matrix product", flops, (call.at(0).bytes + call.at(1).bytes + out * item)
+    )
 
 
 def _groups(call: Call) -> int:
@@ -85,11 +88,6 @@ def _groups(call: Call) -> int:
         if len(argument.shape) == 1 and argument.type == "int":
             return argument.shape[0]
     return 1
-
-
-def _moved(call: Call, out: int) -> int:
-    item = max(call.at(0).item_bytes, HALF)
-    return call.at(0).bytes + call.at(1).bytes + out * item
 
 
 def experts(call: Call) -> Cost:

@@ -168,7 +168,16 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosi
     who, numbers = rank_phrase(named, job.count)
     if worst.facts.on_device:
         pieces = worst.facts.tiny.kernels
-        statement = _kernel_sentence(who, numbers, ranks)
+        per_step = fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)
+        total_ns = sum(s.facts.tiny.kernels.total_ns for s in ranks)
+        count = sum(s.facts.tiny.kernels.count for s in ranks)
+        numbers["kernels_per_step"] = short(per_step)
+        numbers["mean_us"] = short(total_ns / count / 1e3)
+        numbers["busy_percent"] = percent(fmean(s.facts.device.busy_share for s in ranks))
+        verb = "launches" if len(ranks) == 1 else "launch"
+        statement = f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of "
+        f"{numbers['mean_us']:g} us on average, "
+        f"and the accelerator is busy only {numbers['busy_percent']:g} % of the time"
     else:
         pieces = worst.facts.tiny.operators
         statement = _operator_sentence(who, numbers, ranks)
@@ -185,21 +194,6 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosi
         events=[pieces.example],
         details=details,
         cost_ns=_idle_ns(ranks),
-    )
-
-
-def _kernel_sentence(who: str, numbers: dict[str, float], ranks: Sequence[RankSummary]) -> str:
-    per_step = fmean(s.facts.tiny.kernels.count / s.facts.step_count for s in ranks)
-    total_ns = sum(s.facts.tiny.kernels.total_ns for s in ranks)
-    count = sum(s.facts.tiny.kernels.count for s in ranks)
-    numbers["kernels_per_step"] = short(per_step)
-    numbers["mean_us"] = short(total_ns / count / 1e3)
-    numbers["busy_percent"] = percent(fmean(s.facts.device.busy_share for s in ranks))
-    verb = "launches" if len(ranks) == 1 else "launch"
-    return (
-        f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of "
-        f"{numbers['mean_us']:g} us on average, "
-        f"and the accelerator is busy only {numbers['busy_percent']:g} % of the time"
     )
 
 

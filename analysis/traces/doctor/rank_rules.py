@@ -109,21 +109,14 @@ def stragglers(job: TrainingJob) -> list[JobDiagnosis]:
     compared = job.compared
     if compared is None:
         return []
-    alone = [_straggler(job, compared, [charged]) for charged in _not_delayed(compared)]
+    # The stragglers whose own work explains why they are late, where any does. With tensor or
+    # pipeline parallelism a late rank makes its row late for all other groups that the row is in.
+    late = list(compared.stragglers)
+    explained = [charged for charged in late if _explained(compared, charged)]
+    alone = [_straggler(job, compared, [charged]) for charged in (explained or late)]
     if alone or not compared.blame.together:
         return alone
     return [_straggler(job, compared, compared.blame.together)]
-
-
-def _not_delayed(compared: RankComparison) -> list[RankBlame]:
-    """The stragglers whose own work explains why they are late, where any does.
-
-    With tensor or pipeline parallelism a late rank makes its row late for all other groups that the
-    row is in.
-    """
-    late = list(compared.stragglers)
-    explained = [charged for charged in late if _explained(compared, charged)]
-    return explained or late
 
 
 def _explained(compared: RankComparison, charged: RankBlame) -> bool:
@@ -312,13 +305,13 @@ def _extra_operation(compared: RankComparison, rank: int, explained_ms: float) -
     by_rank: dict[int, dict[str, float]] = {}
     for summary in compared.job.ranks:
         per_step = summary.operations.per_step(common)
-        by_rank[summary.rank] = {name: ns for name, ns in per_step.items() if not _waits(name)}
+        by_rank[summary.rank] = {
+            name: ns
+            for name, ns in per_step.items()
+            if not (name in READS or SYNC_CALL.match(name) is not None)
+        }
     rank_times = by_rank.pop(rank)
     return extra_operation(rank_times, list(by_rank.values()), explained_ms)
-
-
-def _waits(name: str) -> bool:
-    return name in READS or SYNC_CALL.match(name) is not None
 
 
 def _cause(part: ExtraWork | None, operation: ExtraWork | None, *, on_device: bool) -> str:

@@ -37,7 +37,7 @@ def breaks_habit(entries: Sequence[Collective], group: RecordedGroup, seq: int) 
     begin = places[0] if len(places) > 1 else 0
     begin = max(begin, end - MAX_WINDOW)
     start = max(0, begin - MAX_BEFORE)
-    steps = [_step(entry) for entry in entries[start : end + 1]]
+    steps = [(entry.group.name, entry.op) for entry in entries[start : end + 1]]
     followers: dict[Step, Counter[Step]] = defaultdict(Counter)
     for place, (step, after) in enumerate(pairwise(steps), start=start):
         follower = followers[step]
@@ -46,7 +46,3 @@ def breaks_habit(entries: Sequence[Collective], group: RecordedGroup, seq: int) 
             return True
         follower[after] += 1
     return False
-
-
-def _step(entry: Collective) -> Step:
-    return entry.group.name, entry.op

@@ -140,7 +140,15 @@ def _mismatch(
     if first.odd:
         rank = min(first.odd)
         here = called_at(first.odd[rank]) or lines.now(rank)
-        statement = _minority_sentence(numbers, first)
+        where = _where(numbers, first)
+        usual = _side_text(numbers, first, "usual")
+        who = numbers.ranks(sorted(first.odd))
+        odd = _side_text(numbers, first, "odd")
+        count = numbers.count("agreeing", len(first.agree), "rank")
+        verb = _verb(first, len(first.odd))
+        statement = (
+            f"{who} {verb} {odd} {where}, where {count} {_verb(first, len(first.agree))} {usual}"
+        )
         if here is not None:
             numbers["line"] = float(here.frame.line)
             statement += f"; it is called in {here.text}"
@@ -163,18 +171,6 @@ def _mismatch(
             "decided_by": decided_by,
             "mismatches": [_mismatch_row(mismatch) for mismatch in mismatches[:MAX_ROWS]],
         },
-    )
-
-
-def _minority_sentence(numbers: Numbers, mismatch: Mismatch) -> str:
-    where = _where(numbers, mismatch)
-    usual = _side_text(numbers, mismatch, "usual")
-    who = numbers.ranks(sorted(mismatch.odd))
-    odd = _side_text(numbers, mismatch, "odd")
-    count = numbers.count("agreeing", len(mismatch.agree), "rank")
-    verb = _verb(mismatch, len(mismatch.odd))
-    return (
-        f"{who} {verb} {odd} {where}, where {count} {_verb(mismatch, len(mismatch.agree))} {usual}"
     )
 
 

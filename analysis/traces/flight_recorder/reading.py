@@ -67,7 +67,17 @@ def _read(
 ) -> list[Dump | UnreadDump]:
     named = rank if source == "file name" else None
     try:
-        data = _content(path)
+        # The unpacked bytes, or why not.
+        data: bytes | str
+        parts: list[bytes] = []
+        size = 0
+        for block in unpacked_blocks(path, Counter(), MAX_PICKLE_BYTES + 1):
+            parts.append(block)
+            size += len(block)
+        if size > MAX_PICKLE_BYTES:
+            data = f"larger than {MAX_PICKLE_BYTES >> 20} MiB"
+        else:
+            data = b"".join(parts)
     except EvidenceError as error:
         return [UnreadDump(str(path), named, error.problem.removeprefix("is "))]
     if isinstance(data, str):
@@ -89,18 +99,6 @@ def _read(
     if dump is None:
         return [UnreadDump(str(path), named, "holds no flight recorder")]
     return [dump]
-
-
-def _content(path: Path) -> bytes | str:
-    """The unpacked bytes, or why not."""
-    parts: list[bytes] = []
-    size = 0
-    for block in unpacked_blocks(path, Counter(), MAX_PICKLE_BYTES + 1):
-        parts.append(block)
-        size += len(block)
-    if size > MAX_PICKLE_BYTES:
-        return f"larger than {MAX_PICKLE_BYTES >> 20} MiB"
-    return b"".join(parts)
 
 
 def _pickle(data: bytes) -> tuple[Any, str, bool]:

@@ -23,7 +23,11 @@ def bounded_lines(path: Path) -> Iterator[tuple[int, str]]:
         size = path.stat().st_size
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
-                yield from _split(first_block(path, MAX_HEAD_BYTES))
+                data = first_block(path, MAX_HEAD_BYTES)
+                at = 0
+                for line in data.split(b"\n"):
+                    yield at, line[:MAX_LINE].rstrip(b"\r").decode("utf-8", "replace")
+                    at += len(line) + 1
                 return
             file.seek(0)
             yield from _lines(file, 0, min(size, MAX_HEAD_BYTES))
@@ -46,10 +50,3 @@ def _lines(file: BinaryIO, at: int, end: int) -> Iterator[tuple[int, str]]:
         while not line.endswith(b"\n") and len(line) == MAX_LINE:
             line = file.readline(MAX_LINE)
             at += len(line)
-
-
-def _split(data: bytes) -> Iterator[tuple[int, str]]:
-    at = 0
-    for line in data.split(b"\n"):
-        yield at, line[:MAX_LINE].rstrip(b"\r").decode("utf-8", "replace")
-        at += len(line) + 1

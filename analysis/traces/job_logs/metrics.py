@@ -148,7 +148,11 @@ def _row_of(line: str) -> _Row | None:
         return _measured(scalars) if scalars else None
     # A dict that Python printed begins like JSON, and has single quotes.
     if line.lstrip()[:1] == "{" and "'" not in line[:20]:
-        return _json_line(line)
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        return _measured(value) if isinstance(value, dict) else None
     if len(line) < 4_000 and ("loss" in line or "Loss" in line or "tps" in line):
         return _text_line(_ANSI.sub("", line))
     return None
@@ -159,14 +163,6 @@ def _wandb_points(path: Path, rank: int | None) -> Iterator[_Row]:
         read = _measured(row)
         if read is not None:
             yield read.of(rank)
-
-
-def _json_line(line: str) -> _Row | None:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return _measured(value) if isinstance(value, dict) else None
 
 
 def _measured(value: Mapping[str, Any]) -> _Row | None:

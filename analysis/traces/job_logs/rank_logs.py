@@ -138,7 +138,16 @@ class _Reader:
     def _line(self, log: RankLog, line: str, offset: int, failure: Signature | None) -> None:
         self._exit(line)
         if failure is not None:
-            _count(log.failures, failure, line, offset)
+            # One more line that shows a failure; the first one is kept.
+            failures = log.failures
+            name = specific_signature(failure, line).name
+            before = failures.get(name)
+            if before is not None:
+                failures[name] = LoggedFailure(
+                    failure, before.line, before.offset, before.count + 1
+                )
+            elif len(failures) < MAX_FAILURES:
+                failures[name] = LoggedFailure(failure, line[:MAX_EXCERPT], offset, 1)
         if line.startswith("Traceback (most recent call last)"):
             self._stacks[log.rank] = []
             return
@@ -206,18 +215,6 @@ def _without_prefix(raw: str) -> tuple[str, int | None]:
         if number:
             return line, int(number)
     return line, None
-
-
-def _count(
-    failures: dict[str, LoggedFailure], signature: Signature, line: str, offset: int
-) -> None:
-    """One more line that shows a failure; the first one is kept."""
-    name = specific_signature(signature, line).name
-    before = failures.get(name)
-    if before is not None:
-        failures[name] = LoggedFailure(signature, before.line, before.offset, before.count + 1)
-    elif len(failures) < MAX_FAILURES:
-        failures[name] = LoggedFailure(signature, line[:MAX_EXCERPT], offset, 1)
 
 
 def _job_frame(frames: list[StackFrame]) -> StackFrame | None:

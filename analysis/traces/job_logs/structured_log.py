@@ -168,7 +168,14 @@ class _FileReader:
     def finished(self) -> list[tuple[str, RankSpans]]:
         """(source, spans) of every rank in the file; in TorchTitan's it is one."""
         for key, rank_spans in self._spans.items():
-            rank_spans.open = _of_main_thread(self._open.get(key, {}).values())
+            # The thread in which a step is open; else the one in which something began last.
+            remaining_stacks = [stack for stack in self._open.get(key, {}).values() if stack]
+            remaining_stack = max(
+                remaining_stacks,
+                key=lambda s: (any(o.name == STEP for o in s), s[-1].start_us),
+                default=[],
+            )
+            rank_spans.open = tuple(remaining_stack)
         return [(source, rank_spans) for (source, _), rank_spans in self._spans.items()]
 
     def _take(self, record: _Record) -> None:
@@ -217,15 +224,6 @@ def _timed(rank_spans: RankSpans, name: str, record: _Record) -> None:
         rank_spans.step_ms[step] = float(ms)
     elif name in DATA_SPANS and (step in rank_spans.data_ms or len(rank_spans.data_ms) < MAX_STEPS):
         rank_spans.data_ms[step] = rank_spans.data_ms.get(step, 0.0) + float(ms)
-
-
-def _of_main_thread(stacks: Iterable[list[OpenSpan]]) -> tuple[OpenSpan, ...]:
-    """The thread in which a step is open; else the one in which something began last."""
-    remaining_stacks = [stack for stack in stacks if stack]
-    remaining_stack = max(
-        remaining_stacks, key=lambda s: (any(o.name == STEP for o in s), s[-1].start_us), default=[]
-    )
-    return tuple(remaining_stack)
 
 
 def _joined(spans: RankSpans, other: RankSpans) -> RankSpans:

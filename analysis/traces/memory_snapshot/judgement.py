@@ -128,18 +128,18 @@ def _growth(snapshot: Snapshot, allocated: Ints, lows: list[int]) -> Growth | No
     if rise is None or not rise.grows(MIN_STEPS if marked else MIN_VALLEYS):
         return None
     holders, events = new_holders(snapshot, lows[0])
-    often = [h for h in holders if h.site and _steps_of(events[h.site], lows) >= len(lows) / 2]
+    # In how many steps these events lie.
+    often = [
+        h
+        for h in holders
+        if h.site and len(np.unique(np.searchsorted(lows, events[h.site]))) >= len(lows) / 2
+    ]
     top = often[0] if often else None
     return Growth(
         rise=rise,
         site=top.site if top else "",
         site_size=top.size if top else 0,
     )
-
-
-def _steps_of(events: list[int], lows: list[int]) -> int:
-    """In how many steps these events lie."""
-    return len(np.unique(np.searchsorted(lows, events)))
 
 
 def _failure(

@@ -28,7 +28,11 @@ def longest_path(
     edges. Raises ValueError for unequal lengths, an edge of an unknown node, or edges out of order
     (a cycle cannot be ordered).
     """
-    _check_lengths(source, target, weight, order)
+    lengths = {len(source), len(target), len(weight)}
+    if order is not None:
+        lengths.add(len(order))
+    if len(lengths) > 1:
+        raise ValueError("source, target, weight and order must have one length")
     source = np.ascontiguousarray(source, dtype=np.int64)
     target = np.ascontiguousarray(target, dtype=np.int64)
     weight = np.ascontiguousarray(weight, dtype=np.int64)
@@ -54,14 +58,6 @@ def longest_path(
     if problem:
         raise ValueError(PROBLEMS[problem])
     return distance, incoming
-
-
-def _check_lengths(source: Int64, target: Int64, weight: Int64, order: Int64 | None) -> None:
-    lengths = {len(source), len(target), len(weight)}
-    if order is not None:
-        lengths.add(len(order))
-    if len(lengths) > 1:
-        raise ValueError("source, target, weight and order must have one length")
 
 
 def longest_path_in_python(

@@ -62,10 +62,34 @@ def activity_of(trace: TraceColumns, steps: StepColumns) -> Activity:
     communication = union(trace.ts[rows], trace.end[rows])
     host = {phase: union(*phase_spans(trace, phase)) for phase in PHASES}
     if not len(host[FORWARD][0]):
-        host[FORWARD] = _before_backward(steps, host)
+        # The forward pass where nothing names it: what comes before the last backward pass of each
+        # step.
+        starts, ends = host[BACKWARD]
+        last = np.searchsorted(starts, steps.end) - 1
+        has_backward = (
+            (last >= 0) & (starts[np.maximum(last, 0)] > steps.start)
+            if len(starts)
+            else np.zeros(len(steps), bool)
+        )
+        spans = union(steps.start[has_backward], starts[last[has_backward]])
+        for taken in (host[DATA], host["optimizer"], union(starts, ends + BACKWARD_GAP_NS)):
+            spans = difference(spans, taken)
+        host[FORWARD] = spans
     if not (kind != Kind.OTHER).any():
+        by_name = np.asarray(
+            [_OPERATOR.match(name) is not None for name in trace.names], dtype=np.bool_
+        )
+        is_operator = by_name[trace.name] if len(by_name) else np.zeros(len(trace), dtype=np.bool_)
+        is_operator &= trace.in_category("cpu_op", "operator")
         return Activity(
-            _operators(trace), communication, nothing_in(), host, {}, False, kind, launch
+            union(trace.ts[is_operator], trace.end[is_operator]),
+            communication,
+            nothing_in(),
+            host,
+            {},
+            False,
+            kind,
+            launch,
         )
     computing, copying = (
         np.flatnonzero(kind == Kind.COMPUTATION),
@@ -74,22 +98,6 @@ def activity_of(trace: TraceColumns, steps: StepColumns) -> Activity:
     phases = _by_launch(trace, computing, launch[computing], host)
     computation, copies = (union(trace.ts[r], trace.end[r]) for r in (computing, copying))
     return Activity(computation, communication, copies, host, phases, True, kind, launch)
-
-
-def _before_backward(steps: StepColumns, host: dict[str, Spans]) -> Spans:
-    """The forward pass where nothing names it: what comes before the last backward pass of each
-    step."""
-    starts, ends = host[BACKWARD]
-    last = np.searchsorted(starts, steps.end) - 1
-    has_backward = (
-        (last >= 0) & (starts[np.maximum(last, 0)] > steps.start)
-        if len(starts)
-        else np.zeros(len(steps), bool)
-    )
-    spans = union(steps.start[has_backward], starts[last[has_backward]])
-    for taken in (host[DATA], host["optimizer"], union(starts, ends + BACKWARD_GAP_NS)):
-        spans = difference(spans, taken)
-    return spans
 
 
 def collective_rows(trace: TraceColumns, kind: Int32) -> Int64:
@@ -115,12 +123,3 @@ def _by_launch(
         inside = rows[lies_in(host[phase], trace.ts[launch])]
         by_phase[phase] = union(trace.ts[inside], trace.end[inside])
     return by_phase
-
-
-def _operators(trace: TraceColumns) -> Spans:
-    by_name = np.asarray(
-        [_OPERATOR.match(name) is not None for name in trace.names], dtype=np.bool_
-    )
-    is_operator = by_name[trace.name] if len(by_name) else np.zeros(len(trace), dtype=np.bool_)
-    is_operator &= trace.in_category("cpu_op", "operator")
-    return union(trace.ts[is_operator], trace.end[is_operator])

@@ -234,7 +234,25 @@ def call_stacks(trace: TraceColumns, *, link_backward: bool = True) -> CallStack
     kernels = kernels[np.argsort(trace.ts[kernels], kind="stable")]
     parent[kernels] = launch[kernels]
     whole = np.concatenate((order, kernels)).astype(np.int32)
-    return CallStacks(trace, parent, whole, _forward_of(trace), overlaps)
+    # Forward operators by sequence number, as the profiler's own forward-backward arrows (torch's
+    # generateForwardBackwardLinks): of the operators with one number the last to start made the
+    # gradient's node.
+    forward = np.full(len(trace), -1, dtype=np.int32)
+    numbers, threads = (
+        trace.arguments.number("Sequence number"),
+        trace.arguments.number("Fwd thread id"),
+    )
+    rows = numbers.rows.astype(np.int64)
+    rows, values = rows[numbers.values >= 0], numbers.values[numbers.values >= 0]
+    backward = threads.at(rows, 0.0) > 0
+    ahead, ahead_number = rows[~backward], values[~backward]
+    by_number = np.lexsort((trace.ts[ahead], ahead_number))
+    ahead, ahead_number = ahead[by_number], ahead_number[by_number]
+    place = np.searchsorted(ahead_number, values[backward], side="right") - 1
+    indexes = np.flatnonzero((place >= 0) & (len(ahead) > 0))
+    indexes = indexes[ahead_number[place[indexes]] == values[backward][indexes]]
+    forward[rows[backward][indexes]] = ahead[place[indexes]]
+    return CallStacks(trace, parent, whole, forward, overlaps)
 
 
 def _enclosing(lane: Int32, start: Int64, end: Int64) -> tuple[Int64, int]:
@@ -285,28 +303,6 @@ def _link_backward(trace: TraceColumns, order: Int64, parent: Int32) -> None:
     first = (np.searchsorted(trace.ts[main], trace.ts[outer], side="right") - 1).astype(np.int32)
     around = containing(above, trace.end[main], first, trace.end[outer])
     parent[outer] = np.where(around >= 0, main[around], -1)
-
-
-def _forward_of(trace: TraceColumns) -> Int32:
-    """Forward operators by sequence number, as the profiler's own forward-backward arrows (torch's
-    generateForwardBackwardLinks): of the operators with one number the last to start made the
-    gradient's node."""
-    forward = np.full(len(trace), -1, dtype=np.int32)
-    numbers, threads = (
-        trace.arguments.number("Sequence number"),
-        trace.arguments.number("Fwd thread id"),
-    )
-    rows = numbers.rows.astype(np.int64)
-    rows, values = rows[numbers.values >= 0], numbers.values[numbers.values >= 0]
-    backward = threads.at(rows, 0.0) > 0
-    ahead, ahead_number = rows[~backward], values[~backward]
-    by_number = np.lexsort((trace.ts[ahead], ahead_number))
-    ahead, ahead_number = ahead[by_number], ahead_number[by_number]
-    place = np.searchsorted(ahead_number, values[backward], side="right") - 1
-    indexes = np.flatnonzero((place >= 0) & (len(ahead) > 0))
-    indexes = indexes[ahead_number[place[indexes]] == values[backward][indexes]]
-    forward[rows[backward][indexes]] = ahead[place[indexes]]
-    return forward
 
 
 def _boxes(stacks: CallStacks) -> Int64:

@@ -25,11 +25,7 @@ def launch_times(trace: TraceColumns, rows: Int64, launch: Int64) -> Int64:
         else np.empty(0, dtype=np.int64)
     )
     on_host = np.flatnonzero(~trace.on_device[rows])
-    times[on_host] = _oldest_calls(trace, trace.ts[rows[on_host]])
-    return times
-
-
-def _oldest_calls(trace: TraceColumns, starts: Int64) -> Int64:
+    starts = trace.ts[rows[on_host]]
     calls = trace.rows_named(is_call)
     waiting: deque[int] = deque()
     begun = trace.ts[calls[trace.in_category("cpu_op", "operator")[calls]]].tolist()
@@ -40,4 +36,5 @@ def _oldest_calls(trace: TraceColumns, starts: Int64) -> Int64:
             upcoming += 1
         if waiting:
             oldest_calls[place] = waiting.popleft()
-    return oldest_calls
+    times[on_host] = oldest_calls
+    return times

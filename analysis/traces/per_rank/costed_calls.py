@@ -81,7 +81,12 @@ def costed_calls(trace: TraceColumns, stacks: CallStacks) -> CostedCalls:
     rows, group = rows[has_cost], group[has_cost]
     top = outermost(stacks.parent, _mask(trace, rows))[rows] == rows
     rows, group = rows[top], group[top]
-    work = np.flatnonzero(trace.on_device & (stacks.parent >= 0) & ~_over_the_bus(trace))
+    by_name = [OVER_THE_BUS.search(name) is not None for name in trace.names]
+    work = np.flatnonzero(
+        trace.on_device
+        & (stacks.parent >= 0)
+        & ~np.asarray([*by_name, False], dtype=np.bool_)[trace.name]
+    )
     place = np.full(len(trace) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     owner = place[nearest(stacks.parent, _mask(trace, rows))[work]]
@@ -111,11 +116,6 @@ def _costs(trace: TraceColumns, rows: Int64) -> tuple[Int64, list[Cost | None]]:
         written = [text.texts[i] if i >= 0 else "" for text, i in zip(texts, of_texts, strict=True)]
         costs.append(cost_of(trace.names[name], *written))
     return group.reshape(-1).astype(np.int64), costs
-
-
-def _over_the_bus(trace: TraceColumns) -> Bool:
-    by_name = [OVER_THE_BUS.search(name) is not None for name in trace.names]
-    return np.asarray([*by_name, False], dtype=np.bool_)[trace.name]
 
 
 def _mask(trace: TraceColumns, rows: Int64) -> Bool:

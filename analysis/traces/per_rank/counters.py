@@ -82,9 +82,29 @@ def kernel_counters(trace: TraceColumns, stacks: CallStacks | None = None) -> Ke
         )
     stacks = stacks or call_stacks(trace)
     launches, reason = _launches_of(trace, stacks, ranges)
-    return KernelCounters(
-        ranges, launches, _operators_around(trace, stacks, launches), _values(trace, ranges), reason
-    )
+    by_row = np.argsort(ranges, kind="stable")
+    values = {}
+    for name, numbers in trace.arguments.numbers.items():
+        column = np.full(len(ranges), np.nan)
+        column[by_row] = numbers.at(ranges[by_row], np.nan)
+        if np.isfinite(column).any():
+            values[name] = column
+    # From the outermost operator inwards; of more than MAX_STACK the inner ones, below the
+    # outermost.
+    operator = trace.in_category(*OPERATOR_CATEGORIES)
+    inner, outer = nearest(stacks.parent, operator), outermost(stacks.parent, operator)
+    above = np.where(stacks.parent >= 0, inner[stacks.parent], -1)
+    names: dict[int, tuple[str, ...]] = {-1: ()}
+    starts = np.where(launches >= 0, inner[launches], -1).tolist()
+    for start in starts:
+        if start in names:
+            continue
+        path = [row := start]
+        while (row := int(above[row])) >= 0 and len(path) < MAX_STACK:
+            path.append(row)
+        path[-1] = int(outer[start])
+        names[start] = tuple(trace.name_of(row) for row in reversed(path))
+    return KernelCounters(ranges, launches, tuple(names[start] for start in starts), values, reason)
 
 
 TABLE = RowTable(
@@ -127,10 +147,26 @@ def _row(
 def _launches_of(trace: TraceColumns, stacks: CallStacks, ranges: Int64) -> tuple[Int64, str]:
     """By correlation where the ranges have one, else in order of time, where the numbers are
     equal."""
-    by_correlation = _by_correlation(trace, ranges)
+    by_correlation = np.full(len(ranges), -1, dtype=np.int64)
+    calls = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
+    if len(calls):
+        calls = calls[np.argsort(trace.correlation[calls], kind="stable")]
+        place = (
+            np.searchsorted(trace.correlation[calls], trace.correlation[ranges], side="right") - 1
+        )
+        hit = (place >= 0) & (trace.correlation[calls[place]] == trace.correlation[ranges])
+        by_correlation[hit] = calls[place[hit]]
     if (by_correlation >= 0).all():
         return by_correlation, ""
-    all_launches = _launch_rows(trace, stacks)
+    # Kernel launches by time; a launch inside a launch (the driver's, in the runtime's) is the same
+    # one.
+    launch = np.asarray(
+        [KERNEL_LAUNCH.match(name) is not None for name in trace.names], dtype=np.bool_
+    )
+    launch_mask: Bool = on_runtime(trace) & launch[trace.name]
+    above = np.where(stacks.parent >= 0, nearest(stacks.parent, launch_mask)[stacks.parent], -1)
+    indexes = np.flatnonzero(launch_mask & (above < 0))
+    all_launches = np.asarray(indexes[np.argsort(trace.ts[indexes], kind="stable")], dtype=np.int64)
     begin, end = int(trace.ts[ranges].min()), int(trace.end[ranges].max())
     inside = all_launches[(trace.end[all_launches] > begin) & (trace.ts[all_launches] < end)]
     for launches in (all_launches, inside):
@@ -141,60 +177,3 @@ def _launches_of(trace: TraceColumns, stacks: CallStacks, ranges: Int64) -> tupl
         f" ({len(inside)} of them in the ranges' time)" if len(inside) != len(all_launches) else ""
     )
     return by_correlation, f"{shown}{also} cannot be paired in order"
-
-
-def _by_correlation(trace: TraceColumns, ranges: Int64) -> Int64:
-    calls_by_hit = np.full(len(ranges), -1, dtype=np.int64)
-    calls = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
-    if len(calls):
-        calls = calls[np.argsort(trace.correlation[calls], kind="stable")]
-        place = (
-            np.searchsorted(trace.correlation[calls], trace.correlation[ranges], side="right") - 1
-        )
-        hit = (place >= 0) & (trace.correlation[calls[place]] == trace.correlation[ranges])
-        calls_by_hit[hit] = calls[place[hit]]
-    return calls_by_hit
-
-
-def _launch_rows(trace: TraceColumns, stacks: CallStacks) -> Int64:
-    """Kernel launches by time; a launch inside a launch (the driver's, in the runtime's) is the
-    same one."""
-    launch = np.asarray(
-        [KERNEL_LAUNCH.match(name) is not None for name in trace.names], dtype=np.bool_
-    )
-    launch_mask: Bool = on_runtime(trace) & launch[trace.name]
-    above = np.where(stacks.parent >= 0, nearest(stacks.parent, launch_mask)[stacks.parent], -1)
-    indexes = np.flatnonzero(launch_mask & (above < 0))
-    return np.asarray(indexes[np.argsort(trace.ts[indexes], kind="stable")], dtype=np.int64)
-
-
-def _operators_around(
-    trace: TraceColumns, stacks: CallStacks, launches: Int64
-) -> tuple[tuple[str, ...], ...]:
-    """From the outermost operator inwards; of more than MAX_STACK the inner ones, below the
-    outermost."""
-    operator = trace.in_category(*OPERATOR_CATEGORIES)
-    inner, outer = nearest(stacks.parent, operator), outermost(stacks.parent, operator)
-    above = np.where(stacks.parent >= 0, inner[stacks.parent], -1)
-    names: dict[int, tuple[str, ...]] = {-1: ()}
-    starts = np.where(launches >= 0, inner[launches], -1).tolist()
-    for start in starts:
-        if start in names:
-            continue
-        path = [row := start]
-        while (row := int(above[row])) >= 0 and len(path) < MAX_STACK:
-            path.append(row)
-        path[-1] = int(outer[start])
-        names[start] = tuple(trace.name_of(row) for row in reversed(path))
-    return tuple(names[start] for start in starts)
-
-
-def _values(trace: TraceColumns, ranges: Int64) -> dict[str, NDArray[np.float64]]:
-    by_row = np.argsort(ranges, kind="stable")
-    values = {}
-    for name, numbers in trace.arguments.numbers.items():
-        column = np.full(len(ranges), np.nan)
-        column[by_row] = numbers.at(ranges[by_row], np.nan)
-        if np.isfinite(column).any():
-            values[name] = column
-    return values

@@ -174,7 +174,11 @@ def _with_nodes(row: Int64, start: Int64, end: Int64, device: Bool, launch_row: 
     closing = np.where(device, np.where(empty, 6, 0), np.where(empty, 3, 1))
     event = np.concatenate((np.arange(count)[::-1], np.arange(count)))
     time = np.concatenate((end[::-1], start))
-    order = _in_order(time, np.concatenate((closing[::-1], opening)).astype(np.int64))
+    kind = np.concatenate((closing[::-1], opening)).astype(np.int64)
+    if len(time) and int(time.max()) - int(time.min()) < SORTABLE_NS:
+        order = np.argsort((time - time.min()) * 8 + kind, kind="stable")
+    else:
+        order = np.lexsort((kind, time))
     place = np.empty(2 * count, dtype=np.int64)
     place[order] = np.arange(2 * count)
     table = np.full(len(launch_row) + 1, -1, dtype=np.int64)
@@ -189,9 +193,3 @@ def _with_nodes(row: Int64, start: Int64, end: Int64, device: Bool, launch_row: 
         node_is_start=order >= count,
         node_time=time[order],
     )
-
-
-def _in_order(time: Int64, kind: Int64) -> Int64:
-    if len(time) and int(time.max()) - int(time.min()) < SORTABLE_NS:
-        return np.argsort((time - time.min()) * 8 + kind, kind="stable")
-    return np.lexsort((kind, time))

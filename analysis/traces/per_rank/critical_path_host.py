@@ -140,7 +140,16 @@ def _chains(
     same = marks.lane[:-1] == marks.lane[1:]
     between = same & (depth == 0)
     gaps = rules.gaps and _has_operators(trace, events, main)
-    counted = between & (marks.lane[1:] == main) & gaps & ~_backward_gaps(events, marks, autograd)
+    # Mask of the gaps (from mark i to i + 1) during which a backward thread starts an operator.
+    other = np.isin(marks.lane, autograd)
+    starts = np.sort(marks.node[other & (marks.depth == 1) & events.node_is_start[marks.node]])
+    before = np.searchsorted(starts, marks.node)
+    counted = (
+        between
+        & (marks.lane[1:] == main)
+        & gaps
+        & ~np.asarray((before[1:] > before[:-1]) & ~other[1:])
+    )
     indexes = np.flatnonzero(counted)
     polling, waited = polling_gaps(events, u[indexes], v[indexes])
     counted[indexes[polling]] = False
@@ -194,14 +203,6 @@ def _last_start(depths: Int64, places: Int64, query_depths: Int64, query_places:
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], query_depths * size + query_places) - 1
     return np.asarray(places[order][np.maximum(place, 0)])
-
-
-def _backward_gaps(events: Events, marks: HostMarks, autograd: Int32) -> Bool:
-    """Mask of the gaps (from mark i to i + 1) during which a backward thread starts an operator."""
-    other = np.isin(marks.lane, autograd)
-    starts = np.sort(marks.node[other & (marks.depth == 1) & events.node_is_start[marks.node]])
-    before = np.searchsorted(starts, marks.node)
-    return np.asarray((before[1:] > before[:-1]) & ~other[1:])
 
 
 def _fork_and_join(

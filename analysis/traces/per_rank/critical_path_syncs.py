@@ -63,7 +63,12 @@ def syncs_of(
     missing: list[str] = []
     pairs = [_copies_of_calls(trace, events, kernels)] if rules.waits else []
     if len(rows):
-        call = _calls(trace, rows)
+        # The host's call of each synchronization, by correlation; -1 for none.
+        calls = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
+        call = _picked(
+            calls,
+            entry_before(trace.correlation[calls], calls * 0, trace.correlation[rows], rows * 0),
+        )
         pairs += _written(trace, events, kernels, keys, launch, rows, call, missing)
         between = _stream_waits(trace, events, kernels, keys, launch, rows, call, missing)
     else:
@@ -99,14 +104,6 @@ def _without(rules: Rules) -> str:
     return (
         f"no synchronization events in the trace: waits between streams and waits of the host "
         f"are {phrase}"
-    )
-
-
-def _calls(trace: TraceColumns, rows: Int64) -> Int64:
-    """The host's call of each synchronization, by correlation; -1 for none."""
-    calls = np.flatnonzero(on_runtime(trace) & (trace.correlation > 0))
-    return _picked(
-        calls, entry_before(trace.correlation[calls], calls * 0, trace.correlation[rows], rows * 0)
     )
 
 

@@ -75,60 +75,6 @@ def host_syncs(trace: TraceColumns, window: StepWindow | None = None) -> HostSyn
     spent = window.time_in(trace.ts[rows], trace.end[rows])
     reads = trace.rows_named(lambda name: name in ("aten::item", "aten::nonzero"))
     reads = reads[window.holds(trace)[reads]]
-    return HostSyncs(
-        count=len(rows),
-        ns=spent,
-        share=window.share(spent),
-        idle_after_ns=_idle_after(trace, window, rows),
-        by_operator=_operators(trace, rows),
-        reads=len(reads),
-        longest=longest(trace, rows, window.steps),
-        read_events=longest(trace, reads, window.steps),
-    )
-
-
-def sync_rows(trace: TraceColumns, window: StepWindow) -> Int64:
-    """Waits that start in the window, by start, without the profiler's own and the loader's."""
-    rows = trace.rows_named(lambda name: SYNC_CALL.match(name) is not None)
-    rows = rows[(on_runtime(trace) & window.holds(trace))[rows]]
-    loader = loader_rows(trace, window)
-    inside = _inside(trace, rows, union(trace.ts[loader], trace.end[loader]))
-    return np.asarray(rows[~inside & ~_from_profiler(trace, rows)], dtype=np.int64)
-
-
-def _from_profiler(trace: TraceColumns, rows: Int64) -> Bool:
-    """The whole-device waits after the last launch: the profiler makes one when it stops."""
-    device = trace.rows_named(lambda name: "DeviceSynchronize" in name)
-    launches = trace.ts[on_runtime(trace) & ~np.isin(np.arange(len(trace)), device)]
-    last = int(launches.max()) if len(launches) else 0
-    return np.asarray(np.isin(rows, device) & (trace.ts[rows] >= last), dtype=np.bool_)
-
-
-def _inside(trace: TraceColumns, rows: Int64, spans: tuple[Int64, Int64]) -> Bool:
-    if not len(rows) or not len(spans[0]):
-        return np.zeros(len(rows), dtype=np.bool_)
-    place = np.maximum(np.searchsorted(spans[0], trace.ts[rows], side="right") - 1, 0)
-    return np.asarray(
-        (spans[0][place] <= trace.ts[rows]) & (trace.ts[rows] < spans[1][place]), dtype=np.bool_
-    )
-
-
-def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
-    """Idle time of the accelerator that begins in, or goes on after, a wait of the host, without
-    that in which the host loads data: the loader costs that."""
-    device = trace.on_device
-    starts, ends = window.clipped(trace.ts[device], trace.end[device])
-    if not len(rows) or len(starts) < 2:
-        return 0
-    gap_start, gap_end = ends[:-1], starts[1:]
-    place = np.minimum(np.searchsorted(gap_end, trace.end[rows], side="right"), len(gap_end) - 1)
-    begun = (gap_start[place] <= trace.end[rows]) & (trace.end[rows] < gap_end[place])
-    idle = union(trace.end[rows][begun], gap_end[place][begun])
-    loader = loader_rows(trace, window)
-    return length(difference(idle, union(trace.ts[loader], trace.end[loader])))
-
-
-def _operators(trace: TraceColumns, rows: Int64) -> tuple[tuple[str, int], ...]:
     left = rows
     counts: dict[str, int] = {}
     for operator in OPERATORS:
@@ -144,7 +90,55 @@ def _operators(trace: TraceColumns, rows: Int64) -> tuple[tuple[str, int], ...]:
         left = left[~is_inside]
     if len(left):
         counts[""] = len(left)
-    return tuple(sorted(counts.items(), key=lambda pair: -pair[1]))
+    return HostSyncs(
+        count=len(rows),
+        ns=spent,
+        share=window.share(spent),
+        idle_after_ns=_idle_after(trace, window, rows),
+        by_operator=tuple(sorted(counts.items(), key=lambda pair: -pair[1])),
+        reads=len(reads),
+        longest=longest(trace, rows, window.steps),
+        read_events=longest(trace, reads, window.steps),
+    )
+
+
+def sync_rows(trace: TraceColumns, window: StepWindow) -> Int64:
+    """Waits that start in the window, by start, without the profiler's own and the loader's."""
+    rows = trace.rows_named(lambda name: SYNC_CALL.match(name) is not None)
+    rows = rows[(on_runtime(trace) & window.holds(trace))[rows]]
+    loader = loader_rows(trace, window)
+    spans = union(trace.ts[loader], trace.end[loader])
+    if not len(rows) or not len(spans[0]):
+        inside = np.zeros(len(rows), dtype=np.bool_)
+    else:
+        place = np.maximum(np.searchsorted(spans[0], trace.ts[rows], side="right") - 1, 0)
+        inside = np.asarray(
+            (spans[0][place] <= trace.ts[rows]) & (trace.ts[rows] < spans[1][place]), dtype=np.bool_
+        )
+    return np.asarray(rows[~inside & ~_from_profiler(trace, rows)], dtype=np.int64)
+
+
+def _from_profiler(trace: TraceColumns, rows: Int64) -> Bool:
+    """The whole-device waits after the last launch: the profiler makes one when it stops."""
+    device = trace.rows_named(lambda name: "DeviceSynchronize" in name)
+    launches = trace.ts[on_runtime(trace) & ~np.isin(np.arange(len(trace)), device)]
+    last = int(launches.max()) if len(launches) else 0
+    return np.asarray(np.isin(rows, device) & (trace.ts[rows] >= last), dtype=np.bool_)
+
+
+def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
+    """Idle time of the accelerator that begins in, or goes on after, a wait of the host, without
+    that in which the host loads data: the loader costs that."""
+    device = trace.on_device
+    starts, ends = window.clipped(trace.ts[device], trace.end[device])
+    if not len(rows) or len(starts) < 2:
+        return 0
+    gap_start, gap_end = ends[:-1], starts[1:]
+    place = np.minimum(np.searchsorted(gap_end, trace.end[rows], side="right"), len(gap_end) - 1)
+    begun = (gap_start[place] <= trace.end[rows]) & (trace.end[rows] < gap_end[place])
+    idle = union(trace.end[rows][begun], gap_end[place][begun])
+    loader = loader_rows(trace, window)
+    return length(difference(idle, union(trace.ts[loader], trace.end[loader])))
 
 
 TABLE = RowTable("call:text count:int total_ns:int longest_ns:int")

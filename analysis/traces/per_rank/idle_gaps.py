@@ -91,7 +91,11 @@ def longest_gaps(
         bounds = int(begin[gap]), int(end[gap])
         rows = _nested(trace, host[(trace.ts[host] < bounds[1]) & (trace.end[host] > bounds[0])])
         launch = int(launches[place])
-        launching = _launching(trace, rows, launch)
+        launching = (
+            np.asarray(trace.lane[rows] == trace.lane[launch])
+            if launch >= 0
+            else np.zeros(len(rows), dtype=np.bool_)
+        )
         row = rows[launching] if launching.any() else rows
         recorded = total(*clip(trace.ts[row], trace.end[row], *bounds))
         device_gaps.append(
@@ -146,14 +150,6 @@ def _nested(trace: TraceColumns, rows: Int64) -> Int64:
     """Outer calls before inner ones, so that the order still tells them apart once they are cut to
     the gap."""
     return rows[np.lexsort((-trace.end[rows], trace.ts[rows]))]
-
-
-def _launching(trace: TraceColumns, rows: Int64, launch: int) -> Bool:
-    return (
-        np.asarray(trace.lane[rows] == trace.lane[launch])
-        if launch >= 0
-        else np.zeros(len(rows), dtype=np.bool_)
-    )
 
 
 def _calls(

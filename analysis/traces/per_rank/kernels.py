@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -119,7 +118,11 @@ def kernel_breakdown(
     spread = distributions(lengths, group, len(used))
     order = np.argsort(-spread.total.astype(np.int64), kind="stable")
     whole = int(spread.total.sum())
-    largest = order[: _entry_count(spread.total[order].astype(np.int64), whole, top, share)]
+    descending = spread.total[order].astype(np.int64)
+    count = len(descending) if top is None else min(top, len(descending))
+    if share < 1.0:
+        count = min(count, int(np.searchsorted(np.cumsum(descending), share * whole)) + 1)
+    largest = order[:count]
     kernel_time = []
     for index in largest.tolist():
         kind, name = divmod(int(used[index]), len(trace.names))
@@ -175,15 +178,6 @@ def rows(trace: TraceColumns) -> Rows:
 
 def _label(mask: int, kinds: Sequence[Kind]) -> str:
     return " overlapping ".join(KINDS[kind] for bit, kind in enumerate(kinds) if mask >> bit & 1)
-
-
-def _entry_count(
-    descending: np.ndarray[Any, np.dtype[np.int64]], whole: int, top: int | None, share: float
-) -> int:
-    count = len(descending) if top is None else min(top, len(descending))
-    if share < 1.0:
-        count = min(count, int(np.searchsorted(np.cumsum(descending), share * whole)) + 1)
-    return count
 
 
 def _kernel_time(name: str, kind: str, times: Distribution, whole: int) -> KernelTime:

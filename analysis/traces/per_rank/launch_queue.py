@@ -91,7 +91,9 @@ def queue_length(trace: TraceColumns) -> LaunchQueue:
     if lost:
         indexes = np.flatnonzero(call >= 0)
         work, call, index = work[indexes], call[indexes], index[indexes]
-    if _repeats(call, len(trace)):
+    is_present = np.zeros(len(trace), dtype=np.bool_)
+    is_present[call] = True
+    if int(np.count_nonzero(is_present)) < len(call):
         first = np.sort(np.unique(call * len(streams) + index, return_index=True)[1])
         work, call, index = work[first], call[first], index[first]
     begin, launched = trace.ts.take(work), trace.ts.take(call)
@@ -174,12 +176,6 @@ def rows(trace: TraceColumns) -> Rows:
             )
         )
     return table
-
-
-def _repeats(rows: Int64, count: int) -> bool:
-    is_present = np.zeros(count, dtype=np.bool_)
-    is_present[rows] = True
-    return int(np.count_nonzero(is_present)) < len(rows)
 
 
 def _by_stream_and_time(stream: Int64, time: Int64, streams: int) -> Int64:

@@ -57,7 +57,11 @@ def long_idle(trace: TraceColumns, steps: StepColumns, activity: Activity) -> Lo
     by_length = long[np.argsort(starts[long] - ends[long], kind="stable")]
     longest, cut = np.sort(by_length[:MAX_INTERVALS]), by_length[MAX_INTERVALS:]
     named = set(by_length[:MAX_NAMED].tolist())
-    candidates = _host_rows(trace)
+    is_candidate: Bool = ~trace.on_device & ~trace.in_category(
+        "gpu_user_annotation", "trace", "overhead"
+    )
+    is_candidate &= trace.dur >= int(LONG_NS * NAMED_SHARE)
+    candidates = np.flatnonzero(is_candidate)
     return LongIdle(
         start=starts[longest],
         end=ends[longest],
@@ -74,14 +78,6 @@ def _window(steps: StepColumns, busy: Spans) -> tuple[int, int]:
     if len(steps):
         return int(steps.start.min()), int(steps.end.max())
     return (int(busy[0][0]), int(busy[1][-1])) if len(busy[0]) else (0, 0)
-
-
-def _host_rows(trace: TraceColumns) -> Int64:
-    is_candidate: Bool = ~trace.on_device & ~trace.in_category(
-        "gpu_user_annotation", "trace", "overhead"
-    )
-    is_candidate &= trace.dur >= int(LONG_NS * NAMED_SHARE)
-    return np.flatnonzero(is_candidate)
 
 
 def _doing(trace: TraceColumns, rows: Int64, begin: int, end: int) -> str:

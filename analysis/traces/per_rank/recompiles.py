@@ -81,12 +81,22 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
         compiling,
     )
     in_step = window.steps.of(trace.ts[counted])
+    # Traces from before 2024 name no compiled regions: there nothing is known.
+    ran = np.concatenate((regions, compiling))
+    lookups = trace.rows_named(lambda name: name == LOOKUP)
+    if not len(lookups) or "baseTimeNanoseconds" not in trace.header:
+        uncompiled = 0
+    else:
+        lookup_steps = np.unique(window.steps.of(trace.ts[lookups]))
+        uncompiled = int(
+            (~np.isin(lookup_steps[lookup_steps >= 0], window.steps.of(trace.ts[ran]))).sum()
+        )
     return Recompiles(
         frames=_frames(trace, _by_start(trace, regions, ids[here[ids]]), window),
         compilations=len(counted),
         steps_compiling=len(np.unique(in_step[in_step >= 0])),
         compiling_ns=window.time_in(trace.ts[compiling], trace.end[compiling]),
-        uncompiled_steps=_uncompiled(trace, window, np.concatenate((regions, compiling))),
+        uncompiled_steps=uncompiled,
         events=longest(
             trace, counted if len(counted) else _first_per_name(trace, regions), window.steps
         ),
@@ -128,15 +138,6 @@ def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[Co
         for frame, versions in versions_by_frame.items()
     ]
     return tuple(sorted(frames, key=lambda f: (-f.versions, f.frame))[:MAX_FRAMES])
-
-
-def _uncompiled(trace: TraceColumns, window: StepWindow, ran: Int64) -> int:
-    """Traces from before 2024 name no compiled regions: there nothing is known."""
-    lookups = trace.rows_named(lambda name: name == LOOKUP)
-    if not len(lookups) or "baseTimeNanoseconds" not in trace.header:
-        return 0
-    lookup_steps = np.unique(window.steps.of(trace.ts[lookups]))
-    return int((~np.isin(lookup_steps[lookup_steps >= 0], window.steps.of(trace.ts[ran]))).sum())
 
 
 TABLE = RowTable("frame:int versions:int highest:int first_seen_in_step:ints=first_seen")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
-from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import Rows, RowTable
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from faultline.analysis.traces.per_rank.forest import outermost
@@ -56,7 +56,13 @@ def kernel_sequences(
     """
     stacks = stacks or call_stacks(trace)
     kernels = np.flatnonzero(trace.on_device & (stacks.parent >= 0))
-    root = outermost(stacks.parent, _call_mask(trace, stacks, operator))[kernels]
+    calls = stacks.inside & ~trace.on_device
+    if operator is None:
+        call_mask = calls & trace.in_category(*OPERATOR_CATEGORIES)
+    else:
+        named = np.asarray([operator in name for name in trace.names], dtype=np.bool_)
+        call_mask = calls & named[trace.name] if len(named) else calls
+    root = outermost(stacks.parent, call_mask)[kernels]
     kernels, root = kernels[root >= 0], root[root >= 0]
     order = np.lexsort((trace.ts[kernels], root))
     kernels, root = kernels[order], root[order]
@@ -82,14 +88,6 @@ def rows(trace: TraceColumns) -> Rows:
         (s.operator, s.kernels[:MAX_NAMES], len(s.kernels), s.calls, s.kernel_ns, s.host_ns)
         for s in sequences
     )
-
-
-def _call_mask(trace: TraceColumns, stacks: CallStacks, operator: str | None) -> Bool:
-    calls = stacks.inside & ~trace.on_device
-    if operator is None:
-        return calls & trace.in_category(*OPERATOR_CATEGORIES)
-    named = np.asarray([operator in name for name in trace.names], dtype=np.bool_)
-    return calls & named[trace.name] if len(named) else calls
 
 
 def _grouped(

@@ -14,7 +14,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import DeviceWork, Kind, device_streams, device_work
 from faultline.analysis.traces.columns.disjoint_intervals import covered
-from faultline.analysis.traces.columns.events import Int64, TraceColumns
+from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.intervals import union
 from faultline.analysis.traces.columns.row_table import Rows, RowTable
 from faultline.analysis.traces.columns.steps import steps_of
@@ -155,7 +155,7 @@ def breakdowns(
             *(np.concatenate(pair) for pair in zip(compute, communication, strict=True))
         ),
     }
-    parts = {name: _within(span, marks) for name, span in spans.items()}
+    parts = {name: covered(span, marks[:, 0], marks[:, 1]) for name, span in spans.items()}
     both = parts.pop("not_copies")
     parts["exposed_communication_ns"] = both - parts["compute_ns"]
     parts["exposed_memory_ns"] = parts["busy_ns"] - both
@@ -195,7 +195,3 @@ def rows(trace: TraceColumns) -> Rows:
     part_breakdowns += [(f"step {number}", step) for number, step in step_breakdowns(trace)]
     parts = BREAKDOWN.rows(breakdown for _, breakdown in part_breakdowns)
     return [{"part": part, **row} for (part, _), row in zip(part_breakdowns, parts, strict=True)]
-
-
-def _within(span: tuple[Int64, Int64], marks: Int64) -> Int64:
-    return covered(span, marks[:, 0], marks[:, 1])

@@ -111,7 +111,22 @@ def write_overlay(
 
     def change(block: EventBlock) -> tuple[Changed, int]:
         tracks.see(block)
-        return _marked(block, critical, left_out)
+        # The block's events as they are to be written (None: as they are), and how many are left
+        # out.
+        first, last = block.first, block.first + len(block)
+        mark = critical[first:last]
+        drop = left_out[first:last] if left_out is not None else mark[:0]
+        if not mark.any() and not drop.any():
+            return None, 0
+        marks, drops = mark.tolist(), drop.tolist()
+        marks += [False] * (len(block) - len(marks))
+        drops += [False] * (len(block) - len(drops))
+        criticals = [
+            _critical(event) if marked else event
+            for event, marked, dropped in zip(block.events, marks, drops, strict=True)
+            if not dropped
+        ]
+        return criticals, len(block) - len(criticals)
 
     def added() -> Iterator[bytes]:
         yield from _arrows(trace, path, edges, tracks)
@@ -140,25 +155,6 @@ def _flags(trace: TraceColumns, rows: Int64) -> Bool:
     flags = np.zeros(int(trace.event.max()) + 1 if len(trace) else 0, dtype=np.bool_)
     flags[numbers] = True
     return flags
-
-
-def _marked(block: EventBlock, critical: Bool, left_out: Bool | None) -> tuple[Changed, int]:
-    """The block's events as they are to be written (None: as they are), and how many are left
-    out."""
-    first, last = block.first, block.first + len(block)
-    mark = critical[first:last]
-    drop = left_out[first:last] if left_out is not None else mark[:0]
-    if not mark.any() and not drop.any():
-        return None, 0
-    marks, drops = mark.tolist(), drop.tolist()
-    marks += [False] * (len(block) - len(marks))
-    drops += [False] * (len(block) - len(drops))
-    criticals = [
-        _critical(event) if marked else event
-        for event, marked, dropped in zip(block.events, marks, drops, strict=True)
-        if not dropped
-    ]
-    return criticals, len(block) - len(criticals)
 
 
 def _critical(event: bytes | msgspec.Raw) -> bytes | msgspec.Raw:

@@ -168,7 +168,10 @@ class RawEvents:
             stop = _STEPWISE.raw_decode(text, at)[1]
             return _sound(text[at:stop]), stop, False
         except (ValueError, RecursionError) as error:
-            cut = _looks_cut(error, text)
+            if not isinstance(error, json.JSONDecodeError):
+                cut = False
+            else:
+                cut = error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string")
             failed = error.pos if isinstance(error, json.JSONDecodeError) else len(text)
         self._wasted += max(failed - at, 0) + FAILURE_CHARACTERS
         if self._wasted > MAX_WASTED_CHARACTERS:
@@ -207,12 +210,6 @@ def _sound(piece: str) -> bytes:
     except (msgspec.DecodeError, RecursionError):
         return _CONTROL.sub(" ", piece).encode("utf-8", "replace")
     return encoded
-
-
-def _looks_cut(error: Exception, text: str) -> bool:
-    if not isinstance(error, json.JSONDecodeError):
-        return False
-    return error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string")
 
 
 def _last_boundary(buffer: bytes, new_from: int) -> tuple[int, int] | None:

@@ -123,20 +123,18 @@ def parse_stacks(text: str) -> tuple[StackThread, ...]:
                 return tuple(threads)
             name, frames = header[0], []
         elif name is not None and len(frames) < MAX_FRAMES:
-            frame = _frame(line)
+            frame: StackFrame | None
+            match = _FAULT_FRAME.match(line)
+            if match:
+                frame = StackFrame(match[3].strip(), match[1], int(match[2]))
+            else:
+                match = _PYSPY_FRAME.match(line)
+                frame = StackFrame(match[1].strip(), match[2], int(match[3])) if match else None
             if frame is not None:
                 frames.append(frame)
     if name is not None:
         threads.append(StackThread(name, tuple(frames)))
     return tuple(threads)
-
-
-def _frame(line: str) -> StackFrame | None:
-    match = _FAULT_FRAME.match(line)
-    if match:
-        return StackFrame(match[3].strip(), match[1], int(match[2]))
-    match = _PYSPY_FRAME.match(line)
-    return StackFrame(match[1].strip(), match[2], int(match[3])) if match else None
 
 
 def _page(text: str) -> Sequence[tuple[int | None, str]]:

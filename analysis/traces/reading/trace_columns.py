@@ -235,11 +235,15 @@ def _memory(table: Int64, base: int) -> MemoryEvents:
     )
     fits = np.iinfo(np.int32)
     small = [np.clip(column, fits.min, fits.max).astype(np.int32) for column in (kind, device)]
-    return MemoryEvents(_within(ts, base), address, size, allocated, reserved, small[0], small[1])
-
-
-def _within(ts: Int64, base: int) -> Int64:
-    return np.minimum(ts, INT64 - 1 - base) + base
+    return MemoryEvents(
+        (np.minimum(ts, INT64 - 1 - base) + base),
+        address,
+        size,
+        allocated,
+        reserved,
+        small[0],
+        small[1],
+    )
 
 
 def _labels(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.traces.traceml.session import TRACED, Floats, TraceMLSession, TraceMLVerdict
+from faultline.analysis.traces.traceml.session import TRACED, TraceMLSession, TraceMLVerdict
 
 MAX_BYTES = 32 << 20
 MAX_RANKS = 20_000
@@ -41,15 +41,11 @@ def read_summary(path: Path) -> TraceMLSession:
     return TraceMLSession(
         file=str(path),
         ranks=ranks,
-        ms=_table(ms, ranks),
+        ms=(ms if ranks else None),
         steps=int(min(steps, 1e9)),
         verdict=verdict,
         gpu_clock=bool(ranks) and all(_number(rows[r].get("step_time_gpu_ms")) > 0 for r in ranks),
     )
-
-
-def _table(ms: dict[str, Floats], ranks: tuple[int, ...]) -> dict[str, Floats] | None:
-    return ms if ranks else None
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -209,7 +209,15 @@ class _File:
         encloses = np.zeros(count, dtype=np.bool_)
         if key[0] != "GPU":
             encloses = enclosing(line.start_ns, line.end_ns)
-        size = _sizes(line)
+        # Bytes of copies and fills; NaN where none are said.
+        size = np.full(len(line.start_ns), np.nan)
+        for what in _DETAILS:
+            ids, words = line.statistics.text(what, len(size))
+            matches = [_SIZE.search(word) for word in words]
+            table = np.asarray(
+                [float(match[1]) if match else np.nan for match in matches] + [np.nan]
+            )
+            size = np.where(ids >= 0, table[ids], size)
         whole = EventPart(
             category="",
             lane=(_device_lane(key), line.name),
@@ -278,17 +286,6 @@ def _device_steps(parts: Sequence[EventPart], file: _File) -> list[EventPart]:
             whole = np.ones(len(part.start), dtype=np.bool_)
             return [part.where(whole, "user_annotation")]
     return []
-
-
-def _sizes(line: Line) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Bytes of copies and fills; NaN where none are said."""
-    sizes = np.full(len(line.start_ns), np.nan)
-    for what in _DETAILS:
-        ids, words = line.statistics.text(what, len(sizes))
-        matches = [_SIZE.search(word) for word in words]
-        table = np.asarray([float(match[1]) if match else np.nan for match in matches] + [np.nan])
-        sizes = np.where(ids >= 0, table[ids], sizes)
-    return sizes
 
 
 def _shape(details: str, what: str) -> str:

@@ -150,17 +150,6 @@ class Ground:
 
 def ground_of(case: Case, diagnosis: Diagnosis, question: str = "") -> Ground:
     """The ground of an incident whose case is at hand."""
-    return Ground(
-        diagnosis=diagnosis,
-        alert=case.alert,
-        gaps=case.gaps,
-        calls=read_topology(case),
-        measured=_measured(case),
-        question=question,
-    )
-
-
-def _measured(case: Case) -> frozenset[str]:
     windows = metric_windows(case)
     rows = case.metrics.filter(pl.col("value").is_finite())
     kinds = {signal: classify(signal) for signal in rows["signal"].unique()}
@@ -171,7 +160,14 @@ def _measured(case: Case) -> frozenset[str]:
         )
         for inside in (windows.in_baseline("time"), windows.in_search("time")):
             measured.append(set(felt_rows.filter(inside)["service"].drop_nulls().unique()))
-    return frozenset(set.intersection(*measured))
+    return Ground(
+        diagnosis=diagnosis,
+        alert=case.alert,
+        gaps=case.gaps,
+        calls=read_topology(case),
+        measured=frozenset(set.intersection(*measured)),
+        question=question,
+    )
 
 
 def cited(assertions: Iterable[Assertion]) -> tuple[str, ...]:

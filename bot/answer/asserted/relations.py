@@ -89,7 +89,12 @@ def worded(
     _belong_together(assertions, ground)
     parts: list[Phrase] = []
     for assertion in assertions:
-        word, joint = _word(assertion, ground), assertion.joint or "and"
+        relation = RELATIONS.get(assertion.relation)
+        if relation is None:
+            raise Refused(f"there is no relation {neutral(assertion.relation, 40)}")
+        _counted(assertion.findings, relation.findings, "finding", relation)
+        _counted(assertion.subjects, relation.subjects, "subject", relation)
+        word, joint = relation.word(assertion, ground), assertion.joint or "and"
         if joint not in JOINTS:
             raise Refused(f"parts are joined by {', '.join(JOINTS)} only")
         if _is_repeated(assertion, assertions) or str(word) in map(str, parts):
@@ -133,15 +138,6 @@ def _is_repeated(assertion: Assertion, assertions: Sequence[Assertion]) -> bool:
         other for other in other_assertions if other.relation not in PLAIN or other in before
     ]
     return any(set(assertion.findings) <= set(other.findings) for other in restatements)
-
-
-def _word(assertion: Assertion, ground: Ground) -> Phrase:
-    relation = RELATIONS.get(assertion.relation)
-    if relation is None:
-        raise Refused(f"there is no relation {neutral(assertion.relation, 40)}")
-    _counted(assertion.findings, relation.findings, "finding", relation)
-    _counted(assertion.subjects, relation.subjects, "subject", relation)
-    return relation.word(assertion, ground)
 
 
 def _counted(arguments: Sequence[str], bounds: tuple[int, int], noun: str, of: Relation) -> None:

@@ -187,14 +187,11 @@ def _data(label: str, lines: Sequence[str], *, language: str = "text") -> list[s
 
 def _plain(line: str) -> str:
     shown_line = "".join(
-        c if unicodedata.category(c) not in _HIDDEN or c == "\t" else _code(c) for c in line
+        c if unicodedata.category(c) not in _HIDDEN or c == "\t" else f"[U+{ord(c):04X}]"
+        for c in line
     )
     return (
         shown_line
         if len(shown_line) <= LONGEST_DATA_LINE
         else shown_line[:LONGEST_DATA_LINE] + " … (cut)"
     )
-
-
-def _code(char: str) -> str:
-    return f"[U+{ord(char):04X}]"

@@ -39,10 +39,16 @@ def status_update(view: AnswerView, *, since: datetime | None) -> StatusUpdate:
     """The texts of one answer."""
     service = plain(subject_name(view.alert.service or view.alert.title), 80)
     began = f" since {since:%H:%M} UTC, {since.day} {since:%b}" if since else ""
+    sure = view.how_sure or view.verdict_label
+    lines = [f"{first_clause(view.headline)}{began}. {sure}."]
+    lines += [claim.text for claim in view.section(Section.WHY)[:MOST_STEPS]]
+    lines += [f"To do: {step.text}" for step in view.next_steps[:MOST_STEPS]]
+    unsure = [claim.text for claim in view.section(Section.UNSURE)] or list(view.missing)
+    lines += [f"Not sure: {text}" for text in unsure[:MOST_UNSURE]]
     return StatusUpdate(
         status_page=_status_page(view, service, began),
         executives=_executives(view, began),
-        next_shift=tuple(_next_shift(view, began)),
+        next_shift=tuple(lines),
     )
 
 
@@ -84,13 +90,3 @@ def _executives(view: AnswerView, began: str) -> str:
     if view.next_steps:
         sentences.append(f"Next: {view.next_steps[0].text.split('. ')[0].rstrip('.')}")
     return f"{'. '.join(sentences)}."
-
-
-def _next_shift(view: AnswerView, began: str) -> list[str]:
-    sure = view.how_sure or view.verdict_label
-    lines = [f"{first_clause(view.headline)}{began}. {sure}."]
-    lines += [claim.text for claim in view.section(Section.WHY)[:MOST_STEPS]]
-    lines += [f"To do: {step.text}" for step in view.next_steps[:MOST_STEPS]]
-    unsure = [claim.text for claim in view.section(Section.UNSURE)] or list(view.missing)
-    lines += [f"Not sure: {text}" for text in unsure[:MOST_UNSURE]]
-    return lines

@@ -40,7 +40,15 @@ class _Bars:
 
 def bars_svg(bars: StepBars, width: int) -> str:
     """The bars in that width in pixels."""
-    scale = _Bars(width, bars.longest, _classes(bars))
+    classes = {WAITING: "waiting", OTHER: "rest"}
+    shade = 0
+    for phase in bars.phases:
+        if phase == bars.slow_phase:
+            classes[phase] = "lost"
+        elif phase not in classes:
+            classes[phase] = f"shade{shade % SHADES}"
+            shade += 1
+    scale = _Bars(width, bars.longest, classes)
     parts = []
     for number, bar in enumerate(bars.bars):
         parts.append(_row(bar, bars, scale, number * ROW))
@@ -52,18 +60,6 @@ def bars_svg(bars: StepBars, width: int) -> str:
     parts.append(_axis(scale, bottom))
     legend, height = _legend(bars, scale, bottom + AXIS)
     return picture(width, height, bars.words, *parts, legend, class_="pic pic-bars")
-
-
-def _classes(bars: StepBars) -> dict[str, str]:
-    classes = {WAITING: "waiting", OTHER: "rest"}
-    shade = 0
-    for phase in bars.phases:
-        if phase == bars.slow_phase:
-            classes[phase] = "lost"
-        elif phase not in classes:
-            classes[phase] = f"shade{shade % SHADES}"
-            shade += 1
-    return classes
 
 
 def _row(bar: RankBar, bars: StepBars, scale: _Bars, top: float) -> str:

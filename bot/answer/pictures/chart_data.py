@@ -228,8 +228,13 @@ class _ChartMaker:
         inside = (times >= view[0]) & (times <= view[1])
         if not inside.any():
             return None
+        # What the figures are. Of "data" in milliseconds the name alone would not tell.
+        if series.unit.kind == "time" and not _TIME_WORDS.search(series.name):
+            measured = f"{series.name} time"
+        else:
+            measured = series.name
         return ChartPanel(
-            title=f"{_called(finding.subject)}: {_measured(series)}",
+            title=f"{_called(finding.subject)}: {measured}",
             role=self._role(finding),
             unit=series.unit,
             runs=_runs(times[inside], values[inside], whole=series.counted),
@@ -274,13 +279,6 @@ def _called(subject: str) -> str:
     """The subject as people call it; a rank without its job, which is the same in all panels."""
     rank = subject.rpartition("/")[2]
     return plain(rank if _is_rank(rank) else subject_name(subject), 60)
-
-
-def _measured(series: FindingSeries) -> str:
-    """What the figures are. Of "data" in milliseconds the name alone would not tell."""
-    if series.unit.kind == "time" and not _TIME_WORDS.search(series.name):
-        return f"{series.name} time"
-    return series.name
 
 
 def _runs(

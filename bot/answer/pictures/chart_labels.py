@@ -50,7 +50,17 @@ class PlacedLabel:
 
 def placed_labels(events: Sequence[EventToLabel], width: float) -> list[PlacedLabel]:
     """A place for each event, in their order; with shorter words where the longer do not fit."""
-    symbols = _pushed_apart([event.x for event in events], width)
+    # The places of the symbols: as near to their events as they can be without touching.
+    xs = [event.x for event in events]
+    order = sorted(range(len(xs)), key=lambda n: xs[n])
+    symbols = [min(max(x, SYMBOL), width - SYMBOL) for x in xs]
+    # Each pair that is too close gives way by half; a few rounds settle three or four symbols.
+    for _ in range(50):
+        for first, second in pairwise(order):
+            lacking = APART - (symbols[second] - symbols[first])
+            if lacking > 0:
+                symbols[first] = max(SYMBOL, symbols[first] - lacking / 2)
+                symbols[second] = min(width - SYMBOL, symbols[second] + lacking / 2)
     most = max((len(event.words) for event in events), default=0)
     for shorter in range(most):
         labels = _cheapest(events, symbols, shorter, width)
@@ -114,17 +124,3 @@ def _collide(label: PlacedLabel, other: PlacedLabel) -> bool:
     if left < other.symbol + SYMBOL and other.symbol - SYMBOL < right:
         return True
     return other.row == label.row and left < other.right and other.left < right
-
-
-def _pushed_apart(xs: Sequence[float], width: float) -> list[float]:
-    """The places of the symbols: as near to their events as they can be without touching."""
-    order = sorted(range(len(xs)), key=lambda n: xs[n])
-    places = [min(max(x, SYMBOL), width - SYMBOL) for x in xs]
-    # Each pair that is too close gives way by half; a few rounds settle three or four symbols.
-    for _ in range(50):
-        for first, second in pairwise(order):
-            lacking = APART - (places[second] - places[first])
-            if lacking > 0:
-                places[first] = max(SYMBOL, places[first] - lacking / 2)
-                places[second] = min(width - SYMBOL, places[second] + lacking / 2)
-    return places

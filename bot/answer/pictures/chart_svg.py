@@ -196,19 +196,17 @@ def _event(event: ChartEvent, label: PlacedLabel, frame: _Frame, bottom: float) 
     if not event.earlier:
         d += f"V{bottom:.1f}"
     parts.append(element("path", d=d, class_="line"))
-    parts.append(_symbol(event, x, y))
-    parts.append(text(label.left, y + 4, label.words))
-    return element("g", *parts, class_=f"event {event.kind}")
-
-
-def _symbol(event: ChartEvent, x: float, y: float) -> str:
     if event.kind == "change":
-        return element(
+        symbol = element(
             "path", d=f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z", class_="symbol"
         )
-    if event.kind == "onset":
-        return element("circle", cx=x, cy=y, r=4.5, class_="symbol")
-    return element("path", d=f"M{x:.1f} {y - 5:.1f}l5.5 9.5h-11z", class_="symbol")
+    elif event.kind == "onset":
+        symbol = element("circle", cx=x, cy=y, r=4.5, class_="symbol")
+    else:
+        symbol = element("path", d=f"M{x:.1f} {y - 5:.1f}l5.5 9.5h-11z", class_="symbol")
+    parts.append(symbol)
+    parts.append(text(label.left, y + 4, label.words))
+    return element("g", *parts, class_=f"event {event.kind}")
 
 
 def _legend(chart: DecisiveChart, frame: _Frame, top: float) -> str:

@@ -68,7 +68,12 @@ def laid_out(incident: IncidentMap, width: int) -> MapLayout:
     count = len(order.ranks)
     # Boxes without calls stand side by side.
     across = width >= WIDE and 1 < count <= MOST_COLUMNS and order.longest <= MOST_IN_A_COLUMN
-    weights = _weights(incident, order)
+    # How much each pair of neighbours wants to stand in one line.
+    arrows = {frozenset((arrow.start, arrow.end)) for arrow in incident.arrows}
+    weights: dict[tuple[Place, Place], float] = {}
+    for place, other in order.links():
+        weight = ARROW_WEIGHT if frozenset((place, other)) in arrows else 1.0
+        weights[place, other] = weights[other, place] = weight
     if across:
         placed = _columns(incident, order, weights, width)
     else:
@@ -86,16 +91,6 @@ def _from_users_on(incident: IncidentMap) -> list[str]:
     begins with them."""
     ends = [arrow.end for arrow in reversed(incident.arrows)]
     return list(dict.fromkeys([*ends, *(box.service for box in incident.boxes)]))
-
-
-def _weights(incident: IncidentMap, order: MapOrder) -> Mapping[tuple[Place, Place], float]:
-    """How much each pair of neighbours wants to stand in one line."""
-    arrows = {frozenset((arrow.start, arrow.end)) for arrow in incident.arrows}
-    weights: dict[tuple[Place, Place], float] = {}
-    for place, other in order.links():
-        weight = ARROW_WEIGHT if frozenset((place, other)) in arrows else 1.0
-        weights[place, other] = weights[other, place] = weight
-    return weights
 
 
 def _columns(

@@ -133,7 +133,12 @@ class _MapMaker:
         self.most = most
         self.calls_by_pair = {call.pair: call for call in calls if call.caller != call.callee}
         self.graph = topology_of(self.calls_by_pair)
-        self.findings = _by_subject(view.findings.values())
+        findings = view.findings.values()
+        by_subject: dict[str, list[Finding]] = {}
+        for finding in findings:
+            if not isinstance(finding.details, ChangeDetails):
+                by_subject.setdefault(finding.subject, []).append(finding)
+        self.findings = by_subject
         self.states = BoxStates(view)
         self.effect_subject = next(iter(self._effect_subjects()), None)
         self.began = self._where_it_began()
@@ -304,14 +309,6 @@ class _MapMaker:
             if unreached and not _shortest(self.graph, first, service, down=True):
                 return f"{subject_name(first)} to {subject_name(service)}"
         return ""
-
-
-def _by_subject(findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
-    by_subject: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if not isinstance(finding.details, ChangeDetails):
-            by_subject.setdefault(finding.subject, []).append(finding)
-    return by_subject
 
 
 def _is_symptom(finding: Finding) -> bool:

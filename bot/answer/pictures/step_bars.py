@@ -153,15 +153,18 @@ def _interesting(bars: Sequence[RankBar]) -> list[RankBar]:
     if len(bars) <= MOST_RANKS:
         chosen = list(bars)
     else:
-        by_wait = sorted(bars, key=lambda bar: (not bar.slow, _waits(bar), bar.rank))
+        by_wait = sorted(
+            bars,
+            key=lambda bar: (
+                not bar.slow,
+                sum(part.ms for part in bar.parts if part.phase == WAITING),
+                bar.rank,
+            ),
+        )
         chosen = by_wait[: MOST_RANKS // 2]
         rest = [bar for bar in sorted(bars, key=lambda bar: bar.rank) if bar not in chosen]
         chosen += rest[: MOST_RANKS - len(chosen)]
     return sorted(chosen, key=lambda bar: bar.rank)
-
-
-def _waits(bar: RankBar) -> float:
-    return sum(part.ms for part in bar.parts if part.phase == WAITING)
 
 
 def _phases(bars: Sequence[RankBar]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from faultline.analysis.vocabulary import Claim, Evidence, Finding, Gap, Guidance, Section
+from faultline.analysis.vocabulary import Claim, Evidence, Finding, Guidance, Section
 from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView
@@ -34,7 +34,13 @@ def to_markdown(view: AnswerView) -> str:
         _causes(view),
         _section("Findings", (_finding(f) for f in view.named)),
         _section("Evidence", (_evidence(e) for e in view.evidence.values())),
-        _section("Evidence we could not collect", (_gap(gap) for gap in view.gaps)),
+        _section(
+            "Evidence we could not collect",
+            (
+                f"- {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
+                for gap in view.gaps
+            ),
+        ),
         _section("Removed from the report", (f"- {shown(d)}" for d in view.removed)),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
@@ -54,10 +60,6 @@ def _facts(view: AnswerView) -> list[str]:
 
 def _claims(claims: Iterable[Claim], view: AnswerView) -> Iterable[str]:
     return (f"- {_claim(claim, view)}" for claim in claims)
-
-
-def _gap(gap: Gap) -> str:
-    return f"- {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
 
 
 def _causes(view: AnswerView) -> list[str]:

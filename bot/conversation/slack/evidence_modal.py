@@ -130,7 +130,22 @@ def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
         for finding_id in dict.fromkeys(ids):
             if finding_id in findings and finding_id not in shown:
                 shown.add(finding_id)
-                yield _Entry(title, _finding(findings[finding_id], items, page_url))
+                finding = findings[finding_id]
+                sentence = single_line(finding.sentence, SENTENCE)
+                elements = [bold(f"{single_line(finding.id, 12)}  "), *spoken(sentence)]
+                for url, name in _links(finding, items, page_url):
+                    elements += [text("  "), link(url, name)]
+                written = finding.details.written()
+                values = (v for key in RECORDED if isinstance(v := written.get(key), str))
+                recorded = [
+                    line
+                    for v in values
+                    if (line := single_line(v, TEMPLATE)) and line not in sentence
+                ]
+                boxes = [
+                    preformatted(line) for line in list(dict.fromkeys(recorded))[:MAX_RECORDED]
+                ]
+                yield _Entry(title, rich(section(*elements), *boxes))
 
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:CAUSES]:
         yield from of(_title("For", cause), cause.findings)
@@ -150,18 +165,6 @@ def _title(side: str, cause: Cause) -> str:
         f"{side} {single_line(cause.subject, 60)}, {cause.kind.replace('_', ' ')} "
         f"({percent(cause.confidence)})"
     )
-
-
-def _finding(finding: Finding, items: dict[str, Evidence], page_url: str) -> Block:
-    sentence = single_line(finding.sentence, SENTENCE)
-    elements = [bold(f"{single_line(finding.id, 12)}  "), *spoken(sentence)]
-    for url, name in _links(finding, items, page_url):
-        elements += [text("  "), link(url, name)]
-    written = finding.details.written()
-    values = (v for key in RECORDED if isinstance(v := written.get(key), str))
-    recorded = [line for v in values if (line := single_line(v, TEMPLATE)) and line not in sentence]
-    boxes = [preformatted(line) for line in list(dict.fromkeys(recorded))[:MAX_RECORDED]]
-    return rich(section(*elements), *boxes)
 
 
 def _links(finding: Finding, items: dict[str, Evidence], page_url: str) -> list[tuple[str, str]]:

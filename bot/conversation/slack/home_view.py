@@ -70,11 +70,19 @@ class Home:
 
 def home_view(home: Home) -> Block:
     """The tab, within 100 blocks."""
+    if not home.latest:
+        recent = [
+            paragraph(
+                "None yet. Invite me to a channel with alerts, or ask: @Faultline investigate ..."
+            )
+        ]
+    else:
+        recent = [rich(bullets([_recent_line(home, i) for i in home.latest[:RECENT]]))]
     blocks = [
         header("Faultline"),
         *_health(home),
         header("Recent investigations"),
-        *_recent(home),
+        *recent,
         header("How answers were judged"),
         _judged(home.record),
         header("Muted alerts"),
@@ -123,16 +131,6 @@ def _health(home: Home) -> list[Block]:
         ]
         blocks.append(rich(bullets(items)))
     return [*blocks, *([context(f"Works: {good}", limit=900)] if good else [])]
-
-
-def _recent(home: Home) -> list[Block]:
-    if not home.latest:
-        return [
-            paragraph(
-                "None yet. Invite me to a channel with alerts, or ask: @Faultline investigate ..."
-            )
-        ]
-    return [rich(bullets([_recent_line(home, i) for i in home.latest[:RECENT]]))]
 
 
 def _recent_line(home: Home, investigation: StoredInvestigation) -> Block:

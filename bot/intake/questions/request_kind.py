@@ -98,7 +98,14 @@ class UnderstoodRequest:
     def strange(self, names: Iterable[str]) -> tuple[str, ...]:
         """Words that neither the table nor the case knows, in their order."""
         pieces = {piece for name in names for piece in _pieces(name)} | SMALL | _vocabulary()
-        return tuple(w for w in dict.fromkeys(self.words) if not (_pieces(w) <= pieces or _time(w)))
+        return tuple(
+            w
+            for w in dict.fromkeys(self.words)
+            if not (
+                _pieces(w) <= pieces
+                or bool(re.fullmatch(r"\d.*|.*(?:day|night|week|month|morning)s?", w))
+            )
+        )
 
     def telling(self) -> int:
         """How many of its words say something."""
@@ -188,7 +195,3 @@ def _pieces(name: str) -> frozenset[str]:
     """`pretrain-ranker/rank 2` is pretrain, ranker, rank and 2, and each word of it whole."""
     tokens = words(name)
     return frozenset(tokens) | {piece for word in tokens for piece in re.split(r"[-_./:]", word)}
-
-
-def _time(word: str) -> bool:
-    return bool(re.fullmatch(r"\d.*|.*(?:day|night|week|month|morning)s?", word))

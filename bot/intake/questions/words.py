@@ -49,16 +49,10 @@ def nearest(word: str, vocabulary: Iterable[str]) -> str | None:
         return None
     candidates: list[tuple[int, str]] = []
     for other in vocabulary:
-        forgiven = _forgiven(other)
+        forgiven = 0 if len(other) < SHORT else 1 if len(other) < LONG else 2
         errors = OSA.distance(word, other, score_cutoff=forgiven)
         if errors <= forgiven:
             candidates.append((errors, other))
     candidates.sort()
     is_clear = len(candidates) == 1 or (len(candidates) > 1 and candidates[0][0] < candidates[1][0])
     return candidates[0][1] if is_clear else None
-
-
-def _forgiven(word: str) -> int:
-    if len(word) < SHORT:
-        return 0
-    return 1 if len(word) < LONG else 2

@@ -108,13 +108,14 @@ def _incoming(
 ) -> Arrival:
     fingerprint = vendor_alert.fingerprint or _fingerprint(vendor_alert.labels)
     status = vendor_alert.status or group.status
+    names = [vendor_alert.labels.get(label, "") for label in SERVICE_LABELS]
     alert = Alert(
         source=SOURCE,
         id=fingerprint,
         title=vendor_alert.labels.get("alertname") or _summary(vendor_alert) or "Alert",
         started_at=vendor_alert.startsAt or now,
         status="resolved" if status == "resolved" else "firing",
-        service=_service(vendor_alert, settings),
+        service=catalogued(settings, *names),
         system=vendor_alert.labels.get("system"),
         severity=vendor_alert.labels.get("severity") or vendor_alert.labels.get("priority"),
         summary=_summary(vendor_alert),
@@ -148,11 +149,6 @@ def _ordered_by(vendor_alert: AlertmanagerAlert, alert: Alert) -> datetime | Non
 
 def _occurrence(vendor_alert: AlertmanagerAlert, fingerprint: str) -> str | None:
     return f"{fingerprint} {vendor_alert.startsAt.isoformat()}" if vendor_alert.startsAt else None
-
-
-def _service(vendor_alert: AlertmanagerAlert, settings: Settings) -> str | None:
-    names = [vendor_alert.labels.get(label, "") for label in SERVICE_LABELS]
-    return catalogued(settings, *names)
 
 
 def _summary(vendor_alert: AlertmanagerAlert) -> str | None:

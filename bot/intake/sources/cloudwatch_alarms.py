@@ -249,6 +249,7 @@ def _from_message(
     statistic = trigger.ExtendedStatistic or trigger.Statistic
     if not statistic and measured is not None:
         statistic = measured.Stat
+    match = _OBSERVED.search(message.NewStateReason[:1_000])
     return AlarmChange(
         name=message.AlarmName,
         arn=message.AlarmArn,
@@ -264,7 +265,7 @@ def _from_message(
         statistic=statistic,
         dimensions=metric.Dimensions,
         threshold=number_in(trigger.Threshold),
-        observed=_observed(message.NewStateReason),
+        observed=(number_in(match[1]) if match else None),
         comparison=trigger.ComparisonOperator,
         period_s=number_in(trigger.Period),
         periods=number_in(trigger.EvaluationPeriods),
@@ -371,8 +372,3 @@ def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> 
     if resource is None or resource[0] in IDENTIFIED_KINDS:
         return None
     return base_name(resource[1])
-
-
-def _observed(reason: str) -> float | None:
-    match = _OBSERVED.search(reason[:1_000])
-    return number_in(match[1]) if match else None

@@ -111,7 +111,14 @@ def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival
     old = too_old(event.occurred_at, settings, now)
     if old is not None:
         return old
-    account, delivery = settings.instance_of(SOURCE), _delivery_id(event, body)
+    if not event.id:
+        delivery_id = hashlib.sha256(body).hexdigest()
+    else:
+        incident = event.data
+        at = event.occurred_at.isoformat() if event.occurred_at else ""
+        parts = (event.id, event.event_type, incident.id, incident.incident_key, at)
+        delivery_id = digest_of(*parts)
+    account, delivery = settings.instance_of(SOURCE), delivery_id
     return Arrival(
         alert=_alert(event, settings, now),
         delivery=Delivery(SOURCE, named_id(account, delivery), event.occurred_at),
@@ -148,15 +155,6 @@ def _alert(event: PagerDutyEvent, settings: Settings, now: datetime) -> Alert:
         labels=filled(labels),
         links=links,
     )
-
-
-def _delivery_id(event: PagerDutyEvent, body: bytes) -> str:
-    if not event.id:
-        return hashlib.sha256(body).hexdigest()
-    incident = event.data
-    at = event.occurred_at.isoformat() if event.occurred_at else ""
-    parts = (event.id, event.event_type, incident.id, incident.incident_key, at)
-    return digest_of(*parts)
 
 
 ALERT_SOURCE = WebhookSource(

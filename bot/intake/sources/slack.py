@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from faultline.bot.intake.accepting import FirstTime, Ignored
+from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import AlertSource, Intake
 from faultline.bot.intake.payload_fields import form_payload, json_object
 from faultline.bot.intake.request_body import read_body
@@ -122,7 +122,16 @@ class SlackSource(AlertSource):
             payload = form_payload(body)
             if payload is None:
                 return _ignored("the body is no form with a payload")
-            if not await _is_first(intake.first_time, body, workspace):
+            # Whether a click or form is new. Raises NotAccepted.
+            if intake.first_time is None:
+                is_first = True
+            else:
+                # Each has its own trigger, and Slack sends none twice: the body is its identity.
+                digest = hashlib.sha256(body).hexdigest()
+                is_first = await intake.first_time(
+                    Delivery("slack-click", named_id(workspace, digest))
+                )
+            if not is_first:
                 return _ignored("the same click came before")
             return await _dispatched(await events.loaded(), request, body, payload)
 
@@ -167,15 +176,6 @@ def _paths(workspace: str) -> Mapping[str, str]:
         f"{EVENTS_PATH}/{workspace}": f"slack {workspace}",
         f"{CLICKS_PATH}/{workspace}": f"slack clicks {workspace}",
     }
-
-
-async def _is_first(first_time: FirstTime | None, body: bytes, workspace: str) -> bool:
-    """Whether a click or form is new. Raises NotAccepted."""
-    if first_time is None:
-        return True
-    # Each has its own trigger, and Slack sends none twice: the body is its identity.
-    digest = hashlib.sha256(body).hexdigest()
-    return await first_time(Delivery("slack-click", named_id(workspace, digest)))
 
 
 async def _dispatched(

@@ -96,7 +96,19 @@ class SnsVerifier:
         check_certificate_url(url, region)
         certificate = await self._certificates.get(url)
         check_certificate(certificate, region, now)
-        _check_signature(envelope, _signed_text(envelope, kind), certificate)
+        signed = _signed_text(envelope, kind)
+        algorithm = _HASHES.get(_text(envelope, "SignatureVersion"))
+        if algorithm is None:
+            raise BadSignature(SNS, "the signature's version is neither 1 nor 2")
+        key = certificate.public_key()
+        assert isinstance(key, rsa.RSAPublicKey)
+        try:
+            signature = base64.b64decode(_text(envelope, "Signature"), validate=True)
+            key.verify(signature, signed, padding.PKCS1v15(), algorithm())
+        except (binascii.Error, ValueError):
+            raise BadSignature(SNS, "the signature is not base64") from None
+        except InvalidSignature:
+            raise BadSignature(SNS, "the signature does not fit") from None
         return SnsMessage(
             type=kind,
             id=_text(envelope, "MessageId"),
@@ -166,23 +178,6 @@ def _names(certificate: x509.Certificate) -> set[str]:
         return {str(attribute.value) for attribute in common}
     except ValueError:
         return set()
-
-
-def _check_signature(
-    envelope: Mapping[str, Any], signed: bytes, certificate: x509.Certificate
-) -> None:
-    algorithm = _HASHES.get(_text(envelope, "SignatureVersion"))
-    if algorithm is None:
-        raise BadSignature(SNS, "the signature's version is neither 1 nor 2")
-    key = certificate.public_key()
-    assert isinstance(key, rsa.RSAPublicKey)
-    try:
-        signature = base64.b64decode(_text(envelope, "Signature"), validate=True)
-        key.verify(signature, signed, padding.PKCS1v15(), algorithm())
-    except (binascii.Error, ValueError):
-        raise BadSignature(SNS, "the signature is not base64") from None
-    except InvalidSignature:
-        raise BadSignature(SNS, "the signature does not fit") from None
 
 
 def _signed_text(envelope: Mapping[str, Any], kind: str) -> bytes:

@@ -58,11 +58,14 @@ def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) ->
     if at > now + AHEAD:
         raise refused(item.webhook_settings, "starts_at", "is in the future")
     environment = item.line("environment")
+    line = (item.line("kind") or KINDS[0]).casefold()
+    if line not in KINDS:
+        raise refused(item.webhook_settings, "kind", f"is none of {', '.join(KINDS)}")
     return ReportedChange(
         id=_id(sender, identity or ""),
         at=at,
         service=service or "",
-        kind=_kind(item),
+        kind=line,
         title=title,
         author=item.line("author") or "",
         link=as_url(item.get("url")),
@@ -75,13 +78,6 @@ def _id(sender: str, identity: str) -> str:
     """Equal ids of two senders are two changes."""
     whole = f"{sender or 'webhook'}/{identity}"
     return whole if len(whole) <= LONGEST_ID else digest_of(sender, identity)
-
-
-def _kind(item: MappedItem) -> str:
-    line = (item.line("kind") or KINDS[0]).casefold()
-    if line not in KINDS:
-        raise refused(item.webhook_settings, "kind", f"is none of {', '.join(KINDS)}")
-    return line
 
 
 def _files(item: MappedItem) -> str:

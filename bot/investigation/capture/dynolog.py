@@ -125,10 +125,16 @@ class DynologClient:
         reply = await self._call(request)
         if reply.get("status") == "failed":
             raise self._error("setKinetOnDemandRequest", "the daemon refused the request")
+        # A number, or in older daemons the list of those counted.
+        value = reply.get("activityProfilersBusy")
+        if isinstance(value, bool):
+            count = 0
+        else:
+            count = value if isinstance(value, int) else len(_pids(value))
         return Triggered(
             matched=_pids(reply.get("processesMatched")),
             triggered=_pids(reply.get("activityProfilersTriggered")),
-            busy=_count(reply.get("activityProfilersBusy")),
+            busy=count,
         )
 
     async def _call(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,7 +149,11 @@ class DynologClient:
         except asyncio.IncompleteReadError:
             raise self._error(call, "the daemon closed the connection without an answer") from None
         except OSError as error:
-            raise self._error(call, _os_error_text(error), retryable=True) from error
+            raise self._error(
+                call,
+                (os.strerror(error.errno) if error.errno else type(error).__name__),
+                retryable=True,
+            ) from error
 
     async def _exchange(self, call: str, body: bytes) -> dict[str, Any]:
         reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
@@ -183,10 +193,6 @@ def output_of(config_output: str, pid: int) -> str:
     return f"{config_output}_{pid}.json"
 
 
-def _os_error_text(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else type(error).__name__
-
-
 def _flag(on: bool) -> str:
     return "true" if on else "false"
 
@@ -197,10 +203,3 @@ def _pids(value: Any) -> tuple[int, ...]:
         if isinstance(value, Sequence)
         else ()
     )
-
-
-def _count(value: Any) -> int:
-    """A number, or in older daemons the list of those counted."""
-    if isinstance(value, bool):
-        return 0
-    return value if isinstance(value, int) else len(_pids(value))

@@ -188,7 +188,8 @@ class Collector:
         return coming
 
     def _take(self, expected: ExpectedFile) -> None:
-        target = self.folder / _file_name(expected)
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", expected.host)[:100].strip(".")
+        target = self.folder / f"trace_{host}_{expected.pid}.json"
         part = target.with_name(target.name + ".part")
         try:
             self._copy(expected.name, part)
@@ -233,11 +234,6 @@ def rank_in(path: Path) -> int | None:
         text += file.read(HEAD_BYTES)
     match = _RANK.search(text)
     return int(match[1]) if match else None
-
-
-def _file_name(expected: ExpectedFile) -> str:
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", expected.host)[:100].strip(".")
-    return f"trace_{host}_{expected.pid}.json"
 
 
 def _code(error: Exception) -> str:

@@ -193,14 +193,12 @@ def _output(prefix: str, host: int) -> str:
 
 
 def _expected(plan: CapturePlan, prefix: str, host: int, pid: int) -> ExpectedFile:
-    return ExpectedFile(output_of(_output(prefix, host), pid), _name(plan, host), pid)
-
-
-def _name(plan: CapturePlan, host: int) -> str:
-    """A host's name, with its port where the settings name the host more than once."""
+    # A host's name, with its port where the settings name the host more than once.
     daemon = plan.daemons[host]
     alone = sum(other.host == daemon.host for other in plan.daemons) == 1
-    return daemon.host if alone else str(daemon)
+    return ExpectedFile(
+        output_of(_output(prefix, host), pid), (daemon.host if alone else str(daemon)), pid
+    )
 
 
 def _client(daemon: DaemonAddress) -> DynologClient:

@@ -36,7 +36,11 @@ class LoopGuard:
 
     def repeated(self, call: ToolCall) -> int | None:
         """The number of the earlier call that was the same; None for a new one. Counts the call."""
-        key = _key(call)
+        try:
+            arguments = json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
+        except (ValueError, RecursionError):
+            arguments = call.arguments
+        key = f"{call.name} {arguments}"
         self._calls.append(key)
         earlier = self._first_positions.setdefault(key, len(self._calls))
         if earlier == len(self._calls):
@@ -67,11 +71,3 @@ class LoopGuard:
             f"Note from the program: {why}. Ask for something else that is still open, or stop "
             f"asking."
         )
-
-
-def _key(call: ToolCall) -> str:
-    try:
-        arguments = json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
-    except (ValueError, RecursionError):
-        arguments = call.arguments
-    return f"{call.name} {arguments}"

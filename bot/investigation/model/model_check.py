@@ -3,7 +3,6 @@ screen."""
 
 from __future__ import annotations
 
-from faultline.bot.investigation.model.abilities import Abilities
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
 from faultline.bot.investigation.model.probe import Probed
 from faultline.bot.investigation.model.turns import Usage
@@ -24,15 +23,36 @@ LABEL = 16
 
 def screen(probed: Probed, settings: ModelSettings) -> str:
     """All lines; each says what was found, then what follows from it."""
+    if probed.abilities.streaming:
+        streaming = "yes: a response that breaks off is used as far as it came"
+    else:
+        streaming = (
+            "no: a response that breaks off is lost; model.timeout_s must be longer than one takes"
+        )
+    if probed.abilities.usage:
+        counts = "the server's own"
+    else:
+        counts = "none: limits use estimates, and no cost is shown"
+    if not probed.abilities.tools or not probed.calls_tools:
+        parallel = "-"
+    elif probed.calls_together:
+        parallel = "yes: calls of one round run side by side"
+    else:
+        parallel = "no: one call a round, so an investigation takes more rounds"
+    listed = {
+        True: "listed by the server",
+        False: "NOT listed by the server: check model.name",
+        None: "the server has no list of models",
+    }
     rows = [
         ("server", probed.where),
-        ("model", _model(probed)),
+        ("model", f"{probed.name} ({listed[probed.listed]})"),
         ("API", NAMES[probed.abilities.api]),
         ("tools", _tools(probed)),
-        ("parallel calls", _parallel(probed)),
+        ("parallel calls", parallel),
         ("schema", _schema(probed)),
-        ("streaming", _streaming(probed.abilities)),
-        ("token counts", _counts(probed.abilities)),
+        ("streaming", streaming),
+        ("token counts", counts),
         ("cache", _cache(probed)),
         ("thinking", _thinking(probed, settings)),
         ("context", _context(probed, settings)),
@@ -40,15 +60,6 @@ def screen(probed: Probed, settings: ModelSettings) -> str:
         ("limits", _limits(settings)),
     ]
     return "\n".join(f"{name:<{LABEL}}{text}" for name, text in rows)
-
-
-def _model(probed: Probed) -> str:
-    listed = {
-        True: "listed by the server",
-        False: "NOT listed by the server: check model.name",
-        None: "the server has no list of models",
-    }
-    return f"{probed.name} ({listed[probed.listed]})"
 
 
 def _tools(probed: Probed) -> str:
@@ -62,14 +73,6 @@ def _tools(probed: Probed) -> str:
     return "yes: it can investigate"
 
 
-def _parallel(probed: Probed) -> str:
-    if not probed.abilities.tools or not probed.calls_tools:
-        return "-"
-    if probed.calls_together:
-        return "yes: calls of one round run side by side"
-    return "no: one call a round, so an investigation takes more rounds"
-
-
 def _schema(probed: Probed) -> str:
     able = probed.abilities
     if not probed.keeps_schema:
@@ -80,18 +83,6 @@ def _schema(probed: Probed) -> str:
         by_tool = able.api == "anthropic"
         return f"{'as the arguments of a tool' if by_tool else 'JSON only'}: the form was kept"
     return "in words only: the form was kept"
-
-
-def _streaming(able: Abilities) -> str:
-    if able.streaming:
-        return "yes: a response that breaks off is used as far as it came"
-    return "no: a response that breaks off is lost; model.timeout_s must be longer than one takes"
-
-
-def _counts(able: Abilities) -> str:
-    if able.usage:
-        return "the server's own"
-    return "none: limits use estimates, and no cost is shown"
 
 
 def _cache(probed: Probed) -> str:

@@ -196,7 +196,19 @@ class ModelSession:
         (finding,) = citing_matching_rows([finding], self.case)
         with self._numbering:
             for observation in self.observations:
-                if _same_row(observation, finding):
+                # Whether two observations say the same of the same rows.
+                if (observation.subject, observation.signal, observation.sentence) != (
+                    finding.subject,
+                    finding.signal,
+                    finding.sentence,
+                ):
+                    same_row = False
+                else:
+                    same_row = (
+                        observation.details == finding.details
+                        and observation.numbers == finding.numbers
+                    )
+                if same_row:
                     return observation
             if len(self.observations) >= MAX_OBSERVATIONS:
                 return finding
@@ -353,17 +365,6 @@ class ModelSession:
         ]
         files = {n: (self.work / n).read_bytes() for n in changed if (self.work / n).exists()}
         return diagnosis, files | {"findings.json": json_bytes(diagnosis)}
-
-
-def _same_row(observation: Finding, finding: Finding) -> bool:
-    """Whether two observations say the same of the same rows."""
-    if (observation.subject, observation.signal, observation.sentence) != (
-        finding.subject,
-        finding.signal,
-        finding.sentence,
-    ):
-        return False
-    return observation.details == finding.details and observation.numbers == finding.numbers
 
 
 def _gap_of(source: str, missing: Missing) -> Gap:

@@ -38,8 +38,14 @@ class OpenAIApi:
     def __init__(self, settings: ModelSettings) -> None:
         self._chat = api_of(settings) == "chat"
         self._name = settings.name or ""
+        # A key, or what the package asks for a token before each request.
+        key: str | Callable[[], Awaitable[str]]
+        if settings.cloud == "azure":
+            key = entra_tokens(settings)
+        else:
+            key = settings.api_key.get_secret_value() if settings.api_key else "unused"
         self._openai = AsyncOpenAI(
-            api_key=_key(settings),
+            api_key=key,
             base_url=settings.base_url or HOSTED,
             timeout=settings.timeout_s,
             max_retries=0,
@@ -105,13 +111,6 @@ class OpenAIApi:
     async def close(self) -> None:
         """As `ModelApi` has it."""
         await self._openai.close()
-
-
-def _key(settings: ModelSettings) -> str | Callable[[], Awaitable[str]]:
-    """A key, or what the package asks for a token before each request."""
-    if settings.cloud == "azure":
-        return entra_tokens(settings)
-    return settings.api_key.get_secret_value() if settings.api_key else "unused"
 
 
 async def _read(response: Any, reading: Reading, answer: ModelAnswer) -> None:

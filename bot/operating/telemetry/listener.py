@@ -49,7 +49,10 @@ class Listener:
     def __init__(self, address: str, pages: Pages, *, key: str) -> None:
         host, port = host_and_port(address)
         try:
-            self._socket = _listening(host, port)
+            family = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0][0]
+            self._socket = socket.create_server((host, port), family=family, backlog=16)
         except (OSError, OverflowError, UnicodeError) as error:
             strerror = getattr(error, "strerror", None) or type(error).__name__
             raise SettingsError(key, f"cannot listen on {address} ({strerror})") from error
@@ -108,11 +111,6 @@ class Listener:
         except Exception as error:  # noqa: BLE001
             log.warning("cannot answer %s: %s", path, type(error).__name__)
             return Page("internal error\n", 500)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    return socket.create_server((host, port), family=family, backlog=16)
 
 
 def _request_line(connection: socket.socket) -> str | None:

@@ -177,7 +177,16 @@ class StoreFigures(Collector):
         yield _gauge("faultline_database_up", "Whether the database answers.", float(figures.up))
         if figures.up:
             yield from _queue(figures)
-            yield from _record(figures.record)
+            # Judgements by tenth of confidence: `0.7` is from 0.7 to below 0.8.
+            judged = GaugeMetricFamily(
+                "faultline_answers_judged",
+                "Answers that people judged, by confidence and whether they were right.",
+                labels=["confidence", "judgement"],
+            )
+            for level in figures.record:
+                judged.add_metric([f"0.{level.level}", "right"], level.right)
+                judged.add_metric([f"0.{level.level}", "wrong"], level.of - level.right)
+            yield judged
             sentence = "The room that the database takes, the engine's tables included."
             yield _gauge("faultline_database_bytes", sentence, figures.database_bytes)
 
@@ -211,19 +220,6 @@ def _queue(figures: StoreSnapshot) -> Iterable[Metric]:
     for status in STATUSES:
         metric_family.add_metric([status], figures.by_status.get(status, 0))
     yield metric_family
-
-
-def _record(record: Iterable[RecordLevel]) -> Iterable[Metric]:
-    """Judgements by tenth of confidence: `0.7` is from 0.7 to below 0.8."""
-    judged = GaugeMetricFamily(
-        "faultline_answers_judged",
-        "Answers that people judged, by confidence and whether they were right.",
-        labels=["confidence", "judgement"],
-    )
-    for level in record:
-        judged.add_metric([f"0.{level.level}", "right"], level.right)
-        judged.add_metric([f"0.{level.level}", "wrong"], level.of - level.right)
-    yield judged
 
 
 class CaseBytes(BackgroundLoop):

@@ -44,12 +44,11 @@ def verified_email(claims: Mapping[str, Any]) -> str:
     if not isinstance(email, str) or email.count("@") != 1 or not email.isprintable():
         return ""
     vouched = claims.get("email_verified", claims.get("xms_edov"))
-    return email.strip().lower() if _is_true(vouched) else ""
-
-
-def _is_true(claim: object) -> bool:
-    # The types are compared too: 1 and 1.0 equal True, and no provider writes them for it.
-    return any(type(claim) is type(true) and claim == true for true in TRUE)
+    return (
+        email.strip().lower()
+        if any(type(vouched) is type(true) and vouched == true for true in TRUE)
+        else ""
+    )
 
 
 def groups_of(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:

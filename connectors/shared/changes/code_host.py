@@ -192,7 +192,25 @@ async def read_code(reading: RepositoryReading, frames: Sequence[SourceFrame]) -
         lines = await reading.tried(f"code at {frame.path}:{frame.line}", _lines_of(reading, frame))
         if lines is not None:
             code += 1
-            reading.items.append(_code_item(reading, frame, lines))
+            by = touched([SourceFrame(lines.path, frame.line)], reading.files).get(
+                f"{lines.path}:{frame.line}", []
+            )
+            revision = (
+                lines.revision
+                if reading.revision
+                else "the default branch, for no deployment is known"
+            )
+            details = {
+                "repository": lines.repository,
+                "path": lines.path,
+                "line": str(lines.line),
+                "revision": revision,
+                "code": lines.text,
+                "changes that touch this file": ", ".join(i[:12] for i in by)
+                or "none of those collected",
+            }
+            query = f"{lines.path}:{lines.line} of {lines.repository} at {lines.revision}"
+            reading.items.append(Item(KIND, query, link=lines.link, details=details))
     return code
 
 
@@ -432,22 +450,3 @@ async def _lines_of(reading: RepositoryReading, frame: SourceFrame) -> SourceLin
         if lines is not None:
             return lines
     return None
-
-
-def _code_item(reading: RepositoryReading, frame: SourceFrame, lines: SourceLines) -> Item:
-    by = touched([SourceFrame(lines.path, frame.line)], reading.files).get(
-        f"{lines.path}:{frame.line}", []
-    )
-    revision = (
-        lines.revision if reading.revision else "the default branch, for no deployment is known"
-    )
-    details = {
-        "repository": lines.repository,
-        "path": lines.path,
-        "line": str(lines.line),
-        "revision": revision,
-        "code": lines.text,
-        "changes that touch this file": ", ".join(i[:12] for i in by) or "none of those collected",
-    }
-    query = f"{lines.path}:{lines.line} of {lines.repository} at {lines.revision}"
-    return Item(KIND, query, link=lines.link, details=details)

@@ -191,13 +191,21 @@ def for_storage(collected: Collected) -> Collected:
     for name, table in collected.tables.items():
         # Lines are found again by what they say, so before anything in them is masked.
         sourced_table = _with_items(table, name, collected.items) if name in KEYS else table
-        tables[name] = _masked(sourced_table)
+        texts = [name for name in sourced_table.columns if sourced_table.schema[name] == pl.String]
+        clean = sourced_table.with_columns(mask_column(sourced_table[name]) for name in texts)
+        # A blocked text is all there is of it, so no other text looks like that.
+        if any((clean[name] == BLOCKED).any() for name in texts):
+            clean = clean.filter(~pl.any_horizontal(pl.col(texts).eq_missing(BLOCKED)))
+        tables[name] = clean
         if tables[name].height < sourced_table.height:
             count = sourced_table.height - tables[name].height
             reason = f"{count} of {sourced_table.height} rows left out by a rule of [redaction]"
             missing.append(Missing(name, name, reason))  # type: ignore[arg-type]
     items = [_item_masked(item) for item in collected.items]
-    missing = [_missing_masked(gap) for gap in collected.missing] + missing
+    missing = [
+        replace(gap, query=masked(gap.query), reason=masked(gap.reason))
+        for gap in collected.missing
+    ] + missing
     return Collected(tables, tuple(items), tuple(missing))
 
 
@@ -215,25 +223,12 @@ def _item_masked(item: Item) -> Item:
     )
 
 
-def _missing_masked(missing: Missing) -> Missing:
-    return replace(missing, query=masked(missing.query), reason=masked(missing.reason))
-
-
 def _with_items(table: pl.DataFrame, name: str, items: Sequence[Item]) -> pl.DataFrame:
     item_rows = []
     for place, item in enumerate(items):
         if name in item.rows_by_table:
             item_rows.append((place, item.rows_by_table[name]))
     return with_origins(table, name, item_rows)
-
-
-def _masked(table: pl.DataFrame) -> pl.DataFrame:
-    texts = [name for name in table.columns if table.schema[name] == pl.String]
-    clean = table.with_columns(mask_column(table[name]) for name in texts)
-    # A blocked text is all there is of it, so no other text looks like that.
-    if any((clean[name] == BLOCKED).any() for name in texts):
-        clean = clean.filter(~pl.any_horizontal(pl.col(texts).eq_missing(BLOCKED)))
-    return clean
 
 
 def require(condition: bool, vendor: str, call: str, problem: str) -> None:

@@ -191,17 +191,18 @@ def likely_senders(connectors: Sequence[Connector], alert: Alert) -> list[Connec
     """Those that an alert may come from: first the ones that its links lead to."""
     at = Window(start=alert.started_at, end=alert.started_at)
     possible = worth_asking(connectors, alert, Scope(incident=at))
-    return sorted(possible, key=lambda connector: not _sent(connector, alert))
+    return sorted(
+        possible,
+        key=lambda connector: (
+            not (isinstance(connector, ConnectorInstance) and connector.sent(alert))
+        ),
+    )
 
 
 def _objection(connector: Connector, alert: Alert, scope: Scope) -> str | None:
     if isinstance(connector, ConnectorInstance):
         return connector.objection(alert, scope)
     return None
-
-
-def _sent(connector: Connector, alert: Alert) -> bool:
-    return isinstance(connector, ConnectorInstance) and connector.sent(alert)
 
 
 def _host_of(url: str) -> str:

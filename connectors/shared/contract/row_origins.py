@@ -31,22 +31,18 @@ def with_origins(
     if not item_rows or not set(KEYS[name]) <= set(table.columns):
         return table
     try:
-        return table.with_columns(_origins(table, name, item_rows))
+        key = KEYS[name]
+        key_frames = []
+        for place, rows in item_rows:
+            key_frames.append(_keys_of(rows, name).with_columns(pl.lit(str(place)).alias(ORIGIN)))
+        first = pl.concat(key_frames).unique(key, keep="first", maintain_order=True)
+        origins = _keys_of(table, name).join(
+            first, on=key, how="left", nulls_equal=True, maintain_order="left"
+        )
+        return table.with_columns(origins[ORIGIN])
     except (pl.exceptions.PolarsError, ValueError, TypeError, IndexError, OverflowError):
         # A connector of another package may hold what is no row: that costs the citations alone.
         return table
-
-
-def _origins(table: pl.DataFrame, name: str, item_rows: Sequence[tuple[int, Rows]]) -> pl.Series:
-    key = KEYS[name]
-    key_frames = []
-    for place, rows in item_rows:
-        key_frames.append(_keys_of(rows, name).with_columns(pl.lit(str(place)).alias(ORIGIN)))
-    first = pl.concat(key_frames).unique(key, keep="first", maintain_order=True)
-    origins = _keys_of(table, name).join(
-        first, on=key, how="left", nulls_equal=True, maintain_order="left"
-    )
-    return origins[ORIGIN]
 
 
 def _keys_of(rows: Rows, name: str) -> pl.DataFrame:

@@ -40,7 +40,8 @@ class Covers:
         An alert that does not carry a label says nothing about it.
         """
         for label, place in self.places.items():
-            label_values = _label_values(alert, label)
+            names = same_place_labels(label)
+            label_values = [alert.labels[name] for name in names if alert.labels.get(name)]
             if label_values and not any(_fits(value, place) for value in label_values):
                 there = " or ".join(place)
                 return f"covers {label} {there}, and the alert says {label_values[0]}"
@@ -82,11 +83,6 @@ class Covers:
             if not any(labels.get(name) for name in same_place_labels(label)):
                 placed[label] = value
         return placed
-
-
-def _label_values(alert: Alert, label: str) -> list[str]:
-    names = same_place_labels(label)
-    return [alert.labels[name] for name in names if alert.labels.get(name)]
 
 
 def _fits(value: str, patterns: tuple[str, ...]) -> bool:

@@ -248,7 +248,18 @@ class FetchGuard:
         async with plain_client(verify=self.verify, timeouts=TIMEOUTS, use_proxies=False) as client:
             for _ in range(MOST_REDIRECTS + 1):
                 target = self.target(url)
-                request = _pinned(client, target, await self.address(target))
+                # The request to that very address; name, certificate and Host header stay the
+                # host's own.
+                where = httpx.URL(target.url).copy_with(host=await self.address(target))
+                headers = {
+                    "host": target.authority,
+                    "accept": "*/*",
+                    "accept-encoding": "identity",
+                    "user-agent": "faultline",
+                }
+                request = client.build_request(
+                    "GET", where, headers=headers, extensions={"sni_hostname": target.host}
+                )
                 response = await self._sent(client, request, target, deadline)
                 try:
                     if not response.is_redirect:
@@ -340,20 +351,6 @@ def without_query(url: str) -> str:
     """An address as it may be shown: what is in the query is often a signature that opens the
     file."""
     return short(re.split(r"[?#]", url, maxsplit=1)[0], 300)
-
-
-def _pinned(client: httpx.AsyncClient, target: Target, address: str) -> httpx.Request:
-    """The request to that very address; name, certificate and Host header stay the host's own."""
-    where = httpx.URL(target.url).copy_with(host=address)
-    headers = {
-        "host": target.authority,
-        "accept": "*/*",
-        "accept-encoding": "identity",
-        "user-agent": "faultline",
-    }
-    return client.build_request(
-        "GET", where, headers=headers, extensions={"sni_hostname": target.host}
-    )
 
 
 def _split_port(authority: str) -> tuple[str, str]:

@@ -255,7 +255,11 @@ def plain_client(
     """
     timeout = httpx.Timeout(timeouts.read_s, connect=timeouts.connect_s)
     if verify is True:
-        verify = _public_trust(use_proxies)
+        # What httpx verifies with by itself; the environment may name other certificates.
+        if not use_proxies:
+            verify = _trust(None, None)
+        else:
+            verify = _trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
     return httpx.AsyncClient(
         verify=verify,
         timeout=timeout,
@@ -263,13 +267,6 @@ def plain_client(
         proxy=proxy,
         follow_redirects=False,
     )
-
-
-def _public_trust(use_environment: bool) -> ssl.SSLContext:
-    """What httpx verifies with by itself; the environment may name other certificates."""
-    if not use_environment:
-        return _trust(None, None)
-    return _trust(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @cache

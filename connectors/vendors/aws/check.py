@@ -64,17 +64,7 @@ async def check_place(calls: AwsCalls, place: AwsPlace, resources: Sequence[Reso
         "traces": ("xray", "GetServiceGraph", {"StartTime": since, "EndTime": now}),
         "changes": ("cloudtrail", "LookupEvents", {"MaxResults": 1}),
     }
-    tried |= _probes(resources)
-    refusals = await asyncio.gather(*(_refusal(calls, place, *call) for call in tried.values()))
-    parts = ReadableParts(dict(zip(tried, refusals, strict=True)))
-    who = f"{place} (account {words(identity.get('Account'), 20)})"
-    line = f"{who}: {parts.words}; {_writing(place, identity)}"
-    unread = tuple(f"{place}: {phrase}" for phrase in parts.unread)
-    return Check(str(place), "metrics" in parts.readable, line, unread)
-
-
-def _probes(resources: Sequence[Resource]) -> dict[str, tuple[str, str, dict[str, Any]]]:
-    """A call for each kind, of the first of its resources."""
+    # A call for each kind, of the first of its resources.
     probes: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for resource in resources:
         probe = PROBES.get(resource.kind)
@@ -82,7 +72,13 @@ def _probes(resources: Sequence[Resource]) -> dict[str, tuple[str, str, dict[str
             service, operation, parameter = probe
             part = BY_KIND[resource.kind].setting
             probes.setdefault(part, (service, operation, {parameter: resource.name}))
-    return probes
+    tried |= probes
+    refusals = await asyncio.gather(*(_refusal(calls, place, *call) for call in tried.values()))
+    parts = ReadableParts(dict(zip(tried, refusals, strict=True)))
+    who = f"{place} (account {words(identity.get('Account'), 20)})"
+    line = f"{who}: {parts.words}; {_writing(place, identity)}"
+    unread = tuple(f"{place}: {phrase}" for phrase in parts.unread)
+    return Check(str(place), "metrics" in parts.readable, line, unread)
 
 
 async def _refusal(

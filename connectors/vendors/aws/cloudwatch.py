@@ -178,7 +178,14 @@ def _graph(resource: Resource, stats: Mapping[Stat, _MetricStat]) -> list[list[A
     lines: list[list[Any]] = []
     for stat in stats.values():
         shown = {"id": stat.id, "stat": stat.stat}
-        lines.append([stat.namespace, stat.metric, *_flat(stat.dimensions), shown])
+        lines.append(
+            [
+                stat.namespace,
+                stat.metric,
+                *[text for pair in stat.dimensions.items() for text in pair],
+                shown,
+            ]
+        )
     for number, template in enumerate(_templates(resource)):
         total = _total_stat(template)
         if total is None:
@@ -399,10 +406,6 @@ def _with_period(query: Mapping[str, Any], period_s: int) -> dict[str, Any]:
     if isinstance(stat, Mapping):
         return {**query, "MetricStat": {**stat, "Period": period_s}}
     return {**query, "Period": period_s}
-
-
-def _flat(dimensions: Mapping[str, str]) -> list[str]:
-    return [text for pair in dimensions.items() for text in pair]
 
 
 def _text(resource: Resource, stats: Mapping[Stat, _MetricStat], period_s: int) -> str:

@@ -8,7 +8,7 @@ Each part asks for itself and fails for itself; which operations are ever sent s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
@@ -403,7 +403,12 @@ class AwsConnector:
             if there:
                 parts.append(await traces_of(calls, place, name, there[0], scope, self._our_name))
             else:
-                graph.lacks("spans", f"X-Ray {place} {name}", _unknown(graph_names.values()))
+                text = ", ".join(sorted(graph_names.values())[:8])
+                if not text:
+                    unknown = "X-Ray saw no service at that time"
+                else:
+                    unknown = f"X-Ray's services of that time do not include it ({text})"
+                graph.lacks("spans", f"X-Ray {place} {name}", unknown)
         return _together(parts)
 
 
@@ -457,10 +462,3 @@ def _together(parts: Sequence[AwsEvidence]) -> AwsEvidence:
         whole.items += part.items
         whole.missing += part.missing
     return whole
-
-
-def _unknown(names: Iterable[str]) -> str:
-    text = ", ".join(sorted(names)[:8])
-    if not text:
-        return "X-Ray saw no service at that time"
-    return f"X-Ray's services of that time do not include it ({text})"

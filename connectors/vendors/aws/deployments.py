@@ -44,7 +44,16 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     window = changes_window(scope)
     query = f"ListServiceDeployments {resource.place} {resource.name}"
     try:
-        page = await _listed_deployments(calls, resource, window)
+        page = await calls.pages(
+            resource.place,
+            "ecs",
+            "ListServiceDeployments",
+            "serviceDeployments",
+            most=MOST_DEPLOYMENTS,
+            cluster=resource.cluster,
+            service=resource.short_name,
+            createdAt={"after": window.start, "before": window.end},
+        )
         described = await _described(calls, resource, _arns(page, window))
         rows = await asyncio.gather(
             *(
@@ -66,19 +75,6 @@ async def ecs_deployments(calls: AwsCalls, resource: Resource, scope: Scope) -> 
     )
     aws_evidence.items.append(item.holding(remaining_readable))
     return aws_evidence
-
-
-async def _listed_deployments(calls: AwsCalls, resource: Resource, window: Window) -> AwsPages:
-    return await calls.pages(
-        resource.place,
-        "ecs",
-        "ListServiceDeployments",
-        "serviceDeployments",
-        most=MOST_DEPLOYMENTS,
-        cluster=resource.cluster,
-        service=resource.short_name,
-        createdAt={"after": window.start, "before": window.end},
-    )
 
 
 def _arns(page: AwsPages, window: Window) -> list[str]:
@@ -335,7 +331,14 @@ async def codedeploy_deployments(
             createTimeRange={"start": window.start, "end": window.end},
         )
         ids = [entry for entry in page.entries if isinstance(entry, str)]
-        deployments = await _codedeploy_described(calls, resource, ids)
+        deployments: list[Mapping[str, Any]]
+        if not ids:
+            deployments = []
+        else:
+            answer = await calls.call(
+                resource.place, "codedeploy", "BatchGetDeployments", deploymentIds=ids
+            )
+            deployments = objects(answer.get("deploymentsInfo"))
     except FaultlineError as error:
         aws_evidence.lacks("changes", query, error)
         return aws_evidence
@@ -346,17 +349,6 @@ async def codedeploy_deployments(
     item = Item("changes", query, window, link, rows=len(rows), cut=cut)
     aws_evidence.items.append(item.holding(rows))
     return aws_evidence
-
-
-async def _codedeploy_described(
-    calls: AwsCalls, resource: Resource, ids: list[str]
-) -> list[Mapping[str, Any]]:
-    if not ids:
-        return []
-    answer = await calls.call(
-        resource.place, "codedeploy", "BatchGetDeployments", deploymentIds=ids
-    )
-    return objects(answer.get("deploymentsInfo"))
 
 
 def _codedeploy_row(

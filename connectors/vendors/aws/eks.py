@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from faultline.analysis.errors import FaultlineError
@@ -131,18 +131,15 @@ async def _updates(
     except FaultlineError as error:
         aws_evidence.lacks("changes", query, error)
         return
-    rows = _changes(resource, group, [answer.get("update") for answer in answers], scope)
+    rows = readable(
+        _change(resource, group, update, scope)
+        for update in objects([answer.get("update") for answer in answers])
+    )
     aws_evidence.add("changes", rows)
     cut = cut_note(len(page.entries), more=page.more, what="updates")
     window = changes_window(scope)
     item = Item("changes", query, window, resource_link(resource), rows=len(rows), cut=cut)
     aws_evidence.items.append(item.holding(rows))
-
-
-def _changes(
-    resource: Resource, group: str, updates: Sequence[Any], scope: Scope
-) -> list[ChangeRow]:
-    return readable(_change(resource, group, update, scope) for update in objects(list(updates)))
 
 
 def _change(

@@ -102,7 +102,14 @@ async def _stopped_tasks(
             desiredStatus="STOPPED",
         )
         arns = [entry for entry in page.entries if isinstance(entry, str)]
-        tasks = await _described_tasks(calls, resource, arns)
+        tasks: list[Mapping[str, Any]]
+        if not arns:
+            tasks = []
+        else:
+            answer = await calls.call(
+                resource.place, "ecs", "DescribeTasks", cluster=resource.cluster, tasks=arns
+            )
+            tasks = objects(answer.get("tasks"))
     except FaultlineError as error:
         aws_evidence.lacks("logs", query, error)
         return
@@ -115,17 +122,6 @@ async def _stopped_tasks(
     details = {"note": "ECS forgets a stopped task after an hour"}
     item = Item("logs", query, window, link, rows=len(remaining_rows), cut=cut, details=details)
     aws_evidence.items.append(item.holding(remaining_rows))
-
-
-async def _described_tasks(
-    calls: AwsCalls, resource: Resource, arns: list[str]
-) -> list[Mapping[str, Any]]:
-    if not arns:
-        return []
-    answer = await calls.call(
-        resource.place, "ecs", "DescribeTasks", cluster=resource.cluster, tasks=arns
-    )
-    return objects(answer.get("tasks"))
 
 
 async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:

@@ -85,7 +85,10 @@ async def ask(
         done = True
     finally:
         if not done:
-            await _stop(calls, place, query_id)
+            # A query that nobody waits for is not left to run; that it cannot be stopped is no
+            # news.
+            with contextlib.suppress(FaultlineError):
+                await calls.call(place, "logs", "StopQuery", queryId=query_id)
     return answer
 
 
@@ -115,27 +118,17 @@ async def _results(
         wait = min(LONGEST_WAIT_S, wait * 1.6)
 
 
-async def _stop(calls: AwsCalls, place: AwsPlace, query_id: str) -> None:
-    """A query that nobody waits for is not left to run; that it cannot be stopped is no news."""
-    with contextlib.suppress(FaultlineError):
-        await calls.call(place, "logs", "StopQuery", queryId=query_id)
-
-
 def _rows(results: Any) -> list[Row]:
     rows: list[Row] = []
     for row in entries(results):
         named = {
             f["field"]: f["value"]
             for f in objects(row)
-            if isinstance(f.get("value"), str) and _is_text(f)
+            if isinstance(f.get("value"), str) and isinstance(f.get("field"), str)
         }
         if named:
             rows.append(named)
     return rows
-
-
-def _is_text(field: Mapping[str, Any]) -> bool:
-    return isinstance(field.get("field"), str)
 
 
 def _number(value: Any) -> float:

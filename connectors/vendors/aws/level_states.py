@@ -77,7 +77,17 @@ def level_states(
     for level in LEVELS:
         points = [(row[0], row[3]) for row in signals.get(level.signal, ())]
         beyond = _beyond(level, points, watched.incident)
-        if not _holds(beyond, watched):
+        start, end = watched.incident.start, watched.incident.end
+        times = [at for at, _ in beyond if at >= start]
+        if len(times) < LEAST_POINTS:
+            holds = False
+        else:
+            period = timedelta(seconds=watched.period_s)
+            is_still = times[-1] >= end - STILL_PERIODS * period
+            holds = (
+                is_still or len(times) * watched.period_s >= BEYOND_SHARE * watched.incident.seconds
+            )
+        if not holds:
             continue
         value = max(value for at, value in beyond if at >= watched.incident.start)
         sentence = level.says.replace("{}", number(value, 3))
@@ -95,16 +105,6 @@ def _beyond(level: Level, points: Points, incident: Window) -> Points:
         earlier = [value for at, value in points if at < incident.start]
         threshold = max([threshold, *earlier])
     return [(at, value) for at, value in points if value > threshold and at <= incident.end]
-
-
-def _holds(beyond: Points, watched: WatchedWindows) -> bool:
-    start, end = watched.incident.start, watched.incident.end
-    times = [at for at, _ in beyond if at >= start]
-    if len(times) < LEAST_POINTS:
-        return False
-    period = timedelta(seconds=watched.period_s)
-    is_still = times[-1] >= end - STILL_PERIODS * period
-    return is_still or len(times) * watched.period_s >= BEYOND_SHARE * watched.incident.seconds
 
 
 def _since(beyond: Points, watched: WatchedWindows) -> datetime | None:

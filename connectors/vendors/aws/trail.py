@@ -187,21 +187,19 @@ def joined(deployments: AwsEvidence, trail: AwsEvidence) -> None:
     changes = deployments.rows.get("changes", [])
     rows = []
     for row in trail.rows.get("changes", []):
-        place = _same(row, changes)
+        place: int | None
+        if row[2] != "deploy":
+            place = None
+        else:
+            near = [
+                n
+                for n, change in enumerate(changes)
+                if change[1] == row[1] and abs(change[0] - row[0]) <= SAME_CHANGE
+            ]
+            place = min(near, key=lambda n: abs(changes[n][0] - row[0]), default=None)
         if place is None:
             rows.append(row)
         elif changes[place][5] is None:
             changes[place] = (*changes[place][:5], row[5], *changes[place][6:])
     if "changes" in trail.rows:
         trail.rows["changes"] = rows
-
-
-def _same(row: tuple[Any, ...], changes: Sequence[tuple[Any, ...]]) -> int | None:
-    if row[2] != "deploy":
-        return None
-    near = [
-        n
-        for n, change in enumerate(changes)
-        if change[1] == row[1] and abs(change[0] - row[0]) <= SAME_CHANGE
-    ]
-    return min(near, key=lambda n: abs(changes[n][0] - row[0]), default=None)

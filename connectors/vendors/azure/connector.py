@@ -35,7 +35,7 @@ from faultline.connectors.vendors.azure import queries as kql
 from faultline.connectors.vendors.azure import rows as tables
 from faultline.connectors.vendors.azure.platform import named_resources, platform_rows
 from faultline.connectors.vendors.azure.queries import LogTable, Schema
-from faultline.connectors.vendors.azure.session import QueryApi, QuerySession, Rows, credential_of
+from faultline.connectors.vendors.azure.session import QueryApi, QuerySession, credential_of
 from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=4)
@@ -357,7 +357,15 @@ class _AzureQuestion:
         else:
             table = await asyncio.to_thread(query.table, answer.rows, self.named)
         self.parts.setdefault(query.kind, []).append(table)
-        cut = _cut(query.kind, answer)
+        # What the query itself left out.
+        cut: str | None
+        total = answer.rows[0].get("total") if answer.rows else None
+        if isinstance(total, int) and total > len(answer.rows):
+            cut = f"{len(answer.rows):,} of {total:,} lines, the same share at all times"
+        elif query.kind == "changes" and len(answer.rows) >= kql.MOST_CHANGES:
+            cut = f"the latest {kql.MOST_CHANGES}; there are more"
+        else:
+            cut = f"the first {kql.MOST_ROWS:,} rows" if len(answer.rows) >= kql.MOST_ROWS else None
         item = Item(query.kind, phrase, query.window, link, rows=table.height, cut=cut)
         self.items.append(item.holding(table))
         if answer.partial:
@@ -414,16 +422,6 @@ def _telemetry(schema: Schema, roles: Sequence[str], span: Window) -> list[Kusto
         KustoQuery("metrics", kql.dependencies(schema, roles), span, tables.dependency_metrics),
         KustoQuery("logs", kql.logs(schema, roles), span, tables.logs_table),
     ]
-
-
-def _cut(kind: str, answer: Rows) -> str | None:
-    """What the query itself left out."""
-    total = answer.rows[0].get("total") if answer.rows else None
-    if isinstance(total, int) and total > len(answer.rows):
-        return f"{len(answer.rows):,} of {total:,} lines, the same share at all times"
-    if kind == "changes" and len(answer.rows) >= kql.MOST_CHANGES:
-        return f"the latest {kql.MOST_CHANGES}; there are more"
-    return f"the first {kql.MOST_ROWS:,} rows" if len(answer.rows) >= kql.MOST_ROWS else None
 
 
 async def _refusal(session: QuerySession, path: str, table: str) -> str | None:

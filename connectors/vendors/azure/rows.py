@@ -101,10 +101,12 @@ def spans_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
         trace, span = _text(row.get("trace")), _text(row.get("id"))
         if at is None or duration_ms is None or not trace or not span:
             continue
+        # The parent's id; a request whose parent is its operation is a root.
+        parent = _text(row.get("parent"))
         out[trace, span] = (
             trace,
             span,
-            _parent(row, trace, span),
+            (parent if parent and parent not in (trace, span) else None),
             named(_text(row.get("role"))) or "unknown",
             short(_text(row.get("name")), LINE) or "?",
             at,
@@ -113,12 +115,6 @@ def spans_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
             _span_attributes(row),
         )
     return pl.DataFrame(list(out.values()), schema=SPANS.columns, orient="row")
-
-
-def _parent(row: Row, trace: str, span: str) -> str | None:
-    """The parent's id; a request whose parent is its operation is a root."""
-    parent = _text(row.get("parent"))
-    return parent if parent and parent not in (trace, span) else None
 
 
 def _span_attributes(row: Row) -> str:
@@ -140,7 +136,15 @@ def logs_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
             continue
         service = named(_text(row.get("role"))) or None
         trace = _text(row.get("trace")) or None
-        out.append(LogRow(at, service, message, _level(row.get("severity")), trace, None))
+        severity = row.get("severity")
+        level: str | None
+        if isinstance(severity, str):
+            level = short(severity, 20).upper() or None
+        elif not isinstance(severity, int) or isinstance(severity, bool):
+            level = None
+        else:
+            level = SEVERITIES[severity] if 0 <= severity < len(SEVERITIES) else None
+        out.append(LogRow(at, service, message, level, trace, None))
     return pl.DataFrame(out, schema=LOGS.columns, orient="row")
 
 
@@ -174,14 +178,6 @@ def kind_of(operation: str) -> str:
 
 def _metrics(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=METRICS.columns, orient="row")
-
-
-def _level(severity: Any) -> str | None:
-    if isinstance(severity, str):
-        return short(severity, 20).upper() or None
-    if not isinstance(severity, int) or isinstance(severity, bool):
-        return None
-    return SEVERITIES[severity] if 0 <= severity < len(SEVERITIES) else None
 
 
 def _number(value: Any) -> float | None:

@@ -53,7 +53,10 @@ def _check(text: str) -> bool:
     if "{" in text:
         _check_metrics(text)
         return True
-    _check_search(text)
+    if text.count('"') % 2:
+        raise ValueError("a string does not end")
+    if not any(not match[1] for match in _TERM.finditer(text)):
+        raise ValueError("it must name something, such as service:checkout")
     return False
 
 
@@ -81,13 +84,6 @@ def _check_metrics(text: str) -> None:
 def _names_something(scope: str) -> bool:
     """Whether one tag of a scope says what is meant."""
     return any(re.match(r"\(?[\w.\-/]+:[\w\"(]", part.strip()) for part in re.split(r",|\s", scope))
-
-
-def _check_search(text: str) -> None:
-    if text.count('"') % 2:
-        raise ValueError("a string does not end")
-    if not any(not match[1] for match in _TERM.finditer(text)):
-        raise ValueError("it must name something, such as service:checkout")
 
 
 async def _series(inquiry: DatadogInquiry, query: BoundedQuery) -> Collected:

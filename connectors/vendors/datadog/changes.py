@@ -155,10 +155,6 @@ def _pipeline(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow | 
     identity = commit or text(inner(fields, "ci.pipeline.id"), 120) or text(entry.get("id"), 80)
     author = text(inner(fields, "git.commit.author.name"), 80) or None
     link = web_link(inner(fields, "ci.pipeline.url"))
-    return ChangeRow(at, service, "deploy", identity, _pipeline_title(name, fields), author, link)
-
-
-def _pipeline_title(name: str, fields: Mapping[str, Any]) -> str:
     title = f"Pipeline {name}"
     state = text(inner(fields, "ci.status"), 40)
     if state:
@@ -166,7 +162,7 @@ def _pipeline_title(name: str, fields: Mapping[str, Any]) -> str:
     message = text(inner(fields, "git.commit.message"), 160)
     if message:
         title += f": {message}"
-    return title
+    return ChangeRow(at, service, "deploy", identity, title, author, link)
 
 
 def _named(inquiry: DatadogInquiry, wording: str) -> str | None:

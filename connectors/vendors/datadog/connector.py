@@ -166,7 +166,18 @@ class DatadogConnector:
             except BudgetExceeded as error:
                 raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
         page = self._links.monitor(monitor_id, window)
-        return _enriched(alert, monitors.tags_of(monitor), self._names, page)
+        new = {
+            name: value
+            for name, value in monitors.tags_of(monitor).items()
+            if name not in _IDENTITY
+        }
+        links = alert.links
+        if not any("/monitors/" in link.url for link in links):
+            links = (*links, Link(title="Datadog monitor", url=page))
+        service = alert.service or self._names.ours(new.get("service"))
+        return alert.model_copy(
+            update={"labels": {**new, **alert.labels}, "links": links, "service": service}
+        )
 
     async def check(self) -> Check:
         """What can these keys read, and could they write?"""
@@ -307,14 +318,3 @@ def _opened(access: DatadogAccess, deadline: Deadline) -> Iterator[DatadogSessio
         yield session
     finally:
         session.close()
-
-
-def _enriched(alert: Alert, tags: Mapping[str, str], names: DatadogNames, page: str) -> Alert:
-    new = {name: value for name, value in tags.items() if name not in _IDENTITY}
-    links = alert.links
-    if not any("/monitors/" in link.url for link in links):
-        links = (*links, Link(title="Datadog monitor", url=page))
-    service = alert.service or names.ours(new.get("service"))
-    return alert.model_copy(
-        update={"labels": {**new, **alert.labels}, "links": links, "service": service}
-    )

@@ -253,7 +253,15 @@ async def _by_status(inquiry: DatadogInquiry, span: Window) -> DatadogEvidence:
     }
     answer = await inquiry.ask(LOG_COUNTS, BucketsAnswer, body=body)
     evidence = DatadogEvidence()
-    rows = _count_rows(_counted(inquiry, answer, minutes))
+    # A row of the metrics table for each series and moment: nothing counted is 0, not unknown.
+    counted = _counted(inquiry, answer, minutes)
+    moments: set[datetime] = set()
+    for points in counted.values():
+        moments.update(points)
+    rows: list[tuple[Any, ...]] = []
+    for (service, signal), points in counted.items():
+        for at in sorted(moments):
+            rows.append((at, service, signal, points.get(at, 0.0), "1/min", None))
     count = evidence.add("metrics", rows)
     link = inquiry.links.logs(inquiry.search, span)
     query = f"count by service, status of {inquiry.search}"
@@ -277,18 +285,6 @@ def _counted(inquiry: DatadogInquiry, answer: BucketsAnswer, minutes: int) -> _C
             if at is not None and value is not None:
                 series[at] = series.get(at, 0.0) + value / minutes
     return {series: points for series, points in counted.items() if points}
-
-
-def _count_rows(counted: _Counted) -> list[tuple[Any, ...]]:
-    """A row of the metrics table for each series and moment: nothing counted is 0, not unknown."""
-    moments: set[datetime] = set()
-    for points in counted.values():
-        moments.update(points)
-    made: list[tuple[Any, ...]] = []
-    for (service, signal), points in counted.items():
-        for at in sorted(moments):
-            made.append((at, service, signal, points.get(at, 0.0), "1/min", None))
-    return made
 
 
 def _buckets(answer: BucketsAnswer) -> list[Mapping[str, Any]]:

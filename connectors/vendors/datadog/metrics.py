@@ -194,7 +194,13 @@ def _monitored_rows(
 ) -> list[tuple[Any, ...]]:
     labels = tags(series.tag_set or series.scope)
     service = inquiry.names.ours(labels.pop("service", None)) or _first_service(inquiry)
-    unit = _unit(series)
+    # The unit of a series; the second of the two that Datadog gives is the one it is divided by.
+    unit: str | None
+    first = series.unit[0] if series.unit else None
+    if not isinstance(first, dict):
+        unit = None
+    else:
+        unit = text(first.get("short_name") or first.get("name")) or None
     label_text = attributes(labels)
     rows: list[tuple[Any, ...]] = []
     for at, value in series.pointlist:
@@ -208,18 +214,20 @@ def _first_service(inquiry: DatadogInquiry) -> str | None:
     return inquiry.services[0] if inquiry.services else None
 
 
-def _unit(series: _PointSeries) -> str | None:
-    """The unit of a series; the second of the two that Datadog gives is the one it is divided
-    by."""
-    first = series.unit[0] if series.unit else None
-    if not isinstance(first, dict):
-        return None
-    return text(first.get("short_name") or first.get("name")) or None
-
-
 async def searched(inquiry: DatadogInquiry, monitor: SearchMonitor) -> DatadogEvidence:
     """What a log or span monitor counts, over all windows."""
-    query = _search_query(monitor)
+    compute = {"aggregation": monitor.aggregation}
+    if monitor.measure:
+        compute["metric"] = monitor.measure
+    query: dict[str, Any] = {
+        "data_source": monitor.source,
+        "name": "q0",
+        "compute": compute,
+        "search": {"query": monitor.search},
+        "group_by": [{"facet": facet, "limit": MOST_VALUES} for facet in monitor.by],
+    }
+    if monitor.indexes:
+        query["indexes"] = list(monitor.indexes)
     question = DatadogQuestion(monitor.signal, None, "q0", {}, _first_service(inquiry))
     rows: list[tuple[Any, ...]] = []
     for span in inquiry.spans_of_time:
@@ -250,22 +258,6 @@ async def computed(
     body = _body(window, queries, [question.formula], points)
     answer = await inquiry.ask(TIMESERIES, DatadogLinesAnswer, body=body)
     return _lines(inquiry, answer, [question])
-
-
-def _search_query(monitor: SearchMonitor) -> dict[str, Any]:
-    compute = {"aggregation": monitor.aggregation}
-    if monitor.measure:
-        compute["metric"] = monitor.measure
-    query: dict[str, Any] = {
-        "data_source": monitor.source,
-        "name": "q0",
-        "compute": compute,
-        "search": {"query": monitor.search},
-        "group_by": [{"facet": facet, "limit": MOST_VALUES} for facet in monitor.by],
-    }
-    if monitor.indexes:
-        query["indexes"] = list(monitor.indexes)
-    return query
 
 
 async def golden(inquiry: DatadogInquiry, service: str, *, split: bool) -> DatadogEvidence:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -110,7 +109,8 @@ def _states(inquiry: DatadogInquiry, monitor: Monitor, link: str) -> list[tuple[
     for key, raw_group in groups.items():
         group = table(raw_group)
         state = text(group.get("status"), 40).lower()
-        since = _since(group, state)
+        began = "last_resolved_ts" if state in CALM else "last_triggered_ts"
+        since = moment(group.get(began)) or moment(group.get("last_nodata_ts"))
         if not state or since is None:
             continue
         # A group's name is the tags that it is of: "service:checkout,env:prod".
@@ -118,11 +118,6 @@ def _states(inquiry: DatadogInquiry, monitor: Monitor, link: str) -> list[tuple[
         rows = calm if state in CALM else alerting
         rows.append((name, service, state, since, link))
     return alerting + calm
-
-
-def _since(group: Mapping[str, Any], state: str) -> datetime | None:
-    began = "last_resolved_ts" if state in CALM else "last_triggered_ts"
-    return moment(group.get(began)) or moment(group.get("last_nodata_ts"))
 
 
 async def of_services(inquiry: DatadogInquiry, besides: int | None) -> DatadogEvidence:

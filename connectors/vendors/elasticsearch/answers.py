@@ -112,16 +112,12 @@ def _row(hit: Hit, service: str, fields: LogFields) -> Row | None:
     text = _first(source_fields, (*fields.messages, *MESSAGES))
     if at is None or at < EARLIEST_NS or text is None:
         return None
-    level = _first(source_fields, (_plain(fields.level), *LEVELS))
+    level = _first(source_fields, ((fields.level or "").removesuffix(".keyword"), *LEVELS))
     trace = hex_id((_first(source_fields, TRACES) or "")[:64], TRACE_ID_BYTES) or None
     messages = {fields.time, *fields.messages, *LEVELS, *TRACES, *SERVICES[:3]}
     values = {name: value for name, value in source_fields.items() if name not in messages}
     shown = short(level.lower(), 20) if level else None
     return at, service, text[:LONGEST_LINE], shown, trace, attributes(values)
-
-
-def _plain(name: str | None) -> str:
-    return (name or "").removesuffix(".keyword")
 
 
 def _first(source_fields: Mapping[str, Any], names: Iterable[str]) -> str | None:

@@ -200,7 +200,8 @@ def change_rows(
         images = list(dict.fromkeys(images_in(proto_payload.get("request"))))[:MOST_IMAGES]
         if images:
             title += f": image {', '.join(images)}"
-        author = _string(_table(proto_payload, "authenticationInfo"), "principalEmail")
+        value = proto_payload.get("authenticationInfo")
+        author = _string((value if isinstance(value, dict) else {}), "principalEmail")
         parts = [*resource.split("/"), *entry.resource.labels.values()]
         rows.append(
             (
@@ -257,8 +258,3 @@ def images_in(value: Any, depth: int = 0) -> Iterator[str]:
 def _string(table: Mapping[str, Any], name: str) -> str:
     value = table.get(name)
     return value if isinstance(value, str) else ""
-
-
-def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = table.get(name)
-    return value if isinstance(value, dict) else {}

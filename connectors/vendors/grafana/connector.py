@@ -74,21 +74,19 @@ def build(grafana_settings: GrafanaSettings, settings: SharedSettings) -> Grafan
     if grafana_settings.url is None:
         return None
     names = ServiceNames.of_catalogue(settings.services)
+    if grafana_settings.cloud_apps is not None:
+        has_cloud_apps = grafana_settings.cloud_apps
+    else:
+        has_cloud_apps = (urlsplit(grafana_settings.url or "").hostname or "").endswith(CLOUD)
     return GrafanaConnector(
         grafana_settings.url,
         access_of(grafana_settings, "grafana"),
         public_url=grafana_settings.public_url,
         change_tags=grafana_settings.change_tags,
-        cloud_apps=_has_cloud_apps(grafana_settings),
+        cloud_apps=has_cloud_apps,
         names=names,
         limits=grafana_settings.limits(LIMITS),
     )
-
-
-def _has_cloud_apps(grafana_settings: GrafanaSettings) -> bool:
-    if grafana_settings.cloud_apps is not None:
-        return grafana_settings.cloud_apps
-    return (urlsplit(grafana_settings.url or "").hostname or "").endswith(CLOUD)
 
 
 class RuleAlert(msgspec.Struct):

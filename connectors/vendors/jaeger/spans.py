@@ -92,6 +92,12 @@ def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanTableRo
     if not trace_id or not span_id or start is None or span.duration is None:
         return None
     span_tags = _with_errors(span)
+    of_process = _texts(process.tags)
+    messages: dict[str, Any] = {name: span_tags.get(name) for name in SPAN_ATTRIBUTES}
+    messages |= {name: of_process.get(name) for name in OF_RESOURCE}
+    messages["span.kind"] = span_tags.get("span.kind")
+    # OpenTracing's name for it, in the log of an error.
+    messages["exception.message"] = messages["exception.message"] or span_tags.get("message")
     return SpanTableRow(
         trace_id=trace_id,
         span_id=span_id,
@@ -101,17 +107,8 @@ def _row(span: JaegerSpan, process: Process, names: ServiceNames) -> SpanTableRo
         start=start,
         duration_us=max(0.0, float(span.duration)),
         status="error" if _failed(span_tags) else "ok",
-        attributes=attributes(_span_attributes(span_tags, _texts(process.tags))),
+        attributes=attributes(messages),
     )
-
-
-def _span_attributes(span_tags: Mapping[str, str], of_process: Mapping[str, str]) -> dict[str, Any]:
-    messages: dict[str, Any] = {name: span_tags.get(name) for name in SPAN_ATTRIBUTES}
-    messages |= {name: of_process.get(name) for name in OF_RESOURCE}
-    messages["span.kind"] = span_tags.get("span.kind")
-    # OpenTracing's name for it, in the log of an error.
-    messages["exception.message"] = messages["exception.message"] or span_tags.get("message")
-    return messages
 
 
 def _failed(span_tags: Mapping[str, str]) -> bool:

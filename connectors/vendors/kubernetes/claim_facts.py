@@ -20,19 +20,15 @@ def claim_facts(contents: NamespaceContents, claims: Iterable[VolumeClaim]) -> l
     by_name = {claim.metadata.name: claim for claim in claims}
     rows: dict[tuple[str, str], StateRow] = {}
     for service, pod in contents.pods.values():
-        for name in _claims_of(pod):
+        claim_names = []
+        for volume in (pod.spec.volumes if pod.spec else None) or ():
+            if volume.persistent_volume_claim is not None:
+                claim_names.append(volume.persistent_volume_claim.claim_name)
+        for name in claim_names:
             row = _row(contents, service, name, by_name.get(name), pod)
             if row is not None:
                 rows.setdefault((name, service), row)
     return list(rows.values())
-
-
-def _claims_of(pod: Pod) -> list[str]:
-    claim_names = []
-    for volume in (pod.spec.volumes if pod.spec else None) or ():
-        if volume.persistent_volume_claim is not None:
-            claim_names.append(volume.persistent_volume_claim.claim_name)
-    return claim_names
 
 
 def _row(

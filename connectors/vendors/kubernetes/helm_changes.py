@@ -104,12 +104,11 @@ def _row(meta: Meta, name: str, service: str, link: str | None, window: Window) 
         return None
     title = f"Helm released {short(name, 60)}: revision {version}"
     if status not in DONE:
-        title += f" ({status or 'state unknown'}{_since(labels.get('modifiedAt', ''))})"
+        text = labels.get("modifiedAt", "")
+        if not (text.isascii() and text.isdigit() and len(text) <= 10):
+            since = ""
+        else:
+            since = f" since {datetime.fromtimestamp(int(text), UTC):%H:%M} UTC"
+        title += f" ({status or 'state unknown'}{since})"
     identity = f"{short(name, 60)} (release {version})"
     return ChangeRow(at, service, "deploy", identity, title, "Helm", link)
-
-
-def _since(text: str) -> str:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        return ""
-    return f" since {datetime.fromtimestamp(int(text), UTC):%H:%M} UTC"

@@ -170,7 +170,11 @@ def _facts(kind: JobKind, status: JobObjectStatus) -> Iterator[Fact]:
     if kind.kind == VOLCANO:
         yield from _of_volcano(status)
     elif kind.kind == RAY:
-        yield from _of_ray(status)
+        reason_text = _reason_text(status.reason, status.message)
+        if status.job_status == "FAILED" or status.job_deployment_status == "Failed":
+            yield "job_failed", reason_text, status.end_time
+        elif status.job_deployment_status == "Suspended":
+            yield "job_suspended", reason_text, None
     elif kind.kind == WORKLOAD:
         yield from _of_kueue(status)
     else:
@@ -224,14 +228,6 @@ def _of_volcano(status: JobObjectStatus) -> Iterator[Fact]:
         yield "unschedulable", message, since
     elif state.phase == "Restarting":
         yield "job_requeued", message, since
-
-
-def _of_ray(status: JobObjectStatus) -> Iterator[Fact]:
-    reason_text = _reason_text(status.reason, status.message)
-    if status.job_status == "FAILED" or status.job_deployment_status == "Failed":
-        yield "job_failed", reason_text, status.end_time
-    elif status.job_deployment_status == "Suspended":
-        yield "job_suspended", reason_text, None
 
 
 def _reason_text(reason: str | None, message: str | None) -> str:

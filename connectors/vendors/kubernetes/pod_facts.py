@@ -213,7 +213,12 @@ def _unserved(pod: Pod, words: str) -> tuple[str, str] | None:
     """What a probe asks for, and what the container declares instead, where it runs and the two
     differ."""
     for container in (pod.spec.containers if pod.spec else None) or ():
-        probe = _probe_of(container, words)
+        probes: Mapping[str, ContainerProbe | None] = {
+            "Liveness probe": container.liveness_probe,
+            "Startup probe": container.startup_probe,
+            "Readiness probe": container.readiness_probe,
+        }
+        probe = probes[words]
         asks = (probe.http_get or probe.tcp_socket) if probe else None
         if asks is None or not _is_running(pod, container.name):
             continue
@@ -221,15 +226,6 @@ def _unserved(pod: Pod, words: str) -> tuple[str, str] | None:
         if declared and asks.port not in declared:
             return f"port {asks.port}", f"port {listed(declared)}"
     return None
-
-
-def _probe_of(container: PodContainer, words: str) -> ContainerProbe | None:
-    probes: Mapping[str, ContainerProbe | None] = {
-        "Liveness probe": container.liveness_probe,
-        "Startup probe": container.startup_probe,
-        "Readiness probe": container.readiness_probe,
-    }
-    return probes[words]
 
 
 def _ports(container: PodContainer) -> set[int | str]:

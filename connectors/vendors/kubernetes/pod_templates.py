@@ -56,7 +56,10 @@ class TemplateDifference:
     def summary(self) -> str:
         """The most telling differences in words: images, then resources, then the rest."""
         if self.old is None:
-            return _images(self.new)
+            images = [shown for key, (shown, _) in self.new.items() if key.endswith(" image")]
+            if not images:
+                return "its first revision"
+            return f"image {', '.join(_last(image) for image in images[:MOST_LISTED])}"
         changed = self.changed
         if not changed:
             return "nothing that is read differs"
@@ -76,13 +79,6 @@ class TemplateDifference:
                 yield f"-{key}: {before[0]}{' (before)' if looks_same else ''}"
             if after is not None:
                 yield f"+{key}: {after[0]}{' (after)' if looks_same else ''}"
-
-
-def _images(new: Facts) -> str:
-    images = [shown for key, (shown, _) in new.items() if key.endswith(" image")]
-    if not images:
-        return "its first revision"
-    return f"image {', '.join(_last(image) for image in images[:MOST_LISTED])}"
 
 
 def _telling(key: str) -> tuple[bool, bool]:

@@ -108,7 +108,11 @@ def _blocking(
     ports = _numbers(served)
     for policy in about:
         for rule in _rules(policy, way):
-            if _admits(rule, other, subject.space, ports):
+            if rule.peers and not any(_is_peer(peer, other, subject.space) for peer in rule.peers):
+                admits = False
+            else:
+                admits = _opens(rule.ports, ports)
+            if admits:
                 return None
     return max(about, key=_written, default=None)
 
@@ -142,12 +146,6 @@ def _rules(policy: NetworkPolicy, way: str) -> list[_Rule]:
     if way == INGRESS:
         return [_Rule(rule.peers, rule.ports) for rule in spec.ingress or ()]
     return [_Rule(rule.to, rule.ports) for rule in spec.egress or ()]
-
-
-def _admits(rule: _Rule, other: CallerPods, space: str, ports: set[int | str]) -> bool:
-    if rule.peers and not any(_is_peer(peer, other, space) for peer in rule.peers):
-        return False
-    return _opens(rule.ports, ports)
 
 
 def _is_peer(peer: PolicyPeer, other: CallerPods, space: str) -> bool:

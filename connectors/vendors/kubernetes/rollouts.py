@@ -52,7 +52,9 @@ def deployment_revisions(
     for replica_set in replica_sets:
         meta = replica_set.metadata
         number = meta.annotation(REVISION)
-        if not meta.owned_by("Deployment", workload.meta.name) or not _is_revision(number):
+        if not meta.owned_by("Deployment", workload.meta.name) or not (
+            number.isdigit() and len(number) <= 12
+        ):
             continue
         reused = bool(meta.annotation(REUSED))
         at = meta.created
@@ -62,10 +64,6 @@ def deployment_revisions(
         cause = meta.annotation(CAUSE)
         revisions.append(Revision(int(number), meta.name, template or {}, at, reused, cause))
     return sorted(revisions, key=lambda revision: revision.number)
-
-
-def _is_revision(number: str) -> bool:
-    return number.isdigit() and len(number) <= 12
 
 
 def controller_revisions(
@@ -109,29 +107,23 @@ def rollout_rows(
         difference = TemplateDifference.between(
             None if before is None else before.template, revision.template
         )
+        what = "Rollback" if revision.reused else "Rollout"
+        where = f"{workload.kind.lower()} {workload.ref.namespace}/{workload.meta.name}"
+        title = f"{what} of {workload.meta.name}: {difference.summary()}"
+        title += f" ({where}, revision {revision.number})"
+        if revision.cause:
+            title += f"; {short(revision.cause, 120)}"
         row = ChangeRow(
             revision.at,
             workload.ref.service,
             "deploy",
             short(revision.name, 200),
-            short(_rollout_title(workload, revision, difference), 400),
+            short(title, 400),
             link=link,
             diff="\n".join(difference.lines()) or None,
         )
         rows.append(row)
     return rows[-MOST_ROLLOUTS:]
-
-
-def _rollout_title(
-    workload: ObservedWorkload, revision: Revision, difference: TemplateDifference
-) -> str:
-    what = "Rollback" if revision.reused else "Rollout"
-    where = f"{workload.kind.lower()} {workload.ref.namespace}/{workload.meta.name}"
-    title = f"{what} of {workload.meta.name}: {difference.summary()}"
-    title += f" ({where}, revision {revision.number})"
-    if revision.cause:
-        title += f"; {short(revision.cause, 120)}"
-    return title
 
 
 def scaled_by_hand(workload: ObservedWorkload, link: str | None, window: Window) -> list[ChangeRow]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.vendors.kubernetes.answers import Meta, Pod
@@ -169,20 +168,16 @@ def _service_row(
 ) -> StateRow:
     since = service.metadata.written
     if fact == "no_ready_endpoints":
-        since = _unready_since(contents, ours)
+        # When the last pod of a service stopped being ready.
+        times = []
+        for pod in contents.pods_of(ours):
+            for condition in (pod.status.conditions if pod.status else None) or ():
+                at = moment(condition.last_transition_time)
+                if condition.type == "Ready" and condition.status != "True" and at is not None:
+                    times.append(at)
+        since = max(times, default=None)
     name = service.metadata.name
     return contents.row("Service", name, fact, service=ours, field=_FIELDS[fact], since=since)
-
-
-def _unready_since(contents: NamespaceContents, service: str) -> datetime | None:
-    """When the last pod of a service stopped being ready."""
-    times = []
-    for pod in contents.pods_of(service):
-        for condition in (pod.status.conditions if pod.status else None) or ():
-            at = moment(condition.last_transition_time)
-            if condition.type == "Ready" and condition.status != "True" and at is not None:
-                times.append(at)
-    return max(times, default=None)
 
 
 @dataclass(frozen=True)

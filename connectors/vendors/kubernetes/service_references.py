@@ -163,7 +163,8 @@ def _hosts(name: str, value: str) -> Iterator[str]:
 
 def _routed(objects: ReferringObjects, there: ServicesThere) -> Iterator[tuple[str, str]]:
     for ingress in objects.ingresses:
-        router = _router_of(ingress)
+        ingress_class_name = ingress.spec.ingress_class_name if ingress.spec else None
+        router = NGINX if ingress_class_name == NGINX_CLASS else ingress_class_name or INGRESS
         for backend in _backends(ingress):
             name = backend.service.name if backend.service else ""
             callee = there.ours.get((objects.contents.name, name))
@@ -172,13 +173,6 @@ def _routed(objects: ReferringObjects, there: ServicesThere) -> Iterator[tuple[s
     for route in objects.routes:
         if route.spec is not None:
             yield from _by_gateways(route.spec, objects.contents.name, there)
-
-
-def _router_of(ingress: Ingress) -> str:
-    ingress_class_name = ingress.spec.ingress_class_name if ingress.spec else None
-    if ingress_class_name == NGINX_CLASS:
-        return NGINX
-    return ingress_class_name or INGRESS
 
 
 def _by_gateways(spec: RouteSpec, space: str, there: ServicesThere) -> Iterator[tuple[str, str]]:

@@ -184,7 +184,9 @@ class StateInquiry:
         *answers, namespaces = await asyncio.gather(*lists, spaces)
         by_name: dict[str, Any] = {}
         for state_list, answer in zip(STATE_LISTS, answers, strict=True):
-            by_name[state_list.resource] = _whole(answer)
+            # A list that is complete. In the rest of another may be what would seem to be missing.
+            whole = None if answer is None or answer[1] is not None else answer[0]
+            by_name[state_list.resource] = whole
         self._referring[space] = ReferringObjects(
             contents,
             by_name["services"] or (),
@@ -244,13 +246,6 @@ class StateInquiry:
         if nodes:
             self._counted[query] = len(node_rows)
         return [row._replace(query=query) for row in node_rows]
-
-
-def _whole(answer: tuple[list[Any], str | None] | None) -> list[Any] | None:
-    """A list that is complete. In the rest of another may be what would seem to be missing."""
-    if answer is None or answer[1] is not None:
-        return None
-    return answer[0]
 
 
 def _facts(

@@ -147,7 +147,13 @@ class _MysqlReading:
     async def rows(self, text: str, type: type[Row]) -> list[Row] | None:
         """None where it failed, which is a gap then."""
         try:
-            return await self._session.rows(_name_of(text), text, type=type)
+            # What is asked, in a few words: the table, or the statement itself.
+            words = text.split()
+            if words[0] == "SHOW":
+                name_of = " ".join(words[:3])
+            else:
+                name_of = words[words.index("FROM") + 1] if "FROM" in words else words[0]
+            return await self._session.rows(name_of, text, type=type)
         except FaultlineError as error:
             self.snapshot.lacks(self.label(text), str(error))
             return None
@@ -186,11 +192,3 @@ class _MysqlReading:
         """Of each statement."""
         rows = await self.rows(queries.STATEMENTS, facts.StatementRow)
         return [row.counts() for row in rows or ()]
-
-
-def _name_of(text: str) -> str:
-    """What is asked, in a few words: the table, or the statement itself."""
-    words = text.split()
-    if words[0] == "SHOW":
-        return " ".join(words[:3])
-    return words[words.index("FROM") + 1] if "FROM" in words else words[0]

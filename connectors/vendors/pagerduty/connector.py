@@ -150,11 +150,21 @@ class PagerDutyConnector:
             )
         except BudgetExceeded as error:
             raise ConnectorError(VENDOR, "enrich", str(error), retryable=True) from error
-        return _enriched(
-            alert,
-            incident,
-            answers.alert_details(alert_evidence.alerts),
-            self.our_name(incident.get("service")),
+        service = self.our_name(incident.get("service"))
+        new = {
+            k: v
+            for k, v in answers.alert_details(alert_evidence.alerts).items()
+            if k not in _IDENTITY
+        }
+        page = answers.web_link(incident.get("html_url"))
+        links = alert.links
+        identity = answers.text_of(incident.get("id"))
+        # A webhook and the API may name the page of one incident by two addresses.
+        if page and not any(_is_page_of(link.url, identity, page) for link in links):
+            links = (*links, Link(title="PagerDuty incident", url=page))
+        labels = {**new, **alert.labels}
+        return alert.model_copy(
+            update={"labels": labels, "links": links, "service": alert.service or service}
         )
 
     async def on_call(self, service: str) -> Mapping[str, str]:
@@ -234,19 +244,3 @@ def _is_page_of(url: str, identity: str, page: str) -> bool:
     """Whether an address is the page of the incident, whichever host it names."""
     named = rf"https?://[^/?#]+/incidents/{re.escape(identity)}/?(?:[?#].*)?"
     return url == page or (bool(identity) and re.fullmatch(named, url) is not None)
-
-
-def _enriched(
-    alert: Alert, incident: Mapping[str, Any], details: Mapping[str, str], service: str | None
-) -> Alert:
-    new = {k: v for k, v in details.items() if k not in _IDENTITY}
-    page = answers.web_link(incident.get("html_url"))
-    links = alert.links
-    identity = answers.text_of(incident.get("id"))
-    # A webhook and the API may name the page of one incident by two addresses.
-    if page and not any(_is_page_of(link.url, identity, page) for link in links):
-        links = (*links, Link(title="PagerDuty incident", url=page))
-    labels = {**new, **alert.labels}
-    return alert.model_copy(
-        update={"labels": labels, "links": links, "service": alert.service or service}
-    )

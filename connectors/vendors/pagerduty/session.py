@@ -147,7 +147,9 @@ def fetch(
     except pdpyras.PDHTTPError as error:
         raise refused(path, error.response.status_code) from None
     except (pdpyras.PDClientError, requests.RequestException) as error:
-        raise ConnectorError(VENDOR, path, f"no answer ({_cause(error)})", retryable=True) from None
+        raise ConnectorError(
+            VENDOR, path, f"no answer ({type(error.__cause__ or error).__name__})", retryable=True
+        ) from None
     if response.status_code >= 400:
         raise refused(path, response.status_code)
     try:
@@ -185,7 +187,3 @@ def refused(path: str, status: int) -> ConnectorError:
     return ConnectorError(
         VENDOR, path, problem_of(status), status=status, retryable=status == 429 or status >= 500
     )
-
-
-def _cause(error: BaseException) -> str:
-    return type(error.__cause__ or error).__name__

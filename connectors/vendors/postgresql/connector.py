@@ -146,7 +146,15 @@ class PostgresqlConnector:
         if not counts:
             unread.append("pg_stat_statements")
             line += "; pg_stat_statements is not installed here"
-        writing = _writing(rights)
+        # By which rights a user can change something.
+        permissions = {
+            "superuser": rights.superuser,
+            "creates roles or databases, or replicates": rights.administers,
+            "a role that writes or signals": rights.writes_by_role,
+            "CREATE on the database": rights.creates,
+            f"{rights.tables} tables": rights.tables > 0,
+        }
+        writing = [permission for permission, holds in permissions.items() if holds]
         line += f"; each query is a read-only transaction of at most {self._statement_s:g} s"
         if writing:
             line += f"; warning: this user can also write ({', '.join(writing)})"
@@ -280,15 +288,3 @@ class _Reading:
         rows = await self.rows(text, type)
         if rows is not None:
             self.snapshot.add(self.label(text), judged(rows), shown(rows) if shown else None)
-
-
-def _writing(rights: facts.RightsRow) -> list[str]:
-    """By which rights a user can change something."""
-    permissions = {
-        "superuser": rights.superuser,
-        "creates roles or databases, or replicates": rights.administers,
-        "a role that writes or signals": rights.writes_by_role,
-        "CREATE on the database": rights.creates,
-        f"{rights.tables} tables": rights.tables > 0,
-    }
-    return [permission for permission, holds in permissions.items() if holds]

@@ -133,7 +133,12 @@ def _row(trouble: OwnerInTrouble) -> StateRow:
     if metric.fact == EXPIRED and abs(value) < LONGEST_DAYS:
         # The moment of expiry is known, however long it was watched.
         since = datetime.fromtimestamp(last, UTC) + timedelta(seconds=value * DAY_S)
-    text = _phrase(metric.says, value, labels)
+    words = {
+        "value": number(value, 3),
+        "percent": f"{number(100 * value, 3)} %",
+        "left": f"{number(value, 2)} days" if value >= 2 else f"{number(24 * value, 2)} h",
+    }
+    text = re.sub(r"\{(\w+)\}", lambda m: words.get(m[1]) or labels.get(m[1], ""), metric.says)
     namespace = labels.get("exported_namespace") or labels.get("namespace")
     return StateRow(
         kind=metric.object_kind,
@@ -162,15 +167,6 @@ def _since(
     if began - first.start.timestamp() <= MOST_GAP_STEPS * answer.selection.step_s:
         return None
     return datetime.fromtimestamp(began, UTC)
-
-
-def _phrase(says: str, value: float, labels: Mapping[str, str]) -> str:
-    words = {
-        "value": number(value, 3),
-        "percent": f"{number(100 * value, 3)} %",
-        "left": f"{number(value, 2)} days" if value >= 2 else f"{number(24 * value, 2)} h",
-    }
-    return re.sub(r"\{(\w+)\}", lambda m: words.get(m[1]) or labels.get(m[1], ""), says)
 
 
 def _services_of(

@@ -6,7 +6,7 @@ range itself holds none: where a counter pauses, its last rates are 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
 from faultline.connectors.vendors.prometheus.series import PrometheusSeries
@@ -23,35 +23,26 @@ def drop_zeros_before_gaps(promql: str, series: Iterable[PrometheusSeries], step
     if "rate(" not in promql:
         return
     for prometheus_series in series:
-        if _has_gaps(prometheus_series.values, step_s):
-            prometheus_series.values = _without_zeros(prometheus_series.values, step_s)
-
-
-def _has_gaps(values: Sequence[_Point], step_s: float) -> bool:
-    if len(values) < 2:
-        return False
-    steps = (values[-1][0] - values[0][0]) / step_s
-    return steps > len(values) - 0.5
-
-
-def _without_zeros(values: Sequence[_Point], step_s: float) -> list[_Point]:
-    points: list[_Point] = []
-    for point, following in pairwise(values):
-        points.append(point)
-        if following[0] - point[0] > GAP_STEPS * step_s:
-            _drop_last_zeros(points)
-    return [*points, values[-1]]
-
-
-def _drop_last_zeros(points: list[_Point]) -> None:
-    zeros = 0
-    for _, text in reversed(points[-MOST - 1 :]):
-        if not _is_zero(text):
-            break
-        zeros += 1
-    # More of them are real, and so are those that follow nothing else.
-    if 0 < zeros <= MOST and zeros < len(points):
-        del points[-zeros:]
+        values = prometheus_series.values
+        if len(values) < 2:
+            has_gaps = False
+        else:
+            steps = (values[-1][0] - values[0][0]) / step_s
+            has_gaps = steps > len(values) - 0.5
+        if has_gaps:
+            points: list[_Point] = []
+            for point, following in pairwise(prometheus_series.values):
+                points.append(point)
+                if following[0] - point[0] > GAP_STEPS * step_s:
+                    zeros = 0
+                    for _, text in reversed(points[-MOST - 1 :]):
+                        if not _is_zero(text):
+                            break
+                        zeros += 1
+                    # More of them are real, and so are those that follow nothing else.
+                    if 0 < zeros <= MOST and zeros < len(points):
+                        del points[-zeros:]
+            prometheus_series.values = [*points, prometheus_series.values[-1]]
 
 
 def _is_zero(text: str) -> bool:

@@ -53,7 +53,12 @@ async def only_outliers(
     ask: Ask,
 ) -> GpuGroup:
     """The GPUs of the machines that stand out, and of enough others."""
-    votes = await _votes(gpu_group, _rankings(gpu_group, signals, names, incident), incident, ask)
+    # How often each host is among those that a ranking names.
+    rankings = _rankings(gpu_group, signals, names, incident)
+    at_end = Window(start=incident.end, end=incident.end)
+    votes: Counter[str] = Counter()
+    for ranked in await asyncio.gather(*(ask(text, at_end, 1) for text in rankings)):
+        votes.update(_host_of(series, gpu_group.host_label) for series in ranked)
     by_host: dict[str, list[Mapping[str, str]]] = {}
     for gpu in gpu_group.gpus:
         by_host.setdefault(gpu.get(gpu_group.host_label, ""), []).append(gpu)
@@ -66,17 +71,6 @@ async def only_outliers(
     )
     where = _where_on_hosts(gpu_group, hosts)
     return GpuGroup(where, gpu_group.subject, tuple(gpus[:MOST_GPUS]), gpu_group.host_label, cut)
-
-
-async def _votes(
-    gpu_group: GpuGroup, rankings: Iterable[str], incident: Window, ask: Ask
-) -> Counter[str]:
-    """How often each host is among those that a ranking names."""
-    at_end = Window(start=incident.end, end=incident.end)
-    votes: Counter[str] = Counter()
-    for ranked in await asyncio.gather(*(ask(text, at_end, 1) for text in rankings)):
-        votes.update(_host_of(series, gpu_group.host_label) for series in ranked)
-    return votes
 
 
 def _host_of(series: PrometheusSeries, host_label: str) -> str:

@@ -161,20 +161,16 @@ def _labels_for(kinds: Sequence[str], server_labels: Sequence[str]) -> list[str]
 def _places(request: Request, server_labels: Sequence[str]) -> Iterator[_Place]:
     """Where the series may be, most certain first."""
     if request.scope.job is None:
-        yield from _places_of_alert(request, server_labels)
+        if about_gpus(request.alert):
+            host = _host_of(request.alert)
+            if host is None:
+                yield _Place((), None)
+            else:
+                yield from _on_hosts(server_labels, [host], None)
+        for service in request.scope.services[:MOST_SERVICES]:
+            yield from _in_pods(server_labels, service)
         return
     yield from _places_of_job(request.scope.job, request.scope.training, server_labels)
-
-
-def _places_of_alert(request: Request, server_labels: Sequence[str]) -> Iterator[_Place]:
-    if about_gpus(request.alert):
-        host = _host_of(request.alert)
-        if host is None:
-            yield _Place((), None)
-        else:
-            yield from _on_hosts(server_labels, [host], None)
-    for service in request.scope.services[:MOST_SERVICES]:
-        yield from _in_pods(server_labels, service)
 
 
 def _host_of(alert: Alert) -> str | None:

@@ -60,7 +60,14 @@ class PrometheusOverview:
         ]
         if self.exporters:
             lacks.append(f"beneath them {', '.join(sorted(self.exporters))}")
-        lacks.append(_every(self.intervals))
+        # The usual interval first.
+        by_count = Counter(round(interval) for interval in self.intervals)
+        if not by_count:
+            every = ""
+        else:
+            interval_texts = [f"{seconds} s" for seconds, _ in by_count.most_common()]
+            every = f"scraped every {' or '.join(interval_texts)}"
+        lacks.append(every)
         lacks.append(f"data of {counted(self.days, 'day')} ago" if self.days else _NO_YESTERDAY)
         return "; ".join(filter(None, lacks))
 
@@ -80,12 +87,3 @@ def _lack(word: str, there: Collection[str], names: Collection[str]) -> str:
     if len(missing) == len(names):
         return f"no {word} of any"
     return f"no {word} of {_shortly(missing)}"
-
-
-def _every(intervals: Collection[float]) -> str:
-    """The usual interval first."""
-    by_count = Counter(round(interval) for interval in intervals)
-    if not by_count:
-        return ""
-    interval_texts = [f"{seconds} s" for seconds, _ in by_count.most_common()]
-    return f"scraped every {' or '.join(interval_texts)}"

@@ -99,8 +99,23 @@ def monitors_table(
     """One row per alert, in its latest state; `since` is where that state began. `links` by alert
     name."""
     rows = []
-    for series in _latest_states(alerts.series):
-        since, last = _last_run([at for at, _ in series.values], alerts.step_s)
+    # Of one alert's series (one per state and window asked) the one seen last; firing where two end
+    # together.
+    latest: dict[frozenset[tuple[str, str]], PrometheusSeries] = {}
+    for prometheus_series in alerts.series:
+        if not prometheus_series.values:
+            continue
+        labels = prometheus_series.metric.items()
+        alert = frozenset((name, value) for name, value in labels if name != "alertstate")
+        latest[alert] = max(latest.get(alert, prometheus_series), prometheus_series, key=_last_seen)
+    for series in list(latest.values()):
+        times = [at for at, _ in series.values]
+        start = times[-1]
+        for earlier, later in zip(reversed(times[:-1]), reversed(times[1:]), strict=True):
+            if later - earlier > 1.5 * alerts.step_s:
+                break
+            start = earlier
+        since, last = (start, times[-1])
         name = series.metric.get("alertname", "")
         state = series.metric.get("alertstate", "firing")
         if last + RESOLVED_AFTER_STEPS * alerts.step_s < until:
@@ -117,19 +132,6 @@ def _service_of(metric: Mapping[str, str], service_label: str) -> str | None:
         if label in metric:
             return metric[label]
     return None
-
-
-def _latest_states(series: Sequence[PrometheusSeries]) -> list[PrometheusSeries]:
-    """Of one alert's series (one per state and window asked) the one seen last; firing where two
-    end together."""
-    latest: dict[frozenset[tuple[str, str]], PrometheusSeries] = {}
-    for prometheus_series in series:
-        if not prometheus_series.values:
-            continue
-        labels = prometheus_series.metric.items()
-        alert = frozenset((name, value) for name, value in labels if name != "alertstate")
-        latest[alert] = max(latest.get(alert, prometheus_series), prometheus_series, key=_last_seen)
-    return list(latest.values())
 
 
 def _last_seen(series: PrometheusSeries) -> tuple[float, bool]:
@@ -216,12 +218,3 @@ def _nanoseconds(seconds: float) -> int:
         math.isfinite(seconds) and abs(seconds) < 9e9, "prometheus", CALL, "a time is out of range"
     )
     return round(seconds * 1000) * 1_000_000
-
-
-def _last_run(times: Sequence[float], step_s: float) -> tuple[float, float]:
-    start = times[-1]
-    for earlier, later in zip(reversed(times[:-1]), reversed(times[1:]), strict=True):
-        if later - earlier > 1.5 * step_s:
-            break
-        start = earlier
-    return start, times[-1]

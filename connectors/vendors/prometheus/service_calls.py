@@ -129,7 +129,11 @@ async def service_calls(
     """The calls that the server's metrics name, in the alert's place. `services` are those that are
     known by their own metrics."""
     builder = CollectionBuilder()
-    window = _window(scope)
+    # From the nearest baseline's start to the incident's end.
+    windows = sampled_windows(scope)
+    end = scope.incident.end
+    start = min(window.start for window in windows)
+    window = Window(start=max(start, end - LONGEST), end=end)
     metrics = [metric for metric in METRICS if metric.metric in names]
     service_names = {*services, *scope.services}
 
@@ -144,7 +148,16 @@ async def service_calls(
             builder.missing.append(Missing("topology", query.promql, str(error)))
             return
         calls = list(dict.fromkeys(calls_of(metric, series, service_names)))
-        _add(builder, query, calls, window, link_to(query.promql))
+        link = link_to(query.promql)
+        observed_nanoseconds = nanoseconds(window.end)
+        rows = [
+            CallRow(*pair, query.of.source, observed_nanoseconds) for pair in calls[:MOST_CALLS]
+        ]
+        cut = None
+        if len(calls) > MOST_CALLS:
+            cut = f"{len(calls) - MOST_CALLS} of {len(calls)} left out"
+        count = builder.add("topology", rows)
+        builder.items.append(Item("topology", query.promql, window, link, rows=count, cut=cut))
 
     await asyncio.gather(*(collect_calls(metric) for metric in metrics))
     return builder
@@ -192,21 +205,17 @@ def _side(
         return None
     name = short(name[: 2 * LONGEST_NAME], LONGEST_NAME)
     if named == "cluster":
-        return _of_cluster(name, service_names)
+        # The service of Envoy's cluster: Istio's `outbound|9080||reviews.shop.svc.cluster.local`,
+        # or a known service's name. Others are the proxy's own, such as `xds_cluster`.
+        if name in service_names:
+            return name
+        # Inbound clusters lead to the service beside the proxy.
+        host = name.rpartition("|")[2] if name.startswith("outbound|") else name
+        inside = _FQDN.match(host)
+        return inside[1] if inside else None
     if named == "route":
         return _of_route(name, service_names)
     return peer_name(name, service_names)
-
-
-def _of_cluster(name: str, service_names: Collection[str]) -> str | None:
-    """The service of Envoy's cluster: Istio's `outbound|9080||reviews.shop.svc.cluster.local`, or a
-    known service's name. Others are the proxy's own, such as `xds_cluster`."""
-    if name in service_names:
-        return name
-    # Inbound clusters lead to the service beside the proxy.
-    host = name.rpartition("|")[2] if name.startswith("outbound|") else name
-    inside = _FQDN.match(host)
-    return inside[1] if inside else None
 
 
 def _of_route(name: str, service_names: Collection[str]) -> str | None:
@@ -218,27 +227,3 @@ def _of_route(name: str, service_names: Collection[str]) -> str | None:
     inside = [service_name for service_name in service_names if f"-{service_name}-" in f"-{route}-"]
     longest = sorted(inside, key=lambda service_name: (-len(service_name), service_name))
     return longest[0] if longest else None
-
-
-def _window(scope: Scope) -> Window:
-    """From the nearest baseline's start to the incident's end."""
-    windows = sampled_windows(scope)
-    end = scope.incident.end
-    start = min(window.start for window in windows)
-    return Window(start=max(start, end - LONGEST), end=end)
-
-
-def _add(
-    builder: CollectionBuilder,
-    query: CallQuery,
-    calls: Sequence[tuple[str, str]],
-    window: Window,
-    link: str,
-) -> None:
-    observed_nanoseconds = nanoseconds(window.end)
-    rows = [CallRow(*pair, query.of.source, observed_nanoseconds) for pair in calls[:MOST_CALLS]]
-    cut = None
-    if len(calls) > MOST_CALLS:
-        cut = f"{len(calls) - MOST_CALLS} of {len(calls)} left out"
-    count = builder.add("topology", rows)
-    builder.items.append(Item("topology", query.promql, window, link, rows=count, cut=cut))

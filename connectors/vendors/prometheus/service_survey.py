@@ -38,10 +38,16 @@ async def survey(api: PrometheusApi, choice: QueryChoice, window: Window) -> Pro
     if queries:
         first, _ = queries[0]
         days = await _reach(api, first.template, window.end)
+    # Whether there are metrics of training jobs or of GPUs.
+    if any(template.template.subject == "job" for template in available):
+        has_training = True
+    else:
+        metrics = {metric for gpu_metric in GPU_METRICS for metric in gpu_metric.metrics}
+        has_training = not metrics.isdisjoint(names)
     return PrometheusOverview(
         services,
         tuple(intervals.values()),
-        training=_has_training(names, available),
+        training=has_training,
         days=days,
         exporters=_exporters(names),
     )
@@ -59,14 +65,6 @@ async def _services(
             if name:
                 services[query.signal].add(name)
     return services
-
-
-def _has_training(names: Collection[str], available: Iterable[AvailableTemplate]) -> bool:
-    """Whether there are metrics of training jobs or of GPUs."""
-    if any(template.template.subject == "job" for template in available):
-        return True
-    metrics = {metric for gpu_metric in GPU_METRICS for metric in gpu_metric.metrics}
-    return not metrics.isdisjoint(names)
 
 
 def _queries(

@@ -40,7 +40,12 @@ def existing(templates: Iterable[PromTemplate], names: Collection[str]) -> Itera
     dotted = {re.sub(r"[^a-zA-Z0-9_:]", "_", name): name for name in names if not is_plain(name)}
     for template in templates:
         for spelling in (template.metric, dotted.get(template.metric, "")):
-            if spelling not in names or (template.is_native and _is_summary(spelling, names)):
+            # A summary has a count beside it and no buckets; a native histogram has neither, or
+            # both where it is stored as a classic one too.
+            if spelling not in names or (
+                template.is_native
+                and (f"{spelling}_count" in names and f"{spelling}_bucket" not in names)
+            ):
                 continue
             yield template if spelling == template.metric else replace(template, stored_as=spelling)
 
@@ -48,9 +53,3 @@ def existing(templates: Iterable[PromTemplate], names: Collection[str]) -> Itera
 def is_plain(name: str) -> bool:
     """Whether a name of a metric or a label can stand in a query without quotes."""
     return re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", name) is not None
-
-
-def _is_summary(name: str, names: Collection[str]) -> bool:
-    """A summary has a count beside it and no buckets; a native histogram has neither, or both where
-    it is stored as a classic one too."""
-    return f"{name}_count" in names and f"{name}_bucket" not in names

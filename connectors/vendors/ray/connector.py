@@ -227,20 +227,16 @@ def _fact(ray_job: RayJob) -> tuple[str, str, datetime | None] | None:
     message = ray_job.message or ""
     if ray_job.status == "FAILED":
         code = "" if ray_job.driver_exit_code is None else f"exit code {ray_job.driver_exit_code}"
-        text = ", ".join(part for part in (code, _last_line(message)) if part)
+        # What a job that failed said last: its message ends with the last 20,000 characters of its
+        # log (dashboard/modules/job/job_supervisor.py).
+        lines = message.strip().splitlines()
+        text = ", ".join(part for part in (code, (lines[-1] if lines else "")) if part)
         return "job_failed", text or ray_job.error_type or "", _at(ray_job.end_time)
     if ray_job.status == "STOPPED":
         return "job_cancelled", "", _at(ray_job.end_time)
     if ray_job.status == "PENDING":
         return "unschedulable", message, _at(ray_job.start_time)
     return None
-
-
-def _last_line(message: str) -> str:
-    """What a job that failed said last: its message ends with the last 20,000 characters of its log
-    (dashboard/modules/job/job_supervisor.py)."""
-    lines = message.strip().splitlines()
-    return lines[-1] if lines else ""
 
 
 def _in(ray_job: RayJob, window: Window) -> bool:

@@ -107,7 +107,23 @@ class SentryConnector:
             releases = []
             for project, service in projects.items():
                 releases.append(await self._releases(session, request, project, service, issues))
-        return _collected(issues, releases, has_projects=bool(projects))
+        has_projects = bool(projects)
+        items = list(issues.items)
+        missing = list(issues.missing)
+        changes = []
+        for release in releases:
+            items += release.items
+            missing += release.missing
+            changes += release.rows
+        if not has_projects and not missing:
+            missing.append(Missing("logs", "projects", _NO_PROJECT))
+        tables = {
+            "logs": sentry_rows.logs_table(issues.logs),
+            "changes": sentry_rows.changes_table(changes),
+        }
+        if issues.metrics:
+            tables["metrics"] = pl.concat(issues.metrics)
+        return Collected(tables, tuple(items), tuple(missing))
 
     async def _read_issues(self, issues: Issues, alert: Alert, projects: Mapping[str, str]) -> None:
         calls = [issues.of_project(project, service) for project, service in projects.items()]
@@ -198,25 +214,6 @@ class SentryConnector:
 
 def _slug(issue: SentryApiIssue) -> str:
     return issue.project.slug if issue.project else ""
-
-
-def _collected(issues: Issues, releases: Sequence[Releases], *, has_projects: bool) -> Collected:
-    items = list(issues.items)
-    missing = list(issues.missing)
-    changes = []
-    for release in releases:
-        items += release.items
-        missing += release.missing
-        changes += release.rows
-    if not has_projects and not missing:
-        missing.append(Missing("logs", "projects", _NO_PROJECT))
-    tables = {
-        "logs": sentry_rows.logs_table(issues.logs),
-        "changes": sentry_rows.changes_table(changes),
-    }
-    if issues.metrics:
-        tables["metrics"] = pl.concat(issues.metrics)
-    return Collected(tables, tuple(items), tuple(missing))
 
 
 def metric_query(alert: Alert) -> tuple[str, str]:

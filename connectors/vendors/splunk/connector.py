@@ -109,12 +109,10 @@ class SplunkConnector:
         line = f"Splunk {short(now.version, 40)} at {self._http.base_url}: {indexes} {can}"
         line += "; only reading searches are sent; what else the token may do is not asked"
         return Check(
-            self.name, bool(answer.results) or answer.trouble is None, line + _also(answer)
+            self.name,
+            bool(answer.results) or answer.trouble is None,
+            line + (f"; Splunk says: {answer.trouble}" if answer.trouble else ""),
         )
-
-
-def _also(answer: SearchAnswer) -> str:
-    return f"; Splunk says: {answer.trouble}" if answer.trouble else ""
 
 
 class _ServerContent(msgspec.Struct):

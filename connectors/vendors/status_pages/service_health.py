@@ -107,7 +107,11 @@ class ServiceHealthConnector(StatusPagesConnector):
         BudgetExceeded."""
         try:
             issues, link = of_service_health(await session.body(path, params))
-            return issues, _following(link, path)
+            # The query of the next page, which is asked of the same address. Raises ValueError.
+            parts = urlsplit(link)
+            if link and parts.path.casefold() != path.casefold():
+                raise ValueError("the next page has another path")
+            return issues, parse_qsl(parts.query, max_num_fields=20)
         except ConnectorError as error:
             if error.status != 403:
                 raise
@@ -115,11 +119,3 @@ class ServiceHealthConnector(StatusPagesConnector):
             raise ConnectorError(self.name, error.call, problem, status=403) from error
         except (ValueError, RecursionError, msgspec.DecodeError) as error:
             raise unexpected_response(self.name, path, error) from error
-
-
-def _following(link: str, path: str) -> list[tuple[str, str]]:
-    """The query of the next page, which is asked of the same address. Raises ValueError."""
-    parts = urlsplit(link)
-    if link and parts.path.casefold() != path.casefold():
-        raise ValueError("the next page has another path")
-    return parse_qsl(parts.query, max_num_fields=20)

@@ -69,7 +69,21 @@ class Emails(VendorMessage):
 
     async def send(self, address: str, key: str, text: str) -> str:
         """Send it, and give its Message-ID."""
-        message = _message(self.vendor_settings, address, key, text)
+        settings = self.vendor_settings
+        first, answered, _ = key.partition(ANSWER)
+        parts = TextParts.of(text)
+        message = EmailMessage()
+        message["From"] = settings.sender
+        message["To"] = address
+        message["Subject"] = parts.title
+        message["Date"] = format_datetime(localtime())
+        message["Message-ID"] = _id(settings, key)
+        if answered:
+            message["In-Reply-To"] = message["References"] = _id(settings, first)
+        message["Auto-Submitted"] = "auto-generated"
+        message["X-Auto-Response-Suppress"] = "All"
+        page = f"\n\nThe whole answer, with its evidence: {parts.page}" if parts.page else ""
+        message.set_content("\n".join((parts.title, *_spaced(parts.lines))) + page + "\n")
 
         def deliver() -> None:
             with _connected(self.vendor_settings) as server:
@@ -121,24 +135,6 @@ def _connected(settings: EmailSettings) -> Iterator[smtplib.SMTP]:
         if settings.user and settings.password is not None:
             server.login(settings.user, settings.password.get_secret_value())
         yield server
-
-
-def _message(settings: EmailSettings, address: str, key: str, text: str) -> EmailMessage:
-    first, answered, _ = key.partition(ANSWER)
-    parts = TextParts.of(text)
-    message = EmailMessage()
-    message["From"] = settings.sender
-    message["To"] = address
-    message["Subject"] = parts.title
-    message["Date"] = format_datetime(localtime())
-    message["Message-ID"] = _id(settings, key)
-    if answered:
-        message["In-Reply-To"] = message["References"] = _id(settings, first)
-    message["Auto-Submitted"] = "auto-generated"
-    message["X-Auto-Response-Suppress"] = "All"
-    page = f"\n\nThe whole answer, with its evidence: {parts.page}" if parts.page else ""
-    message.set_content("\n".join((parts.title, *_spaced(parts.lines))) + page + "\n")
-    return message
 
 
 def _spaced(lines: Sequence[str]) -> Iterator[str]:

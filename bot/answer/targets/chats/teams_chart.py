@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from faultline.analysis.wording.amounts import Unit
-from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
+from faultline.bot.answer.pictures.chart_data import ChartPanel, DecisiveChart
 from faultline.bot.answer.writer.quotable import quotable
 
 Part = dict[str, Any]
@@ -54,17 +54,13 @@ _SIZES = {"hours": 3600.0, "minutes": 60.0}
 
 def line_charts(chart: DecisiveChart) -> list[Part]:
     """One for each of its panels, the culprit's first."""
-    zero = _zero(chart.events)
+    # When it began, where that is known; else the alert.
+    order = ("onset", "alert", "change")
+    zero = min(chart.events, key=lambda event: order.index(event.kind))
     hours = chart.end - chart.start >= LONG_S
     step_s, named = (3600.0, "hours") if hours else (60.0, "minutes")
     axis = f"{named} from {zero.clock[:5]} UTC ({zero.words})"
     return [_panel(chart, panel, zero.time, step_s, axis) for panel in chart.panels]
-
-
-def _zero(events: Sequence[ChartEvent]) -> ChartEvent:
-    """When it began, where that is known; else the alert."""
-    order = ("onset", "alert", "change")
-    return min(events, key=lambda event: order.index(event.kind))
 
 
 def _panel(chart: DecisiveChart, panel: ChartPanel, zero: float, step_s: float, axis: str) -> Part:

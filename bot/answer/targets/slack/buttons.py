@@ -5,7 +5,6 @@ A button that cannot do anything is not shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 
@@ -73,7 +72,19 @@ def buttons(offer: Offer) -> list[Block]:
         label = slack_button.label(offer)
         if label is not None:
             shown.append((slack_button.name, label))
-    return _rows(shown, offer.investigation.id)
+    # A row with a menu at its end, and a second row of what the menu has no room for.
+    investigation_id = offer.investigation.id
+    rest = shown[MAX_BUTTONS - 1 :] if len(shown) > MAX_BUTTONS else ()
+    first, menu, more = shown[: len(shown) - len(rest)], rest[:MAX_OVERFLOW], rest[MAX_OVERFLOW:]
+    elements = [button(f"{PREFIX}{name}", label, investigation_id) for name, label in first]
+    if menu:
+        options = [option(label, f"{name} {investigation_id}") for name, label in menu]
+        elements.append(overflow(MORE, options))
+    rows = [actions("faultline_buttons", elements)]
+    if more:
+        below = [button(f"{PREFIX}{name}", label, investigation_id) for name, label in more]
+        rows.append(actions("faultline_more_buttons", below))
+    return rows
 
 
 def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
@@ -121,18 +132,3 @@ def _ticket(ticket_offer: TicketOffer) -> str:
     url, title = safe_url(ticket_offer.url), escape_mrkdwn(single_line(ticket_offer.title, MAX_WHO))
     what = capitalised(ticket_offer.noun)
     return f"{what} <{escape_mrkdwn(url)}|{title}>" if url else f"{what} {title}"
-
-
-def _rows(shown: Sequence[tuple[str, str]], investigation_id: str) -> list[Block]:
-    """A row with a menu at its end, and a second row of what the menu has no room for."""
-    rest = shown[MAX_BUTTONS - 1 :] if len(shown) > MAX_BUTTONS else ()
-    first, menu, more = shown[: len(shown) - len(rest)], rest[:MAX_OVERFLOW], rest[MAX_OVERFLOW:]
-    elements = [button(f"{PREFIX}{name}", label, investigation_id) for name, label in first]
-    if menu:
-        options = [option(label, f"{name} {investigation_id}") for name, label in menu]
-        elements.append(overflow(MORE, options))
-    rows = [actions("faultline_buttons", elements)]
-    if more:
-        below = [button(f"{PREFIX}{name}", label, investigation_id) for name, label in more]
-        rows.append(actions("faultline_more_buttons", below))
-    return rows

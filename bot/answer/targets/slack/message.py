@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 from faultline.analysis.vocabulary import Alert, Verdict
@@ -130,7 +129,9 @@ def final_message(
         ]
         if size(blocks) <= MAX_BLOCKS_JSON:
             break
-    return SlackMessage(_notified(answer), tuple(blocks))
+    # What a notification shows, and a client without blocks.
+    lines = [f"{answer.state}: {answer.headline}", answer.happening, f"Do next: {answer.steps[0]}"]
+    return SlackMessage(_cut_escaped("\n".join(line for line in lines if line)), tuple(blocks))
 
 
 def slack_alert_failed_message(
@@ -207,12 +208,12 @@ def _written(investigation: StoredInvestigation, view: AnswerView) -> str:
         parts.append(model_use_line(view.model_use))
     elif investigation.finished_at is None:
         parts.append("a model is still investigating")
-    took = _took(investigation.accepted_at, investigation.finished_at)
+    took = (
+        f"answered in {span_of(investigation.finished_at - investigation.accepted_at)}"
+        if investigation.finished_at
+        else None
+    )
     return " · ".join([*parts, *([took] if took else [])])
-
-
-def _took(start: datetime, end: datetime | None) -> str | None:
-    return f"answered in {span_of(end - start)}" if end else None
 
 
 def _related(related: Sequence[GroupedAlert]) -> list[Block]:
@@ -247,7 +248,12 @@ def _dot(view: AnswerView) -> str:
 
 def _answer(answer: AnswerLines, dot: str, detail: Detail) -> Block:
     """One screen of a phone: headline, what is happening, why, what to do, what is not sure."""
-    paragraph = [emoji(dot), bold(f" {answer.state}: "), *_bold_spoken(answer.headline)]
+    # Bold text; what stands between backticks in a font of one width as well.
+    shown = []
+    for part in spoken(answer.headline):
+        style = {**part.get("style", {}), "bold": True}
+        shown.append({**part, "style": style})
+    paragraph = [emoji(dot), bold(f" {answer.state}: "), *shown]
     screen = _Screen(paragraph)
     if answer.happening:
         screen.paragraph("What's happening", answer.happening)
@@ -292,15 +298,6 @@ class _Screen:
         if self._open:
             self._parts.append(section(*self._open))
         self._open = []
-
-
-def _bold_spoken(content: str) -> list[Block]:
-    """Bold text; what stands between backticks in a font of one width as well."""
-    shown = []
-    for part in spoken(content):
-        style = {**part.get("style", {}), "bold": True}
-        shown.append({**part, "style": style})
-    return shown
 
 
 def _beside(answer: AnswerLines, detail: Detail) -> list[Block]:
@@ -365,12 +362,6 @@ def _cited(line: CitedLine) -> Block:
 
 def _plain(lines: Sequence[Line]) -> str:
     return _cut_escaped("\n".join(f"{line.label}: {line.text}" for line in lines))
-
-
-def _notified(answer: AnswerLines) -> str:
-    """What a notification shows, and a client without blocks."""
-    lines = [f"{answer.state}: {answer.headline}", answer.happening, f"Do next: {answer.steps[0]}"]
-    return _cut_escaped("\n".join(line for line in lines if line))
 
 
 def _plain_of(block: Block) -> str:

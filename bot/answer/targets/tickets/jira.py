@@ -72,11 +72,7 @@ def _label(key: str) -> str:
 
 def _fields(text: str) -> dict[str, Any]:
     ticket = TextParts.of(text)
-    return {"summary": ticket.title, "description": _document(ticket)}
-
-
-def _document(ticket: TextParts) -> Node:
-    """Atlassian's document format, in which text is never markup."""
+    # Atlassian's document format, in which text is never markup.
     content: list[Node] = []
     for line in ticket.lines:
         if not line.startswith("- "):
@@ -89,7 +85,10 @@ def _document(ticket: TextParts) -> Node:
     if ticket.page:
         link = {"type": "link", "attrs": {"href": ticket.page}}
         content.append(_paragraph("The whole answer, with its evidence", marks=[link]))
-    return {"type": "doc", "version": 1, "content": content}
+    return {
+        "summary": ticket.title,
+        "description": {"type": "doc", "version": 1, "content": content},
+    }
 
 
 def _paragraph(line: str, *, strong: bool = False, marks: list[Node] | None = None) -> Node:

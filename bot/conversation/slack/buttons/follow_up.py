@@ -81,7 +81,13 @@ async def _follow_up(
 ) -> None:
     channel, thread = context.place(click)
     who = click.user.display_name
-    key = f"{kind}:{investigation.id}:{_moment(click.action.action_ts)}"
+    # The minute of a click; the click itself where its time is not one.
+    seconds = click.action.action_ts.partition(".")[0]
+    if seconds.isascii() and seconds.isdigit():
+        moment = str(int(seconds) // DOUBLE_CLICK_S)
+    else:
+        moment = click.action.action_ts
+    key = f"{kind}:{investigation.id}:{moment}"
     if await context.stored(_too_many, context, key, channel, thread):
         context.later(context.ephemeral(click, TOO_MANY))
         return
@@ -125,11 +131,3 @@ async def _incident(context: ClickContext, investigation: StoredInvestigation) -
 
         now = investigation.finished_at or investigation.accepted_at
         return scope_for(investigation.alert, context.settings, now=now).incident
-
-
-def _moment(action_ts: str) -> str:
-    """The minute of a click; the click itself where its time is not one."""
-    seconds = action_ts.partition(".")[0]
-    if seconds.isascii() and seconds.isdigit():
-        return str(int(seconds) // DOUBLE_CLICK_S)
-    return action_ts

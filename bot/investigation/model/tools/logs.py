@@ -87,16 +87,16 @@ async def logs(model_session: ModelSession, arguments: LogArguments) -> CallResu
     else:
         rows, cut = await in_thread(_templates, model_session, lines)
     if not rows:
-        raise InvalidCall(_nothing(model_session, service))
+        services = model_session.case.logs["service"].drop_nulls().unique().to_list()
+        if service is not None and service not in services:
+            there = short_names(services, 20) or "none"
+            nothing = (
+                f"the case holds no logs of {service}: `collect` may; there are logs of {there}"
+            )
+        else:
+            nothing = "no line matches in that time"
+        raise InvalidCall(nothing)
     return CallResult(rows, provenance, cut=cut)
-
-
-def _nothing(model_session: ModelSession, service: str | None) -> str:
-    services = model_session.case.logs["service"].drop_nulls().unique().to_list()
-    if service is not None and service not in services:
-        there = short_names(services, 20) or "none"
-        return f"the case holds no logs of {service}: `collect` may; there are logs of {there}"
-    return "no line matches in that time"
 
 
 def _matching(

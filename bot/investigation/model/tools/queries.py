@@ -9,7 +9,7 @@ deadline and limits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pydantic import AwareDatetime, Field
@@ -85,26 +85,23 @@ def _scope(model_session: ModelSession, arguments: CollectArguments) -> Scope:
         "log_words": None,
     }
     if arguments.start is not None or arguments.end is not None:
+        incident = scope.incident
+        first, last = arguments.start or incident.start, arguments.end or incident.end
+        if (
+            not incident.start - EARLIEST <= first < last <= incident.end + timedelta(hours=1)
+            or last - first > LONGEST
+        ):
+            raise InvalidCall(
+                f"the window must lie between {moment(incident.start - EARLIEST)} and "
+                f"{moment(incident.end)}, "
+                "begin before it ends and be at most 24 hours long"
+            )
         update |= {
-            "incident": _window(scope.incident, arguments.start, arguments.end),
+            "incident": Window(start=first, end=last),
             "baseline": (),
         }
         update |= {"baseline_logs": None, "baseline_spans": None}
     return scope.model_copy(update=update)
-
-
-def _window(incident: Window, start: datetime | None, end: datetime | None) -> Window:
-    first, last = start or incident.start, end or incident.end
-    if (
-        not incident.start - EARLIEST <= first < last <= incident.end + timedelta(hours=1)
-        or last - first > LONGEST
-    ):
-        raise InvalidCall(
-            f"the window must lie between {moment(incident.start - EARLIEST)} and "
-            f"{moment(incident.end)}, "
-            "begin before it ends and be at most 24 hours long"
-        )
-    return Window(start=first, end=last)
 
 
 def _rows(new_evidence: NewEvidence) -> list[Row]:

@@ -216,7 +216,10 @@ def _tree(
     rows = []
     for row in shown.slice(arguments.skip, MOST_SPANS).iter_rows(named=True):
         after = (row["start"] - first).total_seconds() * 1000
-        indent = "." * _depth(row["row"], parents)
+        depth, above = 0, parents.get(row["row"])
+        while above is not None and depth < DEEPEST:
+            depth, above = depth + 1, parents.get(above)
+        indent = "." * depth
         rows.append(_span(model_session, row, f"{indent} " if indent else "", after))
     if not rows:
         raise InvalidCall("no span of this trace matches")
@@ -226,13 +229,6 @@ def _tree(
     )
     note = f"{trace_spans.height} spans; dots tell how far below the root a span is"
     return CallResult(rows, _provenance(model_session), note, cut)
-
-
-def _depth(row: int, parents: Mapping[int, int | None]) -> int:
-    depth, above = 0, parents.get(row)
-    while above is not None and depth < DEEPEST:
-        depth, above = depth + 1, parents.get(above)
-    return depth
 
 
 TRACES = Tool(

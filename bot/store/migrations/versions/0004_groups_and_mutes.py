@@ -20,9 +20,34 @@ def upgrade() -> None:
         op.add_column(INVESTIGATIONS, column)
     op.create_index(CHANNEL_INDEX, INVESTIGATIONS, ["channel", "accepted_at"], unique=False)
     _grouped_alerts()
-    _alert_keys()
+    op.create_table(
+        "alert_keys",
+        _investigation_id(),
+        sa.Column("fingerprint", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        _of_an_investigation("alert_keys"),
+        sa.PrimaryKeyConstraint(
+            "investigation_id", "fingerprint", "key", name=op.f("pk_alert_keys")
+        ),
+    )
+    op.create_index(op.f("ix_alert_keys_fingerprint"), "alert_keys", ["fingerprint"], unique=False)
+    op.create_index("ix_alert_keys_key_at", "alert_keys", ["key", "at"], unique=False)
     _mutes()
-    _suppressed_alerts()
+    op.create_table(
+        "held_alerts",
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("fingerprint", sa.String(), nullable=False),
+        sa.Column("channel", sa.String(), nullable=False),
+        sa.Column("alert", sa.JSON(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("first_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("last_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_held_alerts")),
+    )
+    op.create_index(op.f("ix_held_alerts_last_at"), "held_alerts", ["last_at"], unique=False)
 
 
 def downgrade() -> None:
@@ -85,22 +110,6 @@ def _grouped_alerts() -> None:
     )
 
 
-def _alert_keys() -> None:
-    op.create_table(
-        "alert_keys",
-        _investigation_id(),
-        sa.Column("fingerprint", sa.String(), nullable=False),
-        sa.Column("key", sa.String(), nullable=False),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        _of_an_investigation("alert_keys"),
-        sa.PrimaryKeyConstraint(
-            "investigation_id", "fingerprint", "key", name=op.f("pk_alert_keys")
-        ),
-    )
-    op.create_index(op.f("ix_alert_keys_fingerprint"), "alert_keys", ["fingerprint"], unique=False)
-    op.create_index("ix_alert_keys_key_at", "alert_keys", ["key", "at"], unique=False)
-
-
 def _mutes() -> None:
     op.create_table(
         "mutes",
@@ -119,23 +128,6 @@ def _mutes() -> None:
     )
     for column in ("fingerprint", "until"):
         op.create_index(op.f(f"ix_mutes_{column}"), "mutes", [column], unique=False)
-
-
-def _suppressed_alerts() -> None:
-    op.create_table(
-        "held_alerts",
-        sa.Column("key", sa.String(), nullable=False),
-        sa.Column("kind", sa.String(), nullable=False),
-        sa.Column("fingerprint", sa.String(), nullable=False),
-        sa.Column("channel", sa.String(), nullable=False),
-        sa.Column("alert", sa.JSON(), nullable=False),
-        sa.Column("why", sa.Text(), nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
-        sa.Column("first_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("last_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("key", name=op.f("pk_held_alerts")),
-    )
-    op.create_index(op.f("ix_held_alerts_last_at"), "held_alerts", ["last_at"], unique=False)
 
 
 def _investigation_id() -> sa.Column[str]:
