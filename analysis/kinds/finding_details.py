@@ -215,7 +215,7 @@ class SignatureDetails(LineDetails):
     """Its name in `failure_signatures.toml`."""
     meaning: str = ""
     accuses: str = ""
-    own: bool = False
+    inherent: bool = Field(default=False, alias="own")
     """Whether the service has it by itself, and not from what it calls."""
     hosts: tuple[str, ...] = ()
     names: str | None = None

@@ -101,7 +101,7 @@ def _fault_of_line(finding: DetailedFinding) -> FaultKind:
 def _fault_of_signature(finding: DetailedFinding) -> FaultKind:
     """A failure that the service has by itself, or one that may come from what it calls."""
     details = SignatureDetails.of(finding)
-    return TRAINING_CAUSES["known_failure"] if details and details.own else fault.LOG_ERRORS
+    return TRAINING_CAUSES["known_failure"] if details and details.inherent else fault.LOG_ERRORS
 
 
 def _fault_of_state(finding: DetailedFinding) -> FaultKind | None:

@@ -188,7 +188,7 @@ def _details(signature: Signature) -> SignatureDetails:
         fix=signature.action,
         source=signature.source,
         accuses=signature.accuses,
-        own=not signature.symptom,
+        inherent=not signature.symptom,
     )
 
 

@@ -10,6 +10,7 @@ What is counted, and how:
 - A **comment line** is a line that holds a comment, alone or behind code.
 - **Cyclomatic complexity**, and which names are visible, is said in infra/checks/definitions.py.
 - An **empty name** is a name that is a word of infra/checks/names.toml, also within an f-string.
+  A visible one for which names.toml has a reason does not count.
 - A **statement** is a node of the syntax tree that is one, docstrings included.
 - A **function's length** is its lines from `def` to its end, docstring included, decorators not.
 - A **broad except** names no type, `Exception` or `BaseException`.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
@@ -28,11 +30,13 @@ from pathlib import Path
 from benchmarks.source_figures.words import (
     DIALECT_PATTERN,
     EMPTY_WORDS,
+    RULES,
     WIDE_WORDS,
     docstrings,
     names_in_fstrings,
 )
 from infra.checks.definitions import Function, definitions, module_definition
+from infra.checks.names import HOME, without_reason
 
 LONGEST_LINE = 100
 COMPREHENSION_NODES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -102,7 +106,11 @@ def measure(path: Path) -> SourceFile:
     nodes = list(ast.walk(tree))
     counts.names.update(names_in_fstrings(nodes))
     defined = definitions(tree, WIDE_WORDS)
-    named_emptily = module_definition(str(path), WIDE_WORDS) is not None
+    visible = defined.visible
+    module = module_definition(str(path), WIDE_WORDS)
+    if module is not None:
+        visible = [module, *visible]
+    file = os.path.relpath(path, HOME)
     documentation = list(docstrings(nodes))
     return SourceFile(
         path=path,
@@ -119,7 +127,7 @@ def measure(path: Path) -> SourceFile:
         statements=sum(isinstance(node, ast.stmt) for node in nodes),
         empty_names=sum(counts.names[word] for word in EMPTY_WORDS),
         wide_names=sum(counts.names[word] for word in WIDE_WORDS),
-        visible_names=len(defined.visible) + named_emptily,
+        visible_names=len(without_reason(file, visible, RULES)),
         private_functions=len(defined.private),
         used_once=len(defined.used_once),
         docstring_words=sum(len(text.split()) for text in documentation),

@@ -6,10 +6,11 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
-RULES = Path(__file__).resolve().parents[2] / "infra" / "checks" / "names.toml"
-_tables = tomllib.loads(RULES.read_text(encoding="utf-8"))
+from infra.checks.names import CONFIGURATION, rules_of
+
+_tables = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
+RULES = rules_of(_tables)
 EMPTY_WORDS = frozenset(_tables["words"])
 """Words that name nothing, wherever they stand."""
 WIDE_WORDS = EMPTY_WORDS | frozenset(_tables["further_words"])

@@ -81,7 +81,7 @@ class TeamsPosts:
 
     def reply_to(self, question: Question) -> ReplyTo:
         """In this thread."""
-        return ReplyTo(others={self.target: _conversation(question)})
+        return ReplyTo(other_addresses={self.target: _conversation(question)})
 
     def asker(self, question: Question) -> str:
         """As clicks count them."""

@@ -33,11 +33,14 @@ class TakenAlert:
 def encode(taken: TakenAlert) -> bytes:
     """The line, with its end."""
     arrival = taken.arrival
+    reply_to = asdict(arrival.reply_to)
+    # Earlier releases read them under this name.
+    reply_to["others"] = reply_to.pop("other_addresses")
     record = {
         "taken_at": taken.taken_at.isoformat(),
         "alert": arrival.alert.model_dump(mode="json"),
         "delivery": _delivery(arrival.delivery),
-        "reply_to": asdict(arrival.reply_to),
+        "reply_to": reply_to,
         "question": arrival.question,
         "by_person": arrival.by_person,
         "priority_words": dict(arrival.priority_words),
@@ -54,10 +57,12 @@ def decode(line: bytes) -> TakenAlert | None:
         return None
     try:
         record = json.loads(text)
+        reply_to = record["reply_to"]
+        reply_to["other_addresses"] = reply_to.pop("others")
         arrival = Arrival(
             alert=Alert.model_validate(record["alert"]),
             delivery=_delivery_of(record["delivery"]),
-            reply_to=ReplyTo(**record["reply_to"]),
+            reply_to=ReplyTo(**reply_to),
             question=record["question"],
             by_person=record["by_person"],
             priority_words=record["priority_words"],

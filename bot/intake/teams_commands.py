@@ -117,7 +117,7 @@ class TeamsCommands:
             summary=about.alert.title if about else None,
             labels={**_labels(about), "fingerprint": f"{QUESTION_PREFIX}{SOURCE}:{name}"},
         )
-        reply_to = ReplyTo(others={self._store.target: activity.conversation.id})
+        reply_to = ReplyTo(other_addresses={self._store.target: activity.conversation.id})
         delivery = Delivery(SOURCE, name)
         arrival = Arrival(alert, delivery, reply_to, question or None, by_person=True)
         within = self._intake.limits.accept_within_s

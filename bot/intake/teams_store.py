@@ -150,7 +150,7 @@ class TeamsStore:
                 key=key,
                 question=f"{person.who} asked for the same once more",
                 who=person.who,
-                reply_to=ReplyTo(others={self.target: conversation}),
+                reply_to=ReplyTo(other_addresses={self.target: conversation}),
             )
 
         fresh, is_new = await self._stored(start)

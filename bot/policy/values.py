@@ -52,7 +52,7 @@ class ReplyTo:
     slack_channel: str | None = None
     slack_thread: str | None = None
     pagerduty_incident: str | None = None
-    others: Mapping[str, str] = field(default_factory=dict)
+    other_addresses: Mapping[str, str] = field(default_factory=dict)
     """Addresses at other reply targets: the target's name to what it alone understands."""
 
 

@@ -125,7 +125,7 @@ class Admission:
         mute = lock_mute(session, alert.fingerprint, now, critical=critical)
         if mute is None:
             return None
-        mute.held += 1
+        mute.alert_count += 1
         mute.held_at = now
         why = f"muted until {mute.until:%Y-%m-%d %H:%M} UTC" + (
             f" by {mute.who}" if mute.who else ""

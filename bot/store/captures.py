@@ -89,7 +89,7 @@ class CaptureLog:
                     job=job,
                     asked_by=requested_by,
                     asked_at=now,
-                    wanted=masked(requested),
+                    requested=masked(requested),
                     hosts=hosts,
                     counts=refusal is None,
                     status="asked" if refusal is None else "refused",
@@ -162,7 +162,7 @@ def _record(row: CaptureRow) -> CaptureRecord:
         job=row.job,
         requested_by=row.asked_by,
         requested_at=row.asked_at,
-        requested=row.wanted,
+        requested=row.requested,
         hosts=row.hosts,
         counts=row.counts,
         status=row.status,  # type: ignore[arg-type]

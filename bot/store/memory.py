@@ -141,17 +141,17 @@ class Memory:
             expression = (" AND " if every else " OR ").join(
                 f'"{w}"*' if every else f'"{w}"' for w in words
             )
-            match = text("SELECT rowid FROM remembered_search WHERE remembered_search MATCH :asked")
+            match = text("SELECT rowid FROM remembered_search WHERE remembered_search MATCH :words")
             return RememberedRow.id.in_(
-                match.bindparams(asked=expression).columns(RememberedRow.id)
+                match.bindparams(words=expression).columns(RememberedRow.id)
             )
         expression = (" & " if every else " | ").join(
             f"'{w}':*" if every else f"'{w}'" for w in words
         )
         indexed = (
-            "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST(:asked AS tsquery)"
+            "array_to_tsvector(string_to_array(remembered.words, ' ')) @@ CAST(:words AS tsquery)"
         )
-        return text(indexed).bindparams(asked=expression)  # type: ignore[return-value]
+        return text(indexed).bindparams(words=expression)  # type: ignore[return-value]
 
     def matching(self, text: str) -> Select[str]:
         """The ids of those that hold every word of the text, as a query; a text without any word

@@ -191,7 +191,7 @@ class CaptureRow(Base):
     job: Mapped[str]
     asked_by: Mapped[str] = mapped_column(Text)
     asked_at: Mapped[datetime]
-    wanted: Mapped[str] = mapped_column(Text)
+    requested: Mapped[str] = mapped_column("wanted", Text)
     hosts: Mapped[str] = mapped_column(Text)
     counts: Mapped[bool]
     status: Mapped[str]

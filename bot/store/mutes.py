@@ -76,7 +76,9 @@ class Mutes:
         with Session(self._engine) as session, session.begin():
             row = lock_mute(session, fingerprint, now)
             if row is None or (row.covers_critical and not covers_critical):
-                row = MuteRow(fingerprint=storable(fingerprint, 200), title="", at=now, held=0)
+                row = MuteRow(
+                    fingerprint=storable(fingerprint, 200), title="", at=now, alert_count=0
+                )
                 session.add(row)
             row.until = until
             row.until_resolved = until_resolved
@@ -161,7 +163,7 @@ def _mute(row: MuteRow) -> Mute:
         row.until,
         row.who,
         row.reason,
-        row.held,
+        row.alert_count,
         row.held_at,
         row.until_resolved,
         row.covers_critical,

@@ -49,13 +49,13 @@ def adopt_addresses(row: InvestigationRow, reply_to: ReplyTo) -> None:
     Slack's is not taken: the answer stays in the thread in which it was announced.
     """
     row.pagerduty_incident = row.pagerduty_incident or reply_to.pagerduty_incident
-    if reply_to.others:
+    if reply_to.other_addresses:
         row.reply_addresses = {**(_short_addresses(reply_to) or {}), **(row.reply_addresses or {})}
 
 
 def _short_addresses(reply_to: ReplyTo) -> dict[str, str] | None:
     addresses_by_target = {}
-    for target, address in reply_to.others.items():
+    for target, address in reply_to.other_addresses.items():
         if address and len(address) <= MAX_ADDRESS:
             addresses_by_target[target] = address
     return addresses_by_target or None

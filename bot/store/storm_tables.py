@@ -72,7 +72,7 @@ class MuteRow(Base):
     covers_critical: Mapped[bool] = mapped_column(default=False, server_default=true())
     who: Mapped[str] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
-    held: Mapped[int] = mapped_column(default=0)
+    alert_count: Mapped[int] = mapped_column("held", default=0)
     held_at: Mapped[datetime | None]
 
 

@@ -3,10 +3,10 @@
 `python -m infra.checks.names` prints one line per problem, and exits with 1 if there are any. It
 reads every Python file but tests. The words, and what to write instead, are in names.toml.
 
-Names from before the check are allowed by the counts at the end of names.toml. A count that is
-too high is a problem as well, so it can only fall: `--update` lowers the counts to what the code
-needs, and never raises one. `--once` lists the private functions that their file uses once,
-`--complex` the functions over complexity 15.
+A visible name that must stay has its reason in names.toml. Functions from before the check are
+allowed by the counts at its end. A count that is too high is a problem as well, so it can only
+fall: `--update` lowers the counts to what the code needs, and never raises one. `--once` lists the
+private functions that their file uses once, `--complex` the functions over complexity 15.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import gc
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +67,6 @@ class Rules:
     allowed: Mapping[str, str]
     totals: Mapping[str, int]
     complexity: Mapping[str, int]
-    ceilings: Mapping[str, Mapping[str, int]]
 
 
 def rules_of(configuration: Mapping[str, Any]) -> Rules:
@@ -77,7 +76,6 @@ def rules_of(configuration: Mapping[str, Any]) -> Rules:
         allowed=configuration.get("allowed", {}),
         totals=configuration.get("totals", {}),
         complexity=configuration.get("complexity", {}),
-        ceilings=configuration.get("ceilings", {}),
     )
 
 
@@ -106,10 +104,8 @@ def read_files(home: Path, words: frozenset[str]) -> list[FileReading]:
 
 def problems(readings: Sequence[FileReading], rules: Rules) -> Iterator[str]:
     for reading in readings:
-        ceiling = rules.ceilings.get(reading.file, {})
-        visible = not_allowed(reading, rules)
-        yield from over_ceiling("visible", reading.file, visible, ceiling, rules)
-        yield from over_ceiling("local", reading.file, reading.local, ceiling, rules)
+        visible = without_reason(reading.file, reading.visible, rules)
+        yield from empty_names(reading.file, [*visible, *reading.local], rules)
         yield from too_complex(reading, rules)
     now = counted(readings, rules)
     for total, (what, option) in TOTALS.items():
@@ -122,36 +118,25 @@ def problems(readings: Sequence[FileReading], rules: Rules) -> Iterator[str]:
     yield from not_needed(readings, rules, now)
 
 
-def not_allowed(reading: FileReading, rules: Rules) -> list[Definition]:
+def without_reason(file: str, visible: Iterable[Definition], rules: Rules) -> list[Definition]:
     """Visible names that hold no term of the field, and for which names.toml gives no reason."""
     names = []
-    for definition in reading.visible:
+    for definition in visible:
         name = "_".join(words_of(definition.path.rsplit(".", 1)[-1]))
         if any(term in name for term in rules.terms):
             continue
-        if f"{reading.file}:{definition.path}" not in rules.allowed:
+        if f"{file}:{definition.path}" not in rules.allowed:
             names.append(definition)
     return names
 
 
-def over_ceiling(
-    kind: str,
-    file: str,
-    names: Sequence[Definition],
-    ceiling: Mapping[str, int],
-    rules: Rules,
-) -> Iterator[str]:
-    most = ceiling.get(kind, 0)
-    if len(names) <= most:
-        return
+def empty_names(file: str, names: Iterable[Definition], rules: Rules) -> Iterator[str]:
     for definition in names:
         name = definition.path.rsplit(".", 1)[-1]
         word = definition.word
         what = "names nothing" if name == word else f"says `{word}`, which names nothing"
         instead = rules.words[word]
         yield f"{file}:{definition.line} {definition.path}: `{name}` {what}; write {instead}"
-    if most:
-        yield f"{file}: {len(names)} {kind} names that name nothing, at most {most} may stay"
 
 
 def too_complex(reading: FileReading, rules: Rules) -> Iterator[str]:
@@ -178,21 +163,10 @@ def not_needed(readings: Sequence[FileReading], rules: Rules, now: Rules) -> Ite
         if complexity < most:
             instead = f"lower it to {complexity}" if complexity else "remove it"
             yield f"names.toml allows {name} a complexity of {most}: {instead}"
-    for file, ceiling in rules.ceilings.items():
-        for kind, most in ceiling.items():
-            count = now.ceilings.get(file, {}).get(kind, 0)
-            if count < most:
-                yield f"names.toml: lower the count of {file} from {kind} = {most} to {count}"
 
 
 def counted(readings: Sequence[FileReading], rules: Rules) -> Rules:
     """The same rules with the counts of the code as it is."""
-    ceilings = {}
-    for reading in readings:
-        counts = {"visible": len(not_allowed(reading, rules)), "local": len(reading.local)}
-        ceiling = {kind: count for kind, count in counts.items() if count}
-        if ceiling:
-            ceilings[reading.file] = ceiling
     complexity: dict[str, int] = {}
     for reading in readings:
         for function in reading.complex:
@@ -204,7 +178,7 @@ def counted(readings: Sequence[FileReading], rules: Rules) -> Rules:
         "over_15": sum(len(reading.complex) for reading in readings),
         "used_once": sum(len(reading.used_once) for reading in readings),
     }
-    return dataclasses.replace(rules, totals=totals, complexity=complexity, ceilings=ceilings)
+    return dataclasses.replace(rules, totals=totals, complexity=complexity)
 
 
 def lowered(rules: Rules, now: Rules) -> Rules:
@@ -216,12 +190,7 @@ def lowered(rules: Rules, now: Rules) -> Rules:
     for name, most in rules.complexity.items():
         if name in now.complexity:
             complexity[name] = min(most, now.complexity[name])
-    ceilings = {}
-    for file, ceiling in rules.ceilings.items():
-        counts = now.ceilings.get(file, {})
-        lower = {kind: min(most, counts.get(kind, 0)) for kind, most in ceiling.items()}
-        ceilings[file] = {kind: count for kind, count in lower.items() if count}
-    return dataclasses.replace(rules, totals=totals, complexity=complexity, ceilings=ceilings)
+    return dataclasses.replace(rules, totals=totals, complexity=complexity)
 
 
 def with_counts(text: str, rules: Rules) -> str:
@@ -232,11 +201,6 @@ def with_counts(text: str, rules: Rules) -> str:
     lines += ["", "[complexity]"]
     for name in sorted(rules.complexity):
         lines.append(f'"{name}" = {rules.complexity[name]}')
-    lines += ["", "[ceilings]"]
-    for file in sorted(rules.ceilings):
-        counts = [f"{kind} = {count}" for kind, count in rules.ceilings[file].items()]
-        if counts:
-            lines.append(f'"{file}" = {{ {", ".join(counts)} }}')
     return "\n".join(lines) + "\n"
 
 

@@ -89,7 +89,7 @@ class Try:
         label = Labels(store.engine).get(self.found.id)
         noted = [line.text for line in store.progress(self.found.id)]
         questions = Conversations(store.engine).waiting()
-        return [store.count(), questions, label, self.muted, kept.reply_to.others, noted]
+        return [store.count(), questions, label, self.muted, kept.reply_to.other_addresses, noted]
 
 
 @dataclass(frozen=True)

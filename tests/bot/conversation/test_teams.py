@@ -200,7 +200,7 @@ def test_a_follow_up_is_answered_in_the_thread_and_asked_about_there(
     said = thread.told("what about the last 6 hours?")
     [fresh] = [one for one in thread.teams.store.latest(9) if one.id != thread.investigation]
     assert fresh.id in said
-    assert fresh.reply_to.others == {"msteams": thread.conversation["id"]}
+    assert fresh.reply_to.other_addresses == {"msteams": thread.conversation["id"]}
     follow_ups = FollowUps(thread.teams.store.engine)
     assert follow_ups.parent(fresh.id) == thread.investigation
     assert "is still running" in thread.told("why?")

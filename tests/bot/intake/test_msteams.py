@@ -44,7 +44,7 @@ def test_a_mention_is_investigated_and_answered_in_its_thread_once(teams: Teams)
         assert teams.send(asked).json() == {}
     [found] = teams.store.latest(10)
     assert found.alert.title == "checkout errors since 10:05"
-    assert found.reply_to.others == {"msteams": f"{CHANNEL};messageid=77"}
+    assert found.reply_to.other_addresses == {"msteams": f"{CHANNEL};messageid=77"}
     teams.store.start(found.id)
     teams.store.finish(found.id, "done", verdict="cause_found", confidence=0.9, headline="x")
     teams.reply(found.id)
@@ -200,7 +200,7 @@ def test_run_again_is_answered_in_the_same_thread(teams: Teams) -> None:
     assert "looking again" in teams.click("again", data, conversation=thread)
     assert "a moment ago" in teams.click("again", data, conversation=thread)
     fresh = next(one for one in teams.store.latest(10) if one.id != found.id)
-    assert fresh.reply_to.others == {"msteams": thread["id"]}
+    assert fresh.reply_to.other_addresses == {"msteams": thread["id"]}
 
 
 def test_a_ticket_is_asked_for_and_its_name_comes_into_the_card(
@@ -214,7 +214,7 @@ def test_a_ticket_is_asked_for_and_its_name_comes_into_the_card(
     assert "not set up" in teams.click("ticket", data | {"target": "slack"})
     kept = teams.store.get(found.id)
     assert kept is not None
-    assert kept.reply_to.others == {"github_issues": f"{found.id} {found.id}"}
+    assert kept.reply_to.other_addresses == {"github_issues": f"{found.id} {found.id}"}
     key = f"{found.id}:github_issues"
     teams.store.claim_post(key, found.id, owner="w", lease=timedelta(seconds=1))
     teams.store.record_post(key, "#7 https://github.com/acme/ops/issues/7")

@@ -43,6 +43,15 @@ def files(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"*{SUFFIX}"))
 
 
+def test_other_releases_read_the_addresses_that_this_one_writes() -> None:
+    arrival = Arrival(alert("a").arrival.alert, None, ReplyTo(other_addresses={"teams": "x"}))
+    line = encode(TakenAlert(arrival, AT))
+    assert b'"others":{"teams":"x"}' in line
+    taken = decode(line)
+    assert taken is not None
+    assert taken.arrival.reply_to.other_addresses == {"teams": "x"}
+
+
 def test_an_alert_comes_out_as_it_went_in() -> None:
     full = Arrival(
         Alert(

@@ -46,7 +46,7 @@ def test_a_form_asks_for_a_ticket_and_the_page_links_to_it(
     assert ask(browser, sample, "github_issues").status_code == 303
     found = site.store.get(sample)
     assert found is not None
-    assert found.reply_to.others == {"github_issues": f"{sample} {sample}"}
+    assert found.reply_to.other_addresses == {"github_issues": f"{sample} {sample}"}
     people = [one.text for one in site.store.progress(sample) if one.stage == "people"]
     assert people == ["somebody asked for a GitHub issue"]
     key = f"{sample}:github_issues"
@@ -72,7 +72,7 @@ def test_a_tracker_that_is_not_set_up_is_refused(
     assert ask(browser, sample, target).status_code == 400
     found = site.store.get(sample)
     assert found is not None
-    assert found.reply_to.others == {}
+    assert found.reply_to.other_addresses == {}
 
 
 def test_without_an_answer_there_is_no_ticket(
@@ -96,7 +96,7 @@ def test_a_form_asks_for_a_draft_that_reverts_the_change_it_names(
     assert ask(browser, sample, f"github_reverts {link}").status_code == 303
     found = site.store.get(sample)
     assert found is not None
-    assert found.reply_to.others == {"github_reverts": f"{sample} {sample} {link}"}
+    assert found.reply_to.other_addresses == {"github_reverts": f"{sample} {sample} {link}"}
     people = [one.text for one in site.store.progress(sample) if one.stage == "people"]
     assert people == [f"somebody asked for a draft revert on GitHub of {link}"]
 
@@ -116,7 +116,7 @@ def test_a_form_asks_for_a_note_on_the_incident_of_the_alert(
         assert ask(browser, name, "pagerduty P1").status_code == 303
         found = site.store.get(name)
         assert found is not None
-        assert found.reply_to.others == {"pagerduty": f"{name} {name} P1"}
+        assert found.reply_to.other_addresses == {"pagerduty": f"{name} {name} P1"}
         people = [one.text for one in site.store.progress(name) if one.stage == "people"]
         assert people == ["somebody asked for a PagerDuty note on incident P1"]
         site.store.claim_post(f"{name}:pagerduty", name, owner="w", lease=timedelta(seconds=1))

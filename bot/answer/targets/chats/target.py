@@ -47,13 +47,13 @@ class ChatTarget(AnnouncedTarget[C]):
             return None
         channels: Mapping[str, str] = getattr(section, "channels", {})
         named = channels.get(service) if service else None
-        return reply_to.others.get(self.target_name) or named or section.channel
+        return reply_to.other_addresses.get(self.target_name) or named or section.channel
 
     def address_for(
         self, alert: Alert, service: str | None, reply_to: ReplyTo, settings: Settings
     ) -> str | None:
         """A channel that the alert itself names goes before what this table covers."""
-        if self.target_name in reply_to.others:
+        if self.target_name in reply_to.other_addresses:
             return self.address(reply_to, service, settings)
         return super().address_for(alert, service, reply_to, settings)
 

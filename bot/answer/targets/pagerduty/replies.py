@@ -139,7 +139,7 @@ class PagerDutyReplies:
 
     def _wish(self, investigation: StoredInvestigation) -> Wish | None:
         """What a person asked for; its `about` is the incident."""
-        address = investigation.reply_to.others.get(self.name)
+        address = investigation.reply_to.other_addresses.get(self.name)
         return wished(address, investigation.id)
 
     def _text(self, outcome: Outcome, investigation: StoredInvestigation) -> str:

@@ -61,7 +61,9 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
         if not incident:
             return None
         is_there = self.post_key(name) in store.posts(name)
-        wish = wished(investigation.reply_to.others.get(self.target_name), investigation.id)
+        wish = wished(
+            investigation.reply_to.other_addresses.get(self.target_name), investigation.id
+        )
         return TicketOffer(
             self.target_name,
             "PagerDuty note",

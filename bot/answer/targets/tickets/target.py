@@ -35,7 +35,7 @@ class TicketTarget(ClientTarget[S]):
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         """What somebody's click left behind."""
-        return reply_to.others.get(self.target_name)
+        return reply_to.other_addresses.get(self.target_name)
 
     def offered(self, settings: Settings) -> bool:
         """Whether people may ask for one. The token is a worker's alone: servers offer it
@@ -55,7 +55,9 @@ class TicketTarget(ClientTarget[S]):
         """What may be asked for here, or was made."""
         if not self.offered(settings):
             return None
-        wish = wished(investigation.reply_to.others.get(self.target_name), investigation.id)
+        wish = wished(
+            investigation.reply_to.other_addresses.get(self.target_name), investigation.id
+        )
         ref = store.posts(wish.first).get(self.ticket_key(wish), "") if wish else ""
         title, _, url = ref.partition(" ")
         about, label = self.about(blamed, settings), ""

@@ -52,7 +52,7 @@ class Tickets(VendorMessage):
         return declared.ticket_key(wish)
 
     def _wish(self, investigation: StoredInvestigation) -> Wish | None:
-        address = investigation.reply_to.others.get(self._declared.target_name)
+        address = investigation.reply_to.other_addresses.get(self._declared.target_name)
         return wished(address, investigation.id)
 
 

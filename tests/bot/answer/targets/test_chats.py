@@ -172,7 +172,7 @@ def test_a_services_own_channel_and_an_alerts_own_come_first(
     target = declared("msteams", given)
     assert target.address(ReplyTo(), "payments", given) == SERVICE_CHANNEL
     assert target.address(ReplyTo(), "checkout", given) == CHANNEL
-    own = ReplyTo(others={"msteams": "19:x@thread.tacv2"})
+    own = ReplyTo(other_addresses={"msteams": "19:x@thread.tacv2"})
     assert target.address(own, "payments", given) == "19:x@thread.tacv2"
 
 

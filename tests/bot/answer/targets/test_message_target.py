@@ -73,7 +73,7 @@ class PigeonPost(ReplyTargetType[PigeonSettings]):
 
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
         own = self.section(settings)
-        return reply_to.others.get(self.name) or (own.loft if own else None)
+        return reply_to.other_addresses.get(self.name) or (own.loft if own else None)
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> Pigeons:
         return Pigeons(self, settings, store, owner=owner, lease=timedelta(seconds=0.2))
@@ -207,8 +207,8 @@ def test_its_channel_has_a_rate(store: Store) -> None:
 def test_an_alert_brings_its_own_address_which_is_kept(store: Store) -> None:
     catalogue = {"checkout": ServiceSettings(), "payments": ServiceSettings()}
     ours, pigeons = opened(store, settings(services=catalogue))
-    investigation = accepted(ours, reply_to=ReplyTo(others={"pigeons": "tower"}))
-    assert investigation.reply_to == ReplyTo(others={"pigeons": "tower"})
+    investigation = accepted(ours, reply_to=ReplyTo(other_addresses={"pigeons": "tower"}))
+    assert investigation.reply_to == ReplyTo(other_addresses={"pigeons": "tower"})
     asyncio.run(pigeons.announce(investigation))
     assert pigeons.lofts == ["tower"]
 

@@ -279,7 +279,7 @@ def test_while_it_is_investigated_nobody_is_promised_a_ticket(store: Store) -> N
     investigation = answered(store)
     store.start(investigation.id)
     assert not TicketRequests(store.engine).ask(investigation.id, "jira_issues")
-    assert known(store, investigation.id).reply_to.others == {}
+    assert known(store, investigation.id).reply_to.other_addresses == {}
     finish(store, investigation.id)
     assert TicketRequests(store.engine).ask(investigation.id, "jira_issues")
 

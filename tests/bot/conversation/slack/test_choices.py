@@ -307,7 +307,7 @@ def test_a_click_on_an_old_message_says_why_nothing_is_sent(room: Room) -> None:
     assert "no PagerDuty incident" in room.said_aside()[0]
     found = room.store.get(investigation.id)
     assert found is not None
-    assert found.reply_to.others == {}
+    assert found.reply_to.other_addresses == {}
 
 
 def test_a_click_asks_for_a_ticket_whose_link_comes_under_the_answer(room: Room) -> None:
@@ -318,7 +318,9 @@ def test_a_click_asks_for_a_ticket_whose_link_comes_under_the_answer(room: Room)
     room.person().click(message, "faultline_more", option=option)
     found = room.store.get(investigation.id)
     assert found is not None
-    assert found.reply_to.others == {"github_issues": f"{investigation.id} {investigation.id}"}
+    assert found.reply_to.other_addresses == {
+        "github_issues": f"{investigation.id} {investigation.id}"
+    }
     assert "asked for a GitHub issue" in room.people_did(investigation.id)[0]
     eventually(room.said_aside, "an explanation")
     # A worker has made it.
@@ -347,7 +349,7 @@ def test_a_click_asks_for_a_draft_that_reverts_the_blamed_change(room: Room) -> 
     assert link in room.said_aside()[-1]
     found = room.store.get(investigation.id)
     assert found is not None
-    assert found.reply_to.others == {
+    assert found.reply_to.other_addresses == {
         "github_reverts": f"{investigation.id} {investigation.id} {link}"
     }
     assert [f"draft revert on GitHub of {link}" in one for one in room.people_did(found.id)] == [
@@ -364,7 +366,7 @@ def test_a_guest_asks_for_no_ticket(room: Room) -> None:
     eventually(room.said_aside, "a line")
     found = room.store.get(investigation.id)
     assert found is not None
-    assert found.reply_to.others == {}
+    assert found.reply_to.other_addresses == {}
 
 
 def test_a_click_while_it_runs_again_does_not_make_the_message_a_failure(room: Room) -> None:
