@@ -175,9 +175,11 @@ def _tiny_kernels(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosi
         numbers["mean_us"] = short(total_ns / count / 1e3)
         numbers["busy_percent"] = percent(fmean(s.facts.device.busy_share for s in ranks))
         verb = "launches" if len(ranks) == 1 else "launch"
-        statement = f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of "
-        f"{numbers['mean_us']:g} us on average, "
-        f"and the accelerator is busy only {numbers['busy_percent']:g} % of the time"
+        statement = (
+            f"{who} {verb} {numbers['kernels_per_step']:g} kernels per step of "
+            f"{numbers['mean_us']:g} us on average, "
+            f"and the accelerator is busy only {numbers['busy_percent']:g} % of the time"
+        )
     else:
         pieces = worst.facts.tiny.operators
         statement = _operator_sentence(who, numbers, ranks)

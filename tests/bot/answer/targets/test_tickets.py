@@ -13,6 +13,7 @@ import pytest
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets import posting
 from faultline.bot.answer.targets.target_type import configured_types
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.target import TicketTarget, ticket_offers
@@ -52,11 +53,13 @@ def declared(name: str, given: Settings) -> TicketTarget[Any]:
     return found
 
 
-def opened(name: str, trackers: FakeTrackers, store: Store) -> Tickets:
+def opened(
+    name: str, trackers: FakeTrackers, store: Store, *, lease: timedelta = posting.LEASE
+) -> Tickets:
     given = settings(**trackers.sections())
     target = declared(name, given)
     client: Any = target._client()
-    made = client(target, given, store, owner="w", lease=LEASE)
+    made = client(target, given, store, owner="w", lease=lease)
     assert isinstance(made, Tickets)
     return made
 
@@ -119,7 +122,7 @@ def test_a_ticket_is_made_once_and_then_holds_each_new_answer(
 def test_a_ticket_whose_making_was_not_confirmed_is_found_and_not_made_again(
     name: str, trackers: FakeTrackers, store: Store
 ) -> None:
-    tickets = opened(name, trackers, store)
+    tickets = opened(name, trackers, store, lease=LEASE)
     investigation = asked(store, name)
     trackers.lose_answers = 1
     with pytest.raises(ConnectorError) as failed:

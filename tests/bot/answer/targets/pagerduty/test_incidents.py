@@ -15,6 +15,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets import posting
 from faultline.bot.answer.targets.pagerduty import pace
 from faultline.bot.answer.targets.pagerduty.incident import read_incident
 from faultline.bot.answer.targets.pagerduty.note import note_text
@@ -40,13 +41,15 @@ from tests.bot.answer.targets.answers import (
 from tests.bot.answer.targets.conftest import PagerDutyAt
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+SHORT_LEASE = timedelta(seconds=0.3)
+"""Where a test waits until it is over."""
 
 
-def replies(at: PagerDutyAt, store: Store, **pagerduty: Any) -> PagerDutyReplies:
+def replies(
+    at: PagerDutyAt, store: Store, *, lease: timedelta = posting.LEASE, **pagerduty: Any
+) -> PagerDutyReplies:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": at.url, **pagerduty}
-    return PagerDutyReplies(
-        settings(pagerduty=given), store, owner="w1", lease=timedelta(seconds=0.3)
-    )
+    return PagerDutyReplies(settings(pagerduty=given), store, owner="w1", lease=lease)
 
 
 def opened(at: PagerDutyAt, incident: str, **more: Any) -> LoopbackIncident:
@@ -65,7 +68,8 @@ def answered(
 
 
 def pointed(at: PagerDutyAt, store: Store, investigation: StoredInvestigation) -> None:
-    asyncio.run(replies(at, store).point_from_joined(Outcome(investigation, None)))
+    target = replies(at, store, lease=SHORT_LEASE)
+    asyncio.run(target.point_from_joined(Outcome(investigation, None)))
 
 
 def a_storm(store: Store, count: int) -> StoredInvestigation:
@@ -325,7 +329,7 @@ def test_all_incidents_of_a_storm_get_their_note_whatever_crashes_and_one_pace_h
     began = time.monotonic()
 
     async def story() -> None:
-        first, second = (replies(pagerduty_at, store) for _ in range(2))
+        first, second = (replies(pagerduty_at, store, lease=SHORT_LEASE) for _ in range(2))
         outcome = Outcome(investigation, None)
         cut_off = asyncio.create_task(first.point_from_joined(outcome))
         beside = asyncio.create_task(second.point_from_joined(outcome))

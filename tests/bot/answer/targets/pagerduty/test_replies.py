@@ -17,6 +17,7 @@ import pytest
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Claim
 from faultline.bot.answer.outcome import Answer, Outcome
+from faultline.bot.answer.targets import posting
 from faultline.bot.answer.targets.pagerduty.calls import TRIES
 from faultline.bot.answer.targets.pagerduty.note import MAX_NOTE, bears_marker, note_text
 from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
@@ -39,7 +40,12 @@ LEASE = timedelta(seconds=0.3)
 
 
 def replies(
-    at: PagerDutyAt, store: Store, *, owner: str = "w1", lease: timedelta = LEASE, **pagerduty: Any
+    at: PagerDutyAt,
+    store: Store,
+    *,
+    owner: str = "w1",
+    lease: timedelta = posting.LEASE,
+    **pagerduty: Any,
 ) -> PagerDutyReplies:
     given = {"api_token": "key", "from_email": "oncall@example.com", "api_url": at.url, **pagerduty}
     return PagerDutyReplies(settings(pagerduty=given), store, owner=owner, lease=lease)
@@ -144,9 +150,8 @@ def test_a_worker_killed_on_either_side_of_the_note_leaves_one_note(
         url = f"{pagerduty_at.url}/incidents/{INCIDENT}/notes"
         httpx.post(url, json={"note": {"content": text}}, headers=headers).raise_for_status()
     store.claim_post(f"{investigation.id}:pagerduty", investigation.id, owner="dead", lease=LEASE)
-    asyncio.run(
-        replies(pagerduty_at, store, owner="w2").answer(Outcome(investigation, an_answer()))
-    )
+    later = replies(pagerduty_at, store, owner="w2", lease=LEASE)
+    asyncio.run(later.answer(Outcome(investigation, an_answer())))
     assert len(pagerduty_at.pagerduty.notes) == 1
     assert pagerduty_at.pagerduty.traffic.calls["create note"] == 1
     assert pagerduty_at.pagerduty.notes[0].content.startswith("Likely cause")

@@ -35,14 +35,22 @@ from tests.bot.answer.targets.conftest import SlackAt
 
 CHANNEL = "C0INCIDENTS"
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 500
-LEASE = timedelta(seconds=0.3)
+LEASE = timedelta(minutes=1)
+SHORT_LEASE = timedelta(seconds=0.3)
+"""Where a test waits until it is over."""
 
 
 def replies(
-    at: SlackAt, store: Store, *, owner: str = "w1", token: str = "xoxb-1", **slack: Any
+    at: SlackAt,
+    store: Store,
+    *,
+    owner: str = "w1",
+    token: str = "xoxb-1",
+    lease: timedelta = LEASE,
+    **slack: Any,
 ) -> SlackReplies:
     given = {"bot_token": token, "api_url": at.api_url, "channel": CHANNEL, **slack}
-    return SlackReplies(settings(slack=given), store, owner=owner, lease=LEASE)
+    return SlackReplies(settings(slack=given), store, owner=owner, lease=lease)
 
 
 def an_answer(chart: bytes | None = None) -> Answer:
@@ -163,7 +171,8 @@ def test_a_worker_killed_on_either_side_of_the_post_leaves_one_message(
 
     async def killed_after() -> None:
         slack_at.slack.traffic.delay_after_s = 0.5
-        task = asyncio.create_task(replies(slack_at, store).announce(investigation))
+        dying = replies(slack_at, store, lease=SHORT_LEASE)
+        task = asyncio.create_task(dying.announce(investigation))
         while not slack_at.slack.posts and not task.done():
             await asyncio.sleep(0.01)
         task.cancel()
@@ -173,8 +182,10 @@ def test_a_worker_killed_on_either_side_of_the_post_leaves_one_message(
     if moment == "after":
         asyncio.run(killed_after())
     else:
-        store.claim_post(f"{investigation.id}:slack", investigation.id, owner="dead", lease=LEASE)
-    asyncio.run(replies(slack_at, store, owner="w2").announce(investigation))
+        key = f"{investigation.id}:slack"
+        store.claim_post(key, investigation.id, owner="dead", lease=SHORT_LEASE)
+    later = replies(slack_at, store, owner="w2", lease=SHORT_LEASE)
+    asyncio.run(later.announce(investigation))
     assert len(slack_at.slack.posts) == 1
     assert store.posts(investigation.id) == {
         f"{investigation.id}:slack": f"{CHANNEL}/{slack_at.slack.posts[0].ts}"
