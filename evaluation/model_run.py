@@ -153,7 +153,7 @@ def _graded(
     )
     if use is None:
         return run
-    # Some servers count only one of the two, and half a sum would mislead.
+    # Half a sum would mislead.
     tokens = None
     if use.input_tokens is not None and use.output_tokens is not None:
         tokens = use.input_tokens + use.output_tokens

@@ -1,4 +1,5 @@
-"""The first step of an investigation: what the alert is about, the scope, and whom to ask."""
+"""The first step of an investigation: what the alert is about, the scope, and the
+connectors to ask."""
 
 from __future__ import annotations
 

@@ -172,8 +172,8 @@ def verify_now(folder: Path, *, settings: Settings, findings: Sequence[Finding])
 
 
 def same_finding(finding: Finding, among: Iterable[Finding]) -> Finding | None:
-    """The finding of the same kind about the same thing, of several the one that began nearest to
-    it."""
+    """The finding of the same kind about the same thing. Where there are several, the finding that
+    began nearest to it."""
     alike = [
         candidate
         for candidate in among
@@ -190,7 +190,7 @@ def same_finding(finding: Finding, among: Iterable[Finding]) -> Finding | None:
 
 
 def compared(finding: Finding, again: Finding) -> tuple[ComparedNumber, ...]:
-    """Each number of the finding beside that of the one that came back."""
+    """Each number of the finding beside the same number of the finding that came back."""
     return tuple(
         ComparedNumber(name, value, again.numbers.get(name))
         for name, value in finding.numbers.items()

@@ -50,7 +50,7 @@ _DEFINED = frozenset(
 """Fields of an answer's message that the API defines."""
 _DEFINED_OF_A_CALL = frozenset({"index", "id", "type", "function"})
 _GROWING = frozenset({"text", "summary"})
-"""Of a part of `reasoning_details`, whose pieces come one after the other."""
+"""Fields of a part of `reasoning_details`: their text comes in pieces, one after the other."""
 
 
 def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class _OpenCall:
     """The server's own id of it."""
     name: str
     pieces: list[str]
-    """Of the arguments."""
+    """The arguments, as far as they came."""
     other: dict[str, Any] = field(default_factory=dict)
     """Fields that the API does not define."""
 

@@ -297,8 +297,9 @@ class Conversation(Generic[D]):
             return draft
 
     def _better(self, drafts: Sequence[D]) -> D:
-        """The one of which the most stands, since many a correction holds the corrected claims
-        alone; of equal ones that of which the least is refused, then the later."""
+        """The draft with the most claims that stand, then the fewest refused, then the later one.
+        A correction may hold the corrected claims alone, so the later draft is not always better.
+        """
 
         def merit(draft: D) -> tuple[int, int]:
             review = self.review(draft)

@@ -168,7 +168,7 @@ class ResponsesReading:
             self._answer.ending = "refused"
         self._add_calls()
         output_items = [item for item in map(_replay_item, self._items) if item]
-        # Text and calls are in the history anyway; only these would be lost.
+        # The history holds text and calls anyway, but neither reasoning nor phases.
         if any(item["type"] == "reasoning" or item.get("phase") for item in output_items):
             self._answer.carried = bounded({"items": output_items})
 

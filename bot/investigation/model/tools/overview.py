@@ -33,7 +33,7 @@ from faultline.bot.investigation.model.tools.metric_rows import labels_in, shown
 from faultline.bot.runtime.threads import in_thread
 
 MOST_SIGNALS = 12
-"""Of a service in one line."""
+"""Signals that the line of a service names."""
 MOST_LABELS = 10
 MOST_VALUES = 8
 GAP = 3.0
