@@ -27,13 +27,13 @@ def is_true(
     assertion: Assertion, findings: dict[str, Finding], case: Case, label: CaseLabel | None
 ) -> bool | None:
     """Whether the tables bear the assertion out; None where they do not tell."""
-    cited_findings = [findings[finding] for finding in assertion.findings if finding in findings]
-    if len(cited_findings) != len(
-        [finding for finding in assertion.findings if finding != "alert"]
-    ):
+    # A claim may cite the alert too, which is no finding.
+    cited_ids = [finding for finding in assertion.findings if finding != "alert"]
+    if not findings.keys() >= set(cited_ids):
         return False
+    cited_findings = [findings[finding] for finding in cited_ids]
     match assertion.relation:
-        case "rose" | "fell" if cited_findings and cited_findings[0].signal:
+        case "rose" | "fell" if cited_findings:
             return _moved(cited_findings[0], case, up=assertion.relation == "rose")
         case "quotes":
             return _holds(assertion, cited_findings, case)
@@ -47,24 +47,21 @@ def is_true(
             return all(_is_calm(subject, case) for subject in assertion.subjects)
         case "began_before":
             return _before(assertion, findings, case)
-        case "explained_by" if label is not None and label.subject and len(cited_findings) == 2:
-            return (
-                cited_findings[1].subject == label.subject
-                or change_named(cited_findings[1]) == label.change
-            )
+        case "explained_by":
+            return _is_explained(cited_findings, label)
         case _:
             return None
 
 
-def _series(finding: Finding, case: Case) -> pl.DataFrame:
-    rows = case.metrics.filter(
-        pl.col("service") == finding.subject, pl.col("signal") == finding.signal
-    )
-    return rows.filter(pl.col("value").is_finite())
-
-
 def _moved(finding: Finding, case: Case, *, up: bool) -> bool | None:
-    rows, windows = _series(finding, case), metric_windows(case)
+    if not finding.signal:
+        return None
+    rows = case.metrics.filter(
+        pl.col("service") == finding.subject,
+        pl.col("signal") == finding.signal,
+        pl.col("value").is_finite(),
+    )
+    windows = metric_windows(case)
     before = rows.filter(windows.in_baseline("time"))["value"].median()
     after = rows.filter(windows.in_search("time"))["value"].quantile(HIGH if up else LOW)
     if not isinstance(before, float) or after is None:
@@ -116,6 +113,14 @@ def _is_calm(service: str, case: Case) -> bool:
     )
     left = both.filter((pl.col("middle") < pl.col("low")) | (pl.col("middle") > pl.col("high")))
     return bool(rows.height) and not left.height
+
+
+def _is_explained(cited_findings: list[Finding], label: CaseLabel | None) -> bool | None:
+    """Whether the second finding is about the culprit; None where the label names none."""
+    if label is None or not label.subject or len(cited_findings) != 2:
+        return None
+    cause = cited_findings[1]
+    return cause.subject == label.subject or change_named(cause) == label.change
 
 
 def _before(assertion: Assertion, findings: dict[str, Finding], case: Case) -> bool | None:

@@ -116,18 +116,16 @@ def figures(grades: Sequence[Grade]) -> AccuracyFigures:
     located = [g for g in grades if g.subject]
     changed = [g for g in grades if g.culprit]
     answers, changes = answer_pairs(grades), change_pairs(grades)
-    shares = _other_shares(grades, changed)
-    for k in range(1, 6):
-        shares[f"ac{k}"] = CountedGrades(sum(g.hit(k) for g in located), len(located))
+    shares = _shares(grades, located, changed)
     share = {name: counted.share for name, counted in shares.items()}
-    at = [share[f"ac{k}"] for k in range(1, 6)]
+    seconds = [g.cpu_s for g in grades]
     return AccuracyFigures(
         cases=len(grades),
         n=len(located),
         ac1=share["ac1"],
         ac3=share["ac3"],
         ac5=share["ac5"],
-        avg5=_mean([value for value in at if value is not None]),
+        avg5=_mean([share[f"ac{k}"] for k in range(1, 6)]),
         change_n=len(changed),
         change1=share["change1"],
         change3=share["change3"],
@@ -146,32 +144,35 @@ def figures(grades: Sequence[Grade]) -> AccuracyFigures:
         path_n=shares["path"].of,
         path=share["path"],
         ece=calibration_error(answers),
-        ece_floor=_calibrated_error([confidence for confidence, _ in answers]),
+        ece_floor=_calibrated_error(answers),
         ece_change=calibration_error(changes),
-        cpu_s=_mean([g.cpu_s for g in grades]) or 0.0,
-        cpu_max_s=max((g.cpu_s for g in grades), default=0.0),
+        cpu_s=_mean(seconds) or 0.0,
+        cpu_max_s=max(seconds, default=0.0),
         failed=sum(g.verdict is None for g in grades),
         intervals=_intervals(shares, grades, located),
     )
 
 
-def _other_shares(grades: Sequence[Grade], changed: Sequence[Grade]) -> dict[str, CountedGrades]:
+def _shares(
+    grades: Sequence[Grade], located: Sequence[Grade], changed: Sequence[Grade]
+) -> dict[str, CountedGrades]:
     guilty = [g for g in changed if g.culprit != NO_CHANGE]
     tempted = [g for g in grades if g.label and g.label.decoys]
     quiet = [g for g in grades if is_quiet(g)]
-    judged = [g for g in grades if g.verdict_right is not None]
-    answered = [g for g in grades if g.confidence is not None and g.right is not None]
-    with_path = [g for g in grades if g.path_shown is not None]
-    return {
+    answers = [g.right for g in grades if g.confidence is not None]
+    shares = {
         "change1": _count(changed, lambda g: g.change_hit(1)),
         "change3": _count(changed, lambda g: g.change_hit(3)),
         "guilty1": _count(guilty, lambda g: g.change_hit(1)),
         "decoy_share": _count(tempted, lambda g: g.decoy_first),
         "accused": _count(quiet, lambda g: g.verdict in NAMES_A_CAUSE),
-        "verdict_right": _count(judged, lambda g: g.verdict_right is True),
-        "answers_right": _count(answered, lambda g: g.right is True),
-        "path": _count(with_path, lambda g: g.path_shown is True),
+        "verdict_right": _count_decided(g.verdict_right for g in grades),
+        "answers_right": _count_decided(answers),
+        "path": _count_decided(g.path_shown for g in grades),
     }
+    for k in range(1, 6):
+        shares[f"ac{k}"] = CountedGrades(sum(g.hit(k) for g in located), len(located))
+    return shares
 
 
 def is_quiet(grade: Grade) -> bool:
@@ -305,12 +306,12 @@ def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float | None:
     return sum(gaps) / len(pairs)
 
 
-def _calibrated_error(confidences: Sequence[float]) -> float | None:
+def _calibrated_error(pairs: Sequence[tuple[float, bool]]) -> float | None:
     """The mean error when each answer is right with just the probability it states: what chance
     alone gives."""
-    if not confidences:
+    if not pairs:
         return None
-    stated = np.array(confidences)
+    stated = np.array([confidence for confidence, _ in pairs])
     where = np.minimum((stated * BINS + 1e-9).astype(int), BINS - 1)
     right = np.random.default_rng(SEED).random((DRAWS, len(stated))) < stated
     gaps = []
@@ -331,5 +332,13 @@ def _count(grades: Sequence[Grade], holds: Callable[[Grade], bool]) -> CountedGr
     return CountedGrades(sum(holds(g) for g in grades), len(grades))
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _count_decided(verdicts: Iterable[bool | None]) -> CountedGrades:
+    """The verdicts that are true, of those that the label decides."""
+    decided = [verdict for verdict in verdicts if verdict is not None]
+    return CountedGrades(sum(decided), len(decided))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean of the values that are there; None where there are none."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from faultline.analysis.case.files import place_copy
-from faultline.analysis.case.folder import json_bytes, read_case
+from faultline.analysis.case.folder import Case, json_bytes, read_case
 from faultline.analysis.errors import FaultlineError, SettingsError
 from faultline.analysis.vocabulary import Assertion, Diagnosis, Section
 from faultline.analysis.wording.phrases import plain
@@ -104,40 +104,67 @@ def _prepared(folder: Path, case: Path) -> Diagnosis:
     return diagnosis
 
 
+@dataclass(frozen=True)
+class _CaseTables:
+    """The case that claims are compared with, and its findings before and after the model."""
+
+    case: Case
+    label: CaseLabel | None
+    before: Diagnosis
+    after: Diagnosis
+
+    def verdicts(self, claims: Iterable[Sequence[Assertion]]) -> list[bool]:
+        """Whether the claims are true, without those that the tables do not decide."""
+        findings = {f.id: f for f in (*self.before.findings, *self.after.findings)}
+        verdicts = []
+        for claim in claims:
+            parts = [is_true(part, findings, self.case, self.label) for part in claim]
+            if parts and None not in parts:
+                verdicts.append(all(parts))
+        return verdicts
+
+
 def _graded(
     folder: Path, label: CaseLabel | None, before: Diagnosis, outcome: Investigated, seconds: float
 ) -> ModelRun:
     report, use = outcome.report, outcome.report.model_use
     opinion = report.second_opinion
     truth = label.subject if label else None
-    shown = [c for c in report.claims if c.asserted]
-    case = read_case(folder)
-    findings = {f.id: f for f in (*before.findings, *outcome.diagnosis.findings)}
-
-    def verdicts(claims: Iterable[Sequence[Assertion]]) -> list[bool]:
-        """Of claims whose every part the tables decide."""
-        decided = [[is_true(part, findings, case, label) for part in claim] for claim in claims]
-        return [all(parts) for parts in decided if parts and None not in parts]
-
-    return ModelRun(
+    shown = [c.asserted for c in report.claims if c.asserted]
+    tables = _CaseTables(read_case(folder), label, before, outcome.diagnosis)
+    problem = None
+    if label is None:
+        problem = UNLABELLED
+    elif not label.gradable:
+        problem = NOTHING_TO_GRADE
+    run = ModelRun(
         folder.name,
         right_before=_is_first(truth, before),
         right_after=_is_first(truth, outcome.diagnosis),
         opinion=opinion.subject if opinion else None,
         opinion_right=opinion.subject == truth if opinion and truth else None,
-        by_model=use is not None and report.written_by == use.name,
-        ended=use.ended if use else "",
         claims=len(shown),
         inferences=sum(c.section is Section.INFERRED for c in report.claims),
         refused=report.dropped,
-        refused_true=sum(verdicts(outcome.refused)),
-        accepted_false=verdicts(c.asserted for c in shown).count(False),
-        rounds=use.rounds if use else 0,
-        tool_calls=use.tool_calls if use else 0,
-        tokens=_tokens(use.input_tokens, use.output_tokens) if use else None,
-        cost_usd=use.cost_usd if use else None,
+        refused_true=tables.verdicts(outcome.refused).count(True),
+        accepted_false=tables.verdicts(shown).count(False),
         seconds=seconds,
-        problem=_why_not_graded(label),
+        problem=problem,
+    )
+    if use is None:
+        return run
+    # Half a sum would mislead.
+    tokens = None
+    if use.input_tokens is not None and use.output_tokens is not None:
+        tokens = use.input_tokens + use.output_tokens
+    return replace(
+        run,
+        by_model=report.written_by == use.name,
+        ended=use.ended,
+        rounds=use.rounds,
+        tool_calls=use.tool_calls,
+        tokens=tokens,
+        cost_usd=use.cost_usd,
     )
 
 
@@ -148,37 +175,13 @@ def _is_first(truth: str | None, diagnosis: Diagnosis) -> bool | None:
     return first is not None and first.subject == truth
 
 
-def _tokens(sent: int | None, answer_tokens: int | None) -> int | None:
-    return None if sent is None or answer_tokens is None else sent + answer_tokens
-
-
-def _why_not_graded(label: CaseLabel | None) -> str | None:
-    if label is None:
-        return UNLABELLED
-    return None if label.gradable else NOTHING_TO_GRADE
-
-
 def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
     """Sums over all cases, and each case."""
-    graded = [run for run in runs if run.right_before is not None]
-    opinions = [run for run in graded if run.opinion is not None]
-    agreeing = [run for run in graded if run.opinion is None and run.by_model]
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
     return {
-        "graded": len(graded),
-        "first_right_before": sum(bool(run.right_before) for run in graded),
-        "first_right_after": sum(bool(run.right_after) for run in graded),
-        "second_opinions": len(opinions),
-        "second_opinions_right": sum(bool(opinion.opinion_right) for opinion in opinions),
-        "first_right_where_it_dissents": sum(bool(opinion.right_after) for opinion in opinions),
-        "agrees": len(agreeing),
-        "first_right_where_it_agrees": sum(bool(run.right_after) for run in agreeing),
-        "claims": sum(run.claims for run in runs),
-        "inferences": sum(run.inferences for run in runs),
-        "refused": sum(len(run.refused) for run in runs),
-        "refused_although_true": sum(run.refused_true for run in runs),
-        "accepted_although_false": sum(run.accepted_false for run in runs),
+        **_accuracy(runs),
+        **_claim_counts(runs),
         "by_model": sum(run.by_model for run in runs),
         "tool_calls": sum(run.tool_calls for run in runs),
         "tokens": sum(tokens) if tokens else None,
@@ -188,6 +191,38 @@ def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
         else None,
         "cases": [asdict(run) for run in runs],
     }
+
+
+def _accuracy(runs: Sequence[ModelRun]) -> dict[str, int]:
+    """How often code's first cause and the second opinions were right, in the graded cases."""
+    graded = [run for run in runs if run.right_before is not None]
+    dissenting = [run for run in graded if run.opinion is not None]
+    agreeing = [run for run in graded if run.opinion is None and run.by_model]
+    return {
+        "graded": len(graded),
+        "first_right_before": [run.right_before for run in graded].count(True),
+        "first_right_after": _right_after(graded),
+        "second_opinions": len(dissenting),
+        "second_opinions_right": [run.opinion_right for run in dissenting].count(True),
+        "first_right_where_it_dissents": _right_after(dissenting),
+        "agrees": len(agreeing),
+        "first_right_where_it_agrees": _right_after(agreeing),
+    }
+
+
+def _claim_counts(runs: Sequence[ModelRun]) -> dict[str, int]:
+    """What became of the claims that the model made, in all cases."""
+    return {
+        "claims": sum(run.claims for run in runs),
+        "inferences": sum(run.inferences for run in runs),
+        "refused": sum(len(run.refused) for run in runs),
+        "refused_although_true": sum(run.refused_true for run in runs),
+        "accepted_although_false": sum(run.accepted_false for run in runs),
+    }
+
+
+def _right_after(runs: Sequence[ModelRun]) -> int:
+    return [run.right_after for run in runs].count(True)
 
 
 def _print(runs: Sequence[ModelRun], name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,11 @@ from faultline.trace_report.registry import chosen
 from faultline.trace_report.sources import opened
 
 SOMETHING_WRONG = 1
+FAILING: Mapping[str | None, frozenset[str]] = {
+    "critical": frozenset({"critical"}),
+    "warning": frozenset({"critical", "warning"}),
+}
+"""Severities with which the command fails, by what --fail-on names."""
 MAX_FAILURES = 20
 """Files that could not be read, named one by one; --json has all."""
 ON_THE_TERMINAL = ("serving",)
@@ -81,7 +87,8 @@ def run_report(options: Options) -> int:
         if options.tables is not None:
             _write_tables(report, options.tables)
         _show(report, options)
-    return _exit_code(report, options.fail_on)
+    failing = FAILING.get(options.fail_on, frozenset())
+    return SOMETHING_WRONG if any(d.severity in failing for d in report.diagnoses) else 0
 
 
 def _folder_for_ranks(tables: Path | None) -> AbstractContextManager[Path | None]:
@@ -105,6 +112,14 @@ def _write_tables(report: JobReport, folder: Path) -> None:
 def _check(report: JobReport, options: Options) -> None:
     if options.steps and report.lines and not any(line.steps for line in report.lines):
         raise SettingsError("--steps", f"no range is called {visible(options.steps, 80)!r}")
+    _check_evidence(report, options.paths)
+    if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
+        have = ", ".join(str(line.rank) for line in report.lines[:20])
+        raise SettingsError("--rank", f"there is no rank {options.rank}; there are {have}")
+
+
+def _check_evidence(report: JobReport, paths: tuple[str, ...]) -> None:
+    """Name the files that could not be read. Raises EvidenceError where the others tell nothing."""
     failed = report.result.unread
     useful = report.lines or report.diagnoses or report.result.timelines
     if not useful and len(failed) == 1:
@@ -117,18 +132,12 @@ def _check(report: JobReport, options: Options) -> None:
         )
     if not useful:
         kinds = Counter(f.kind.replace("_", " ") for f in report.result.files.files)
-        phrase = (
-            f" ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})"
-            if kinds
-            else ""
-        )
+        counts = [f"{kind}: {count}" for kind, count in kinds.most_common()]
+        phrase = f" ({', '.join(counts)})" if counts else ""
         raise EvidenceError(
-            visible(" ".join(options.paths), 200),
+            visible(" ".join(paths), 200),
             f"holds no trace, and no dump or log that tells anything{phrase}",
         )
-    if options.rank is not None and options.rank not in {line.rank for line in report.lines}:
-        have = ", ".join(str(line.rank) for line in report.lines[:20])
-        raise SettingsError("--rank", f"there is no rank {options.rank}; there are {have}")
 
 
 def _show(report: JobReport, options: Options) -> None:
@@ -180,9 +189,3 @@ def write_file(file: Path, content: bytes) -> None:
         raise SettingsError(
             str(file), f"cannot be written ({error.strerror or type(error).__name__})"
         ) from error
-
-
-def _exit_code(report: JobReport, fail_on: str | None) -> int:
-    severities = {d.severity for d in report.diagnoses}
-    bad = {"critical": {"critical"}, "warning": {"critical", "warning"}}.get(fail_on or "", set())
-    return SOMETHING_WRONG if severities & bad else 0

@@ -129,25 +129,25 @@ def _ranks(report: JobReport) -> RenderableType:
 def _columns(lines: Sequence[RankLine]) -> dict[str, list[str]]:
     """The cells below each heading; a column in which no rank has a number is left out."""
     timed = any(line.step_ms is not None for line in lines)
-    columns = {
-        "rank": [str(line.rank) for line in lines],
-        "compute %": [_number(line.compute_percent, 1) for line in lines],
-        "comm %": [_number(line.communication_percent, 1) for line in lines],
-        "exposed %": [_number(line.exposed_communication_percent, 1) for line in lines],
-        "idle %": [_number(line.idle_percent, 1) for line in lines],
-        "data ms": [_number(line.data_ms, 2) for line in lines],
-        "wait ms": [_number(line.wait_ms, 2) for line in lines],
-        "blame %": [_number(line.blame_percent, 1) for line in lines],
-    }
-    numbers = {"rank": columns.pop("rank")}
-    if timed:
-        numbers["step ms"] = [_number(line.step_ms, 1) for line in lines]
-    else:
-        numbers["window ms"] = [_number(line.window_ms, 1) for line in lines]
-    for name, cells in columns.items():
-        if any(cell != "-" for cell in cells):
-            numbers[name] = cells
-    return numbers
+    columns: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        row = {"rank": str(line.rank)}
+        if timed:
+            row["step ms"] = _number(line.step_ms, 1)
+        else:
+            row["window ms"] = _number(line.window_ms, 1)
+        row |= {
+            "compute %": _number(line.compute_percent, 1),
+            "comm %": _number(line.communication_percent, 1),
+            "exposed %": _number(line.exposed_communication_percent, 1),
+            "idle %": _number(line.idle_percent, 1),
+            "data ms": _number(line.data_ms, 2),
+            "wait ms": _number(line.wait_ms, 2),
+            "blame %": _number(line.blame_percent, 1),
+        }
+        for name, cell in row.items():
+            columns[name].append(cell)
+    return {name: cells for name, cells in columns.items() if any(cell != "-" for cell in cells)}
 
 
 def _shown(report: JobReport) -> list[RankLine]:

@@ -1,10 +1,12 @@
-"""The first step of an investigation: what the alert is about, the scope, and whom to ask."""
+"""The first step of an investigation: what the alert is about, the scope, and the
+connectors to ask."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 
 from faultline.analysis.alert_signal.named import with_query, with_watched_signal
 from faultline.analysis.case.folder import json_bytes
@@ -46,18 +48,17 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
     now = datetime.now(UTC)
     guiding = partial(guided_scope, alert, settings, now=now, recorded=recorded)
     scope, runbooks = await in_thread(guiding)
-    if recorded is None and investigation.related:
-        scope = with_related(
-            scope, [grouped_alert.alert for grouped_alert in investigation.related], settings
-        )
     if recorded is None:
+        if investigation.related:
+            related = [grouped_alert.alert for grouped_alert in investigation.related]
+            scope = with_related(scope, related, settings)
         scope = await _with_callees(context, investigation, alert, scope)
     follow_ups = FollowUps(context.store.engine)
     scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation.id))
     connectors = worth_asking(context.connectors, alert, scope)
     if recorded is None:
         scope = await fitted_to_history(alert, scope, connectors, deadline_s=ENRICH_DEADLINE_S)
-    kinds = {kind for connector in connectors for kind in connector.kinds}
+    kinds = set(chain.from_iterable(connector.kinds for connector in connectors))
     scope = scope.model_copy(update={"obtainable": tuple(sorted(kinds))})
     names = [connector.name for connector in connectors]
     sources_text = ", ".join(names) or "no connector is configured"

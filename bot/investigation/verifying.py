@@ -132,7 +132,11 @@ async def verify(
     names = tuple(sorted(requested_connector.name for requested_connector in requested_connectors))
     missing = tuple(sorted(sources - set(names)))
     if not requested_connectors:
-        verified_findings = {f.id: _unqueried_finding(f, _why_unasked(missing)) for f in findings}
+        why = _why_unasked(missing)
+        verified_findings = {}
+        for finding in findings:
+            unqueried = VerifiedFinding(finding, "not_asked", why, (), "unknown", why)
+            verified_findings[finding.id] = unqueried
         return Verification(now, verified_findings, (), missing, None, None)
     lately = Window(start=now - LATELY, end=now)
     recent = {"incident": lately, "baseline": (), "baseline_logs": None, "baseline_spans": None}
@@ -168,8 +172,8 @@ def verify_now(folder: Path, *, settings: Settings, findings: Sequence[Finding])
 
 
 def same_finding(finding: Finding, among: Iterable[Finding]) -> Finding | None:
-    """The finding of the same kind about the same thing, of several the one that began nearest to
-    it."""
+    """The finding of the same kind about the same thing. Where there are several, the finding that
+    began nearest to it."""
     alike = [
         candidate
         for candidate in among
@@ -186,7 +190,7 @@ def same_finding(finding: Finding, among: Iterable[Finding]) -> Finding | None:
 
 
 def compared(finding: Finding, again: Finding) -> tuple[ComparedNumber, ...]:
-    """Each number of the finding beside that of the one that came back."""
+    """Each number of the finding beside the same number of the finding that came back."""
     return tuple(
         ComparedNumber(name, value, again.numbers.get(name))
         for name, value in finding.numbers.items()
@@ -327,25 +331,30 @@ def _unqueried_rows(case: Case, name: str, queried_sources: Collection[str]) -> 
     """The stored rows that came from sources that were not asked again."""
     rows: pl.DataFrame = getattr(case, name)
     items = [item for item in case.evidence if item.kind == name]
-    if all(item.source in queried_sources for item in items):
-        return rows.clear()
     queried_evidence = [item for item in items if item.source in queried_sources]
+    if len(queried_evidence) == len(items):
+        return rows.clear()
     if not queried_evidence or not rows.height:
         return rows
     if ORIGIN in rows.columns:
-        return rows.filter(
-            ~pl.col(ORIGIN).is_in([item.id for item in queried_evidence]).fill_null(value=False)
-        )
+        ids = [item.id for item in queried_evidence]
+        return rows.filter(~pl.col(ORIGIN).is_in(ids).fill_null(value=False))
+    return _rows_not_shown(rows, queried_evidence, changes=name == "changes")
+
+
+def _rows_not_shown(
+    rows: pl.DataFrame, queried_evidence: Sequence[Evidence], *, changes: bool
+) -> pl.DataFrame:
+    """The rows that none of the queries may have brought, in cases that do not store which did."""
     keys = [column for column in ("service", "signal", "id") if column in rows.columns]
     distinct = rows.select(keys).unique()
-    mine = []
+    shown = []
     for row in distinct.iter_rows(named=True):
-        change = row.get("id") if name == "changes" else None
-        mine.append(
-            any(i.may_show(row.get("service"), row.get("signal"), change) for i in queried_evidence)
-        )
-    other_distinct = distinct.filter(~pl.Series(mine, dtype=pl.Boolean))
-    return rows.join(other_distinct, on=keys, how="semi", nulls_equal=True)
+        change = row.get("id") if changes else None
+        where = row.get("service"), row.get("signal"), change
+        shown.append(any(item.may_show(*where) for item in queried_evidence))
+    not_shown = distinct.filter(~pl.Series(shown, dtype=pl.Boolean))
+    return rows.join(not_shown, on=keys, how="semi", nulls_equal=True)
 
 
 def _then(
@@ -375,7 +384,7 @@ def _unasked(
         return "it rests on no query"
     if any((item.source, item.query) in again.queries for item in evidence):
         return ""
-    absent = sorted({item.source for item in evidence if item.source not in queried_sources})
+    absent = _absent_sources(evidence, queried_sources)
     if absent:
         return _why_unasked(absent)
     queries = {(item.source, item.query) for item in evidence}
@@ -388,14 +397,14 @@ def _unasked(
     return f"{sources} was not asked its queries again"
 
 
+def _absent_sources(evidence: Sequence[Evidence], queried_sources: Collection[str]) -> list[str]:
+    return sorted({item.source for item in evidence if item.source not in queried_sources})
+
+
 def _why_unasked(missing: Sequence[str]) -> str:
     if not missing:
         return "it rests on no query"
     return f"no connection to {', '.join(missing)} here"
-
-
-def _unqueried_finding(finding: Finding, why: str) -> VerifiedFinding:
-    return VerifiedFinding(finding, "not_asked", why, (), "unknown", why)
 
 
 def _now(
@@ -408,9 +417,8 @@ def _now(
     table = finding.series.get("table", "")
     if change_named(finding) is not None or table == "changes":
         return "event", "it happened; there is nothing to measure now"
-    absent = sorted({item.source for item in evidence if item.source not in queried_sources})
-    if not evidence or len(absent) == len({item.source for item in evidence}):
-        return "unknown", _why_unasked(absent)
+    if not any(item.source in queried_sources for item in evidence):
+        return "unknown", _why_unasked(_absent_sources(evidence, queried_sources))
     if table == "metrics":
         level = level_of(finding)
         if level is None:

@@ -103,14 +103,22 @@ def _name(
             return job_name
     if _safe(name):
         return name
-    pod, slurm, node = (job_labels.get(key, "") for key in ("pod", "slurm_job_id", "node"))
-    running = (
-        [name for name, job in jobs.items() if pod and _like(pod, job.pods)],
-        [name for name, job in jobs.items() if slurm and slurm == str(job.slurm_job_id)],
-        [name for name, job in jobs.items() if node and _on(node, job.hosts)],
-    )
-    running_job = next((names[0] for names in running if len(names) == 1), None)
-    return running_job or (_safe(services_job or "") or None)
+    for key in ("pod", "slurm_job_id", "node"):
+        value = job_labels.get(key)
+        if value:
+            running = [job_name for job_name, job in jobs.items() if _runs_as(job, key, value)]
+            if len(running) == 1:
+                return running[0]
+    return _safe(services_job or "") or None
+
+
+def _runs_as(job: JobSettings, key: str, value: str) -> bool:
+    """Whether the job may have this label, by the settings."""
+    if key == "pod":
+        return _like(value, job.pods)
+    if key == "slurm_job_id":
+        return value == str(job.slurm_job_id)
+    return any(same_host(plain_host(host), value) for host in job.hosts)
 
 
 def _named(word: str, jobs: Mapping[str, JobSettings]) -> str | None:
@@ -128,10 +136,6 @@ def _like(word: str, patterns: Iterable[str]) -> bool:
         fnmatchcase(plain, pattern.casefold().replace("[", "[[]").replace("?", "[?]"))
         for pattern in patterns
     )
-
-
-def _on(node: str, hosts: Iterable[str]) -> bool:
-    return any(same_host(plain_host(host), node) for host in hosts)
 
 
 def _with_places(job: JobIdentity, table: JobSettings) -> JobIdentity:

@@ -61,16 +61,7 @@ async def capture_through_dynolog(
     first = answers[0]
     if first.trigger is not None and first.trigger.busy and not first.trigger.triggered:
         return MethodResult(gaps=tuple(gaps), counts=False, refusal=_busy(plan, first))
-    hosts = {answer.host for answer in answers}
-    gaps += [
-        CaptureGap(str(plan.daemons[n]), "not asked: the job is being recorded")
-        for n in alive
-        if n not in hosts
-    ]
-    gaps += [
-        CaptureGap(str(plan.daemons[a.host]), why) for a in answers for why in _shortfalls(plan, a)
-    ]
-    gaps += _late(plan, start)
+    gaps += _gaps(plan, alive, answers, start)
     expected = [
         _expected(plan, prefix, a.host, pid)
         for a in answers
@@ -135,6 +126,27 @@ async def _trigger_all(
     return [first, *await asyncio.gather(*(trigger_host(host) for host in alive[1:]))]
 
 
+def _gaps(
+    plan: CapturePlan, alive: list[int], answers: list[_Answer], start: datetime
+) -> list[CaptureGap]:
+    """What the daemons that are alive may not record."""
+    gaps = []
+    hosts = {answer.host for answer in answers}
+    for host in alive:
+        if host not in hosts:
+            reason = "not asked: the job is being recorded"
+            gaps.append(CaptureGap(str(plan.daemons[host]), reason))
+    for answer in answers:
+        for shortfall in _shortfalls(plan, answer):
+            gaps.append(CaptureGap(str(plan.daemons[answer.host]), shortfall))
+    left = (start - datetime.now(UTC)).total_seconds()
+    # Iterations are counted by each process, so there is no common start to miss.
+    if not plan.iterations and left < START_MARGIN_SECONDS / 2:
+        late = f"the last one answered {left:.0f} s before the common start: some may miss it"
+        gaps.append(CaptureGap("all hosts", late))
+    return gaps
+
+
 def _shortfalls(plan: CapturePlan, answer: _Answer) -> list[str]:
     """What one host's answer lacks."""
     trigger, expected = answer.trigger, plan.ranks_per_host
@@ -159,18 +171,6 @@ def _shortfalls(plan: CapturePlan, answer: _Answer) -> list[str]:
             f"{missing} of {len(trigger.matched)} registered processes were not asked by the daemon"
         )
     return wrong
-
-
-def _late(plan: CapturePlan, start: datetime) -> list[CaptureGap]:
-    left = (start - datetime.now(UTC)).total_seconds()
-    if plan.iterations or left >= START_MARGIN_SECONDS / 2:
-        return []
-    return [
-        CaptureGap(
-            "all hosts",
-            f"the last one answered {left:.0f} s before the common start: some may miss it",
-        )
-    ]
 
 
 def _busy(plan: CapturePlan, first: _Answer) -> str:

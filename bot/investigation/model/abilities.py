@@ -6,6 +6,7 @@ try; where they name nothing, it is what servers lack most often.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,22 +40,31 @@ _UNKNOWN_FIELD = (
     "is unsupported",
 )
 """How strict servers speak of a field that they do not know, where they do not name it."""
-_WORDS: tuple[tuple[Ability, tuple[str, ...]], ...] = (
-    ("stream_usage", ("stream_options", "include_usage")),
-    ("effort", ("effort", "thinking", "reasoning.", "reasoning is", "reasoning param")),
-    ("encrypted", ("encrypted", "'include'", '"include"', "include[")),
-    ("carries", ("reasoning", "extra_content", "thought", "signature", "phase")),
-    ("cache_marks", ("cache_control", "cache control")),
-    ("limit_name", ("max_tokens", "max_completion_tokens")),
-    ("tools", ("tool", "function call", "function_call", "jinja")),
-    (
-        "schema",
-        ("schema", "response_format", "grammar", "guided", "format", "structured", "output_config"),
-    ),
-    ("streaming", ("stream",)),
+_TOOL_WORDS = ("tool", "function call", "function_call", "jinja")
+_SCHEMA_WORDS = (
+    "schema",
+    "response_format",
+    "grammar",
+    "guided",
+    "format",
+    "structured",
+    "output_config",
 )
-"""vLLM names `--enable-auto-tool-choice`, llama.cpp `--jinja` and "grammar" (with tools), OpenAI
-the parameter."""
+_WORDS: Mapping[Ability, tuple[str, ...]] = {
+    "stream_usage": ("stream_options", "include_usage"),
+    "effort": ("effort", "thinking", "reasoning.", "reasoning is", "reasoning param"),
+    "encrypted": ("encrypted", "'include'", '"include"', "include["),
+    "carries": ("reasoning", "extra_content", "thought", "signature", "phase"),
+    "cache_marks": ("cache_control", "cache control"),
+    "limit_name": ("max_tokens", "max_completion_tokens"),
+    "tools_beside_schema": _TOOL_WORDS,
+    "tools": _TOOL_WORDS,
+    "schema": _SCHEMA_WORDS,
+    "json": _SCHEMA_WORDS,
+    "streaming": ("stream",),
+}
+"""How servers speak of what they do not take: vLLM names `--enable-auto-tool-choice`, llama.cpp
+`--jinja` and "grammar" (with tools), OpenAI the parameter."""
 REFUSED = frozenset({400, 404, 405, 415, 422, 500, 501})
 """Statuses that may mean "I do not take this": llama.cpp answers 500 to tools without its `--jinja`
 option."""
@@ -89,6 +99,12 @@ class Abilities:
     context: int | None = None
     """Tokens of prompt and answer together, as far as the server said."""
     api: Api = "chat"
+
+    def offers_tools(self, turn: Turn) -> bool:
+        """Whether the request names the tools of the turn."""
+        if not turn.tools or not self.tools:
+            return False
+        return turn.schema is None or self.tools_beside_schema
 
     def without(self, ability: Ability) -> Abilities:
         """The same with one thing less."""
@@ -138,43 +154,32 @@ def to_leave_out(turn: Turn, able: Abilities, status: int, message: str) -> Abil
     if status not in REFUSED:
         return None
     candidates = _candidates(turn, able)
-    named: list[Ability] = [a for a, words in _WORDS if any(word in message for word in words)]
-    if "schema" in named and "json" in candidates:
-        named.append("json")
-    if "tools" in named and "tools_beside_schema" in candidates:
-        named.append("tools_beside_schema")
-    likely = [a for a in candidates if a in named]
+    likely = [a for a in candidates if any(word in message for word in _WORDS[a])]
     if not likely and any(words in message for words in _UNKNOWN_FIELD):
         likely = [a for a in candidates if a in ("carries", "cache_marks")]
-    if likely or status in AMBIGUOUS_STATUSES:
-        return likely[0] if likely else None
-    return candidates[0] if candidates else None
+    if not likely and status not in AMBIGUOUS_STATUSES:
+        likely = candidates
+    return likely[0] if likely else None
 
 
 def _candidates(turn: Turn, able: Abilities) -> list[Ability]:
     """What the request asks for that a server may lack, what is missed least first."""
-    chat = able.api == "chat"
-    abilities: list[Ability] = (
-        ["stream_usage"] if chat and able.streaming and able.stream_usage else []
+    chat, form = able.api == "chat", turn.schema is not None
+    tools = able.offers_tools(turn)
+    uses: tuple[tuple[Ability, bool], ...] = (
+        ("stream_usage", chat and able.streaming and able.stream_usage),
+        ("effort", bool(turn.effort) and able.effort != "off"),
+        ("encrypted", able.encrypted),
+        ("carries", able.carries and any(_carries(entry) for entry in turn.history)),
+        ("cache_marks", able.cache_marks),
+        ("tools", tools and not form),
+        ("tools_beside_schema", tools and form),
+        ("schema", form and able.schema == "schema"),
+        ("json", form and able.schema == "json"),
+        ("streaming", able.streaming),
+        ("limit_name", chat),
     )
-    abilities += ["effort"] if turn.effort and able.effort != "off" else []
-    abilities += ["encrypted"] if able.encrypted else []
-    abilities += ["carries"] if able.carries and any(_carries(e) for e in turn.history) else []
-    abilities += ["cache_marks"] if able.cache_marks else []
-    if turn.schema is None:
-        abilities += ["tools"] if turn.tools and able.tools else []
-    else:
-        abilities += (
-            ["tools_beside_schema"]
-            if turn.tools and able.tools and able.tools_beside_schema
-            else []
-        )
-        abilities += (
-            ["schema"] if able.schema == "schema" else ["json"] if able.schema == "json" else []
-        )
-    abilities += ["streaming"] if able.streaming else []
-    abilities += ["limit_name"] if chat else []
-    return abilities
+    return [ability for ability, is_used in uses if is_used]
 
 
 def _carries(entry: Entry) -> bool:

@@ -50,12 +50,11 @@ _DEFINED = frozenset(
 """Fields of an answer's message that the API defines."""
 _DEFINED_OF_A_CALL = frozenset({"index", "id", "type", "function"})
 _GROWING = frozenset({"text", "summary"})
-"""Of a part of `reasoning_details`, whose pieces come one after the other."""
+"""Fields of a part of `reasoning_details`: their text comes in pieces, one after the other."""
 
 
 def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
     """The arguments of `chat.completions.create`, without what the server does not take."""
-    system = turn.system
     request: dict[str, Any] = {}
     if turn.schema is not None:
         name, schema = turn.schema
@@ -64,18 +63,10 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
             request["response_format"] = {"type": "json_schema", "json_schema": named}
         elif able.schema == "json":
             request["response_format"] = {"type": "json_object"}
-    history = [m for entry in turn.history for m in _messages(entry, in_words=not able.tools)]
-    if any(THINKING in message for message in history):
-        # DeepSeek and Kimi want the field in each answer that called a tool, even an empty one.
-        for message in history:
-            if message.get("tool_calls"):
-                message.setdefault(THINKING, "")
-    if turn.schema is not None and able.schema != "schema":
-        history.append({"role": "user", "content": SCHEMA_IN_WORDS + json.dumps(turn.schema[1])})
-    if turn.tools and able.tools and not (turn.schema is not None and not able.tools_beside_schema):
+    if able.offers_tools(turn):
         request["tools"] = [_tool(tool) for tool in turn.tools]
         request["tool_choice"] = "none" if turn.schema is not None else "auto"
-    request["messages"] = [{"role": "system", "content": system}, *history]
+    request["messages"] = _messages(turn, able)
     request[able.limit_name] = turn.max_output_tokens
     if turn.effort and able.effort != "off":
         request["reasoning_effort"] = turn.effort
@@ -86,16 +77,26 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
     return request
 
 
-def _messages(entry: Entry, *, in_words: bool) -> list[dict[str, Any]]:
+def _messages(turn: Turn, able: Abilities) -> list[dict[str, Any]]:
+    history = [_message(entry, in_words=not able.tools) for entry in turn.history]
+    if any(THINKING in message for message in history):
+        # DeepSeek and Kimi want the field in each answer that called a tool, even an empty one.
+        for message in history:
+            if message.get("tool_calls"):
+                message.setdefault(THINKING, "")
+    if turn.schema is not None and able.schema != "schema":
+        history.append({"role": "user", "content": SCHEMA_IN_WORDS + json.dumps(turn.schema[1])})
+    return [{"role": "system", "content": turn.system}, *history]
+
+
+def _message(entry: Entry, *, in_words: bool) -> dict[str, Any]:
     """One entry of the history; `in_words` for servers without tools, where earlier calls become
     text."""
-    if isinstance(entry, UserMessage):
-        return [{"role": "user", "content": entry.text}]
     if isinstance(entry, AssistantMessage):
-        return [_assistant_message(entry, in_words=in_words)]
-    if in_words:
-        return [{"role": "user", "content": entry.text}]
-    return [{"role": "tool", "tool_call_id": entry.call_id, "content": entry.text}]
+        return _assistant_message(entry, in_words=in_words)
+    if isinstance(entry, UserMessage) or in_words:
+        return {"role": "user", "content": entry.text}
+    return {"role": "tool", "tool_call_id": entry.call_id, "content": entry.text}
 
 
 def _assistant_message(entry: AssistantMessage, *, in_words: bool) -> dict[str, Any]:
@@ -107,21 +108,13 @@ def _assistant_message(entry: AssistantMessage, *, in_words: bool) -> dict[str, 
         message_fields = mapping(carried.get("message"))
         return {**message_fields, "role": "assistant", "content": entry.text or "-"}
     of_calls = items(carried.get("calls"))
-    calls = [
-        _call(call, mapping(of_calls[n] if n < len(of_calls) else None))
-        for n, call in enumerate(entry.calls)
-    ]
+    calls = []
+    for number, call in enumerate(entry.calls):
+        call_fields = mapping(of_calls[number] if number < len(of_calls) else None)
+        function = {"name": call.name, "arguments": call.arguments}
+        calls.append({**call_fields, "id": call.id, "type": "function", "function": function})
     message = {"role": "assistant", "content": entry.text or None, "tool_calls": calls}
     return {**mapping(carried.get("message")), **message}
-
-
-def _call(call: ToolCall, carried: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **carried,
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    }
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -143,7 +136,7 @@ class _OpenCall:
     """The server's own id of it."""
     name: str
     pieces: list[str]
-    """Of the arguments."""
+    """The arguments, as far as they came."""
     other: dict[str, Any] = field(default_factory=dict)
     """Fields that the API does not define."""
 

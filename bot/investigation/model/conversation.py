@@ -227,7 +227,10 @@ class Conversation(Generic[D]):
                 if error.what != "model context":
                     raise
                 if not await self._compact():
-                    break
+                    return await self._report_in_short()
+
+    async def _report_in_short(self) -> D:
+        """The last answer without the history, which the server's context does not hold."""
         digest = observed(line.text for line in self.transcript.lines if line.kind == "result")
         for more in dict.fromkeys((digest, "")):
             texts = (self.shorter or self.first, more, self.last)
@@ -251,18 +254,21 @@ class Conversation(Generic[D]):
         """Send earlier results in short from here on: first those before the last answer, then all,
         and the first data in its shorter form. Findings and observations keep their ids. Says
         whether there was something left to shorten."""
-        lines = [line for line in self.transcript.lines if not line.reports]
-        done = next((line for line in reversed(lines) if line.kind == "compacted"), None)
-        results = [n for n, line in enumerate(lines) if line.kind == "result"]
-        last = max(
-            (n for n, line in enumerate(lines) if line.kind == "said" and line.calls), default=0
-        )
-        earlier = sum(n < last for n in results)
-        before, first = (done.shortened, done.text) if done else (0, "")
-        if earlier > before:
+        results = earlier = shortened = 0
+        first = ""
+        for line in self.transcript.lines:
+            if line.reports:
+                continue
+            if line.kind == "result":
+                results += 1
+            elif line.kind == "said" and line.calls:
+                earlier = results
+            elif line.kind == "compacted":
+                shortened, first = line.shortened, line.text
+        if earlier > shortened:
             more = TranscriptLine(kind="compacted", shortened=earlier, text=first)
-        elif len(results) > before or (self.shorter and not first):
-            more = TranscriptLine(kind="compacted", shortened=len(results), text=self.shorter)
+        elif results > shortened or (self.shorter and not first):
+            more = TranscriptLine(kind="compacted", shortened=results, text=self.shorter)
         else:
             return False
         self._add(more)
@@ -291,8 +297,9 @@ class Conversation(Generic[D]):
             return draft
 
     def _better(self, drafts: Sequence[D]) -> D:
-        """The one of which the most stands, since many a correction holds the corrected claims
-        alone; of equal ones that of which the least is refused, then the later."""
+        """The draft with the most claims that stand, then the fewest refused, then the later one.
+        A correction may hold the corrected claims alone, so the later draft is not always better.
+        """
 
         def merit(draft: D) -> tuple[int, int]:
             review = self.review(draft)

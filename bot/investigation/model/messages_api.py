@@ -56,7 +56,7 @@ def messages_request(turn: Turn, able: Abilities) -> dict[str, Any]:
     request: dict[str, Any] = {"max_tokens": turn.max_output_tokens, "system": [system]}
     messages = _messages(turn.history, in_words=not able.tools)
     _ask_to_think(request, turn, able)
-    if turn.tools and able.tools and (turn.schema is None or able.tools_beside_schema):
+    if able.offers_tools(turn):
         request["tools"] = [_tool(tool) for tool in turn.tools]
         request["tool_choice"] = {"type": "none" if turn.schema else "auto"}
     if turn.schema is not None:

@@ -52,10 +52,9 @@ def responses_request(turn: Turn, able: Abilities) -> dict[str, Any]:
             }
         else:
             history.append({"role": "user", "content": SCHEMA_IN_WORDS + json.dumps(schema)})
-            request |= (
-                {"text": {"format": {"type": "json_object"}}} if able.schema == "json" else {}
-            )
-    if turn.tools and able.tools and not (turn.schema is not None and not able.tools_beside_schema):
+            if able.schema == "json":
+                request["text"] = {"format": {"type": "json_object"}}
+    if able.offers_tools(turn):
         request["tools"] = [_tool(tool) for tool in turn.tools]
         request["tool_choice"] = "none" if turn.schema is not None else "auto"
     request["input"] = history
@@ -162,35 +161,35 @@ class ResponsesReading:
         del streamed
         if not self._whole:
             self._answer.ending = "lost"
-        parts = [
-            mapping(p)
-            for i in self._items
-            if i.get("type") == "message"
-            for p in items(i.get("content"))
-        ]
-        whole = "".join(text_of(p.get("text")) for p in parts if p.get("type") == "output_text")
-        self._answer.text = whole or self._answer.text
-        if any(p.get("type") == "refusal" for p in parts):
+        messages = [item for item in self._items if item.get("type") == "message"]
+        text = "".join(_text(message) for message in messages)
+        self._answer.text = text or self._answer.text
+        if any(_parts(message, "refusal") for message in messages):
             self._answer.ending = "refused"
-        calls = [
-            i for i in self._items if i.get("type") == "function_call" and text_of(i.get("name"))
-        ]
-        for number, item in enumerate(calls[:MAX_CALLS]):
-            name, arguments = (
-                text_of(item.get("name"))[:MAX_TOOL_NAME],
-                text_of(item.get("arguments")),
-            )
-            self._answer.calls.append(
-                ToolCall(f"c{self._first_call + number:08d}", name, arguments)
-            )
-        output_items = [
-            output_item for output_item in map(_replay_item, self._items) if output_item
-        ]
-        if any(
-            output_item["type"] == "reasoning" or output_item.get("phase")
-            for output_item in output_items
-        ):
+        self._add_calls()
+        output_items = [item for item in map(_replay_item, self._items) if item]
+        # The history holds text and calls anyway, but neither reasoning nor phases.
+        if any(item["type"] == "reasoning" or item.get("phase") for item in output_items):
             self._answer.carried = bounded({"items": output_items})
+
+    def _add_calls(self) -> None:
+        calls = []
+        for item in self._items:
+            name = text_of(item.get("name"))
+            if item.get("type") == "function_call" and name:
+                calls.append((name[:MAX_TOOL_NAME], text_of(item.get("arguments"))))
+        for number, (name, arguments) in enumerate(calls[:MAX_CALLS], start=self._first_call):
+            self._answer.calls.append(ToolCall(f"c{number:08d}", name, arguments))
+
+
+def _parts(message: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    """The parts of a message's content that are of this type."""
+    parts = [mapping(part) for part in items(message.get("content"))]
+    return [part for part in parts if part.get("type") == kind]
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return "".join(text_of(part.get("text")) for part in _parts(message, "output_text"))
 
 
 def _replay_item(item: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -203,8 +202,7 @@ def _replay_item(item: Mapping[str, Any]) -> dict[str, Any] | None:
         whole = fields.get("encrypted_content") or fields.get("content")
         return {"type": kind, "summary": [], **fields} if whole else None
     if kind == "message":
-        parts = [mapping(p) for p in items(item.get("content"))]
-        text = "".join(text_of(p.get("text")) for p in parts if p.get("type") == "output_text")
+        text = _text(item)
         phase = {"phase": item["phase"]} if text_of(item.get("phase")) else {}
         return {"type": kind, "text": text, **phase} if text.strip() else None
     if kind == "function_call" and text_of(item.get("name")):

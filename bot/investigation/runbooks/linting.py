@@ -3,7 +3,7 @@ can match nothing, services that nobody knows, links that would be left out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from faultline.bot.investigation.runbooks.applying import may_link
@@ -68,11 +68,7 @@ def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]
             yield ("match",), phrase
         return
     names = _catalogue(settings)
-    if (
-        match.services
-        and names
-        and not any(glob_matches(p, name) for p in match.services for name in names)
-    ):
+    if _match_nothing(match.services, names):
         near = next((n for p in match.services for n in get_close_matches(p, names, n=1)), None)
         hint = (
             f"did you mean {near}?"
@@ -85,11 +81,18 @@ def _unreachable(runbook: Runbook, settings: Settings, included: Collection[str]
         )
         yield ("match", "services"), phrase
     jobs = [*settings.jobs, *(e.training_job for e in settings.services.values() if e.training_job)]
-    if match.jobs and jobs and not any(glob_matches(p, job) for p in match.jobs for job in jobs):
+    if _match_nothing(match.jobs, jobs):
         yield (
             ("match", "jobs"),
             f"match.jobs: {', '.join(match.jobs):.120} matches no job of the settings",
         )
+
+
+def _match_nothing(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether none of the names matches; without names there is nothing to compare with."""
+    if not patterns or not names:
+        return False
+    return not any(glob_matches(pattern, name) for pattern in patterns for name in names)
 
 
 def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:

@@ -85,12 +85,13 @@ async def query(model_session: ModelSession, arguments: QueryArguments) -> CallR
     rows = [*_series(answer, arguments.query), *_lines(answer, arguments.query)]
     shown, cut = first_of(rows, "aggregate, or name more in the selector")
     evidence = answer.evidence
-    item = f", {evidence.id}" if evidence is not None else ""
+    item, server_cut = "", None
+    if evidence is not None:
+        item, server_cut = f", {evidence.id}", evidence.cut
     where = f"{connector.name}{item}, {span_of([window])}; quoted parts are foreign text"
     note = "" if rows else "the query is right and matches nothing in that time"
-    server_cut = evidence.cut if evidence is not None else None
-    parts = [part for part in (cut, server_cut) if part]
-    return CallResult(shown, where, note, "; ".join(parts), evidence_name=answer.ask)
+    cuts = "; ".join(filter(None, (cut, server_cut)))
+    return CallResult(shown, where, note, cuts, evidence_name=answer.ask)
 
 
 def _window(model_session: ModelSession, arguments: QueryArguments) -> Window:

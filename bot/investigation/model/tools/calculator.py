@@ -273,18 +273,15 @@ def _combined(function: Callable[[Any, Any], Any], left: Value, right: Value) ->
         made = rows.with_columns(function(a, b).alias("value"))
     else:
         # Two servers scrape at different seconds: what lies in the same step belongs together.
-        grids = [_on_grid(rows, step_s) for rows in (left.points, right.points)]
+        grid = pl.col("time").dt.truncate(timedelta(seconds=max(step_s, LEAST_STEP_S)))
+        grids = []
+        for rows in (left.points, right.points):
+            grids.append(rows.group_by(grid).agg(pl.col("value").mean()).sort("time"))
         both = grids[0].join(grids[1], on="time", suffix="_right")
         if not both.height:
             raise InvalidCall("the two series have no times in common")
         made = both.select("time", function(pl.col("value"), pl.col("value_right")).alias("value"))
     return Value(points=made.filter(pl.col("value").is_finite()), unit=unit, step_s=step_s)
-
-
-def _on_grid(rows: pl.DataFrame, step_s: float) -> pl.DataFrame:
-    step = timedelta(seconds=max(step_s, LEAST_STEP_S))
-    grid = pl.col("time").dt.truncate(step)
-    return rows.group_by(grid).agg(pl.col("value").mean()).sort("time")
 
 
 def _joined_unit(function: Callable[[Any, Any], Any], left: Value, right: Value) -> str | None:
@@ -299,12 +296,8 @@ def _series(name: str, context: _Context) -> Value:
     finding = next((f for f in context.model_session.findings if f.id == name), None)
     if finding is None:
         raise InvalidCall(f"{plain(name, 40)} is no row that was shown; `series` shows some")
-    where, model_session = finding.series, context.model_session
-    if where.get("table") == "query":
-        answer = model_session.answers.get(where.get("ask", ""))
-        table = answer.tables.get("metrics") if answer is not None else None
-    else:
-        table = model_session.case.metrics if where.get("table") == "metrics" else None
+    where = finding.series
+    table = _table(where, context.model_session)
     if table is None or "signal" not in where:
         raise InvalidCall(f"{name} is no series; take an id of `series`, `compare` or `query`")
     service = pl.col("service").fill_null("") == where.get("service", "")
@@ -328,6 +321,18 @@ def _series(name: str, context: _Context) -> Value:
     seconds = step_s.total_seconds() if isinstance(step_s, timedelta) else LEAST_STEP_S
     unit = points["unit"][0] or None
     return Value(points=points.select("time", "value"), unit=unit, step_s=max(seconds, 1.0))
+
+
+def _table(where: Mapping[str, str], model_session: ModelSession) -> pl.DataFrame | None:
+    """The table that a finding's series is in; None where that holds no metrics."""
+    match where.get("table"):
+        case "metrics":
+            return model_session.case.metrics
+        case "query":
+            answer = model_session.answers.get(where.get("ask", ""))
+            return answer.tables.get("metrics") if answer is not None else None
+        case _:
+            return None
 
 
 CALCULATE = Tool(

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from faultline.analysis.case.alert_place import place_of
 from faultline.analysis.case.tables import ROWS, SCHEMAS
-from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
+from faultline.analysis.case.windows import Windows, log_windows, metric_windows, span_windows
 from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.wording.phrases import counted, number, plain
 from faultline.bot.investigation.model.model_session import ModelSession
@@ -33,7 +33,7 @@ from faultline.bot.investigation.model.tools.metric_rows import labels_in, shown
 from faultline.bot.runtime.threads import in_thread
 
 MOST_SIGNALS = 12
-"""Of a service in one line."""
+"""Signals that the line of a service names."""
 MOST_LABELS = 10
 MOST_VALUES = 8
 GAP = 3.0
@@ -66,31 +66,37 @@ def _about(model_session: ModelSession) -> list[Row]:
     case, incident = model_session.case, model_session.case.scope.incident
     rows = [Row(f"alert at {moment(case.alert.started_at)}; incident {span_of([incident])}")]
     metrics = metric_windows(case)
-    rows.append(Row(f"baseline {span_of(metrics.baseline) or 'none'}"))
+    rows.append(_baseline("baseline", metrics))
     for name, windows in (("logs", log_windows(case)), ("spans", span_windows(case))):
         if windows.baseline != metrics.baseline:
-            rows.append(Row(f"baseline of {name} {span_of(windows.baseline) or 'none'}"))
+            rows.append(_baseline(f"baseline of {name}", windows))
     if metrics.search != incident:
         rows.append(Row(f"an onset is looked for from {span_of([metrics.search])}"))
-    heights = {name: getattr(case, name).height for name in SCHEMAS}
-    there = ", ".join(f"{count} {ROWS[name]}" for name, count in heights.items() if count)
-    none = ", ".join(ROWS[name] for name, count in heights.items() if not count)
-    rows.append(Row(f"held: {there or 'nothing'}" + (f"; not held: {none}" if none else "")))
-    place = ", ".join(f"{kind} {plain(value)}" for kind, value in place_of(case.alert).items())
-    if place:
-        rows.append(Row(f"the alert is in {place}"))
-    labels = _labels(model_session)
-    if labels:
-        rows.append(Row(f"labels of series: {labels}"))
-    connectors = "; ".join(
-        f"{c.name}: {', '.join(c.kinds)}" for c in askable(model_session.connectors)
-    )
-    if connectors:
-        rows.append(Row(f"`collect` may ask {connectors}"))
-    queries = "; ".join(f"{c.name}: {c.query_language}" for c in model_session.answering)
-    if queries:
-        rows.append(Row(f"`query` may ask {queries}"))
+    full, empty = [], []
+    for name in SCHEMAS:
+        count = getattr(case, name).height
+        if count:
+            full.append(f"{count} {ROWS[name]}")
+        else:
+            empty.append(ROWS[name])
+    not_held = f"; not held: {', '.join(empty)}" if empty else ""
+    rows.append(Row(f"held: {', '.join(full) or 'nothing'}{not_held}"))
+    places = [f"{kind} {plain(value)}" for kind, value in place_of(case.alert).items()]
+    collects = [f"{c.name}: {', '.join(c.kinds)}" for c in askable(model_session.connectors)]
+    queries = [f"{c.name}: {c.query_language}" for c in model_session.answering]
+    for head, text in (
+        ("the alert is in", ", ".join(places)),
+        ("labels of series:", _labels(model_session)),
+        ("`collect` may ask", "; ".join(collects)),
+        ("`query` may ask", "; ".join(queries)),
+    ):
+        if text:
+            rows.append(Row(f"{head} {text}"))
     return rows
+
+
+def _baseline(name: str, windows: Windows) -> Row:
+    return Row(f"{name} {span_of(windows.baseline) or 'none'}")
 
 
 def _labels(model_session: ModelSession) -> str:
