@@ -42,6 +42,7 @@ settings.load_profile("any machine")
 
 STORIES = ("tests/lab/live/", "tests/infra/", "tests/scenarios/")
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+NO_SHARED = "the public data sets are not beside the project"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,15 +85,26 @@ def _names_shared(file: Path) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line for each reason what was skipped: a stranger sees what was not checked."""
-    reasons: Counter[str] = Counter()
+    """Say in one line for each reason what was skipped and where: a stranger sees what was not
+    checked."""
+    folders: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        reasons[reason.removeprefix("Skipped: ")] += 1
-    if reasons:
+        # The folder of the room whose tests these are, such as bot/store.
+        folder = "/".join(report.nodeid.split("::")[0].split("/")[1:-1][:2]) or "tests"
+        reason = reason.removeprefix("Skipped: ")
+        # Tests with one case for each data set have none without them.
+        reason = NO_SHARED if reason.startswith("got empty parameter set") else reason
+        folders.setdefault(reason, Counter())[folder] += 1
+    if folders:
         terminalreporter.section("not checked here")
-    for reason, tests in reasons.most_common():
-        terminalreporter.write_line(f"{tests} test{'s' * (tests > 1)} skipped: {reason}")
+    for reason, counts in sorted(folders.items(), key=lambda pair: -pair[1].total()):
+        tests = counts.total()
+        missed = ", ".join(f"{folder} ({count})" for folder, count in counts.most_common(6))
+        terminalreporter.write_line(
+            f"{tests} test{'s' * (tests > 1)} skipped, {reason}: {missed}"
+            f"{', ...' * (len(counts) > 6)}"
+        )
 
 
 def pytest_collection_finish() -> None:
@@ -108,7 +120,7 @@ def shared() -> Path:
     """The public data sets beside the project; a test that needs them skips where they are
     missing."""
     if not (SHARED / "data").is_dir():
-        pytest.skip("the public data sets are not beside the project")
+        pytest.skip(NO_SHARED)
     return SHARED / "data"
 
 

@@ -314,7 +314,9 @@ def test_an_event_that_cannot_be_stored_is_answered_503_and_taken_at_slacks_retr
         refused = bot.slack(event)
         connection.rollback()
     assert (refused.status_code, refused.text) == (503, "try again")
-    assert bot.slack(event, headers={"x-slack-retry-num": "1"}).status_code == 200
+    # On a busy machine one more of Slack's three retries may come too early.
+    retry = {"x-slack-retry-num": "1"}
+    eventually(lambda: bot.slack(event, headers=retry).status_code == 200)
     eventually(lambda: bot.store.count() == 1)
 
 
