@@ -90,7 +90,7 @@ def judged_series(metrics: pl.DataFrame, service: str) -> list[JudgedSeries]:
 
 
 def _group_of(signal: str) -> Group | None:
-    """What a signal is judged as; None for what says nothing of a deploy."""
+    """What a signal is judged as; None where it says nothing about a deploy."""
     group = GROUPS.get(classify(signal))
     if group is Group.THROUGHPUT and not _REQUESTS.search(signal):
         return None

@@ -94,7 +94,7 @@ class _Evidence:
 
     @cached_property
     def compared(self) -> set[str]:
-        """The tables of which something could be compared with normal."""
+        """The tables that hold something to compare with normal."""
         compared = set(comparable(self.case))
         # Traces need no baseline: their ranks are compared with each other.
         if self.case.trace_files and self.findings:
@@ -114,14 +114,18 @@ class _Evidence:
         """Whether the first cause stands out from noise."""
         return self.top >= WEAK and bool(self.causes)
 
+    @property
+    def stayed(self) -> bool:
+        """Whether the alerting signal stayed in its normal range, or within its noise."""
+        return self.state.never_left or self.gate.is_calm
+
     @cached_property
     def is_real(self) -> bool:
         """What the alert observed happened, even where the alerting signal did not leave its
         baseline."""
         if self.gate.state is GateState.OUT or _really_out(self.case):
             return True
-        stayed = self.state.never_left or self.gate.is_calm
-        return stayed and _real_below(self.case, self.findings, self.state)
+        return self.stayed and _real_below(self.case, self.findings, self.state)
 
     @cached_property
     def is_unseen(self) -> bool:
@@ -129,9 +133,11 @@ class _Evidence:
         return STOPPED in self.kinds or unshown(self.case) is not None
 
     def blames_any_service(self) -> bool:
+        """The alert names no service, and the first cause may be any service's trouble."""
         return self.gate.names_nothing and _is_doubtful(self.case, self.causes, self.findings)
 
     def compares_nothing(self) -> bool:
+        """Nothing could be compared with a baseline, and no cause is clear."""
         return not self.compared and not self.is_strong
 
     def only_flaps(self) -> bool:
@@ -153,17 +159,19 @@ class _Evidence:
         return self.is_strong or any(f.strength >= PERSISTS for f in self.state.findings)
 
     def is_calm(self) -> bool:
-        stayed = self.state.never_left or self.gate.is_calm
-        return stayed and not self.is_real and not self.is_unseen
+        """The alerting signal stayed in its normal range, and nothing speaks against that."""
+        return self.stayed and not self.is_real and not self.is_unseen
 
     def is_calm_and_explained(self) -> bool:
         """The alert's own past says why it fired."""
         return self.is_calm() and any(finding_kind(kind).explains_alert for kind in self.kinds)
 
     def has_cause(self) -> bool:
+        """A cause stands out from noise, or it is the only explanation of a real alert."""
         return bool(self.causes) and (self.is_strong or self.is_real)
 
     def has_no_cause(self) -> bool:
+        """The alert is real, or its signal cannot be seen, and no cause stands out from noise."""
         return self.is_real or self.is_unseen
 
     def is_silent(self) -> bool:

@@ -108,7 +108,7 @@ def sureness(name: str) -> Sure | None:
     if words[-2:] == ["pin", "code"]:
         words[-2:] = ["pincode"]
     sure = next((rule.sure for rule in _RULES if rule.holds(words)), None)
-    # `author_key` is about authors, and `author_token` nevertheless a token.
+    # `author_session_id` is about authors; `author_token` is a token nevertheless.
     if sure is Sure.TOKEN and "token" not in words and _AUTHORS.search(snake):
         return None
     return sure

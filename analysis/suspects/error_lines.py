@@ -1,7 +1,7 @@
-"""Who logs more failures than before, and whom those lines name.
+"""Services that log more failures than before, and the services that those lines name.
 
-A failing line that names another service is about the call, and so of whom it calls; a line that
-names nobody speaks of its writer.
+A failing line that names another service is about the call, and so about the service that is
+called. A line that names nobody is about its writer.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _lines(writer: str, name: str | None, counted: _Counted) -> ErrorLines:
 
 
 def extra_by_writer(lines: Iterable[ErrorLines]) -> Mapping[str, Mapping[str | None, float]]:
-    """Per writer whose lines are more than usual: how many more name whom."""
+    """Per writer that logs more lines than usual: how many more name each service."""
     by_writer: dict[str, dict[str | None, float]] = defaultdict(dict)
     for line in lines:
         if line.course.size > 0 or line.names is None:

@@ -150,7 +150,7 @@ class Observed:
     """By service and signal, how far a series agrees with the alert in time; 1 where the alert has
     no course in time."""
     parts: Sequence[tuple[Deviation, float]] = ()
-    """Series of parts of a service, such as its pods, of which the whole is among
+    """Series of parts of a service, such as its pods. The whole service's series is among
     `service_series`."""
 
     def agreement(self, service: str, signal: str | None) -> float:
@@ -320,7 +320,7 @@ class SuspectFeatures:
 
     @property
     def graph(self) -> Topology:
-        """Who calls whom, with the calls that were only seen from a caller."""
+        """Which service calls which, with calls that only the caller shows."""
         return self._graph
 
     def of(self, subject: str) -> Features:

@@ -131,7 +131,7 @@ def _read(file: JobFile, records: TraceRecords | None) -> RankReading:
 
 
 def _never_read(files: JobFiles, traces: Sequence[JobFile]) -> list[tuple[str, str]]:
-    """(file, why) of what no reader understands."""
+    """File and reason for each file that no reader understands."""
     read = {file.path for file in traces}
     # A report that was exported is read as its export.
     exported = {file.path.with_suffix("") for file in files.of("nsight_sqlite")}

@@ -42,7 +42,7 @@ def span_diagnoses(
 
     `stopped`: other files say that the job hangs. `named`: they say who is to blame, which spans
     only bear out. `until_us`: the moment up to which the files were collected, in us since 1970;
-    None where nobody knows.
+    None where that is not recorded.
     """
     last = max((rank.last_us for rank in ranks), default=0)
     quiet = (until_us - last) / 1e6 if until_us is not None else 0.0
