@@ -159,7 +159,7 @@ class _Evidence:
         return self.is_strong or any(f.strength >= PERSISTS for f in self.state.findings)
 
     def is_calm(self) -> bool:
-        """The alerting signal stayed in its normal range, and nothing speaks against that."""
+        """The alerting signal stayed in its normal range, and there is no evidence against that."""
         return self.stayed and not self.is_real and not self.is_unseen
 
     def is_calm_and_explained(self) -> bool:
