@@ -4,8 +4,8 @@ that run full."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from faultline.analysis.analyzers import fault_of
 from faultline.analysis.case.folder import Case
@@ -62,14 +62,15 @@ def _demand(shifts: Sequence[Finding], case: Case, topology: Topology) -> Iterat
     rises = sorted(filter(_surges, shifts), key=lambda f: (f.effect or 0.0, f.signal or ""))
     surges = {finding.subject: finding for finding in rises}
     measured = {service for service, signal in _series(case) if _is_offered(signal)}
+    strains = _strains(shifts)
     for service, surge in sorted(surges.items()):
         if _comes_from_a_caller(service, surges, measured, topology):
             continue
         in_topology = service in topology.services
         behind = {service, *topology.downstream(service)}
         began = surge.onset or case.alert.started_at
-        strained = [f for f in shifts if (f.subject in behind or not topology.services)]
-        onsets = [f.onset for f in strained if f.onset is not None and _strain(f)]
+        everywhere = not topology.services
+        onsets = [onset for subject, onset in strains if everywhere or subject in behind]
         if onsets and min(onsets) + LATER >= began:
             yield _surge_finding(service, surge, surges, behind, in_topology=in_topology)
 
@@ -100,11 +101,15 @@ def _surges(finding: Finding) -> bool:
     return (finding.effect or 0) >= SURGE
 
 
-def _strain(finding: Finding) -> bool:
-    """Whether a service shows that it has too much to do."""
-    if finding.onset is None or finding.details.direction != "up":
-        return False
-    return shift_class(finding) in STRAINED
+def _strains(shifts: Iterable[Finding]) -> list[tuple[str, datetime]]:
+    """The services that show that they have too much to do, and since when."""
+    strains = []
+    for finding in shifts:
+        if finding.onset is None or finding.details.direction != "up":
+            continue
+        if shift_class(finding) in STRAINED:
+            strains.append((finding.subject, finding.onset))
+    return strains
 
 
 def _surge_finding(

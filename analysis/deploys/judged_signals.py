@@ -90,7 +90,7 @@ def judged_series(metrics: pl.DataFrame, service: str) -> list[JudgedSeries]:
 
 
 def _group_of(signal: str) -> Group | None:
-    """What a signal is judged as; None for what says nothing of a deploy."""
+    """What a signal is judged as; None where it says nothing about a deploy."""
     group = GROUPS.get(classify(signal))
     if group is Group.THROUGHPUT and not _REQUESTS.search(signal):
         return None
@@ -184,6 +184,31 @@ def _joined(
     is_share = group is Group.ERRORS and bool(unit in _SHARE_UNITS or _SHARE.search(signal))
     per_second = unit in _PER_SECOND_UNITS or bool(_PER_SECOND_NAME.search(signal))
     adds_up = group in _ADD_UP and not is_share
+    joined = _at_usual_interval(rows, adds_up=adds_up)
+    values = joined["value"].to_numpy().astype(np.float64)
+    is_rest = is_share and kind is SignalClass.AVAILABILITY
+    shown_unit = unit or None
+    if is_share:
+        shown_unit = "ratio"
+        in_percent = unit in ("percent", "%") or top > 1.0
+        values = values / (100.0 if in_percent else 1.0)
+        values = np.clip(1.0 - values if is_rest else values, 0.0, 1.0)
+    return JudgedSeries(
+        signal,
+        shown_unit,
+        group,
+        joined["last"].to_numpy().astype(np.float64),
+        values,
+        is_share=is_share,
+        is_rest=is_rest,
+        falls=group is Group.THROUGHPUT or (kind in RESOURCES and is_headroom(signal)),
+        per_second=per_second,
+        parts=parts,
+    )
+
+
+def _at_usual_interval(rows: pl.DataFrame, *, adds_up: bool) -> pl.DataFrame:
+    """`at` (s), `value` of all series together, and `last`: the time of the last point (s)."""
     steps = rows.sort("time").select(pl.col("time").diff().over("labels").drop_nulls())
     usual = steps["time"].dt.total_nanoseconds().median() if steps.height else None
     step_s = max(1.0, float(usual or 1e9) / 1e9)  # type: ignore[arg-type]
@@ -194,25 +219,7 @@ def _joined(
         pl.col("value").mean(), seconds.max().alias("last")
     )
     value = pl.col("value").sum() if adds_up else pl.col("value").mean()
-    joined = averages.group_by("at").agg(value, pl.col("last").max()).sort("at")
-    values = joined["value"].to_numpy().astype(np.float64)
-    if is_share:
-        values = values / (100.0 if unit in ("percent", "%") or top > 1.0 else 1.0)
-        if kind is SignalClass.AVAILABILITY:
-            values = 1.0 - values
-        values = np.clip(values, 0.0, 1.0)
-    return JudgedSeries(
-        signal,
-        "ratio" if is_share else unit or None,
-        group,
-        joined["last"].to_numpy().astype(np.float64),
-        values,
-        is_share=is_share,
-        is_rest=is_share and kind is SignalClass.AVAILABILITY,
-        falls=group is Group.THROUGHPUT or (kind in RESOURCES and is_headroom(signal)),
-        per_second=per_second,
-        parts=parts,
-    )
+    return averages.group_by("at").agg(value, pl.col("last").max()).sort("at")
 
 
 def _with_shares(series: list[JudgedSeries]) -> Iterator[JudgedSeries]:

@@ -158,18 +158,23 @@ def _families(
         alike[len(words), words[0] if words else ""].append(number)
     families: dict[tuple[tuple[int, ...], tuple[str, ...]], list[int]] = defaultdict(list)
     for number in (n for numbers in alike.values() if len(numbers) >= VARIANTS for n in numbers):
-        words = groups[number]
-        plain = [place for place, word in enumerate(words) if not _ONLY_VALUES.match(word)]
-        choices: list[tuple[int, ...]] = [(place,) for place in plain if place]
-        if not single_place:
-            choices = [tuple(place for (place,) in choices if _LIKE_A_VALUE.search(words[place]))]
-        for chosen in choices:
-            if chosen and len(plain) - len(chosen) >= CONSTANT * len(plain):
-                rest = list(words)
-                for place in chosen:
-                    rest[place] = VALUE
-                families[chosen, tuple(rest)].append(number)
+        for chosen in _variable_places(groups[number], single_place):
+            rest = list(groups[number])
+            for place in chosen:
+                rest[place] = VALUE
+            families[chosen, tuple(rest)].append(number)
     large = [
         (family, places) for (places, _), family in families.items() if len(family) >= VARIANTS
     ]
     return sorted(large, key=lambda f: (-len(f[0]), f[1], f[0]))
+
+
+def _variable_places(words: Sequence[str], single_place: bool) -> list[tuple[int, ...]]:
+    """Choices of places whose words may be values; enough of the others must agree around them."""
+    plain = [place for place, word in enumerate(words) if not _ONLY_VALUES.match(word)]
+    # Only lines with the same first word are compared.
+    choices: list[tuple[int, ...]] = [(place,) for place in plain if place]
+    if not single_place:
+        choices = [tuple(place for (place,) in choices if _LIKE_A_VALUE.search(words[place]))]
+    least = CONSTANT * len(plain)
+    return [chosen for chosen in choices if chosen and len(plain) - len(chosen) >= least]

@@ -71,7 +71,7 @@ _RESOURCES: Mapping[SignalClass, str] = {
 
 def shifted(finding: Finding, voice: Voice) -> Statement | None:
     """Of any metric that moved, whether or not it is a fault."""
-    if signal_name(finding.signal or "") == STEP_TIME:
+    if _metric_name(finding) == STEP_TIME:
         return step_time(finding, voice)
     ratio = _ratio(finding)
     is_traffic = finding.details.signal_class == SignalClass.TRAFFIC.value
@@ -112,7 +112,7 @@ def multiplied(finding: Finding, voice: Voice) -> Statement | None:
 
 def slow(finding: Finding, voice: Voice) -> Statement | None:
     """Of a latency, or of the time that a job's steps take."""
-    called = signal_name(finding.signal or "")
+    called = _metric_name(finding)
     if called == STEP_TIME:
         return step_time(finding, voice)
     ratio = _ratio(finding)
@@ -133,7 +133,7 @@ def slow(finding: Finding, voice: Voice) -> Statement | None:
 
 def fails(finding: Finding, voice: Voice) -> Statement | None:
     """Of a share of failing requests."""
-    called = signal_name(finding.signal or "")
+    called = _metric_name(finding)
     generic = called == "error rate" or called.startswith("rate of ")
     if not is_shift(finding) or not generic or finding_unit(finding).kind != "share":
         return multiplied(finding, voice)
@@ -236,9 +236,13 @@ def step_time(finding: Finding, voice: Voice) -> Statement | None:
     return Statement(who, TRAINS, slower, say("{times} slower", times=times_slower))
 
 
+def _metric_name(finding: Finding) -> str:
+    return signal_name(finding.signal or "")
+
+
 def signal_text(finding: Finding) -> str:
     """The metric's name; a count in an interval is no rate."""
-    called = signal_name(finding.signal or "")
+    called = _metric_name(finding)
     return counted_name(called) if finding_unit(finding) == NUMBER else called
 
 
@@ -248,17 +252,18 @@ def failing_share(finding: Finding) -> float | None:
     if not is_shift(finding) or unit.kind != "share":
         return None
     share = finding.numbers["incident"] * unit.factor
-    return 1 - share if signal_name(finding.signal or "") == "availability" else share
+    return 1 - share if _metric_name(finding) == "availability" else share
 
 
 def in_brackets(finding: Finding) -> str:
     """The effect on a service in two or three words: "1.6x slower", "15 % of requests fail"."""
     if not is_shift(finding):
         return ""
-    called = signal_name(finding.signal or "")
+    called = _metric_name(finding)
     ratio = _ratio(finding)
-    if "latency" in called and ratio is not None and ratio >= MULTIPLE:
-        return f"{times(ratio)} slower"
+    multiple = times(ratio) if ratio is not None and ratio >= MULTIPLE else None
+    if "latency" in called and multiple is not None:
+        return f"{multiple} slower"
     if finding.details.signal_class == SignalClass.QUEUE.value:
         before, after, _ = both_levels(finding)
         return f"backlog {before.text} → {after.text}"
@@ -268,8 +273,8 @@ def in_brackets(finding: Finding) -> str:
         return f"{failing(100 * share)} of requests fail" if fails else ""
     is_up = finding.details.direction != "down"
     if finding.details.signal_class == SignalClass.ERRORS.value and is_up:
-        many = ratio is not None and ratio >= MULTIPLE and not counts_few(finding)
-        return f"{times(ratio)} its usual errors" if many and ratio is not None else ""
+        many = multiple is not None and not counts_few(finding)
+        return f"{multiple} its usual errors" if many else ""
     return ""
 
 
@@ -333,7 +338,7 @@ def _ending(finding: Finding, unit: Unit) -> str:
     noun = _COUNTED.get(kind, "")
     if unit.kind == "rate":
         # The name of any other signal says itself what it is a rate of.
-        return f" {noun}/s" if noun and signal_name(finding.signal or "").endswith("rate") else ""
+        return f" {noun}/s" if noun and _metric_name(finding).endswith("rate") else ""
     if unit != NUMBER or not noun:
         return ""
     if TOTAL.search(finding.signal or ""):

@@ -4,7 +4,7 @@ refused or wrong with them, where the connector's words name it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import Formatter
 
@@ -48,6 +48,17 @@ _QUOTAS: Mapping[str, str] = {
     "requests.storage": "requested storage",
     "pods": "pods",
 }
+_CLAUSES: Mapping[str, str] = {
+    "image_unavailable": "{{who}} cannot pull its image {detail}",
+    "quota_exceeded": "{{who}} has used up its quota ({detail})",
+    "port_not_served": "{{who}} gets its traffic on port {detail}, where nothing listens",
+    "traffic_blocked": "network policy {name} blocks calls from {detail} to {expected}",
+    "route_to_nothing": "{object} leads to {detail}, which does not exist",
+    "selector_matches_nothing": "{{whose}} Service selects pods with {detail}, and there are none",
+    "probe_misconfigured": "{{whose}} probe asks {detail}, which it does not serve",
+    "crash_loop": "{{who}} keeps crashing ({detail})",
+}
+"""By fact. The detail is the connector's value, or what the fact's reader finds in it."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +118,20 @@ def quota_used(text: str) -> str:
     return f"{_QUOTAS.get(match['what'], match['what'])}, {match['used']} of {match['limit']}"
 
 
+def exit_code(text: str) -> str:
+    """How a container ended: "exit code 137"; empty where that is not said."""
+    match = _EXIT.search(text)
+    return match[0] if match else ""
+
+
+_READERS: Mapping[str, Callable[[str], str]] = {
+    "image_unavailable": image_named,
+    "quota_exceeded": quota_used,
+    "crash_loop": exit_code,
+}
+"""What reads the detail of a clause from the connector's value, by fact."""
+
+
 def of_an_object(finding: Finding, voice: Voice) -> Statement | None:
     """Of an object's own state: its sentence, and in short what is wrong with the subject."""
     details = StateFactDetails.of(finding)
@@ -161,32 +186,28 @@ def _cited(part: Part, finding: Finding) -> Part:
 def _words(state: ObjectState) -> str:
     """The clause with what the connector's words name; empty where they name nothing."""
     value, expected = _escaped(state.value), _escaped(state.expected)
-    absent = missing_object(state.value)
     if state.fact == "replicas_missing" and value and expected:
         down = "is down" if value == "0" else "runs too few instances"
         return f"{{who}} {down} ({value} of {expected} instances)"
-    if state.fact == "volume_unavailable" and absent is not None:
-        kind, name = absent[0], _escaped(absent[1])
-        return f"{{who}} waits for a volume of {kind} {name}, which does not exist"
+    absent = missing_object(state.value)
     if absent is not None:
-        return f"{{whose}} {absent[0]} {_escaped(absent[1])} does not exist"
-    if state.fact == "image_unavailable" and image_named(state.value):
-        return f"{{who}} cannot pull its image {_escaped(image_named(state.value))}"
-    if state.fact == "quota_exceeded" and quota_used(state.value):
-        return f"{{who}} has used up its quota ({_escaped(quota_used(state.value))})"
-    if state.fact == "port_not_served" and value:
-        return f"{{who}} gets its traffic on port {value}, where nothing listens"
-    if state.fact == "traffic_blocked" and value and expected:
-        return f"network policy {_escaped(state.name)} blocks calls from {value} to {expected}"
-    if state.fact == "route_to_nothing" and value:
-        return f"{_escaped(state.object)} leads to {value}, which does not exist"
-    if state.fact == "selector_matches_nothing" and value:
-        return f"{{whose}} Service selects pods with {value}, and there are none"
-    if state.fact == "probe_misconfigured" and value:
-        return f"{{whose}} probe asks {value}, which it does not serve"
-    if state.fact == "crash_loop" and _EXIT.search(state.value):
-        return f"{{who}} keeps crashing ({_EXIT.findall(state.value)[0]})"
-    return ""
+        kind, name = absent[0], _escaped(absent[1])
+        if state.fact == "volume_unavailable":
+            return f"{{who}} waits for a volume of {kind} {name}, which does not exist"
+        return f"{{whose}} {kind} {name} does not exist"
+    clause = _CLAUSES.get(state.fact)
+    if clause is None:
+        return ""
+    read = _READERS.get(state.fact)
+    detail = read(state.value) if read is not None else state.value
+    if not detail or ("{expected}" in clause and not expected):
+        return ""
+    return clause.format(
+        detail=_escaped(detail),
+        expected=expected,
+        name=_escaped(state.name),
+        object=_escaped(state.object),
+    )
 
 
 def _escaped(text: str) -> str:

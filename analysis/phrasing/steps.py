@@ -83,12 +83,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
         return _of_a_place(finding, who)
     signature = SignatureDetails.of(finding)
     if signature is not None:
-        if signature.fix is not None and _POOL_RESOURCES in signature.fix:
-            return _of_a_pool(signature, finding.subject, about)
-        call_step = STEPS_OF_CALLED.get(signature.signature)
-        if call_step is None or not signature.names:
-            return None
-        return call_step.replace("{who}", subject_name(signature.names))
+        return _of_a_signature(signature, finding.subject, about)
     line = LogLineDetails.of(finding)
     if line is not None:
         return _of_a_line(line, who)
@@ -121,8 +116,15 @@ def _of_a_line(line: LogLineDetails, who: str) -> str | None:
     return f"Look up where {who} logs “{text}”, and what the code does there."
 
 
-def _of_a_pool(signature: SignatureDetails, subject: str, about: Sequence[Finding]) -> str:
-    """What holds the connections: the calls that fail or wait, where they are known."""
+def _of_a_signature(
+    signature: SignatureDetails, subject: str, about: Sequence[Finding]
+) -> str | None:
+    """Where a pool runs out, see what holds its connections: calls that fail or wait."""
+    if signature.fix is None or _POOL_RESOURCES not in signature.fix:
+        call_step = STEPS_OF_CALLED.get(signature.signature)
+        if call_step is None or not signature.names:
+            return None
+        return call_step.replace("{who}", subject_name(signature.names))
     who = possessive(subject_name(subject))
     kinds = [kind for kind in ("connection", "thread") if kind in signature.example.lower()]
     phrase = f"{kinds[0]}s" if len(kinds) == 1 else "connections or threads"

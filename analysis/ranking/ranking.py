@@ -98,7 +98,11 @@ def _reason_without_change(
         return None
     reasons = [finding for finding in findings if finding.kind in _NO_CHANGE]
     reasons.sort(key=lambda reason: (-reason.strength, reason.id))
-    return reason_for(reasons, [suspect], topology)
+    reason = reason_for(reasons, [suspect], topology)
+    if reason is None or reason.subject != suspect.subject:
+        return reason
+    # The cause says already what it runs out of.
+    return None if fault_kind(suspect.main_fault) is RESOURCE else reason
 
 
 def _not_its_effects(suspects: Sequence[Suspect]) -> list[Suspect]:
@@ -188,13 +192,56 @@ def standing(suspects: Sequence[Suspect], alerting: str | None = None) -> FirstS
 
 @dataclass
 class _Draft:
-    """A cause before and while a change or a reason is added to it."""
+    """A cause before and while the part, the reason and the change are added to it."""
 
+    fault: FaultKind
+    main_finding: Finding
     kind: str
     summary: str
     step: str
     advice: str
     """Takes the place of the step where a finding gives it."""
+    subject: str
+    change: str | None = None
+    changed_service: str = ""
+
+    def add_part(self, part: Finding) -> None:
+        """Few parts of the service are in trouble: they go out of traffic."""
+        self.summary = f"{self.summary} {_closed(part.sentence)}"
+        details = PartDetails.of(part)
+        if details is None or not details.parts:
+            return
+        # The step is a format, which braces of a name would break.
+        names = plain(", ".join(details.parts[:3]), 120).replace("{", "").replace("}", "")
+        self.step = PART_STEP.format(kind=details.part_kind, names=names)
+
+    def add_reason(self, reason: Finding) -> None:
+        """What fails without any change."""
+        self.summary = f"{self.summary} {_closed(reason.sentence)}"
+        if not self.fault.training:
+            self.kind = reason.kind
+        if self.fault is not CALLERS_FAIL:
+            # What only its callers see is checked from there, whatever else is in trouble.
+            self.step = cause_kinds()[reason.kind].next_step
+        if self.main_finding.kind != SIGNATURE:
+            self.advice = ""
+
+    def add_change(self, change: Finding, details: ChangeDetails) -> None:
+        self.summary = f"{self.summary} {_closed(change.sentence)}"
+        self.step = CHANGE_STEPS.get(str(details.change_kind), CHANGE_STEP)
+        self.advice = ""
+        if not self.fault.delays_peers:
+            self.kind = str(details.change_kind)
+        self.change = details.change
+        self.changed_service = subject_name(change.subject)
+
+    @property
+    def next_step(self) -> str:
+        return self.advice or self.step.format(
+            subject=subject_name(self.subject),
+            change=change_name(self.change) if self.change else "",
+            service=self.changed_service,
+        )
 
 
 def _cause(
@@ -209,59 +256,32 @@ def _cause(
     """`beside` are the findings that it cites beside its own: its effects, and its worse part."""
     fault = fault_kind(suspect.main_fault)
     main_finding = _leading(suspect, fault)
-    if fault is RESOURCE and reason is not None and reason.subject == suspect.subject:
-        # The cause says already what it runs out of.
-        reason = None
     draft = _drafted(rank, suspect, fault, main_finding)
     part = next((finding for finding in beside if finding.kind == PART_CONTRAST.name), None)
+    details = ChangeDetails.of(change) if change is not None else None
     if part is not None:
-        draft.summary = f"{draft.summary} {_closed(part.sentence)}"
-        draft.step = _part_step(part) or draft.step
+        draft.add_part(part)
     if reason is not None:
-        draft.summary = f"{draft.summary} {_closed(reason.sentence)}"
-        draft.kind = draft.kind if fault.training else reason.kind
-        if fault is not CALLERS_FAIL:
-            # What only its callers see is checked from there, whatever else is in trouble.
-            draft.step = cause_kinds()[reason.kind].next_step
-        draft.advice = draft.advice if main_finding.kind == SIGNATURE else ""
-    blamed = ChangeDetails.of(change) if change is not None else None
-    if change is not None and blamed is not None:
-        draft.summary = f"{draft.summary} {_closed(change.sentence)}"
-        draft.step = CHANGE_STEPS.get(str(blamed.change_kind), CHANGE_STEP)
-        draft.advice = ""
-        draft.kind = draft.kind if fault.delays_peers else str(blamed.change_kind)
+        draft.add_reason(reason)
+    if change is not None and details is not None:
+        draft.add_change(change, details)
     cited = [main_finding, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]
-    cited += beside
-    ids = {finding.id for finding in cited}
-    contradicting = dict.fromkeys(f.id for f in against if f.id not in ids)
+    ids = dict.fromkeys(finding.id for finding in (*cited, *beside))
+    contradicting = dict.fromkeys(finding.id for finding in against if finding.id not in ids)
     return Cause(
         rank=rank,
         subject=suspect.subject,
         signal=main_finding.signal,
         kind=draft.kind,
-        change=blamed.change if blamed else None,
+        change=draft.change,
         confidence=confidence,
         onset=suspect.onset,
         summary=draft.summary,
-        next_step=draft.advice
-        or draft.step.format(
-            subject=subject_name(suspect.subject),
-            change=change_name(blamed.change) if blamed else "",
-            service=subject_name(change.subject) if change else "",
-        ),
-        findings=tuple(dict.fromkeys(finding.id for finding in cited)),
+        next_step=draft.next_step,
+        findings=tuple(ids),
         contradicting=tuple(contradicting)[:MAX_AGAINST],
     )
-
-
-def _part_step(part: Finding) -> str:
-    """What to do where few parts of a service are in trouble."""
-    details = PartDetails.of(part)
-    if details is None or not details.parts:
-        return ""
-    names = plain(", ".join(details.parts[:3]), 120).replace("{", "").replace("}", "")
-    return PART_STEP.format(kind=details.part_kind, names=names)
 
 
 def _leading(suspect: Suspect, fault: FaultKind) -> Finding:
@@ -289,10 +309,13 @@ def _drafted(rank: int, suspect: Suspect, fault: FaultKind, main_finding: Findin
             )
         sentence = f"{plain(suspect.subject)} {phrase}: {sentence}"
     return _Draft(
+        fault,
+        main_finding,
         kind=fault.as_cause.name,
         summary=sentence,
         step=fault.step(main_finding.details.direction),
         advice=(main_finding.details.fix or "") if explained else "",
+        subject=suspect.subject,
     )
 
 

@@ -13,8 +13,9 @@ their order.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -80,6 +81,140 @@ class Conclusion:
     missing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Evidence:
+    """What the rules ask for; each answer is read when the first rule asks."""
+
+    case: Case
+    causes: Sequence[Cause]
+    findings: Sequence[Finding]
+    state: AlertState
+    top: float
+    gate: AlertGate
+
+    @cached_property
+    def compared(self) -> set[str]:
+        """The tables that hold something to compare with normal."""
+        compared = set(comparable(self.case))
+        # Traces need no baseline: their ranks are compared with each other.
+        if self.case.trace_files and self.findings:
+            compared.add("traces")
+        return compared
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        return missing_evidence(self.case, self.compared, self.findings, self.causes)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(finding.kind for finding in self.findings)
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether the first cause stands out from noise."""
+        return self.top >= WEAK and bool(self.causes)
+
+    @property
+    def stayed(self) -> bool:
+        """Whether the alerting signal stayed in its normal range, or within its noise."""
+        return self.state.never_left or self.gate.is_calm
+
+    @cached_property
+    def is_real(self) -> bool:
+        """What the alert observed happened, even where the alerting signal did not leave its
+        baseline."""
+        if self.gate.state is GateState.OUT or _really_out(self.case):
+            return True
+        return self.stayed and _real_below(self.case, self.findings, self.state)
+
+    @cached_property
+    def is_unseen(self) -> bool:
+        """The alerting signal stopped, or the series does not show what the alert observed."""
+        return STOPPED in self.kinds or unshown(self.case) is not None
+
+    def blames_any_service(self) -> bool:
+        """The alert names no service, and the first cause may be any service's trouble."""
+        return self.gate.names_nothing and _is_doubtful(self.case, self.causes, self.findings)
+
+    def compares_nothing(self) -> bool:
+        """Nothing could be compared with a baseline, and no cause is clear."""
+        return not self.compared and not self.is_strong
+
+    def only_flaps(self) -> bool:
+        """The monitor flaps, the alerting signal is where it was or is not known, and no clear
+        symptom is left."""
+        state = self.state
+        if FLAPPING not in self.kinds or state.persisting:
+            return False
+        if state.findings and not (state.never_left or state.recovered):
+            return False
+        # Whether something is clearly wrong although the monitor flaps.
+        disputed = any(_contradicts_calm(finding, state) for finding in self.findings)
+        return not disputed and not _really_out(self.case)
+
+    def is_over(self) -> bool:
+        """The alerting signal clearly left its baseline, or a cause is clear, and it is back."""
+        if not self.causes or not self.state.recovered:
+            return False
+        return self.is_strong or any(f.strength >= PERSISTS for f in self.state.findings)
+
+    def is_calm(self) -> bool:
+        """The alerting signal stayed in its normal range, and there is no evidence against that."""
+        return self.stayed and not self.is_real and not self.is_unseen
+
+    def is_calm_and_explained(self) -> bool:
+        """The alert's own past says why it fired."""
+        return self.is_calm() and any(finding_kind(kind).explains_alert for kind in self.kinds)
+
+    def has_cause(self) -> bool:
+        """A cause stands out from noise, or it is the only explanation of a real alert."""
+        return bool(self.causes) and (self.is_strong or self.is_real)
+
+    def has_no_cause(self) -> bool:
+        """The alert is real, or its signal cannot be seen, and no cause stands out from noise."""
+        return self.is_real or self.is_unseen
+
+    def is_silent(self) -> bool:
+        """Silence means that nothing is wrong: no gap, and the alert's own signal and service are
+        in the tables."""
+        state = self.state
+        # A healthy trace of the job itself outweighs tables that are missing.
+        if HEALTHY in self.kinds and not state.findings:
+            return True
+        if self.case.gaps or "metrics" not in self.compared:
+            return False
+        if self.case.alert.signal and not state.comparable:
+            return False
+        if state.findings and not state.recovered:
+            return False
+        return has_service_rows(self.case)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What is concluded where the condition holds; a confidence of None is the first cause's."""
+
+    holds: Callable[[_Evidence], bool]
+    verdict: Verdict
+    confidence: float | None = 0.0
+    missing: tuple[str, ...] = ()
+    """What is missing by this rule, before what every verdict of insufficient evidence names."""
+
+
+_RULES = (
+    _Rule(_Evidence.blames_any_service, Verdict.INSUFFICIENT_EVIDENCE, missing=(NAMES_NOTHING,)),
+    _Rule(_Evidence.compares_nothing, Verdict.INSUFFICIENT_EVIDENCE),
+    _Rule(_Evidence.only_flaps, Verdict.NO_ACTIVE_INCIDENT, EXPLAINED),
+    _Rule(_Evidence.is_over, Verdict.RECOVERED, None),
+    _Rule(_Evidence.is_calm_and_explained, Verdict.NO_ACTIVE_INCIDENT, EXPLAINED),
+    _Rule(_Evidence.is_calm, Verdict.NO_ACTIVE_INCIDENT, QUIET),
+    _Rule(_Evidence.has_cause, Verdict.CAUSE_FOUND, None),
+    _Rule(_Evidence.has_no_cause, Verdict.INSUFFICIENT_EVIDENCE),
+    _Rule(_Evidence.is_silent, Verdict.NO_ACTIVE_INCIDENT, QUIET / 2),
+)
+"""The first that holds decides."""
+
+
 def conclude(
     case: Case,
     causes: Sequence[Cause],
@@ -89,36 +224,15 @@ def conclude(
     gate: AlertGate = UNKNOWN_GATE,
 ) -> Conclusion:
     """The verdict by the rules above; `top` is the first suspect's score."""
-    compared = _compared_tables(case, findings)
-    missing = missing_evidence(case, compared, findings, causes)
-    unknown = Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, missing)
-    strong = top >= WEAK and bool(causes)
-    if gate.names_nothing and _is_doubtful(case, causes, findings):
-        return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, (NAMES_NOTHING, *missing))
-    if not compared and not strong:
-        return unknown
-
-    kinds = {finding.kind for finding in findings}
-    if FLAPPING in kinds and _nothing_persists(case, findings, state):
-        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, EXPLAINED)
-    if causes and state.recovered and (strong or _clearly_left(state)):
-        return Conclusion(Verdict.RECOVERED, causes[0].confidence)
-
-    unseen = STOPPED in kinds or unshown(case) is not None
-    real = _is_real(case, findings, state, gate)
-    calm = (state.never_left or gate.is_calm) and not real and not unseen
-    if calm:
-        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, _confidence_in_calm(kinds))
-    if causes and (strong or real):
-        return Conclusion(Verdict.CAUSE_FOUND, causes[0].confidence)
-    if real or unseen:
-        return unknown
-
-    # A healthy trace of the job itself outweighs tables that are missing.
-    healthy = HEALTHY in kinds and not state.findings
-    if healthy or _is_fully_covered(case, state, compared):
-        return Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET / 2)
-    return unknown
+    evidence = _Evidence(case, causes, findings, state, top, gate)
+    for rule in _RULES:
+        if not rule.holds(evidence):
+            continue
+        if rule.verdict is Verdict.INSUFFICIENT_EVIDENCE:
+            return Conclusion(rule.verdict, 0.0, (*rule.missing, *evidence.missing))
+        confidence = causes[0].confidence if rule.confidence is None else rule.confidence
+        return Conclusion(rule.verdict, confidence)
+    return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, evidence.missing)
 
 
 def _is_doubtful(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) -> bool:
@@ -146,55 +260,6 @@ def _is_felt(case: Case, cause: Cause, findings: Iterable[Finding]) -> bool:
         if finding.subject == cause.subject or finding.subject in above:
             return True
     return False
-
-
-def _compared_tables(case: Case, findings: Sequence[Finding]) -> set[str]:
-    """The tables of which something could be compared with normal."""
-    compared = set(comparable(case))
-    # Traces need no baseline: their ranks are compared with each other.
-    if case.trace_files and findings:
-        compared.add("traces")
-    return compared
-
-
-def _clearly_left(state: AlertState) -> bool:
-    return any(finding.strength >= PERSISTS for finding in state.findings)
-
-
-def _confidence_in_calm(kinds: Iterable[str]) -> float:
-    explained = any(finding_kind(kind).explains_alert for kind in kinds)
-    return EXPLAINED if explained else QUIET
-
-
-def _is_fully_covered(case: Case, state: AlertState, compared: Collection[str]) -> bool:
-    """Whether silence means that nothing is wrong: no gap, and the alert's own signal and service
-    are in the tables."""
-    if case.gaps or "metrics" not in compared:
-        return False
-    if case.alert.signal and not state.comparable:
-        return False
-    if state.findings and not state.recovered:
-        return False
-    return has_service_rows(case)
-
-
-def _nothing_persists(case: Case, findings: Sequence[Finding], state: AlertState) -> bool:
-    """The alerting signal is where it was or is not known, and no clear symptom is left."""
-    back = state.never_left or state.recovered or not state.findings
-    if not back or state.persisting:
-        return False
-    # Whether something is clearly wrong although the monitor flaps.
-    return not any(_contradicts_calm(finding, state) for finding in findings) and not _really_out(
-        case
-    )
-
-
-def _is_real(case: Case, findings: Sequence[Finding], state: AlertState, gate: AlertGate) -> bool:
-    """What the alert observed happened, even where the alerting signal did not leave its
-    baseline."""
-    if gate.state is GateState.OUT or _really_out(case):
-        return True
-    return (state.never_left or gate.is_calm) and _real_below(case, findings, state)
 
 
 def _really_out(case: Case) -> bool:

@@ -8,6 +8,8 @@ or a session must also look like one.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
@@ -26,13 +28,13 @@ class Sure(IntEnum):
 
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HEADER = re.compile(r"auth(?:orization|header)$")
 _PASSWORD = re.compile(
-    r"passw|passwd|pword|(?:seed|recovery)phrase|kennwort|contrase|senha|depasse|passphrase|passcode|pwd|requirepass|masterauth|secretkey$|secretaccesskey"
-    r"|secretkeybase|clientsecret|jwtsecret|sharedsecret|appsecret|identifiedby"
+    r"passw|passwd|pword|(?:seed|recovery)phrase|kennwort|contrase|senha|depasse|passphrase"
+    r"|passcode|pwd|requirepass|masterauth|secretkey$|secretaccesskey|secretkeybase|clientsecret"
+    r"|jwtsecret|sharedsecret|appsecret|identifiedby|(?<!by)(?<!com)pass$"
 )
-_PASSWORD_WORDS = frozenset(
-    {"pass", "pw", "psk", "passwd", "userpass", "dbpass", "secret"} | {"identified"}
-)
+_PASSWORD_WORDS = frozenset({"pw", "psk", "secret", "identified"})
 _CODE = re.compile(
     r"(?:unlock|verification|security|activation|recovery|backup|confirmation|login|mfa|sms|invite"
     r"|invitation|access|pairing|redemption)code$"
@@ -48,7 +50,6 @@ _TOKEN = re.compile(
     r"|hmac|sec|seal|unseal|recovery|rsa|dsa|ec|tls|ssl|rest|genie|bot|user)(?:key|keyid)s?$"
 )
 _TOKEN_WORDS = frozenset({"sid", "sig", "auth", "creds", "cred", "apikey", "otp", "nonce", "token"})
-_HEADER_WORDS = ("authorization", "auth_header", "authheader")
 _ENDS_OF_HARMLESS_NAMES = """
 count counts total totals ttl type types mode method methods enabled disabled required class
 file files path dir name names ref refs url uri endpoint host port service services provider
@@ -71,27 +72,46 @@ _NOT_TOKENS = re.compile(
 _AUTHORS = re.compile(r"author(?!iz|is)|authorit|authentic(?!ation_?(?:token|key))|authn?_?z")
 
 
+@dataclass(frozen=True)
+class _NameRule:
+    """Which names make their values secret, and how sure they make it."""
+
+    sure: Sure
+    joined: re.Pattern[str]
+    """What the words of the name hold when they are joined."""
+    last: frozenset[str] = frozenset()
+    """Words that the name ends with."""
+    anywhere: frozenset[str] = frozenset()
+
+    def holds(self, words: Sequence[str]) -> bool:
+        if words[-1] in self.last or not self.anywhere.isdisjoint(words):
+            return True
+        return self.joined.search("".join(words)) is not None
+
+
+_RULES = (
+    _NameRule(Sure.HEADER, _HEADER),
+    _NameRule(Sure.PASSWORD, _PASSWORD, last=_PASSWORD_WORDS, anywhere=frozenset({"pass"})),
+    _NameRule(Sure.CODE, _CODE, last=_CODE_WORDS),
+    _NameRule(Sure.TOKEN, _TOKEN, anywhere=_TOKEN_WORDS),
+)
+"""The first that holds decides."""
+
+
 @lru_cache(maxsize=8192)
 def sureness(name: str) -> Sure | None:
     """How sure the name makes that its value is secret; None where it does not."""
     words = [word.lower() for word in _WORDS.findall(name)]
-    if not words:
-        return None
-    joined = "".join(words)
     snake = "_".join(words)
-    if words[-1] in _HARMLESS_ENDS or _NOT_TOKENS.match(snake):
+    if not words or words[-1] in _HARMLESS_ENDS or _NOT_TOKENS.match(snake):
         return None
-    if any(joined.endswith(header_word.replace("_", "")) for header_word in _HEADER_WORDS):
-        return Sure.HEADER
-    if _PASSWORD.search(joined) or words[-1] in _PASSWORD_WORDS or "pass" in words[:-1]:
-        return Sure.PASSWORD
-    if joined.endswith(("pass", "_pw")) and not joined.endswith(("bypass", "compass")):
-        return Sure.PASSWORD
-    if words[-1] in _CODE_WORDS or words[-2:] == ["pin", "code"] or _CODE.search(joined):
-        return Sure.CODE
-    if _TOKEN.search(joined) or _TOKEN_WORDS.intersection(words):
-        return None if _AUTHORS.search(snake) and "token" not in words else Sure.TOKEN
-    return None
+    if words[-2:] == ["pin", "code"]:
+        words[-2:] = ["pincode"]
+    sure = next((rule.sure for rule in _RULES if rule.holds(words)), None)
+    # `author_session_id` is about authors; `author_token` is a token nevertheless.
+    if sure is Sure.TOKEN and "token" not in words and _AUTHORS.search(snake):
+        return None
+    return sure
 
 
 _PLACEHOLDER = re.compile(
@@ -136,6 +156,10 @@ def is_sentence_word(value: str) -> bool:
     return value.strip(" .,:;!").lower() in _SENTENCE_WORDS
 
 
+_NO_SECRETS = (is_placeholder, is_sentence_word, _PATH.fullmatch)
+"""What holds of a value that is no secret beside any name."""
+
+
 def looks_made(value: str) -> bool:
     """Whether a value looks like one that a machine made: long, with digits between letters."""
     if len(value) < 8 or _NUMBER.fullmatch(value) or _OBJECT.fullmatch(value):
@@ -148,14 +172,12 @@ def holds_secret(value: str, sure: Sure, *, quoted: bool, assigned: bool) -> boo
     """Whether the value beside a name is secret. `assigned`: a sign such as `=` stands between
     them, or they are a pair of a program's notation; otherwise both may be words of a sentence."""
     bare = value.strip()
-    if len(bare) < 3 or is_placeholder(bare) or is_sentence_word(bare):
-        return False
-    if _PATH.fullmatch(bare):
+    if len(bare) < 3 or any(stands_for_none(bare) for stands_for_none in _NO_SECRETS):
         return False
     if sure is Sure.PASSWORD:
-        if not assigned and not quoted:
-            return any(c.isdigit() for c in bare) or not bare.isalpha()
-        return " " not in bare or quoted
+        if quoted:
+            return True
+        return " " not in bare if assigned else not bare.isalpha()
     if sure is Sure.CODE:
         return _DIGITS.fullmatch(bare) is not None or looks_made(bare)
     if looks_made(bare):

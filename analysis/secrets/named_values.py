@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from faultline.analysis.secrets.key_names import (
@@ -18,8 +19,8 @@ from faultline.analysis.secrets.key_names import (
     is_placeholder,
     is_sentence_word,
     looks_made,
+    sureness,
 )
-from faultline.analysis.secrets.key_names import sureness as _sureness
 
 Span = tuple[int, int, str]
 """Start, end and kind of a secret in a text."""
@@ -78,6 +79,7 @@ sharedaccesssignature ssws geniekey splunk hawk mac oauth aws aws4-hmac-sha256 k
 goog4-rsa-sha256 zoho-oauthtoken bot client-id discogs vapid signature
 """
 _SCHEMES = frozenset(_SCHEME_NAMES.split())
+_COOKIE = re.compile(r"[\w.\-]{1,64}=[^\s;]{3}")
 _LIST = re.compile(r"\[((?:[^\[\]{}]){1,4096})\]")
 _ITEMS = re.compile(r"[\"']([^\"'\r\n]{3,1024})[\"']")
 _BLOCK_LIST = re.compile(r"(?:[ \t]{0,20}-[ \t]+[^\r\n]{1,200}(?:\r?\n|\Z)){1,20}")
@@ -110,6 +112,7 @@ _BEFORE_PAIR = re.compile(
 _SQL = re.compile(
     r"\s{1,4}(?:WITH\s{1,4}\w{1,40}\s{1,4})?(?:BY\s{1,4}|=\s{0,4})?(?:PASSWORD\s{1,4}|VALUES\s{1,4})?"
 )
+_SQL_NAMES = ("password", "passphrase", "identified", "passwd")
 _IS_PHRASE = re.compile(
     r"[ \t]{1,3}(?:for[ \t][\w.@\-]{1,60}[ \t])?(?:is|was|are|has been set to|set to)[ \t]{1,3}",
     re.IGNORECASE,
@@ -117,6 +120,7 @@ _IS_PHRASE = re.compile(
 _BRACKETED = re.compile(
     r"[ \t]?(?:\[([^\s\[\]]{3,128})\]|\(([^\s()]{3,128})\)|<([^\s<>/]{3,128})>)"
 )
+_BRACKETED_NAMES = frozenset({"password", "passwd", "pwd", "passphrase"})
 _ALIGNED = re.compile(r"(?:[ \t]{2,60}|\t)")
 _SPACE_MADE = re.compile(r"[ \t]{1,3}(?:key|value|of|is|was)?[ \t]{0,3}[\"']?([\w.+/=~\-]{16,512})")
 _BEFORE_SETS = re.compile(
@@ -133,36 +137,6 @@ _LINE_END = re.compile(r"[ \t]{0,8}(?:#[^\r\n]{0,200})?(?:\r?\n|\Z)")
 def may_name_secret(key: str) -> bool:
     """Whether a word stands in the key with which names of secrets are made."""
     return _CORE.search(key) is not None
-
-
-def named_values(text: str) -> Iterator[Span]:
-    """The values beside the names of secrets, in the order of their names; they may overlap."""
-    done = 0
-    for core in _CORE.finditer(text):
-        if core.start() < done:
-            continue
-        before = _NAME_BEFORE.search(text, max(0, core.start() - LONGEST_NAME), core.start())
-        after = _NAME_AFTER.match(text, core.end())
-        start = before.start() if before else core.start()
-        end = after.end() if after else core.end()
-        done = end
-        while start < core.start() and text[start] in ".-":
-            start += 1
-        name = text[start:end].rstrip(".-")
-        end = start + len(name)
-        if name.lower() in ("key", "token", "secret"):
-            # "api key", "app key": two words are one name
-            first = _FIRST_WORD.search(text, max(0, start - 16), start)
-            start = first.start() if first else start
-            name = text[start:end]
-        sure = _sureness(name[-LONGEST_NAME:])
-        if sure is None:
-            sure = _query_key(text, start, name)
-            if sure is None:
-                continue
-        kind = _kind_of(name)
-        for low, high in _values(text, start, end, name, sure):
-            yield low, high, kind
 
 
 def _query_key(text: str, start: int, name: str) -> Sure | None:
@@ -190,248 +164,277 @@ def _kind_of(name: str) -> str:
     return "SECRET"
 
 
-def _values(text: str, start: int, end: int, name: str, sure: Sure) -> Iterator[tuple[int, int]]:
-    assigned = _ASSIGN.match(text, end) or _complex_key(text, start, end)
-    if name.lower() == "identified":
-        sql = _sql(text, start, end, name, sure)
-        if sql:
-            yield sql
-        return
-    if assigned and text[start - 1 : start] == ":" and text[end : end + 1] == ":":
-        return  # a part of an identifier such as an ARN
-    if assigned:
-        yield from _assigned(text, start, assigned.end(), name, sure)
-        return
-    for read in (_tag, _pair, _tuple, _flag, _sql, _sentence, _brackets):
-        sql = read(text, start, end, name, sure)
-        if sql:
-            yield sql
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """The name of a secret at `text[start:end]`, and how the values beside it are read.
+
+    Methods that read a notation return start and end of the secret, None where there is none.
+    """
+
+    text: str
+    start: int
+    end: int
+    name: str
+    sure: Sure
+
+    @property
+    def lower_name(self) -> str:
+        return self.name.lower()
+
+    def values(self) -> Iterator[tuple[int, int]]:
+        text, start, end = self.text, self.start, self.end
+        if self.lower_name == "identified":
+            sql = self._sql()
+            if sql:
+                yield sql
             return
+        assigned = _ASSIGN.match(text, end)
+        if assigned is None and _BEFORE_COMPLEX_KEY.search(text, max(0, start - 32), start):
+            # YAML's `? name`, whose value follows `:` on the next line.
+            assigned = _COMPLEX_KEY.match(text, end)
+        if assigned is None:
+            for read in _READERS:
+                span = read(self)
+                if span:
+                    yield span
+                    return
+            return
+        if text[start - 1 : start] == ":" and text[end : end + 1] == ":":
+            # A part of an identifier such as an ARN.
+            return
+        yield from filter(None, self._assigned(assigned.end()))
 
+    def _assigned(self, at: int) -> Iterator[tuple[int, int] | None]:
+        """What follows a sign such as `=`, by how it begins."""
+        text = self.text
+        prefix = _PREFIX.match(text, at)
+        at = prefix.end() if prefix else at
+        opening = text[at : at + 1]
+        in_block = opening == "-" and "\n" in text[max(0, at - 40) : at]
+        block = _BLOCK_LIST.match(text, at) if in_block else None
+        if opening in _STRING:
+            match = _STRING[opening].match(text, at + 1)
+            if match:
+                yield self._secret(*match.span(1), quoted=True)
+        elif self.sure is Sure.HEADER or "cookie" in self.lower_name:
+            rest = _REST.match(text, at)
+            if rest:
+                yield self._secret(*rest.span(), quoted=False)
+        elif opening in ("[", "{", "("):
+            yield from self._bracketed(at)
+        elif block:
+            for item in _BLOCK_ITEM.finditer(text, *block.span()):
+                yield self._secret(*item.span(1), quoted=False)
+        else:
+            yield self._unquoted(at)
 
-def _complex_key(text: str, start: int, end: int) -> re.Match[str] | None:
-    """YAML's `? name`, whose value follows `:` on the next line."""
-    if _BEFORE_COMPLEX_KEY.search(text, max(0, start - 32), start) is None:
-        return None
-    return _COMPLEX_KEY.match(text, end)
-
-
-def _assigned(text: str, start: int, at: int, name: str, sure: Sure) -> Iterator[tuple[int, int]]:
-    prefix = _PREFIX.match(text, at)
-    at = prefix.end() if prefix else at
-    opening = text[at : at + 1]
-    if opening in _STRING:
-        match = _STRING[opening].match(text, at + 1)
-        if match:
-            low, high = match.span(1)
-            yield from _checked(text, low, high, name, sure, quoted=True)
-        return
-    if sure is Sure.HEADER or "cookie" in name.lower():
-        yield from _header(text, at, name, sure)
-        return
-    if opening == "[":
+    def _bracketed(self, at: int) -> Iterator[tuple[int, int] | None]:
+        """A list, an object, or a value in brackets, which begins at `at`."""
+        text = self.text
         long = _LONG_BRACKETS.match(text, at)
         if long:
-            yield from _checked(text, *long.span(2), name, sure, quoted=True)
+            yield self._secret(*long.span(2), quoted=True)
             return
         listed = _LIST.match(text, at)
         for item in _ITEMS.finditer(text, at, listed.end()) if listed else ():
-            if looks_made(item[1]) or sure is Sure.PASSWORD:
-                yield from _checked(text, *item.span(1), name, sure, quoted=True)
-    if opening == "{":
+            if looks_made(item[1]) or self.sure is Sure.PASSWORD:
+                yield self._secret(*item.span(1), quoted=True)
         inside = _OBJECT.match(text, at)
         for item in _ITEMS.finditer(text, at, inside.end()) if inside else ():
             if len(item[1]) >= 16 and looks_made(item[1]):
                 yield item.span(1)
         only = _ONLY_VALUE.match(text, at)
         if only:
-            yield from _checked(text, *only.span(1), name, sure, quoted=True)
-    if opening and opening in "[{(":
+            yield self._secret(*only.span(1), quoted=True)
         braced = _BRACED.match(text, at)
         if braced:
-            which = braced.lastindex or 1
-            yield from _checked(text, *braced.span(which), name, sure, quoted=False)
-        return
-    in_block = opening == "-" and "\n" in text[max(0, at - 40) : at]
-    block = _BLOCK_LIST.match(text, at) if in_block else None
-    if block:
-        for item in _BLOCK_ITEM.finditer(text, *block.span()):
-            yield from _checked(text, *item.span(1), name, sure, quoted=False)
-        return
-    bare = _BARE.match(text, at)
-    if bare is None:
-        return
-    low, high = bare.span()
-    if text[high - 1] == ":" and text[high : high + 1] in (" ", "\n", ""):
-        # `password=abc123: refused` says what came of a value, `token: invalid: expired` has none.
-        high -= 1
-        is_assigned = "=" in text[max(start, low - 3) : low]
-        if high == low or (text[low:high].isalpha() and not is_assigned):
-            return
-    if sure is Sure.PASSWORD and _is_prose(text, start, low, high):
-        return
-    yield from _checked(text, low, high, name, sure, quoted=False)
+            yield self._secret(*braced.span(braced.lastindex or 1), quoted=False)
 
+    def _unquoted(self, at: int) -> tuple[int, int] | None:
+        text = self.text
+        bare = _BARE.match(text, at)
+        if bare is None:
+            return None
+        low, high = bare.span()
+        if text[high - 1] == ":" and text[high : high + 1] in (" ", "\n", ""):
+            # `password=abc123: refused` says what came of a value, `token: invalid: expired` has
+            # none.
+            high -= 1
+            is_assigned = "=" in text[max(self.start, low - 3) : low]
+            if high == low or (text[low:high].isalpha() and not is_assigned):
+                return None
+        if self.sure is Sure.PASSWORD and self._is_prose(low, high):
+            return None
+        return self._secret(low, high, quoted=False)
 
-def _is_prose(text: str, start: int, low: int, high: int) -> bool:
-    """Whether `password: word` is a part of a sentence: a word of letters after a colon and a
-    space, which does not stand alone on its line."""
-    value = text[low:high]
-    if text[low - 1] not in " \t" or ":" not in text[max(start, low - 4) : low]:
-        return False
-    if not value.isalpha() or not (value.islower() or value.istitle()):
-        return False
-    if text[start - 1 : start] == "{":
-        return False
-    return not (_LINE_START.search(text, max(0, start - 24), start) and _LINE_END.match(text, high))
+    def _is_prose(self, low: int, high: int) -> bool:
+        """Whether `password: word` is a part of a sentence: a word of letters after a colon and a
+        space, which does not stand alone on its line."""
+        text, start = self.text, self.start
+        value = text[low:high]
+        if text[low - 1] not in " \t" or ":" not in text[max(start, low - 4) : low]:
+            return False
+        if not value.isalpha() or not (value.islower() or value.istitle()):
+            return False
+        if text[start - 1 : start] == "{":
+            return False
+        begins_line = _LINE_START.search(text, max(0, start - 24), start)
+        return not (begins_line and _LINE_END.match(text, high))
 
-
-def _header(text: str, at: int, name: str, sure: Sure) -> Iterator[tuple[int, int]]:
-    rest = _REST.match(text, at)
-    if rest is None:
-        return
-    yield from _checked(text, *rest.span(), name, sure, quoted=False)
-
-
-def _checked(
-    text: str, low: int, high: int, name: str, sure: Sure, *, quoted: bool, assigned: bool = True
-) -> Iterator[tuple[int, int]]:
-    value = text[low:high]
-    if sure is Sure.HEADER or ("cookie" in name.lower() and "=" in value):
+    def _secret(
+        self, low: int, high: int, *, quoted: bool, assigned: bool = True
+    ) -> tuple[int, int] | None:
+        """The part of `text[low:high]` that is secret."""
+        value = self.text[low:high]
+        if "cookie" in self.lower_name and (self.sure is Sure.HEADER or "=" in value):
+            return (low, high) if _COOKIE.match(value) and not is_placeholder(value) else None
+        if self.sure is Sure.HEADER:
+            return self._credentials(low, high)
         scheme = _SCHEME.match(value)
-        if "cookie" in name.lower():
-            if re.match(r"[\w.\-]{1,64}=[^\s;]{3}", value) and not is_placeholder(value):
-                yield low, high
-            return
-        if scheme:
-            rest = value[scheme.end() :]
-            is_scheme = scheme[1].lower() in _SCHEMES
-            if is_placeholder(rest.strip()) or is_sentence_word(rest) or rest.startswith("realm="):
-                return
-            if (is_scheme and len(rest) >= 6) or (looks_made(rest) and " " not in rest):
-                yield low + scheme.end(), high
-            return
-        if looks_made(value.strip()) and " " not in value.strip():
-            yield low, high
-        return
-    scheme = _SCHEME.match(value)
-    if (
-        scheme
-        and scheme[1].lower() in _SCHEMES
-        and holds_secret(value[scheme.end() :], Sure.TOKEN, quoted=quoted, assigned=True)
-    ):
-        yield low + scheme.end(), high
-        return
-    if value.upper() == name.upper():
-        return
-    if _UUID.fullmatch(value) and _kind_of(name) == "SESSION":
-        return  # what traces and logs call a session, as often as what opens one
-    if holds_secret(value, sure, quoted=quoted, assigned=assigned):
-        yield low, high
+        if scheme and scheme[1].lower() in _SCHEMES:
+            credentials = value[scheme.end() :]
+            if holds_secret(credentials, Sure.TOKEN, quoted=quoted, assigned=True):
+                return low + scheme.end(), high
+        if value.upper() == self.name.upper():
+            return None
+        if _UUID.fullmatch(value) and _kind_of(self.name) == "SESSION":
+            # What traces and logs call a session, as often as what opens one.
+            return None
+        is_secret = holds_secret(value, self.sure, quoted=quoted, assigned=assigned)
+        return (low, high) if is_secret else None
 
-
-def _first(spans: Iterator[tuple[int, int]]) -> tuple[int, int] | None:
-    return next(spans, None)
-
-
-def _tag(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
-    """`<ns:password type="x">value</`."""
-    opening = text.rfind("<", max(0, start - 40), start)
-    if opening < 0 or not re.fullmatch(r"<(?:[\w.\-]{1,30}:)?", text[opening:start]):
+    def _credentials(self, low: int, high: int) -> tuple[int, int] | None:
+        """What follows the scheme in a header of authorization."""
+        value = self.text[low:high]
+        scheme = _SCHEME.match(value)
+        if scheme is None:
+            bare = value.strip()
+            return (low, high) if looks_made(bare) and " " not in bare else None
+        rest = value[scheme.end() :]
+        if is_placeholder(rest.strip()) or is_sentence_word(rest) or rest.startswith("realm="):
+            return None
+        has_scheme = scheme[1].lower() in _SCHEMES and len(rest) >= 6
+        if has_scheme or (looks_made(rest) and " " not in rest):
+            return low + scheme.end(), high
         return None
-    match = _TAG.match(text, end)
-    return _first(_checked(text, *match.span(1), name, sure, quoted=True)) if match else None
 
+    def _string_or_bare(self, at: int) -> tuple[int, int, bool] | None:
+        """Start and end of the value at `at`, and whether it is quoted."""
+        opening = self.text[at : at + 1]
+        if opening in _STRING:
+            match = _STRING[opening].match(self.text, at + 1)
+            return (*match.span(1), True) if match else None
+        bare = _BARE.match(self.text, at)
+        return (*bare.span(), False) if bare else None
 
-def _string_or_bare(text: str, at: int) -> tuple[int, int, bool] | None:
-    opening = text[at : at + 1]
-    if opening in _STRING and opening:
-        match = _STRING[opening].match(text, at + 1)
-        return (*match.span(1), True) if match else None
-    bare = _BARE.match(text, at)
-    return (*bare.span(), False) if bare else None
+    def _tag(self) -> tuple[int, int] | None:
+        """`<ns:password type="x">value</`."""
+        text, start = self.text, self.start
+        opening = text.rfind("<", max(0, start - 40), start)
+        if opening < 0 or not re.fullmatch(r"<(?:[\w.\-]{1,30}:)?", text[opening:start]):
+            return None
+        match = _TAG.match(text, self.end)
+        return self._secret(*match.span(1), quoted=True) if match else None
 
-
-def _pair(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
-    """The name is the value of `name`, `key`: its own stands beside it."""
-    is_pair = _BEFORE_PAIR.search(text, max(0, start - 20), start) is not None
-    after = _VALUE_AFTER.match(text, end) if is_pair else _DEFAULT_AFTER.match(text, end)
-    if after is None and text[start - 1 : start] in ("'", '"'):
-        after = _TAG_END.match(text, end) if is_pair else None
-    if after:
-        string = _string_or_bare(text, after.end())
+    def _pair(self) -> tuple[int, int] | None:
+        """The name is the value of `name` or `key`, and the secret stands beside it."""
+        text, start, end = self.text, self.start, self.end
+        is_pair = _BEFORE_PAIR.search(text, max(0, start - 20), start) is not None
+        after = _VALUE_AFTER.match(text, end) if is_pair else _DEFAULT_AFTER.match(text, end)
+        if after is None and is_pair and text[start - 1 : start] in ("'", '"'):
+            after = _TAG_END.match(text, end)
+        string = self._string_or_bare(after.end()) if after else None
         if string:
             low, high, _ = string
-            return _first(_checked(text, low, high, name, sure, quoted=True))
-    if is_pair:
-        before = _VALUE_BEFORE.search(text, max(0, start - 1_200), start)
-        if before:
-            return _first(_checked(text, *before.span(2), name, sure, quoted=True))
-    return None
+            return self._secret(low, high, quoted=True)
+        before = _VALUE_BEFORE.search(text, max(0, start - 1_200), start) if is_pair else None
+        return self._secret(*before.span(2), quoted=True) if before else None
 
+    def _tuple(self) -> tuple[int, int] | None:
+        """`('password', 'value')`, `["--api-key", "value"]`, `{password,"value"}`."""
+        text, start = self.text, self.start
+        match = _TUPLE.match(text, self.end)
+        if match is None or start == 0 or text[start - 1] not in "\"'`({[-":
+            return None
+        string = _STRING[match[1]].match(text, match.end())
+        return self._secret(*string.span(1), quoted=True) if string else None
 
-def _tuple(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
-    """`('password', 'value')`, `["--api-key", "value"]`, `{password,"value"}`."""
-    match = _TUPLE.match(text, end)
-    if match is None or start == 0 or text[start - 1] not in "\"'`({[-":
+    def _flag(self) -> tuple[int, int] | None:
+        """`--password value`, `setenv PASSWORD value`, `:password "value"`, `requirepass value`."""
+        text, start = self.text, self.start
+        space = _FLAG.match(text, self.end)
+        if space is None:
+            return None
+        is_flag = _FLAG_MARK.search(text, max(0, start - 4), start) is not None
+        is_set = _BEFORE_SETS.search(text, max(0, start - 100), start) is not None
+        is_symbol = text[start - 1 : start] == ":"
+        if not (is_flag or is_set or is_symbol or self.name in ("requirepass", "masterauth")):
+            return None
+        string = self._string_or_bare(space.end())
+        if string is None:
+            return None
+        low, high, quoted = string
+        if text[low:high].startswith("-") or (is_symbol and not quoted):
+            return None
+        return self._secret(low, high, quoted=quoted)
+
+    def _sql(self) -> tuple[int, int] | None:
+        """`PASSWORD 'value'`, `IDENTIFIED BY 'value'`, `password "value"`."""
+        text = self.text
+        space = _SQL.match(text, self.end)
+        if space is None or not self.lower_name.endswith(_SQL_NAMES):
+            return None
+        at = space.end() + (text[space.end() : space.end() + 2] in ("N'", "E'"))
+        if text[at : at + 1] not in ("'", '"'):
+            is_sql = self.lower_name == "identified" and "by" in space[0].lower()
+            bare = _BARE.match(text, at) if is_sql else None
+            return bare.span() if bare else None
+        match = _STRING[text[at]].match(text, at + 1)
+        return self._secret(*match.span(1), quoted=True) if match else None
+
+    def _sentence(self) -> tuple[int, int] | None:
+        """`the password is Gr33n`, `token 9fk2...`, columns that spaces align."""
+        text, start, end = self.text, self.start, self.end
+        match = _IS_PHRASE.match(text, end)
+        if match and self.sure in (Sure.PASSWORD, Sure.CODE):
+            string = self._string_or_bare(match.end())
+            if string:
+                low, high, quoted = string
+                return self._secret(low, high, quoted=quoted, assigned=quoted)
+        aligned = _ALIGNED.match(text, end) if self.sure is Sure.PASSWORD else None
+        if aligned and _LINE_START.search(text, max(0, start - 24), start):
+            string = self._string_or_bare(aligned.end())
+            if string and looks_made(text[string[0] : string[1]]):
+                return string[0], string[1]
+        made = _SPACE_MADE.match(text, end)
+        if made and _is_random(made[1]):
+            return made.span(1)
         return None
-    string = _STRING[match[1]].match(text, match.end())
-    return _first(_checked(text, *string.span(1), name, sure, quoted=True)) if string else None
+
+    def _brackets(self) -> tuple[int, int] | None:
+        """`password [value]`, `Password<value>`."""
+        if self.sure is not Sure.PASSWORD or self.lower_name not in _BRACKETED_NAMES:
+            return None
+        match = _BRACKETED.match(self.text, self.end)
+        if match is None:
+            return None
+        low, high = match.span(match.lastindex or 1)
+        value = self.text[low:high]
+        if not any(c.isdigit() for c in value) or is_placeholder(value):
+            return None
+        return low, high
 
 
-def _flag(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
-    """`--password value`, `setenv PASSWORD value`, `:password "value"`, `requirepass value`."""
-    space = _FLAG.match(text, end)
-    if space is None:
-        return None
-    is_flag = _FLAG_MARK.search(text, max(0, start - 4), start) is not None
-    is_set = _BEFORE_SETS.search(text, max(0, start - 100), start) is not None
-    is_keyword = text[start - 1 : start] == ":" or name in ("requirepass", "masterauth")
-    if not (is_flag or is_set or is_keyword):
-        return None
-    string = _string_or_bare(text, space.end())
-    if string is None:
-        return None
-    low, high, quoted = string
-    if text[low:high].startswith("-") or (
-        is_keyword and not quoted and text[start - 1 : start] == ":"
-    ):
-        return None
-    return _first(_checked(text, low, high, name, sure, quoted=quoted))
-
-
-def _sql(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
-    """`PASSWORD 'value'`, `IDENTIFIED BY 'value'`, `credentials 'value'`, `password "value"`."""
-    space = _SQL.match(text, end)
-    low_name = name.lower()
-    if space is None or not low_name.endswith(("password", "passphrase", "identified", "passwd")):
-        return None
-    at = space.end() + (text[space.end() : space.end() + 2] in ("N'", "E'"))
-    if text[at : at + 1] not in ("'", '"'):
-        is_sql = low_name == "identified" and "by" in space[0].lower()
-        bare = _BARE.match(text, at) if is_sql else None
-        return bare.span() if bare else None
-    match = _STRING[text[at]].match(text, at + 1)
-    return _first(_checked(text, *match.span(1), name, sure, quoted=True)) if match else None
-
-
-def _sentence(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
-    """`the password is Gr33n`, `token 9fk2...`, columns that spaces align."""
-    match = _IS_PHRASE.match(text, end)
-    if match and sure in (Sure.PASSWORD, Sure.CODE):
-        string = _string_or_bare(text, match.end())
-        if string:
-            low, high, quoted = string
-            return _first(_checked(text, low, high, name, sure, quoted=quoted, assigned=quoted))
-    aligned = _ALIGNED.match(text, end)
-    if aligned and sure is Sure.PASSWORD and _LINE_START.search(text, max(0, start - 24), start):
-        string = _string_or_bare(text, aligned.end())
-        if string and looks_made(text[string[0] : string[1]]):
-            return string[0], string[1]
-    made = _SPACE_MADE.match(text, end)
-    if made and _is_random(made[1]):
-        return made.span(1)
-    return None
+_READERS = (
+    _Name._tag,
+    _Name._pair,
+    _Name._tuple,
+    _Name._flag,
+    _Name._sql,
+    _Name._sentence,
+    _Name._brackets,
+)
+"""Notations without a sign between name and value; the first that holds a secret counts."""
 
 
 def _is_random(value: str) -> bool:
@@ -442,17 +445,31 @@ def _is_random(value: str) -> bool:
     return len(value) >= 16 and changes >= len(value) / 6
 
 
-def _brackets(text: str, start: int, end: int, name: str, sure: Sure) -> tuple[int, int] | None:
-    """`password [value]`, `Password<value>`."""
-    if sure is not Sure.PASSWORD:
-        return None
-    match = _BRACKETED.match(text, end)
-    if match and name.lower() not in ("password", "passwd", "pwd", "passphrase"):
-        return None
-    if match is None:
-        return None
-    low, high = match.span(match.lastindex or 1)
-    value = text[low:high]
-    if not any(c.isdigit() for c in value) or is_placeholder(value):
-        return None
-    return low, high
+def named_values(text: str) -> Iterator[Span]:
+    """The values beside the names of secrets, in the order of their names; they may overlap."""
+    done = 0
+    for core in _CORE.finditer(text):
+        if core.start() < done:
+            continue
+        before = _NAME_BEFORE.search(text, max(0, core.start() - LONGEST_NAME), core.start())
+        after = _NAME_AFTER.match(text, core.end())
+        start = before.start() if before else core.start()
+        end = after.end() if after else core.end()
+        done = end
+        while start < core.start() and text[start] in ".-":
+            start += 1
+        name = text[start:end].rstrip(".-")
+        end = start + len(name)
+        if name.lower() in ("key", "token", "secret"):
+            # "api key", "app key": two words are one name
+            first = _FIRST_WORD.search(text, max(0, start - 16), start)
+            start = first.start() if first else start
+            name = text[start:end]
+        sure = sureness(name[-LONGEST_NAME:])
+        if sure is None:
+            sure = _query_key(text, start, name)
+            if sure is None:
+                continue
+        kind = _kind_of(name)
+        for low, high in _Name(text, start, end, name, sure).values():
+            yield low, high, kind

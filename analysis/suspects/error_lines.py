@@ -1,7 +1,7 @@
-"""Who logs more failures than before, and whom those lines name.
+"""Services that log more failures than before, and the services that those lines name.
 
-A failing line that names another service is about the call, and so of whom it calls; a line that
-names nobody speaks of its writer.
+A failing line that names another service is about the call, and so about the service that is
+called. A line that names nobody is about its writer.
 """
 
 from __future__ import annotations
@@ -63,6 +63,20 @@ def error_lines(case: Case, services: Collection[str]) -> list[ErrorLines]:
     if not rows.height or not baseline:
         return []
     service_names = {name for name in services if len(name) >= MIN_NAME}
+    times = _times_by_name(rows, service_names)
+    step = float(np.clip(windows.search.seconds / STEPS, SHORTEST_STEP_S, LONGEST_STEP_S))
+    lines = []
+    for (writer, name), seconds_of in sorted(times.items(), key=lambda i: (i[0][0], i[0][1] or "")):
+        counted = _counted(np.sort(np.array(seconds_of)), baseline, windows.search, step)
+        if counted is not None:
+            lines.append(_lines(writer, name, counted))
+    return lines
+
+
+def _times_by_name(
+    rows: pl.DataFrame, service_names: Collection[str]
+) -> dict[tuple[str, str | None], list[float]]:
+    """When (s) each writer logs a failing line that names a service, or nobody (None)."""
     times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     named_in: dict[str, tuple[str, ...]] = {}
     for seconds, writer, text in rows.iter_rows():
@@ -73,13 +87,7 @@ def error_lines(case: Case, services: Collection[str]) -> list[ErrorLines]:
             times[writer, other].append(seconds)
         if not other_names:
             times[writer, None].append(seconds)
-    step = float(np.clip(windows.search.seconds / STEPS, SHORTEST_STEP_S, LONGEST_STEP_S))
-    lines = []
-    for (writer, name), seconds_of in sorted(times.items(), key=lambda i: (i[0][0], i[0][1] or "")):
-        counted = _counted(np.sort(np.array(seconds_of)), baseline, windows.search, step)
-        if counted is not None:
-            lines.append(_lines(writer, name, counted))
-    return lines
+    return times
 
 
 def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
@@ -173,7 +181,7 @@ def _lines(writer: str, name: str | None, counted: _Counted) -> ErrorLines:
 
 
 def extra_by_writer(lines: Iterable[ErrorLines]) -> Mapping[str, Mapping[str | None, float]]:
-    """Per writer whose lines are more than usual: how many more name whom."""
+    """Per writer that logs more lines than usual: how many more name each service."""
     by_writer: dict[str, dict[str | None, float]] = defaultdict(dict)
     for line in lines:
         if line.course.size > 0 or line.names is None:

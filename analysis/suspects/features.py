@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -150,7 +150,7 @@ class Observed:
     """By service and signal, how far a series agrees with the alert in time; 1 where the alert has
     no course in time."""
     parts: Sequence[tuple[Deviation, float]] = ()
-    """Series of parts of a service, such as its pods, of which the whole is among
+    """Series of parts of a service, such as its pods. The whole service's series is among
     `service_series`."""
 
     def agreement(self, service: str, signal: str | None) -> float:
@@ -172,43 +172,66 @@ def _beside_their_whole(series: Sequence[Deviation]) -> frozenset[int]:
     )
 
 
+@dataclass
+class _WeighedSeries:
+    """The series of a case with their weights, by what they are about; see `Observed`."""
+
+    service_series: list[tuple[Deviation, float]] = field(default_factory=list)
+    parts: list[tuple[Deviation, float]] = field(default_factory=list)
+    calls: list[tuple[str, Deviation, float]] = field(default_factory=list)
+    levels: list[tuple[Deviation, Move]] = field(default_factory=list)
+    """How far each series that has a size moved."""
+    agreements: dict[tuple[str, str], float] = field(default_factory=dict)
+
+
+def _weighed(
+    series: Iterable[Deviation],
+    beside: Collection[int],
+    loud: float,
+    curve: AlertCurve | None,
+    findings: Iterable[Finding],
+) -> _WeighedSeries:
+    """The series by what they are about; those `beside` their whole (by `id`) are parts."""
+    finding_keys = {(finding.subject, finding.signal or "") for finding in findings}
+    weighed = _WeighedSeries()
+    for deviation in series:
+        key = (deviation.service, deviation.signal)
+        # Within its own noise it explains nothing, however it goes with the alert.
+        compared = curve is not None and (deviation.size > 0 or key in finding_keys)
+        agreement = curve.agreement(deviation) if curve is not None and compared else 1.0
+        weight = agreement * deviation.size / loud
+        peer = peer_of(deviation.labels)
+        if peer is not None:
+            weighed.calls.append((peer, deviation, weight))
+            continue
+        if id(deviation) in beside:
+            weighed.parts.append((deviation, weight))
+            continue
+        weighed.service_series.append((deviation, weight))
+        if compared:
+            weighed.agreements[key] = max(weighed.agreements.get(key, 0.0), agreement)
+        if deviation.signal_class in SIZED:
+            sure = agreement * min(1.0, deviation.size)
+            move = Move(deviation.before, _level_while_bad(deviation, curve), sure)
+            weighed.levels.append((deviation, move))
+    return weighed
+
+
 def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Observed:
     """Read the tables of a case once, for all of its suspects."""
     series = [*deviations(case), *call_deviations(case)]
-    named = (
-        {series.service for series in series} | topology.services | {f.subject for f in findings}
-    )
-    named |= {peer for series in series if (peer := peer_of(series.labels))}
+    named = {deviation.service for deviation in series} | topology.services
+    named |= {finding.subject for finding in findings}
+    named |= {peer for deviation in series if (peer := peer_of(deviation.labels))}
     alerting = alerting_service(case.alert, named)
-    service_deviations = [series for series in series if peer_of(series.labels) is None]
-    beside = _beside_their_whole(service_deviations)
-    service_deviations = [series for series in service_deviations if id(series) not in beside]
-    alert = alerting_series(case.alert, alerting, service_deviations)
+    of_services = [deviation for deviation in series if peer_of(deviation.labels) is None]
+    beside = _beside_their_whole(of_services)
+    wholes = [deviation for deviation in of_services if id(deviation) not in beside]
+    alert = alerting_series(case.alert, alerting, wholes)
     curve = alert_curve(case, alert)
+    weighed = _weighed(series, beside, loudest(series), curve, findings)
     lines = error_lines(case, named)
-    loud, loud_lines = loudest(series), loudest([line.course for line in lines])
-    finding_keys = {(finding.subject, finding.signal or "") for finding in findings}
-    agreements: dict[tuple[str, str], float] = {}
-    service_series, parts, calls, levels = [], [], [], []
-    for service in series:
-        key = (service.service, service.signal)
-        # Within its own noise it explains nothing, however it goes with the alert.
-        compared = curve is not None and (service.size > 0 or key in finding_keys)
-        agreement = curve.agreement(service) if curve is not None and compared else 1.0
-        weight = agreement * service.size / loud
-        peer = peer_of(service.labels)
-        if peer is not None:
-            calls.append((peer, service, weight))
-            continue
-        if id(service) in beside:
-            parts.append((service, weight))
-            continue
-        service_series.append((service, weight))
-        if compared:
-            agreements[key] = max(agreements.get(key, 0.0), agreement)
-        if service.signal_class in SIZED:
-            sure = agreement * min(1.0, service.size)
-            levels.append((service, Move(service.before, _level_while_bad(service, curve), sure)))
+    loud_lines = loudest([line.course for line in lines])
     weighed_lines = []
     for line in lines:
         agreement = curve.agreement(line.course) if curve else 1.0
@@ -219,14 +242,14 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
         alert=alert,
         curve=curve,
         graph=graph,
-        service_series=service_series,
-        parts=parts,
-        calls=calls,
+        service_series=weighed.service_series,
+        parts=weighed.parts,
+        calls=weighed.calls,
         lines=weighed_lines,
-        places=places([*service_series, *parts], graph),
-        moves=moves_of(levels),
+        places=places([*weighed.service_series, *weighed.parts], graph),
+        moves=moves_of(weighed.levels),
         services=frozenset(named),
-        agreements=agreements,
+        agreements=weighed.agreements,
     )
 
 
@@ -264,7 +287,11 @@ class SuspectFeatures:
         self._observation = observation
         self._graph = observation.graph
         self._scores = scores
-        self._shown = _shown(observation.service_series)
+        # By service the largest weight of each class of signals.
+        self._shown: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
+        for deviation, weight in observation.service_series:
+            by_class = self._shown[deviation.service]
+            by_class[deviation.signal_class] = max(by_class[deviation.signal_class], weight)
         self._on_calls: dict[str, dict[str, float]] = defaultdict(dict)
         for callee, deviation, weight in observation.calls:
             if deviation.signal_class not in NOT_SERVING:
@@ -293,7 +320,7 @@ class SuspectFeatures:
 
     @property
     def graph(self) -> Topology:
-        """Who calls whom, with the calls that were only seen from a caller."""
+        """Which service calls which, with calls that only the caller shows."""
         return self._graph
 
     def of(self, subject: str) -> Features:
@@ -448,17 +475,6 @@ class SuspectFeatures:
                 if other != subject:
                     worst_sibling = max(worst_sibling, self.trouble(other))
         return max(0.0, max(self.trouble(subject), self._caller_view(subject)) - worst_sibling)
-
-
-def _shown(
-    service_series: Iterable[tuple[Deviation, float]],
-) -> dict[str, dict[SignalClass, float]]:
-    """By service the largest weight of each class of signals."""
-    showns: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
-    for deviation, weight in service_series:
-        by_class = showns[deviation.service]
-        by_class[deviation.signal_class] = max(by_class[deviation.signal_class], weight)
-    return showns
 
 
 def _largest(shown: Mapping[SignalClass, float], kinds: Iterable[SignalClass]) -> float:

@@ -156,14 +156,19 @@ def unit_of(signal: str, unit: str | None, samples: Sequence[float] = ()) -> Uni
             return SHARE if is_share and classify(signal) in _NEVER_SMALL else by_name
     if table_unit is None and vendor_unit:
         return Unit("number", noun=plain(vendor_unit, 12))
-    if samples and max(samples) <= 1 and _FRACTION.search(name):
+    return _share_by_values(signal, name, samples) if samples else NUMBER
+
+
+def _share_by_values(signal: str, name: str, samples: Sequence[float]) -> Unit:
+    """A share of 1 or of 100, where the name says that it is a share; a number otherwise."""
+    largest = max(samples)
+    if largest <= 1 and _FRACTION.search(name):
         return SHARE
-    if samples and classify(signal) is SignalClass.AVAILABILITY and not is_headroom(signal):
-        if max(samples) <= 1:
-            return SHARE
-        if min(samples) > 1 and max(samples) <= 100:
-            return PERCENT
-    return NUMBER
+    if classify(signal) is not SignalClass.AVAILABILITY or is_headroom(signal):
+        return NUMBER
+    if largest <= 1:
+        return SHARE
+    return PERCENT if min(samples) > 1 and largest <= 100 else NUMBER
 
 
 def amount(value: float, unit: Unit = NUMBER) -> str:
@@ -207,7 +212,12 @@ def _amount_text(value: float, unit: Unit, digits: int) -> str:
         case "bytes/s":
             return _scaled(size, _SIZES, digits, zero="0 bytes") + "/s"
         case "share":
-            return _percent(100 * size, digits)
+            # Near 100 it is the distance to it that matters: 99.95 %, not 100 %.
+            percent = 100 * size
+            missing = 100 - percent
+            if 0 < missing < NEAR_ALL:
+                return f"{_stripped(f'{percent:.{_decimals(missing, digits)}f}')} %"
+            return f"{_digits(percent, digits)} %"
         case "rate":
             return f"{_digits(size, digits)}/s"
         case "number":
@@ -229,14 +239,6 @@ def _scaled(size: float, steps: Sequence[tuple[float, str]], digits: int, *, zer
         if abs(size) >= least * (1 - 0.5 * 10.0**-digits):
             factor, name = step, its_name
     return f"{_digits(size / factor, digits)} {name}"
-
-
-def _percent(percent: float, digits: int) -> str:
-    # Near 100 it is the distance to it that matters: 99.95 %, not 100 %.
-    missing = 100 - percent
-    if 0 < missing < NEAR_ALL:
-        return f"{_stripped(f'{percent:.{_decimals(missing, digits)}f}')} %"
-    return f"{_digits(percent, digits)} %"
 
 
 def _digits(value: float, digits: int) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -66,19 +67,21 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
         by_rank[summary.rank].append(summary)
     if not by_rank:
         raise ValueError("no summaries to compare")
-    in_order = [
-        sorted(by_rank[rank], key=lambda s: (s.start_ns, s.file)) for rank in sorted(by_rank)
-    ]
-    chosen = _numbered_alike([rank_summaries[-1] for rank_summaries in in_order])
-    worlds = [s.world_size for s in chosen if s.world_size]
-    world = max(worlds) if worlds else None
-    absent = (rank for rank in range(min(world or 0, 10_000_000)) if rank not in by_rank)
+    latest: list[RankSummary] = []
+    left_out: list[RankSummary] = []
+    for _, rank_summaries in sorted(by_rank.items()):
+        *earlier, last = sorted(rank_summaries, key=lambda s: (s.start_ns, s.file))
+        latest.append(last)
+        left_out += earlier
+    chosen = _numbered_alike(latest)
+    world = max((s.world_size for s in chosen if s.world_size), default=0)
+    absent = (rank for rank in range(min(world, 10_000_000)) if rank not in by_rank)
     return Participants(
         ranks=chosen,
-        world_size=world,
-        missing_count=max((world or 0) - sum(rank < (world or 0) for rank in by_rank), 0),
-        missing=tuple(rank for rank, _ in zip(absent, range(MAX_NAMED), strict=False)),
-        left_out=tuple(s for rank_summaries in in_order for s in rank_summaries[:-1]),
+        world_size=world or None,
+        missing_count=max(world - sum(rank < world for rank in by_rank), 0),
+        missing=tuple(islice(absent, MAX_NAMED)),
+        left_out=tuple(left_out),
         guessed=tuple(s.rank for s in chosen if s.rank_source != "distributedInfo"),
         steps=_in_common(chosen),
         different_steps=_different_steps(chosen),

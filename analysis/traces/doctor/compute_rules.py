@@ -60,7 +60,8 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
         return []
     worst = max(ranks, key=lambda s: (_versions(s), _highest(s), s.facts.recompiles.compilations))
     recompiles = worst.facts.recompiles
-    who, numbers = rank_phrase([s.rank for s in ranks], job.count)
+    rank_numbers = [s.rank for s in ranks]
+    who, numbers = rank_phrase(rank_numbers, job.count)
     parts = []
     if _versions(worst) >= MANY_VERSIONS:
         frame = recompiles.frames[0]
@@ -104,10 +105,10 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
     return [
         RECOMPILES.diagnosis(
             "critical" if limit else "warning",
-            subject_of([s.rank for s in ranks], job.count),
+            subject_of(rank_numbers, job.count),
             f"code is compiled again and again on {who}: " + "; ".join(parts),
             numbers,
-            ranks=[s.rank for s in ranks] if len(ranks) < job.count else (),
+            ranks=rank_numbers if len(ranks) < job.count else (),
             events=recompiles.events,
             details={"frames": {str(f.frame): f.versions for f in recompiles.frames}},
             # What running without the code costs is not in the trace: only compiling is.

@@ -54,24 +54,11 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
     ranks = [summary.rank for summary in stalled]
     share = median(summary.facts.data.share for summary in stalled)
     in_process = any(summary.facts.data.in_process for summary in stalled)
-    who, numbers = rank_phrase(ranks, job.count)
     worst = max(stalled, key=lambda summary: summary.facts.data.share)
-    verb = "spends" if len(stalled) == 1 else "spend"
-    if median(s.facts.data.usual_share for s in stalled) >= WARN_SHARE:
-        numbers["data_ms"] = ms(median(s.facts.data.usual_ns for s in stalled))
-        numbers["step_ms"] = ms(_usual_step_ns(stalled))
-        statement = (
-            f"{who} {verb} {numbers['data_ms']:g} ms of each {numbers['step_ms']:g} ms step "
-            "waiting for the data loader"
-        )
-    else:
-        numbers["percent"] = percent(share)
-        numbers["stalled_steps"] = float(worst.facts.data.stalled_steps)
-        numbers["steps"] = float(worst.facts.step_count)
-        statement = (
-            f"{who} {verb} {numbers['percent']:g} % of the time waiting for the data loader, in "
-            f"{worst.facts.data.stalled_steps} of {plural(worst.facts.step_count, 'step')}"
-        )
+    who, numbers = rank_phrase(ranks, job.count)
+    waiting, waiting_numbers = _waiting(stalled, worst, share)
+    numbers |= waiting_numbers
+    statement = f"{who} {waiting}"
     if in_process:
         statement += ", which runs in the training process itself"
     diagnosis = DATALOADER_STALL.diagnosis(
@@ -86,6 +73,29 @@ def input_rules(job: TrainingJob, silenced: Collection[int] = ()) -> list[JobDia
         cost_ns=share * job.step_ns,
     )
     return [diagnosis]
+
+
+def _waiting(
+    stalled: Sequence[RankSummary], worst: RankSummary, share: float
+) -> tuple[str, dict[str, float]]:
+    """How long the ranks wait, with its numbers: of each step, or of a share of the steps."""
+    verb = "spends" if len(stalled) == 1 else "spend"
+    if median(s.facts.data.usual_share for s in stalled) >= WARN_SHARE:
+        data_ms = ms(median(s.facts.data.usual_ns for s in stalled))
+        step_ms = ms(_usual_step_ns(stalled))
+        phrase = f"{verb} {data_ms:g} ms of each {step_ms:g} ms step waiting for the data loader"
+        return phrase, {"data_ms": data_ms, "step_ms": step_ms}
+    stalled_steps, steps = worst.facts.data.stalled_steps, worst.facts.step_count
+    numbers = {
+        "percent": percent(share),
+        "stalled_steps": float(stalled_steps),
+        "steps": float(steps),
+    }
+    phrase = (
+        f"{verb} {numbers['percent']:g} % of the time waiting for the data loader, in "
+        f"{stalled_steps} of {plural(steps, 'step')}"
+    )
+    return phrase, numbers
 
 
 def _usual_step_ns(ranks: Sequence[RankSummary]) -> float:

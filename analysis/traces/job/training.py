@@ -131,7 +131,7 @@ def _read(file: JobFile, records: TraceRecords | None) -> RankReading:
 
 
 def _never_read(files: JobFiles, traces: Sequence[JobFile]) -> list[tuple[str, str]]:
-    """(file, why) of what no reader understands."""
+    """File and reason for each file that no reader understands."""
     read = {file.path for file in traces}
     # A report that was exported is read as its export.
     exported = {file.path.with_suffix("") for file in files.of("nsight_sqlite")}
@@ -158,33 +158,37 @@ def _findings(case: Case, job: TrainingJob) -> list[Finding]:
     name = case.scope.job or case.alert.job or case.alert.service or "training job"
     diagnoses = diagnose(job)
     notes = _notes(name, job)
-    # What a job is like was so before the alert, too.
-    serious = [
-        diagnosis
-        for diagnosis in diagnoses
-        if diagnosis.severity != "info" and diagnosis.rule not in ALWAYS_SO
-    ]
-    notes["also"] = [diagnosis.statement for diagnosis in diagnoses if diagnosis not in serious][
-        :MAX_DIAGNOSES
-    ]
+    serious, also = [], []
+    for diagnosis in diagnoses:
+        # What a job is like was so before the alert, too.
+        if diagnosis.severity == "info" or diagnosis.rule in ALWAYS_SO:
+            also.append(diagnosis.statement)
+        else:
+            serious.append(diagnosis)
+    notes["also"] = also[:MAX_DIAGNOSES]
     accusing = [diagnosis for diagnosis in serious if diagnosis.rule not in CAPTURE][:MAX_DIAGNOSES]
     if accusing:
         return [_finding(name, diagnosis, notes) for diagnosis in accusing]
     if serious:
         unfit = serious[0]
         return [_inconclusive(name, unfit.statement, unfit.numbers, notes | {"fix": unfit.fix})]
-    if not job.ranks:
-        return []
+    return [_unaccused(name, job, diagnoses, notes)] if job.ranks else []
+
+
+def _unaccused(
+    name: str, job: TrainingJob, diagnoses: Sequence[JobDiagnosis], notes: dict[str, Any]
+) -> Finding:
+    """That nothing stands out, or why that cannot be said."""
     assert job.comparison is not None
     why_not = job.comparison.why_not
     if why_not is not None:
-        return [_inconclusive(name, why_not.sentence, why_not.numbers, notes)]
+        return _inconclusive(name, why_not.sentence, why_not.numbers, notes)
     unsure = doubts(diagnoses)
     if unsure:
         sentence, numbers = _to_look_at(unsure)
-        return [_inconclusive(name, sentence, numbers, notes)]
+        return _inconclusive(name, sentence, numbers, notes)
     sentence, numbers = health(job, diagnoses)
-    return [_plain(TRAINING_HEALTHY.name, name, HEALTHY_STRENGTH, sentence, numbers, notes)]
+    return _plain(TRAINING_HEALTHY.name, name, HEALTHY_STRENGTH, sentence, numbers, notes)
 
 
 def _inconclusive(

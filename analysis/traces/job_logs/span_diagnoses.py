@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -42,7 +42,7 @@ def span_diagnoses(
 
     `stopped`: other files say that the job hangs. `named`: they say who is to blame, which spans
     only bear out. `until_us`: the moment up to which the files were collected, in us since 1970;
-    None where nobody knows.
+    None where that is not recorded.
     """
     last = max((rank.last_us for rank in ranks), default=0)
     quiet = (until_us - last) / 1e6 if until_us is not None else 0.0
@@ -61,20 +61,24 @@ def _standing(
     if len(ranks) < 2 or not any(rank.open for rank in ranks):
         return None
     usual = _usual_place(ranks)
-    behind = [rank for rank in ranks if _place(rank) != usual]
+    behind: list[RankSpans] = []
+    other_ranks: list[RankSpans] = []
+    for rank in ranks:
+        if _place(rank) == usual:
+            other_ranks.append(rank)
+        else:
+            behind.append(rank)
     if not behind:
         return _all_stand(ranks, quiet_s) if severity == "critical" else None
     if 2 * len(behind) > len(ranks):
         return None
     ranks_behind, numbers = tuple(rank_spans.rank for rank_spans in behind), Numbers()
     span = behind[0].place
-    other_ranks = [rank for rank in ranks if _place(rank) == usual]
     who = numbers.ranks(ranks_behind)
     rest = numbers.count("waiting", len(other_ranks), "other rank")
     here, there = _where(span, numbers, ""), _where(other_ranks[0].place, numbers, "their_")
     if severity == "critical":
-        stands = "stands" if len(behind) == 1 else "stand"
-        waits = "waits" if len(other_ranks) == 1 else "wait"
+        stands, waits = _verb("stand", behind), _verb("wait", other_ranks)
         statement = f"{who} {stands} {here}, while {rest} {waits} {there}"
         statement += _for_how_long(numbers, quiet_s)
     else:
@@ -94,6 +98,10 @@ def _standing(
         steps=(span.step,) if span.step is not None else (),
         details=_details(ranks) | {"at": _time(span.start_us)},
     )
+
+
+def _verb(verb: str, subjects: Sized) -> str:
+    return f"{verb}s" if len(subjects) == 1 else verb
 
 
 def _all_stand(standing: Sequence[RankSpans], quiet_s: float | None) -> JobDiagnosis:
@@ -184,12 +192,7 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     length = median(rank.step_ms[step] for rank in ranks for step in steps)
     if length <= 0:
         return None
-    late = []
-    for rank in ranks:
-        over = [rank.data_ms.get(step, 0.0) - usual[step] for step in steps]
-        late_steps = [ms for ms in over if ms >= WARN_SHARE * length]
-        if median(over) >= WARN_SHARE * length and len(late_steps) >= PERSISTENT * len(steps):
-            late.append((median(over), rank))
+    late = _late_ranks(ranks, usual, WARN_SHARE * length)
     if not late or 2 * len(late) >= len(ranks) > 2:
         return None
     worst = max(late, key=lambda pair: (pair[0], -pair[1].rank))[1]
@@ -202,6 +205,19 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     return _LateInput(late_ranks, rank_ms, max(other_ms, 0.0), length, len(steps))
 
 
+def _late_ranks(
+    ranks: Sequence[RankSpans], usual: Mapping[int, float], least_ms: float
+) -> list[tuple[float, RankSpans]]:
+    """Ranks that wait that much longer than usual in many steps, each with its median."""
+    late = []
+    for rank in ranks:
+        over = [rank.data_ms.get(step, 0.0) - usual_ms for step, usual_ms in usual.items()]
+        late_steps = [ms for ms in over if ms >= least_ms]
+        if median(over) >= least_ms and len(late_steps) >= PERSISTENT * len(usual):
+            late.append((median(over), rank))
+    return late
+
+
 def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
     """Steps that every rank timed, without the first, in which loaders and compilers start."""
     if not ranks or not any(rank.data_ms for rank in ranks):
@@ -212,7 +228,7 @@ def _common_steps(ranks: Sequence[RankSpans]) -> list[int]:
 
 def _straggler(late: _LateInput) -> JobDiagnosis:
     numbers = Numbers()
-    who, verb = numbers.ranks(late.ranks), "wait" if len(late.ranks) > 1 else "waits"
+    who, verb = numbers.ranks(late.ranks), _verb("wait", late.ranks)
     rank_ms = numbers.say("own_ms", short(late.rank_ms))
     step_ms = numbers.say("step_ms", short(late.step_ms))
     other_ms = numbers.say("other_ms", short(late.other_ms))

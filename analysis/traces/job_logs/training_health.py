@@ -93,16 +93,11 @@ def first_not_a_number(ranks: Sequence[RankMetrics]) -> NotANumber | None:
 
 
 def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber | None:
-    bad: dict[int | None, list[int]] = {}
-    for rank in ranks:
-        series = rank.series(measure)
-        steps = [step for step, value in series if not math.isfinite(value)]
-        if steps and (measure == "loss" or _lasts(series)):
-            bad[rank.rank] = steps
+    bad = _first_bad_steps(ranks, measure)
     if not bad:
         return None
-    step = min(steps[0] for steps in bad.values())
-    first = {rank for rank, steps in bad.items() if steps[0] == step}
+    step = min(bad.values())
+    first = {rank for rank, bad_step in bad.items() if bad_step == step}
     later = bad.keys() - first
     logging_ranks = {rank.rank for rank in ranks if step in rank.values.get(measure, {})}
     # Where every rank has it at once, or the log names no rank, none can be distinguished.
@@ -124,6 +119,17 @@ def _not_a_number(ranks: Sequence[RankMetrics], measure: Measure) -> NotANumber 
         lasting=lasting,
         last_good=last_good,
     )
+
+
+def _first_bad_steps(ranks: Sequence[RankMetrics], measure: Measure) -> dict[int | None, int]:
+    """By rank, the first step in which the measure is no number; norms that pass do not count."""
+    bad: dict[int | None, int] = {}
+    for rank in ranks:
+        series = rank.series(measure)
+        steps = [step for step, value in series if not math.isfinite(value)]
+        if steps and (measure == "loss" or _lasts(series)):
+            bad[rank.rank] = steps[0]
+    return bad
 
 
 def _named(ranks: Iterable[int | None]) -> tuple[int, ...]:

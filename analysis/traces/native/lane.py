@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,9 @@ class NativeLane:
             return np.empty(0, dtype=kind)
         return np.asarray(_Column(place, count.value, kind, self._library.fl_free))
 
+    def _columns(self, what: int, names: Sequence[str], kind: str) -> dict[str, NDArray[Any]]:
+        return {name: self._take(what, i, kind) for i, name in enumerate(names)}
+
     def _table(self, table: int, index: int = 0) -> list[bytes]:
         text, ends = ctypes.c_void_p(), ctypes.c_void_p()
         count = self._library.fl_scan_table(
@@ -144,15 +147,9 @@ class NativeLane:
 
     def finish(self) -> Scanned:
         """Columns in the library's own memory, without a copy."""
-        wide = {
-            name: self._take(_WIDE, i, "<i8")
-            for i, name in enumerate(("ts", "dur", "event", "offset"))
-        }
-        small = {
-            name: self._take(_SMALL, i, "<i4")
-            for i, name in enumerate(("name", "category", "lane"))
-        }
-        links = {name: self._take(_LINK, i, "<i8") for i, name in enumerate(LINKS)}
+        wide = self._columns(_WIDE, ("ts", "dur", "event", "offset"), "<i8")
+        small = self._columns(_SMALL, ("name", "category", "lane"), "<i4")
+        links = self._columns(_LINK, LINKS, "<i8")
         numbers = {
             name: (self._take(_NUMBER_ROWS, i, "<i4"), self._take(_NUMBER_VALUES, i, "<f8"))
             for i, name in enumerate(NUMBERS)
@@ -181,13 +178,13 @@ class NativeLane:
             links={name: column for name, column in links.items() if len(column)},
             names=self._table(_NAMES),
             categories=self._table(_CATEGORIES),
-            lanes=[split_pair(lane) for lane in self._table(_LANES)],
+            lanes=list(map(split_pair, self._table(_LANES))),
             handles=self._table(_HANDLES),
             numbers={name: number for name, number in numbers.items() if len(number[0])},
             texts={name: text for name, text in texts.items() if len(text[0])},
             counters=counters,
             memory=self._take(_MEMORY, 0, "<i8").reshape(-1, 1 + len(MEMORY_KEYS)),
-            labels=[split_label(label) for label in self._table(_LABELS)],
+            labels=list(map(split_label, self._table(_LABELS))),
             skipped=skipped | ({"no phase": without_phase} if without_phase else {}),
             dropped={r: n for r, n in zip(lost_reasons(), losses, strict=True) if n},
         )

@@ -304,10 +304,14 @@ def _copy(
     change: Callable[[EventBlock], tuple[Changed, int]],
     added: Callable[[], Iterable[bytes]],
 ) -> Written:
-    raw, packed = RawEvents(source), _Packed(file) if target.suffix == ".gz" else None
-    out: _Sink = packed or file
+    raw = RawEvents(source)
+    out: _Sink = file
+    packed = None
+    if target.suffix == ".gz":
+        out = packed = _Packed(file)
     copy_count = left_out = count = 0
     opened = False
+    separator = b""
     for block in raw.blocks():
         if not opened:
             opened = True
@@ -315,15 +319,15 @@ def _copy(
         changed, gone = change(block)
         left_out, block_count = left_out + gone, len(block) - gone
         if block_count:
-            out.write(
-                (SEPARATOR if copy_count else b"")
-                + (block.text if changed is None else SEPARATOR.join(changed))
-            )
+            text = block.text if changed is None else SEPARATOR.join(changed)
+            out.write(separator + text)
+            separator = SEPARATOR
         copy_count += block_count
     if not opened:
         out.write(raw.header + b"\n  ")
     for text in added():
-        out.write((SEPARATOR if copy_count or count else b"") + text)
+        out.write(separator + text)
+        separator = SEPARATOR
         count += 1
     if raw.closed:
         out.write(b"\n  ")

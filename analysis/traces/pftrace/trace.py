@@ -16,7 +16,7 @@ from faultline.analysis.traces.columns.arguments import NUMBERS
 from faultline.analysis.traces.columns.events import DEVICE_CATEGORIES, Int64, TraceColumns
 from faultline.analysis.traces.pftrace import packets as packed
 from faultline.analysis.traces.pftrace.packets import Packets, packets_of, texts_at
-from faultline.analysis.traces.pftrace.tracks import Tracks
+from faultline.analysis.traces.pftrace.tracks import Track, Tracks
 from faultline.analysis.traces.protobuf.wire import BYTES, FIXED64, Fields, inner, read_file
 from faultline.analysis.traces.reading.assembled import EventPart, Names, assembled
 from faultline.analysis.traces.reading.file_kinds import rank_in_name
@@ -175,29 +175,32 @@ class _Slices:
             part_values = values[begin]
             if key in NUMBERS and not np.isnan(part_values).all():
                 numbers[key] = part_values
-        stream = track.stream
-        if kind.lower() in DEVICE_CATEGORIES and track.device >= 0 and "device" not in numbers:
+        on_device = kind.lower() in DEVICE_CATEGORIES
+        if on_device and track.device >= 0 and "device" not in numbers:
             numbers["device"] = np.full(len(begin), float(track.device))
-        stream_numbers = self.arguments.get("stream")
-        if stream_numbers is not None and len(begin) and 0 <= stream_numbers[begin[0]] < 1 << 30:
-            stream = int(stream_numbers[begin[0]])
         if kind == "gpu_memcpy" and "bytes" in numbers:
             numbers["memory bandwidth (GB/s)"] = numbers["bytes"] / np.maximum(end - start, 1)
         correlation = self.arguments.get("correlation")
         linked = None
         if correlation is not None:
             linked = np.nan_to_num(correlation[begin], nan=-1).astype(np.int64)
-        lane = self.tracks.lane(number)
         return EventPart(
             category=kind,
-            lane=lane,
+            lane=self.tracks.lane(number),
             start=start,
             end=end,
             name=self.names.numbers([self.name[i] for i in begin.tolist()]),
-            stream=stream if kind.lower() in DEVICE_CATEGORIES else -1,
+            stream=self._stream(track, begin) if on_device else -1,
             correlation=linked,
             numbers=numbers,
         )
+
+    def _stream(self, track: Track, begin: Int64) -> int:
+        """The stream that the first event names, else the one of its track; -1 for none."""
+        streams = self.arguments.get("stream")
+        if streams is not None and len(begin) and 0 <= streams[begin[0]] < 1 << 30:
+            return int(streams[begin[0]])
+        return track.stream
 
     def _texts(self, by_number: int, itself: int, kind: int) -> list[str]:
         """A text of each event: interned, or as it stands; the first of several."""

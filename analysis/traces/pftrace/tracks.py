@@ -6,13 +6,16 @@ Field numbers: `track_descriptor.proto`, `thread_descriptor.proto`, `process_des
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from faultline.analysis.traces.pftrace.packets import MAX_TEXT, Packets
-from faultline.analysis.traces.protobuf.wire import BYTES, walk
+from faultline.analysis.traces.protobuf.wire import BYTES, Buffer, walk
 
 MAX_TRACKS = 200_000
 MAX_PARENTS = 8
+MAX_NAME = 256
+"""Bytes of the name of a process or thread."""
 _STREAM = re.compile(r"\b(?:STREAM|QUEUE)\b[ #\[]*(\d{1,9})", re.IGNORECASE)
 _DEVICE = re.compile(r"\b(?:AGENT|GPU|DEVICE|NPU|XPU)\b[ :#\[]*(\d{1,6})", re.IGNORECASE)
 
@@ -82,14 +85,27 @@ class Tracks:
             elif number in (2, 10):
                 name = buffer.text(value, end, MAX_TEXT)
             elif number == 3:
-                for inside, _, field_value, close in walk(buffer, value, end):
-                    pid = field_value if inside == 1 else pid
-                    process = buffer.text(field_value, close, 256) if inside == 6 else process
+                inside = _last_fields(buffer, value, end, (1, 6))
+                pid, _ = inside.get(1, (pid, 0))
+                if 6 in inside:
+                    process = buffer.text(*inside[6], MAX_NAME)
             elif number == 4:
-                for inside, _, field_value, close in walk(buffer, value, end):
-                    pid = field_value if inside == 1 else pid
-                    tid = field_value if inside == 2 else tid
-                    name = buffer.text(field_value, close, 256) if inside == 5 else name
+                inside = _last_fields(buffer, value, end, (1, 2, 5))
+                pid, _ = inside.get(1, (pid, 0))
+                tid, _ = inside.get(2, (tid, 0))
+                if 5 in inside:
+                    name = buffer.text(*inside[5], MAX_NAME)
             elif number == 8:
                 counter = True
         self.by_number[numbers[1]] = Track(name, numbers[5], pid, tid, process, counter)
+
+
+def _last_fields(
+    buffer: Buffer, start: int, stop: int, numbers: Collection[int]
+) -> dict[int, tuple[int, int]]:
+    """Of a message, the last value and end of the fields with these numbers."""
+    fields = {}
+    for number, _, value, end in walk(buffer, start, stop):
+        if number in numbers:
+            fields[number] = (value, end)
+    return fields
