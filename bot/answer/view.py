@@ -37,9 +37,9 @@ from faultline.bot.answer.writer.doubts import remaining_gaps, tells_apart
 from faultline.bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
-"""Confidence from which it is called high, and medium."""
+"""From these confidences on it is called high, and medium."""
 CAUSE_CONFIDENCE = 0.9
-"""And from which a cause is called found. The state and the confidence say the same."""
+"""From here on a cause is called found. The state and the confidence say the same."""
 NO_REPORT = "the model's report: "
 """Begins the line of `Report.dropped` that says why a model gave none."""
 HOW_SURE = ((CAUSE_CONFIDENCE, "Very likely"), (MEDIUM, "Likely"), (0.0, "Possible"))

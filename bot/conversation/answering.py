@@ -307,7 +307,7 @@ class _CaseQuestion:
         return FollowUpRequest(span, services[:MAX_SERVICES])
 
     def _uncovered_span(self) -> QuestionSpan | None:
-        """The time that the question is about, where it is more than that of the case."""
+        """The time that the question is about, where the case does not cover all of it."""
         span = span_in(self.question) if self.request.kind in BEYOND else None
         if span is None or span.since is None or self.request.kind is RequestKind.UNKNOWN:
             return span

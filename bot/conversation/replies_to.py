@@ -210,7 +210,7 @@ class Replies:
         if not reply.useful and not mentioned:
             return None
         if by_model is not None:
-            # Never in silence: the model was asked, and nothing of its answer holds.
+            # Say that the model was asked, though its answer does not hold.
             more = (*reply.text.more, by_model.text.lead)
             return reply.text.model_copy(update={"more": more})
         return reply.text
@@ -319,8 +319,8 @@ class Replies:
     async def _without_answer(self, about: StoredInvestigation) -> AnswerText | None:
         """How an investigation stands that has failed or still runs; None for any other."""
         if about.status == "failed":
-            lead = plain(about.headline or "The investigation failed", 400)
-            return AnswerText(lead=lead, investigation_id=about.id)
+            headline = plain(about.headline or "The investigation failed", 400)
+            return AnswerText(lead=headline, investigation_id=about.id)
         if about.status not in ("accepted", "running"):
             return None
         lines = await in_store(self._context.store.progress, about.id)

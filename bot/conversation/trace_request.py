@@ -110,8 +110,10 @@ def worded(report: Mapping[str, Any], place: str) -> AnswerText:
         result = "1 diagnosis." if len(diagnoses) == 1 else f"{len(diagnoses)} diagnoses."
     else:
         result = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
-    lead = f"{shown_place(place)}: {result}"
-    return AnswerText(lead=lead, lines=_diagnosis_lines(diagnoses), more=tuple(filter(None, more)))
+    headline = f"{shown_place(place)}: {result}"
+    return AnswerText(
+        lead=headline, lines=_diagnosis_lines(diagnoses), more=tuple(filter(None, more))
+    )
 
 
 def _diagnosis_lines(diagnoses: Sequence[Mapping[str, Any]]) -> tuple[AnswerLine, ...]:

@@ -291,7 +291,7 @@ def other_candidate(story: Story, diagnosis: Diagnosis) -> Cause | None:
 
 def tells_apart(story: Story, diagnosis: Diagnosis) -> bool:
     """Whether a question that separates the first two causes is worth its line: both are named,
-    and neither is a place, of which the next step says what to check."""
+    and neither is a place. What to check of a place, the next step says."""
     second = other_candidate(story, diagnosis)
     if second is None or story.cause is None:
         return False

@@ -135,7 +135,7 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
 
 
 def _is_left_out(service: str, text: str, diagnosis: Diagnosis) -> bool:
-    """Whether the answer says nothing of this service; jobs are named by their ranks."""
+    """Whether the answer does not name this service; jobs are named by their ranks."""
     job = any(JobDetails.of(finding) is not None for finding in diagnosis.findings)
     return bool(service) and not job and subject_name(service) not in text
 
@@ -286,7 +286,7 @@ def _is_trouble(finding: Finding) -> bool:
 
 
 def _headline_services(story: Story) -> set[str]:
-    """The services of which the headline speaks."""
+    """The services that the headline speaks of."""
     subjects = {
         finding.subject for finding in (story.effect, story.mechanism) if finding is not None
     }
@@ -417,10 +417,10 @@ def _symptoms_there(story: Story, diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _place(finding: Finding, story: Story) -> int:
-    """What comes first: that nothing of it runs, then its objects' states, then that it fails."""
+    """What comes first: that it is down, then its objects' states, then that it fails."""
     if is_down(finding):
         return 0
-    # The state of an object that the culprit's own state brings about.
+    # Put next the states of the culprit's objects, which its own state brings about.
     subject = story.cause.subject if story.cause is not None else None
     if finding.subject == subject and state_of(finding) is not None:
         return 1
@@ -447,8 +447,8 @@ def _contrast_kinds() -> frozenset[str]:
 
 
 def _is_of_the_calls(finding: Finding, story: Story) -> bool:
-    """Whether it shows the calls of which the mechanism speaks from their other end: a failing
-    line of a caller that names the culprit, the time in what is called more often."""
+    """Whether it shows the mechanism's calls from their other end: a failing line of a caller that
+    names the culprit, or the time in what is called more often."""
     mechanism, cause = story.mechanism, story.cause
     if mechanism is None or cause is None:
         return False

@@ -239,7 +239,7 @@ def _effect(diagnosis: Diagnosis, findings: dict[str, Finding], alert: Alert) ->
         fault = fault_of(finding) if finding is not None else None
         if finding is None or fault is None:
             continue
-        # Callers notice what is slow or fails, and what restarts.
+        # Leave out what nobody outside notices: it is no symptom, and nothing restarts.
         if not fault.is_symptom and fault.name != RESTARTS.name:
             continue
         if place == 0 or finding.subject == alert.service:
@@ -347,14 +347,14 @@ def _decisive_error(
     error = next(filter(_is_self_error, about), None)
     if error is None:
         return None
-    leads = error.id == about[0].id
+    is_first = error.id == about[0].id
     # What it logs says more than that it is busier than before.
-    if leads and _is_load(strongest):
+    if is_first and _is_load(strongest):
         return error
     # That it is slower does not say why requests fail; an error that it logs does.
     fault = fault_of(effect) if effect is not None else None
     fails = fault is not None and fault.name in _FAILURES
-    if fails and _only_slows(strongest) and (leads or _only_slows(about[0])):
+    if fails and _only_slows(strongest) and (is_first or _only_slows(about[0])):
         return error
     return None
 
@@ -435,7 +435,7 @@ def _explains(finding: Finding) -> bool:
 
 
 def is_out_of_step(finding: Finding) -> bool:
-    """Whether it restarted once, at another time than that of the alert's trouble."""
+    """Whether it restarted once, at another time than the alert's trouble."""
     details = MetricShiftDetails.of(finding)
     if details is None or not _is_fault(finding, RESTARTS.name) or details.agreement is None:
         return False
