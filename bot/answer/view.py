@@ -37,9 +37,9 @@ from faultline.bot.answer.writer.doubts import remaining_gaps, tells_apart
 from faultline.bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
-"""Confidence from which it is called high, and medium."""
+"""From these confidences on it is called high, and medium."""
 CAUSE_CONFIDENCE = 0.9
-"""And from which a cause is called found. The state and the confidence say the same."""
+"""From here on a cause is called found. The state and the confidence say the same."""
 NO_REPORT = "the model's report: "
 """Begins the line of `Report.dropped` that says why a model gave none."""
 HOW_SURE = ((CAUSE_CONFIDENCE, "Very likely"), (MEDIUM, "Likely"), (0.0, "Possible"))
@@ -238,7 +238,9 @@ def answer_view(
     """The answer. Without a report, which a case can have lost, the diagnosis speaks for itself."""
     causes = tuple(sorted(diagnosis.causes, key=lambda cause: cause.rank))
     findings = {finding.id: finding for finding in diagnosis.findings}
-    claims = report.claims if report else ()
+    # Say nothing in place of a report that is lost.
+    written = report or Report(headline="", claims=())
+    claims = written.claims
     by_code = word(diagnosis, alert)
     named = with_called_names(diagnosis)
     story = story_of(named, alert)
@@ -254,19 +256,19 @@ def answer_view(
         claims=tuple(claim for claim in claims if not _is_memory(claim, findings)),
         beside=_beside(claims, by_code),
         remembered=tuple(claim for claim in claims if _is_memory(claim, findings)),
-        ordered_claims=tuple(claims),
-        guidance=tuple(report.guidance) if report else (),
+        ordered_claims=claims,
+        guidance=written.guidance,
         next_steps=_next_steps(diagnosis.verdict, causes, report),
         to_tell_apart=question.text if question else None,
         missing=remaining_gaps(diagnosis),
         gaps=tuple(gaps),
-        removed=tuple(report.dropped) if report else (),
+        removed=written.dropped,
         findings=findings,
         evidence={item.id: item for item in evidence},
-        written_by=report.written_by if report else "built-in",
+        written_by=written.written_by,
         explained=is_explained(story),
         began=began(diagnosis),
-        model_use=report.model_use if report else None,
+        model_use=written.model_use,
         record=record[0] if record else None,
     )
 

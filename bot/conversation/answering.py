@@ -296,25 +296,25 @@ class _CaseQuestion:
         """A longer time, or more services than the case has: by "check ... too", of services that
         somebody knows."""
         subject, include = self.subject, asks_to_include(self.question)
-        span = span_in(self.question) if self.request.kind in BEYOND else None
-        if span is not None and self._is_covered(span):
-            span = None
         names = subject.names if subject else ()
         if not names and include and self.for_us and subject is not None and subject.is_service:
             names = (subject.label,)
-        if span is None and not include:
-            return None
-        unseen = tuple(n for n in names if include and not self._knows(n))
+        unseen = tuple(name for name in names if include and not self._knows(name))
+        span = self._uncovered_span()
         if span is None and not unseen:
             return None
-        return FollowUpRequest(span, tuple(plain(n, 200) for n in (unseen or names))[:MAX_SERVICES])
+        services = tuple(plain(name, 200) for name in (unseen or names))
+        return FollowUpRequest(span, services[:MAX_SERVICES])
 
-    def _is_covered(self, span: QuestionSpan) -> bool:
-        """Logs "from 14:20" are those of the case, where that lies in its time."""
+    def _uncovered_span(self) -> QuestionSpan | None:
+        """The time that the question is about, where the case does not cover all of it."""
+        span = span_in(self.question) if self.request.kind in BEYOND else None
+        if span is None or span.since is None or self.request.kind is RequestKind.UNKNOWN:
+            return span
+        # Logs "from 14:20" are those of the case, where that lies in its time.
         scope = self.answered.case.scope
-        if span.since is None or self.request.kind is RequestKind.UNKNOWN:
-            return False
-        return window_of(span, scope.incident, scope.incident.end).start >= scope.events_from
+        start = window_of(span, scope.incident, scope.incident.end).start
+        return span if start < scope.events_from else None
 
     def _knows(self, name: str) -> bool:
         return about_subject.knows(self.answered, Subject(name, (name,)))

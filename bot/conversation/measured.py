@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -83,14 +83,12 @@ def named_series(
     """The series that the words name, those of the alert and of the cause first; of the services
     alone, where some are named."""
     every = all_series(answered)
-    spelled_series = [series for series in every if _is_spelled_out(series.signal, tokens)]
     classes = metric_classes(tokens)
-    matches = spelled_series or [series for series in every if classify(series.signal) in classes]
+    matches = [series for series in every if _is_spelled_out(series.signal, tokens)]
+    matches = matches or _of_classes(every, classes)
     if not matches and SignalClass.ERRORS in classes:
         # Some vendors tell the share of requests that succeed instead.
-        matches = [
-            series for series in every if classify(series.signal) is SignalClass.AVAILABILITY
-        ]
+        matches = _of_classes(every, {SignalClass.AVAILABILITY})
     quantile = quantile_in(tokens)
     exact = [series for series in matches if quantile and quantile in signal_name(series.signal)]
     return in_order(answered, [series for series in exact or matches if _is_of(series, services)])
@@ -189,6 +187,10 @@ def _is_spelled_out(signal: str, tokens: Sequence[str]) -> bool:
         return True
     pieces = {p for p in re.split(r"[^a-z0-9]+", signal.casefold()) if p} - _UNIT_WORDS
     return sum(len(piece) for piece in pieces) >= LEAST_NAME and pieces <= set(tokens)
+
+
+def _of_classes(some: Iterable[CaseSeries], classes: Container[SignalClass]) -> list[CaseSeries]:
+    return [series for series in some if classify(series.signal) in classes]
 
 
 def _is_of(series: CaseSeries, services: Sequence[str]) -> bool:

@@ -183,13 +183,9 @@ class Replies:
         mentioned = question.surface != "thread"
         if about is None:
             return await self._about_a_trace(question, mentioned=mentioned)
-        if about.status in ("accepted", "running"):
-            return await self._still_running(about)
-        if about.status == "failed":
-            return AnswerText(
-                lead=plain(about.headline or "The investigation failed", 400),
-                investigation_id=about.id,
-            )
+        no_answer = await self._without_answer(about)
+        if no_answer is not None:
+            return no_answer
 
         def answer(folder: Path) -> tuple[AnsweredCase, Reply]:
             answered = load_case(
@@ -202,28 +198,32 @@ class Replies:
         by_model = None
         if mentioned and not reply.exact:
             by_model = await self._by_model(question, about)
-            if by_model is not None and by_model.follow_up:
+        if by_model is not None:
+            if by_model.follow_up:
                 follow_up = FollowUpRequest(None, by_model.follow_up)
                 return await self._start_follow_up(question, answered, follow_up)
-            if by_model is not None and (
-                by_model.stands or (by_model.was_called and not reply.useful)
-            ):
+            if by_model.stands or (by_model.was_called and not reply.useful):
                 return by_model.text
         if reply.follow_up is not None:
             return await self._start_follow_up(question, answered, reply.follow_up)
+        reply = await self._settled(question, answered, reply)
+        if not reply.useful and not mentioned:
+            return None
+        if by_model is not None:
+            # Say that the model was asked, though its answer does not hold.
+            more = (*reply.text.more, by_model.text.lead)
+            return reply.text.model_copy(update={"more": more})
+        return reply.text
+
+    async def _settled(self, question: Question, answered: AnsweredCase, reply: Reply) -> Reply:
+        """The reply after what it takes: sources are read again, a correction is recorded."""
         if reply.look is not None:
             look_answer = await reply.look(self._context.connectors)
             text = finished(answered, look_answer.text)
             reply = replace(reply, text=text, useful=look_answer.useful)
         if reply.correction is not None:
             await self._record(question, answered, reply.correction)
-        if not reply.useful and not mentioned:
-            return None
-        if by_model is not None:
-            # Never in silence: the model was asked, and nothing of its answer holds.
-            more = (*reply.text.more, by_model.text.lead)
-            return reply.text.model_copy(update={"more": more})
-        return reply.text
+        return reply
 
     async def _about_a_trace(self, question: Question, *, mentioned: bool) -> AnswerText | None:
         """In the thread of a trace answer that is meant; elsewhere an investigation is asked
@@ -316,7 +316,13 @@ class Replies:
             investigation_id=started,
         )
 
-    async def _still_running(self, about: StoredInvestigation) -> AnswerText:
+    async def _without_answer(self, about: StoredInvestigation) -> AnswerText | None:
+        """How an investigation stands that has failed or still runs; None for any other."""
+        if about.status == "failed":
+            headline = plain(about.headline or "The investigation failed", 400)
+            return AnswerText(lead=headline, investigation_id=about.id)
+        if about.status not in ("accepted", "running"):
+            return None
         lines = await in_store(self._context.store.progress, about.id)
         last = plain(lines[-1].text, 200) if lines else "waiting for a worker"
         more = ("I'll answer in this thread; ask again then",)
@@ -328,31 +334,34 @@ class Replies:
         """The one that is named, or the newest of the thread that came to an answer; and whether a
         newer one runs."""
         named = _ID.search(question.text)
-        store = self._context.store
         if named is not None:
-            named_investigation = await in_store(store.get, named[0])
-            return (
-                named_investigation
-                if named_investigation
-                and await self._visibility.may_tell(question, named_investigation)
-                else None
-            ), False
+            investigation = await in_store(self._context.store.get, named[0])
+            if investigation and await self._visibility.may_tell(question, investigation):
+                return investigation, False
+            return None, False
+        some = await self._discussed(question)
+        if not some:
+            return None, False
+        done = [investigation for investigation in some if investigation.status == "done"]
+        if not done:
+            return some[0], False
+        answers = [investigation for investigation in done if investigation.verdict != NO_ANSWER]
+        answered = (answers or done)[0]
+        runs = some[0].status in ("accepted", "running")
+        return answered, runs and some[0].id != answered.id
+
+    async def _discussed(self, question: Question) -> list[StoredInvestigation]:
+        """The investigations of the thread, the newest first; where a conversation in private has
+        none, the last that it was about."""
+        store = self._context.store
         ids = list(await in_store(self._posts.investigations_in, question))
         some = await in_store(store.some, ids, self._visibility.visibility_of(question))
-        if not some and question.surface in ("dm", "pane"):
-            spoken = [
-                q.investigation_id for q in await in_store(self._conversations.earlier, question)
-            ]
-            investigations = await in_store(store.some, [i for i in spoken if i][:1])
-            some = await self._visibility.visible(question, investigations, 1)
-        done = [investigation for investigation in some if investigation.status == "done"]
-        answered = next(
-            (investigation for investigation in done if investigation.verdict != NO_ANSWER),
-            done[0] if done else None,
-        )
-        if answered is not None:
-            return answered, some[0].id != answered.id and some[0].status in ("accepted", "running")
-        return (some[0] if some else None), False
+        if some or question.surface not in ("dm", "pane"):
+            return some
+        questions = await in_store(self._conversations.earlier, question)
+        spoken = [q.investigation_id for q in questions if q.investigation_id]
+        investigations = await in_store(store.some, spoken[:1])
+        return await self._visibility.visible(question, investigations, 1)
 
     async def _which(self, question: Question) -> AnswerText:
         """Asked outside of any investigation's thread: which ones may be asked about here."""

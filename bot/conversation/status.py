@@ -63,17 +63,19 @@ def status_text(
         investigation for investigation in here if investigation.status in ("done", "failed")
     ][:LAST]
     lines += [_answered(investigation) for investigation in answered]
-    bad = [check for check in checks if not check.ok]
-    good = ", ".join(check.name for check in checks if check.ok)
-    lines += [
-        AnswerLine(text=plain(check.line, 200), bold=f"Not working: {check.name}") for check in bad
-    ]
+    broken, partial, good = [], [], []
     for check in checks:
-        if check.ok and check.unread:
+        if not check.ok:
+            line = plain(check.line, 200)
+            broken.append(AnswerLine(text=line, bold=f"Not working: {check.name}"))
+            continue
+        good.append(check.name)
+        if check.unread:
             unread = plain("; ".join(check.unread), 200)
-            lines.append(AnswerLine(text=unread, bold=f"Works in part: {check.name}"))
+            partial.append(AnswerLine(text=unread, bold=f"Works in part: {check.name}"))
+    lines += [*broken, *partial]
     if good:
-        lines.append(AnswerLine(text=good, bold="Sources that answer"))
+        lines.append(AnswerLine(text=", ".join(good), bold="Sources that answer"))
     more = (f"By name: investigations {where}",) if lines else ()
     return AnswerText(lead=phrase, lines=tuple(lines), more=more)
 

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,53 +61,6 @@ async def diagnosed(place: str, settings: TracesSettings, folder: Path) -> Mappi
     out. Raises EvidenceError, BudgetExceeded."""
     if place.startswith("s3://"):
         await in_thread(_check_size, place, settings)
-    return await _in_a_process(place, settings, folder)
-
-
-def worded(report: Mapping[str, Any], place: str) -> AnswerText:
-    """The doctor's own sentences, the worst first."""
-    summary, diagnoses = (
-        report.get("summary") or {},
-        [d for d in report.get("diagnoses") or [] if isinstance(d, dict)],
-    )
-    lines = [
-        AnswerLine(
-            text=plain(str(d.get("statement") or ""), 600),
-            bold=DOTS.get(str(d.get("severity")), "Note"),
-        )
-        for d in diagnoses[:MAX_DIAGNOSES]
-    ]
-    first = next(
-        (d for d in diagnoses if d.get("severity") in ("critical", "warning") and d.get("fix")),
-        None,
-    )
-    if first is not None:
-        lines.append(AnswerLine(text=plain(str(first["fix"]), 400), bold="Do"))
-    facts = " · ".join(plain(str(f), 60) for f in report.get("facts") or [])
-    more = [facts] if facts else []
-    left = int(report.get("diagnoses_in_all") or 0) - min(len(diagnoses), MAX_DIAGNOSES)
-    more += [f"{left} more in the report"] if left > 0 else []
-    unread = int(report.get("unread_in_all") or 0)
-    more += [f"{counted(unread, 'file')} could not be read"] if unread else []
-    nothing = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
-    wrong = summary.get("verdict") == "something_wrong"
-    sentence = (
-        f"{shown_place(place)}: "
-        f"{counted(len(diagnoses), 'diagnosis').replace('diagnosiss', 'diagnoses')}."
-    )
-    return AnswerText(
-        lead=sentence if wrong else f"{shown_place(place)}: {nothing}",
-        lines=tuple(lines),
-        more=tuple(more),
-    )
-
-
-def shown_place(place: str) -> str:
-    """Without `s3://`: what looks like an address is taken apart in replies."""
-    return plain(place.removeprefix("s3://"), 200)
-
-
-async def _in_a_process(place: str, settings: TracesSettings, folder: Path) -> Mapping[str, Any]:
     environ = dict(os.environ)
     if settings.endpoint_url:
         environ["AWS_ENDPOINT_URL_S3"] = settings.endpoint_url
@@ -140,6 +93,45 @@ async def _in_a_process(place: str, settings: TracesSettings, folder: Path) -> M
         raise EvidenceError(plain(place, 200), plain(last[0], 300))
     report = json.loads(answer.read_bytes())
     return report if isinstance(report, dict) else {}
+
+
+def worded(report: Mapping[str, Any], place: str) -> AnswerText:
+    """The doctor's own sentences, the worst first."""
+    summary = report.get("summary") or {}
+    diagnoses = [d for d in report.get("diagnoses") or [] if isinstance(d, dict)]
+    more = [" · ".join(plain(str(fact), 60) for fact in report.get("facts") or [])]
+    left = int(report.get("diagnoses_in_all") or 0) - min(len(diagnoses), MAX_DIAGNOSES)
+    if left > 0:
+        more.append(f"{left} more in the report")
+    unread = int(report.get("unread_in_all") or 0)
+    if unread:
+        more.append(f"{counted(unread, 'file')} could not be read")
+    if summary.get("verdict") == "something_wrong":
+        result = "1 diagnosis." if len(diagnoses) == 1 else f"{len(diagnoses)} diagnoses."
+    else:
+        result = plain(str(summary.get("statement") or "Nothing is wrong with it"), 400)
+    headline = f"{shown_place(place)}: {result}"
+    return AnswerText(
+        lead=headline, lines=_diagnosis_lines(diagnoses), more=tuple(filter(None, more))
+    )
+
+
+def _diagnosis_lines(diagnoses: Sequence[Mapping[str, Any]]) -> tuple[AnswerLine, ...]:
+    """The first diagnoses, and what to do about the first that matters."""
+    lines = []
+    for diagnosis in diagnoses[:MAX_DIAGNOSES]:
+        text = plain(str(diagnosis.get("statement") or ""), 600)
+        lines.append(AnswerLine(text=text, bold=DOTS.get(str(diagnosis.get("severity")), "Note")))
+    for diagnosis in diagnoses:
+        if diagnosis.get("severity") in ("critical", "warning") and diagnosis.get("fix"):
+            lines.append(AnswerLine(text=plain(str(diagnosis["fix"]), 400), bold="Do"))
+            break
+    return tuple(lines)
+
+
+def shown_place(place: str) -> str:
+    """Without `s3://`: what looks like an address is taken apart in replies."""
+    return plain(place.removeprefix("s3://"), 200)
 
 
 def _check_size(place: str, settings: TracesSettings) -> None:

@@ -49,44 +49,36 @@ def mention_arrival(
     Each request is its own alert: someone who asks again shall get an answer, not silence.
     """
     message = envelope.event
-    context = _context(parent)
-    if about is None:
-        about = alert_in(parent, settings, now=now) if parent else None
-    else:
-        context = about.summary or ""
-    subject = about.title if about else context
+    context: str | None = None
+    subject = ""
+    if about is not None:
+        context, subject = about.summary, about.title
+    elif parent is not None:
+        context = plain(slack_plain(parent.text), 1_000)
+        about = alert_in(parent, settings, now=now)
+        subject = about.title if about else context
     title = single_line(question) or single_line(subject)
     if not title:
         return None
-    service = mentioned(settings, "\n".join(text for text in (question, subject) if text))
+    service = mentioned(settings, "\n".join(filter(None, (question, subject))))
     workspace = settings.instance_of(SOURCE)
     channel = named_id(workspace, message.channel)
-    fingerprint = f"asked:{channel}:{message.ts}"
     requested_at = slack_time(message.ts) or now
     since = since_in(question, requested_at)
     if about is None:
-        alert = Alert(
-            source=SOURCE,
-            id=message.ts,
-            title=title,
-            started_at=since or requested_at,
-            service=service,
-            summary=context or None,
-            labels={"fingerprint": fingerprint},
-        )
-    else:
-        # The question is about the alert that began the thread, so it takes over what that says.
-        alert = Alert(
-            source=SOURCE,
-            id=message.ts,
-            title=title,
-            started_at=since or about.started_at,
-            service=service or about.service,
-            severity=about.severity,
-            summary=context or None,
-            labels={**about.labels, "fingerprint": fingerprint},
-            links=about.links,
-        )
+        about = Alert(source=SOURCE, title=title, started_at=requested_at)
+    # The question is about the alert that began the thread, so it takes over what that says.
+    alert = Alert(
+        source=SOURCE,
+        id=message.ts,
+        title=title,
+        started_at=since or about.started_at,
+        service=service or about.service,
+        severity=about.severity,
+        summary=context or None,
+        labels={**about.labels, "fingerprint": f"asked:{channel}:{message.ts}"},
+        links=about.links,
+    )
     return Arrival(
         alert=in_thread(alert, channel, message.thread),
         delivery=Delivery(SOURCE, delivery_id(envelope, workspace)),
@@ -103,7 +95,3 @@ def delivery_id(envelope: Envelope, workspace: str = "") -> str:
         named_id(workspace, envelope.event_id)
         or f"{event.type}:{event.subtype}:{channel}:{event.ts}"
     )
-
-
-def _context(parent: Message | None) -> str:
-    return plain(slack_plain(parent.text), 1_000) if parent else ""

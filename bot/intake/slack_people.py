@@ -215,20 +215,24 @@ def person_of(user: str, user_info: Mapping[str, Any], home: Collection[str]) ->
         listed = in_org.get("teams")
         teams |= {in_org.get("enterprise_id"), *(listed if isinstance(listed, list) else ())}
     teams -= {None, ""}
-    kind: Kind = "member"
-    if user_info.get("deleted"):
-        kind = "gone"
-    elif user_info.get("is_stranger") or (teams and home and teams.isdisjoint(home)):
-        kind = "stranger"
-    elif user_info.get("is_bot") or user_info.get("is_workflow_bot") or user == "USLACKBOT":
-        kind = "bot"
-    elif user_info.get("is_restricted") or user_info.get("is_ultra_restricted"):
-        kind = "guest"
-    if kind != "member":
-        return SlackPerson(user, kind)
+    elsewhere = bool(teams and home and teams.isdisjoint(home))
+    # Take the first that applies: a guest who has left is gone.
+    kinds: tuple[tuple[Kind, bool], ...] = (
+        ("gone", _has_flag(user_info, "deleted")),
+        ("stranger", elsewhere or _has_flag(user_info, "is_stranger")),
+        ("bot", user == "USLACKBOT" or _has_flag(user_info, "is_bot", "is_workflow_bot")),
+        ("guest", _has_flag(user_info, "is_restricted", "is_ultra_restricted")),
+    )
+    for kind, applies in kinds:
+        if applies:
+            return SlackPerson(user, kind)
     email = profile.get("email") if isinstance(profile, dict) else ""
-    runs = any(user_info.get(name) for name in ("is_admin", "is_owner", "is_primary_owner"))
-    return SlackPerson(user, kind, runs_workspace=runs, email=str(email or ""))
+    runs = _has_flag(user_info, "is_admin", "is_owner", "is_primary_owner")
+    return SlackPerson(user, "member", runs_workspace=runs, email=str(email or ""))
+
+
+def _has_flag(user_info: Mapping[str, Any], *flags: str) -> bool:
+    return any(user_info.get(flag) for flag in flags)
 
 
 class _TimedCache(Generic[T]):

@@ -7,7 +7,7 @@ ranks that are too long for it are broken here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faultline.bot.answer.pictures.map_alignment import BESIDE, Span, aligned, moved_within
@@ -37,8 +37,8 @@ COLUMN_GAP, ROW_GAP = 34.0, 32.0
 LANE = 18.0
 """Between two boxes of a row that lines of other rows pass."""
 BEND = -4.0
-"""The room of a line that passes a rank, beside the space that every place has around it: of that a
-line needs less than a box."""
+"""The room of a line that passes a rank, beside the space that every place has around it: a line
+needs less of that than a box."""
 LINE = 16.0
 PADDING = 10.0
 INSIDE = 5.0
@@ -76,8 +76,10 @@ def laid_out(incident: IncidentMap, width: int) -> MapLayout:
         weights[place, other] = weights[other, place] = weight
     if across:
         placed = _columns(incident, order, weights, width)
-    else:
+    elif max(_length(rank) for rank in order.ranks) <= width - 2 * MARGIN:
         placed = _rows(incident, order, weights, width)
+    else:
+        placed = _broken_rows(incident, order, width)
     lines = placed_lines(incident, placed, across)
     height = max(box.y + box.height for box in placed.boxes.values())
     for line in lines:
@@ -137,23 +139,49 @@ def _rows(
     weights: Mapping[tuple[Place, Place], float],
     width: int,
 ) -> PlacedBoxes:
-    """One row for each rank, or several where it is too long: then lines pass them in lanes."""
-    room = width - 2 * MARGIN
-    fit = max(1, int((room + LANE) // (NARROWEST_BOX + LANE)))
-    longest = max(_length(rank) for rank in order.ranks)
-    fits = longest <= room
-    if fits:
-        sizes = _sizes(order.ranks, room)
-        spans = aligned(order.ranks, lambda place: sizes[place], weights)
-        spans = moved_within(order.ranks, spans, MARGIN, width - MARGIN)
-        rows: list[Sequence[Place]] = list(order.ranks)
-        breaks = set(range(len(rows)))
-    else:
-        story = frozenset(box.service for box in incident.boxes if box.role != "other")
-        broken = _broken(order, fit, story)
-        spans = _in_rows(broken, width)
-        rows = [[name for name in row if name] for row in broken.rows]
-        breaks = set(broken.ends)
+    """One row for each rank."""
+    sizes = _sizes(order.ranks, width - 2 * MARGIN)
+    spans = aligned(order.ranks, lambda place: sizes[place], weights)
+    spans = moved_within(order.ranks, spans, MARGIN, width - MARGIN)
+    stack = _stacked(incident, order.ranks, range(len(order.ranks)), spans)
+    return stack.with_ways(_by_bends(order, stack.bends))
+
+
+def _broken_rows(incident: IncidentMap, order: MapOrder, width: int) -> PlacedBoxes:
+    """Several rows for a rank that is too long for the width: lines pass them in lanes."""
+    fit = max(1, int((width - 2 * MARGIN + LANE) // (NARROWEST_BOX + LANE)))
+    story = frozenset(box.service for box in incident.boxes if box.role != "other")
+    broken = _broken(order, fit, story)
+    spans = broken.spans(width)
+    rows = [[name for name in row if name] for row in broken.rows]
+    stack = _stacked(incident, rows, broken.ends, spans)
+    pairs = [(call.caller, call.callee) for call in incident.calls]
+    box_spans = {name: spans[name] for name in stack.boxes}
+    return stack.with_ways(ways_past(stack.rows, box_spans, pairs, MARGIN, width - MARGIN))
+
+
+@dataclass(frozen=True)
+class _Stack:
+    """Rows from top to bottom, with their boxes. `bends` are the points at which lines enter and
+    leave the rows that they pass."""
+
+    rows: Sequence[BoxRow]
+    boxes: dict[str, PlacedBox]
+    bends: Mapping[int, Pair]
+
+    def with_ways(self, ways: Ways) -> PlacedBoxes:
+        edges = {name: (row.top, row.bottom) for row in self.rows for name in row.names}
+        return PlacedBoxes(self.boxes, ways, edges)
+
+
+def _stacked(
+    incident: IncidentMap,
+    rows: Sequence[Sequence[Place]],
+    ends: Container[int],
+    spans: Mapping[Place, Span],
+) -> _Stack:
+    """These rows, each as tall as its tallest box. `ends` are the numbers of those that end a
+    rank: more room follows them."""
     boxes = {box.service: _sized(box, spans[box.service].size) for box in incident.boxes}
     bends: dict[int, Pair] = {}
     placed: list[BoxRow] = []
@@ -170,16 +198,8 @@ def _rows(
                 x = spans[place].centre
                 bends[place] = (x, y), (x, y + tall)
         placed.append(BoxRow(names, y, y + tall))
-        y += tall + (ROW_GAP if number in breaks else LANE)
-    if fits:
-        ways = _by_bends(order, bends)
-    else:
-        pairs = [(call.caller, call.callee) for call in incident.calls]
-        named = {name: spans[name] for name in boxes}
-        ways = ways_past(placed, named, pairs, MARGIN, width - MARGIN)
-    return PlacedBoxes(
-        boxes, ways, {name: (row.top, row.bottom) for row in placed for name in row.names}
-    )
+        y += tall + (ROW_GAP if number in ends else LANE)
+    return _Stack(placed, boxes, bends)
 
 
 def _sizes(ranks: Sequence[Sequence[Place]], room: float) -> Mapping[Place, float]:
@@ -213,6 +233,19 @@ class _BrokenRows:
     fit: int
     reserved: int
 
+    def spans(self, width: float) -> dict[Place, Span]:
+        """Each row about the middle, its boxes as wide as it has room for; in columns where the
+        first column is reserved."""
+        spans: dict[Place, Span] = {}
+        for row in self.rows:
+            count = self.fit if self.reserved else len(row)
+            wide = min(WIDEST_BOX, (width - 2 * MARGIN - LANE * (count - 1)) / count)
+            left = (width - count * (wide + LANE) + LANE) / 2
+            for number, place in enumerate(row):
+                if place:
+                    spans[place] = Span(left + number * (wide + LANE) + wide / 2, wide)
+        return spans
+
 
 def _broken(order: MapOrder, fit: int, story: frozenset[str]) -> _BrokenRows:
     """Ranks in rows of about the same length, none longer than what fits."""
@@ -233,20 +266,6 @@ def _broken(order: MapOrder, fit: int, story: frozenset[str]) -> _BrokenRows:
             rows.append((*head, *empty, *chunk))
         ends.add(len(rows) - 1)
     return _BrokenRows(tuple(rows), frozenset(ends), fit, reserved)
-
-
-def _in_rows(broken: _BrokenRows, width: float) -> dict[Place, Span]:
-    """Each row about the middle, its boxes as wide as it has room for; in columns where the first
-    one is reserved."""
-    spans: dict[Place, Span] = {}
-    for row in broken.rows:
-        count = broken.fit if broken.reserved else len(row)
-        wide = min(WIDEST_BOX, (width - 2 * MARGIN - LANE * (count - 1)) / count)
-        left = (width - count * (wide + LANE) + LANE) / 2
-        for number, place in enumerate(row):
-            if place:
-                spans[place] = Span(left + number * (wide + LANE) + wide / 2, wide)
-    return spans
 
 
 def _sized(box: MapBox, wide: float) -> PlacedBox:

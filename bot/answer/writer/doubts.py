@@ -165,25 +165,25 @@ def open_question(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     cause = story.cause
     if cause is None or cause.confidence >= SURE:
         return []
-    text = _open_question(story, cause, diagnosis)
-    return [claim_of(text, Section.UNSURE, cause.findings[:CITED])]
-
-
-def _open_question(story: Story, cause: Cause, diagnosis: Diagnosis) -> Phrase:
-    who = name(cause.subject)
     caller = _failing_caller(story, cause, diagnosis)
     if caller is not None:
-        return say(
+        text = say(
             "It could also be {it} itself ({share}), which makes the failing calls to {who}",
             it=name(caller.subject),
             share=f"{round(100 * caller.confidence)} %",
-            who=who,
+            who=name(cause.subject),
         )
-    if story.change is not None:
-        return _doubt_of_the_change(story.change)
-    mechanism = story.mechanism
-    if mechanism is None:
-        return say("What is wrong inside {who} is not known", who=who)
+    elif story.change is not None:
+        text = _doubt_of_the_change(story.change)
+    elif story.mechanism is not None:
+        text = _doubt_of_the_mechanism(story.mechanism, cause, diagnosis)
+    else:
+        text = say("What is wrong inside {who} is not known", who=name(cause.subject))
+    return [claim_of(text, Section.UNSURE, cause.findings[:CITED])]
+
+
+def _doubt_of_the_mechanism(mechanism: Finding, cause: Cause, diagnosis: Diagnosis) -> Phrase:
+    who = name(cause.subject)
     findings = [finding for finding in diagnosis.findings if finding.subject == cause.subject]
     fault = fault_of(mechanism)
     if fault is not None and fault.name == CALLERS_FAIL.name:
@@ -291,7 +291,7 @@ def other_candidate(story: Story, diagnosis: Diagnosis) -> Cause | None:
 
 def tells_apart(story: Story, diagnosis: Diagnosis) -> bool:
     """Whether a question that separates the first two causes is worth its line: both are named,
-    and neither is a place, of which the next step says what to check."""
+    and neither is a place. What to check of a place, the next step says."""
     second = other_candidate(story, diagnosis)
     if second is None or story.cause is None:
         return False

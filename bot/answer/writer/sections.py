@@ -63,6 +63,7 @@ from faultline.analysis.phrasing.state_forms import is_down, state_of
 from faultline.analysis.phrasing.statement import Tense, Voice
 from faultline.analysis.vocabulary import (
     Alert,
+    Cause,
     Claim,
     Diagnosis,
     Finding,
@@ -113,35 +114,28 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
     """Since when, how much fails, and who else is affected."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return [finding_claim(finding, Section.HAPPENING) for finding in explaining(diagnosis)[1:]]
-    claims = []
-    cited = diagnosis.impact.findings[:CITED]
+    cited = diagnosis.impact.findings[:1]
     if not cited and story.cause is not None:
         cited = story.cause.findings[:1]
-    since = _since(diagnosis, alert)
-    if since and cited:
-        claims.append(claim_of(since, Section.HAPPENING, cited[:1]))
-    failed = _failed(story, diagnosis)
-    if failed and cited:
-        claims.append(claim_of(failed, Section.HAPPENING, cited[:1]))
-    lost = _lost(story, diagnosis)
-    if lost:
-        claims.append(claim_of(lost, Section.HAPPENING, cited[:1]))
+    texts: list[Phrase | None] = [_lost(story, diagnosis)]
+    if cited:
+        texts = [_since(diagnosis, alert), _failed(story, diagnosis), *texts]
+    claims = [claim_of(text, Section.HAPPENING, cited) for text in texts if text]
     affected = _affected(story, diagnosis, alert)
     alerted = alerting(diagnosis, alert)
     shown = affected.text if affected is not None else ""
-    if _is_left_out(alerted, f"{headline} {shown}", diagnosis) and cited:
-        claims.append(_of_the_alerting(alerted, diagnosis, cited[:1]))
+    if cited and _is_left_out(alerted, f"{headline} {shown}", diagnosis):
+        claims.append(_of_the_alerting(alerted, diagnosis, cited))
+    nobody_else = _nobody_else(story, diagnosis)
     if affected is not None:
         claims.append(affected)
-    elif cited and _nobody_else(story, diagnosis):
-        shows = "showed" if diagnosis.verdict is Verdict.RECOVERED else "shows"
-        text = say("No other service {shows} symptoms", shows=shows)
-        claims.append(claim_of(text, Section.HAPPENING, cited[:1]))
+    elif cited and nobody_else:
+        claims.append(claim_of(nobody_else, Section.HAPPENING, cited))
     return claims
 
 
 def _is_left_out(service: str, text: str, diagnosis: Diagnosis) -> bool:
-    """Whether the answer says nothing of this service; jobs are named by their ranks."""
+    """Whether the answer does not name this service; jobs are named by their ranks."""
     job = any(JobDetails.of(finding) is not None for finding in diagnosis.findings)
     return bool(service) and not job and subject_name(service) not in text
 
@@ -270,19 +264,18 @@ def _lost(story: Story, diagnosis: Diagnosis) -> Phrase:
     return cost(mechanism) if mechanism is not None else NOTHING
 
 
-def _nobody_else(story: Story, diagnosis: Diagnosis) -> bool:
-    """Whether nothing that was found shows another service in trouble."""
+def _nobody_else(story: Story, diagnosis: Diagnosis) -> Phrase:
+    """That no other service is in trouble, where nothing that was found shows one."""
     headline_services = _headline_services(story)
     if story.cause is None or not diagnosis.impact.services:
-        return False
+        return NOTHING
     if story.mechanism is not None and is_training(story.mechanism):
-        return False
-    if any(service not in headline_services for service in diagnosis.impact.services):
-        return False
-    return not any(
-        finding.subject not in headline_services and _is_trouble(finding)
-        for finding in diagnosis.findings
-    )
+        return NOTHING
+    subjects = {finding.subject for finding in diagnosis.findings if _is_trouble(finding)}
+    if not headline_services.issuperset({*diagnosis.impact.services, *subjects}):
+        return NOTHING
+    shows = "showed" if diagnosis.verdict is Verdict.RECOVERED else "shows"
+    return say("No other service {shows} symptoms", shows=shows)
 
 
 def _is_trouble(finding: Finding) -> bool:
@@ -293,7 +286,7 @@ def _is_trouble(finding: Finding) -> bool:
 
 
 def _headline_services(story: Story) -> set[str]:
-    """The services of which the headline speaks."""
+    """The services that the headline speaks of."""
     subjects = {
         finding.subject for finding in (story.effect, story.mechanism) if finding is not None
     }
@@ -306,35 +299,13 @@ def _headline_services(story: Story) -> set[str]:
 def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
     """The services beside the effect's and the culprit's, each with its effect: the one that
     alerted first, then the worst."""
-    headline_services = _headline_services(story)
     alerted = alerting(diagnosis, alert)
-    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
-    cited = story.cause.findings if story.cause is not None else ()
-    queues = [finding_id for finding_id in cited if _is_queue(findings_by_id.get(finding_id))]
-    findings: dict[str, Finding] = {}
-    for queue in (*diagnosis.impact.findings, *queues):
-        finding = findings_by_id.get(queue)
-        if finding is None or finding.subject in headline_services or fault_of(finding) is None:
-            continue
-        if finding.subject not in findings or not in_brackets(findings[finding.subject]):
-            findings[finding.subject] = finding
-    for finding in diagnosis.findings:
-        is_relevant = finding.subject in findings or finding.subject == alerted
-        if (
-            finding.subject in headline_services
-            or not is_relevant
-            or not _is_lasting_trouble(finding)
-        ):
-            continue
-        before = findings.get(finding.subject)
-        if before is None or (in_brackets(finding) and not in_brackets(before)):
-            findings[finding.subject] = finding
-    if not findings:
-        return None
     ranking = sorted(
-        findings.values(),
+        _affected_findings(story, diagnosis, alerted),
         key=lambda finding: (finding.subject != alerted, not in_brackets(finding)),
     )
+    if not ranking:
+        return None
     named: list[Slot] = []
     unmeasured = []
     for finding in ranking:
@@ -357,42 +328,77 @@ def _affected(story: Story, diagnosis: Diagnosis, alert: Alert) -> Claim | None:
     return claim_of(text, Section.HAPPENING, ids)
 
 
+def _affected_findings(story: Story, diagnosis: Diagnosis, alerted: str) -> list[Finding]:
+    """For each service beside those of the headline what shows its trouble best, with figures
+    where there are any."""
+    findings: dict[str, Finding] = {}
+    for finding in _felt(story, diagnosis):
+        before = findings.get(finding.subject)
+        if before is None or not in_brackets(before):
+            findings[finding.subject] = finding
+    for finding in filter(_is_lasting_trouble, diagnosis.findings):
+        before = findings.get(finding.subject)
+        if before is None:
+            is_better = finding.subject == alerted
+        else:
+            is_better = bool(in_brackets(finding)) and not in_brackets(before)
+        if is_better:
+            findings[finding.subject] = finding
+    headline_services = _headline_services(story)
+    return [finding for finding in findings.values() if finding.subject not in headline_services]
+
+
+def _felt(story: Story, diagnosis: Diagnosis) -> list[Finding]:
+    """The faults of the impact, and the queues that the cause cites."""
+    felt = []
+    for finding in _by_id(diagnosis.impact.findings, diagnosis):
+        if fault_of(finding) is not None:
+            felt.append(finding)
+    for finding in _by_id(story.cause.findings if story.cause is not None else (), diagnosis):
+        fault = fault_of(finding)
+        if fault is not None and fault.name == QUEUE.name:
+            felt.append(finding)
+    return felt
+
+
+def _by_id(ids: Sequence[str], diagnosis: Diagnosis) -> list[Finding]:
+    findings = {finding.id: finding for finding in diagnosis.findings}
+    return [findings[finding_id] for finding_id in ids if finding_id in findings]
+
+
 def _is_lasting_trouble(finding: Finding) -> bool:
     fault = fault_of(finding)
     return fault is not None and fault.is_symptom and finding.details.bad is not False
 
 
-def _is_queue(finding: Finding | None) -> bool:
-    fault = fault_of(finding) if finding is not None else None
-    return fault is not None and fault.name == QUEUE.name
-
-
 def _evidence(story: Story, diagnosis: Diagnosis) -> list[Finding]:
     """The findings about the culprit: what is wrong with it, the change, then others that say
     something new."""
-    cause = story.cause
-    if cause is None:
+    if story.cause is None:
         return []
-    findings_by_id = {finding.id: finding for finding in diagnosis.findings}
-    cited = [findings_by_id[finding] for finding in cause.findings if finding in findings_by_id]
-    first = [finding for finding in (story.mechanism, story.change) if finding is not None]
-    topics = {_topic(finding) for finding in first}
+    evidence = [finding for finding in (story.mechanism, story.change) if finding is not None]
+    evidence += _symptoms_there(story, diagnosis)
+    topics = {_topic(finding) for finding in evidence}
     if story.effect is not None:
         topics.add(_topic(story.effect))
-    first += _symptoms_there(story, diagnosis)
-    topics.update(_topic(finding) for finding in first)
-    cited += [finding for finding in diagnosis.findings if _is_of_the_calls(finding, story)]
-    rest = [finding for finding in cited if _is_evidence(finding, story)]
-    rest.sort(key=lambda finding: (_place(finding, story), -finding.strength))
-    for finding in rest:
+    for finding in _about_the_culprit(story, story.cause, diagnosis):
         if _topic(finding) not in topics:
             topics.add(_topic(finding))
-            first.append(finding)
-    lines = [finding for finding in first if _is_of_the_calls(finding, story)]
-    if story.mechanism in first and any(LogLineDetails.of(line) is not None for line in lines):
+            evidence.append(finding)
+    lines = [finding for finding in evidence if LogLineDetails.of(finding) is not None]
+    if story.mechanism is not None and any(_is_of_the_calls(line, story) for line in lines):
         # The caller's own words say more than that its calls fail.
-        first.remove(story.mechanism)
-    return first
+        evidence.remove(story.mechanism)
+    return evidence
+
+
+def _about_the_culprit(story: Story, cause: Cause, diagnosis: Diagnosis) -> list[Finding]:
+    """What is cited about the culprit, and what shows its calls from their other end: the most
+    telling first."""
+    findings = _by_id(cause.findings, diagnosis)
+    findings += [finding for finding in diagnosis.findings if _is_of_the_calls(finding, story)]
+    evidence = [finding for finding in findings if _is_evidence(finding, story)]
+    return sorted(evidence, key=lambda finding: (_place(finding, story), -finding.strength))
 
 
 def _symptoms_there(story: Story, diagnosis: Diagnosis) -> list[Finding]:
@@ -411,18 +417,14 @@ def _symptoms_there(story: Story, diagnosis: Diagnosis) -> list[Finding]:
 
 
 def _place(finding: Finding, story: Story) -> int:
-    """What comes first: that nothing of it runs, then its objects' states, then that it fails."""
+    """What comes first: that it is down, then its objects' states, then that it fails."""
     if is_down(finding):
         return 0
-    if _is_effect_of(finding, story):
+    # Put next the states of the culprit's objects, which its own state brings about.
+    subject = story.cause.subject if story.cause is not None else None
+    if finding.subject == subject and state_of(finding) is not None:
         return 1
     return 2 if fails_mostly(finding) else 3
-
-
-def _is_effect_of(finding: Finding, story: Story) -> bool:
-    """Whether it is the state of an object that the culprit's own state brings about."""
-    state = state_of(finding)
-    return state is not None and story.cause is not None and finding.subject == story.cause.subject
 
 
 def _is_evidence(finding: Finding, story: Story) -> bool:
@@ -445,8 +447,8 @@ def _contrast_kinds() -> frozenset[str]:
 
 
 def _is_of_the_calls(finding: Finding, story: Story) -> bool:
-    """Whether it shows the calls of which the mechanism speaks from their other end: a failing
-    line of a caller that names the culprit, the time in what is called more often."""
+    """Whether it shows the mechanism's calls from their other end: a failing line of a caller that
+    names the culprit, or the time in what is called more often."""
     mechanism, cause = story.mechanism, story.cause
     if mechanism is None or cause is None:
         return False
@@ -524,13 +526,10 @@ def _beside_the_headline(finding: Finding, clause: Phrase, headline: str) -> Phr
         return counted_restarts(finding, finding.onset) or clause
     if finding.kind == METRIC_SHIFT.name:
         levels = moved(finding, Voice(finding.subject))
-        if levels is not None and fault is not None and not _is_about_steps(finding):
+        is_other = finding.details.signal_class == SignalClass.OTHER.value
+        if levels is not None and fault is not None and not (is_other or is_training(finding)):
             return say("{what} at {time} UTC", what=levels.clause(), time=clock(finding.onset))
     return clause
-
-
-def _is_about_steps(finding: Finding) -> bool:
-    return is_training(finding) or finding.details.signal_class == SignalClass.OTHER.value
 
 
 def _change(change: Finding, onset: datetime | None) -> Phrase:

@@ -71,7 +71,8 @@ IN_STEP = 0.1
 """A lower agreement with the alerting signal is none."""
 AS_MUCH = 0.8
 """Requests that rose by this part of a resource's rise explain it."""
-_FAILING = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
+_FAILURES = frozenset({ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name})
+_MERE_SYMPTOMS = _FAILURES | {LATENCY.name}
 
 
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
@@ -119,14 +120,11 @@ def is_explained(story: Story) -> bool:
         return False
     if story.change is not None:
         return True
-    mechanism = story.mechanism
-    return mechanism is not None and not (_is_an_end(mechanism) or is_mere_symptom(mechanism))
-
-
-def _is_an_end(finding: Finding) -> bool:
-    """Whether it says that something ended, hangs or fell silent, which has another reason."""
-    fault = fault_of(finding)
-    return fault is not None and fault.name in _ENDS
+    if story.mechanism is None or is_mere_symptom(story.mechanism):
+        return False
+    # That something ended, hangs or fell silent has another reason.
+    fault = fault_of(story.mechanism)
+    return fault is None or fault.name not in _ENDS
 
 
 def alerting(diagnosis: Diagnosis, alert: Alert) -> str:
@@ -214,39 +212,35 @@ def began(diagnosis: Diagnosis) -> datetime | None:
 def _not_long_before_the_effect(diagnosis: Diagnosis) -> datetime | None:
     """The first onset of the impact, unless the symptoms of the service that leads it come much
     later: then what moved long before was another service's matter."""
-    since = diagnosis.impact.since
-    felt = [finding for finding in diagnosis.findings if finding.id in diagnosis.impact.findings]
-    leading_finding = next(
-        (finding for finding in felt if finding.id == diagnosis.impact.findings[0]), None
-    )
-    if since is None or leading_finding is None or leading_finding.onset is None:
+    since, ids = diagnosis.impact.since, diagnosis.impact.findings
+    felt = [finding for finding in diagnosis.findings if finding.id in ids]
+    first = next((finding for finding in felt if finding.id == ids[0]), None)
+    if since is None or first is None or first.onset is None:
         return since
-    findings = [
-        finding for finding in diagnosis.findings if finding.subject == leading_finding.subject
-    ]
-    findings = [
+    symptoms = [
         finding
-        for finding in findings
-        if is_mere_symptom(finding) and finding.details.bad is not False
+        for finding in diagnosis.findings
+        if finding.subject == first.subject and _is_bad_symptom(finding)
     ]
-    first = min(
-        (finding.onset for finding in (leading_finding, *findings) if finding.onset is not None),
-        default=since,
-    )
-    if since >= first - EARLIER:
+    earliest = min(_onsets([first, *symptoms])) - EARLIER
+    if since >= earliest:
         return since
-    return min(
-        finding.onset
-        for finding in felt
-        if finding.onset is not None and finding.onset >= first - EARLIER
-    )
+    return min(onset for onset in _onsets(felt) if onset >= earliest)
+
+
+def _onsets(findings: Sequence[Finding]) -> list[datetime]:
+    return [finding.onset for finding in findings if finding.onset is not None]
 
 
 def _effect(diagnosis: Diagnosis, findings: dict[str, Finding], alert: Alert) -> Finding | None:
     """The first symptom of the impact: what leads it, or else one of the alerting service."""
     for place, finding_id in enumerate(diagnosis.impact.findings):
         finding = findings.get(finding_id)
-        if finding is None or not _is_noticed(finding):
+        fault = fault_of(finding) if finding is not None else None
+        if finding is None or fault is None:
+            continue
+        # Leave out what nobody outside notices: it is no symptom, and nothing restarts.
+        if not fault.is_symptom and fault.name != RESTARTS.name:
             continue
         if place == 0 or finding.subject == alert.service:
             return finding
@@ -297,8 +291,7 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
     findings = []
     for finding in diagnosis.findings:
         lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
-        is_bad = finding.details.bad is not False and lasts
-        if finding.subject == alert.service and is_bad and is_mere_symptom(finding):
+        if finding.subject == alert.service and lasts and _is_bad_symptom(finding):
             findings.append(finding)
     return max(
         findings,
@@ -310,12 +303,11 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
 def is_mere_symptom(finding: Finding) -> bool:
     """Whether it says that its subject is slow or fails, and not why."""
     fault = fault_of(finding)
-    return fault is not None and fault.name in _FAILING
+    return fault is not None and fault.name in _MERE_SYMPTOMS
 
 
-def _is_noticed(finding: Finding) -> bool:
-    fault = fault_of(finding)
-    return fault is not None and (fault.is_symptom or fault.name == RESTARTS.name)
+def _is_bad_symptom(finding: Finding) -> bool:
+    return is_mere_symptom(finding) and finding.details.bad is not False
 
 
 def _is_fault(finding: Finding, name: str) -> bool:
@@ -333,41 +325,50 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     about = [
         finding for finding in cited if finding.subject == cause.subject and _may_explain(finding)
     ]
-    about = [finding for finding in about if not (is_down(finding) or is_small_rise(finding))]
-    about = [finding for finding in about if not is_out_of_step(finding)]
     if not about:
         return None
-    finding = about[0]
-    explanations = [finding for finding in about if _explains(finding)]
-    mechanism = max(explanations, key=_tells, default=None)
-    if (
-        effect is not None
-        and _is_failing(effect)
-        and mechanism is not None
-        and _only_slows(mechanism)
-    ):
-        # That it is slower does not say why requests fail; an error that it logs does.
-        error = next((finding for finding in about if _is_self_error(finding)), None)
-        if error is not None and (finding.id == error.id or _only_slows(finding)):
-            finding = mechanism = error
-    if (
-        _is_self_error(finding)
-        and mechanism is not None
-        and (_is_load(mechanism) or mechanism.id == finding.id)
-    ):
-        # What it logs says more than that it is busier than before.
-        return finding
-    fault = _is_fault(finding, CALLERS_FAIL.name) or LogLineDetails.of(finding) is not None
-    if fault and mechanism is not None and LogLineDetails.of(mechanism) is None:
-        # That callers cannot reach it, or that it logs errors, says less than what says why.
-        return _load_behind(mechanism, about)
-    fault = is_mere_symptom(finding) or _is_fault(finding, FLOW_BREAK.name)
-    if fault and mechanism is not None and is_shift(mechanism):
-        # What else rose says more than that it is slow, or that requests end early in it.
-        return _load_behind(mechanism, about)
-    if effect is None or not _says_the_same(finding, effect):
-        return _load_behind(finding, about)
-    return _load_behind(mechanism, about)
+    first = about[0]
+    strongest = max(filter(_explains, about), key=_tells, default=None)
+    repeats_effect = effect is not None and _says_the_same(first, effect)
+    if strongest is None:
+        return None if repeats_effect else _load_behind(first, about)
+    error = _decisive_error(about, strongest, effect)
+    if error is not None:
+        return error
+    if repeats_effect or _says_more(strongest, first):
+        return _load_behind(strongest, about)
+    return _load_behind(first, about)
+
+
+def _decisive_error(
+    about: Sequence[Finding], strongest: Finding, effect: Finding | None
+) -> Finding | None:
+    """The error that the culprit logs, where its strongest finding says less than that."""
+    error = next(filter(_is_self_error, about), None)
+    if error is None:
+        return None
+    is_first = error.id == about[0].id
+    # What it logs says more than that it is busier than before.
+    if is_first and _is_load(strongest):
+        return error
+    # That it is slower does not say why requests fail; an error that it logs does.
+    fault = fault_of(effect) if effect is not None else None
+    fails = fault is not None and fault.name in _FAILURES
+    if fails and _only_slows(strongest) and (is_first or _only_slows(about[0])):
+        return error
+    return None
+
+
+def _says_more(strongest: Finding, first: Finding) -> bool:
+    """Whether the strongest finding says why, where the first one says only that something is
+    wrong."""
+    # That callers cannot reach it, or that it logs errors, says less than what says why.
+    if _is_fault(first, CALLERS_FAIL.name) or LogLineDetails.of(first) is not None:
+        return LogLineDetails.of(strongest) is None
+    # What else rose says more than that it is slow, or that requests end early in it.
+    if is_mere_symptom(first) or _is_fault(first, FLOW_BREAK.name):
+        return is_shift(strongest)
+    return False
 
 
 def _why_calls_fail(cause: Cause, diagnosis: Diagnosis) -> Finding | None:
@@ -385,12 +386,6 @@ def _why_calls_fail(cause: Cause, diagnosis: Diagnosis) -> Finding | None:
 def _only_slows(finding: Finding) -> bool:
     fault = fault_of(finding)
     return fault is not None and fault.inherent and fault.alerts_as == "latency"
-
-
-def _is_failing(finding: Finding) -> bool:
-    return any(
-        _is_fault(finding, fault_kind.name) for fault_kind in (ERRORS, AVAILABILITY, SPAN_ERRORS)
-    )
 
 
 def _is_self_error(finding: Finding) -> bool:
@@ -420,8 +415,10 @@ def _load_behind(mechanism: Finding | None, about: Sequence[Finding]) -> Finding
 
 
 def _may_explain(finding: Finding) -> bool:
-    kind = finding_kind(finding.kind)
-    return finding.kind not in (NEAR, CHANGE_RULED_OUT.name) and not kind.is_memory
+    """Whether it is no change, nothing from memory, and no move that means little."""
+    if finding.kind in (NEAR, CHANGE_RULED_OUT.name) or finding_kind(finding.kind).is_memory:
+        return False
+    return not (is_down(finding) or is_small_rise(finding) or is_out_of_step(finding))
 
 
 def _tells(finding: Finding) -> tuple[bool, bool, float]:
@@ -433,13 +430,12 @@ def _tells(finding: Finding) -> tuple[bool, bool, float]:
 
 def _explains(finding: Finding) -> bool:
     """Whether it says more than that the culprit is slow or fails."""
-    if _is_symptom(finding) or tells_nothing(finding) or _is_fault(finding, CALLERS_FAIL.name):
-        return False
-    return not is_small_rise(finding) and not is_out_of_step(finding)
+    says_little = tells_nothing(finding) or _is_fault(finding, CALLERS_FAIL.name)
+    return not says_little and not _is_symptom(finding)
 
 
 def is_out_of_step(finding: Finding) -> bool:
-    """Whether it restarted once, at another time than that of the alert's trouble."""
+    """Whether it restarted once, at another time than the alert's trouble."""
     details = MetricShiftDetails.of(finding)
     if details is None or not _is_fault(finding, RESTARTS.name) or details.agreement is None:
         return False

@@ -104,33 +104,31 @@ def _health(home: Home) -> list[Block]:
     queue = f"{home.running} running, {home.waiting} waiting"
     if home.checks is None:
         return [rich(section(text(f"Queue: {queue}. The connected parts are being checked ...")))]
-    bad = [check for check in home.checks if not check.ok]
-    in_part = [check for check in home.checks if check.ok and check.unread]
-    good = ", ".join(single_line(check.name, 30) for check in home.checks if check.ok)
-    if bad or in_part:
-        phrase = "Some evidence cannot be read"
-        if bad:
-            phrase = f"{len(bad)} of {len(home.checks)} parts do not work"
-        lines = [section(emoji("warning"), text(" "), bold(phrase), text(f"  Queue: {queue}"))]
+    broken, partial, good = [], [], []
+    for check in home.checks:
+        if not check.ok:
+            broken.append((check.name, check.line))
+            continue
+        good.append(single_line(check.name, 30))
+        if check.unread:
+            partial.append((check.name, "; ".join(check.unread)))
+    if broken:
+        dot, phrase = "warning", f"{len(broken)} of {len(home.checks)} parts do not work"
+    elif partial:
+        dot, phrase = "warning", "Some evidence cannot be read"
     else:
-        lines = [
-            section(
-                emoji("large_green_circle"),
-                text(" "),
-                bold("Everything works"),
-                text(f"  Queue: {queue}"),
-            )
-        ]
-    blocks = [rich(*lines)]
-    problems = [(check.name, check.line) for check in bad]
-    problems += [(check.name, "; ".join(check.unread)) for check in in_part]
+        dot, phrase = "large_green_circle", "Everything works"
+    blocks = [rich(section(emoji(dot), text(" "), bold(phrase), text(f"  Queue: {queue}")))]
+    problems = [*broken, *partial]
     if problems:
         items = [
             section(bold(single_line(name, 30)), text(f"  {single_line(line, 240)}"))
             for name, line in problems[:PARTS]
         ]
         blocks.append(rich(bullets(items)))
-    return [*blocks, *([context(f"Works: {good}", limit=900)] if good else [])]
+    if good:
+        blocks.append(context(f"Works: {', '.join(good)}", limit=900))
+    return blocks
 
 
 def _recent_line(home: Home, investigation: StoredInvestigation) -> Block:

@@ -66,7 +66,7 @@ def is_question(text: str, *, talking: bool = False) -> bool:
         return False
     asks_to_show = tokens[0] in _TELLS
     spoken = set(tokens) - ({"us", "me"} if asks_to_show else set())
-    if spoken & _PEOPLE or (spoken & _ONLY_IF_TALKING and not talking):
+    if spoken & (_PEOPLE if talking else _PEOPLE | _ONLY_IF_TALKING):
         return False
     kind = understand(text).kind
     if kind in TO_WHOM_IT_TALKS:
@@ -74,9 +74,6 @@ def is_question(text: str, *, talking: bool = False) -> bool:
     asks = text.rstrip().rstrip("!").endswith("?")
     if not (asks or asks_to_show or (tokens[0] in _ASKS and len(tokens) <= 8)):
         return False
-    return (
-        kind is not RequestKind.UNKNOWN
-        or asks_about(text)
-        or names_metric(text)
-        or speaks_of_a_span(text)
-    )
+    if kind is not RequestKind.UNKNOWN:
+        return True
+    return any(reads(text) for reads in (asks_about, names_metric, speaks_of_a_span))

@@ -163,6 +163,7 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
         "url": url,
     }
     title = about.title or about.summary
+    severities = (about.severity.name, about.severity.slug, values_by_key.get("severity"))
     return Alert(
         source=SOURCE,
         id=about.id,
@@ -170,10 +171,7 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
         started_at=about.started_at or about.created_at or event.issued_at or now,
         status="resolved" if event.type in ENDS else "firing",
         service=_service(about, values_by_key, title, settings),
-        severity=about.severity.name
-        or about.severity.slug
-        or values_by_key.get("severity")
-        or None,
+        severity=next(filter(None, severities), None),
         summary=about.description or (about.summary if about.title else "") or None,
         labels=filled(labels),
         links=(Link(title=f"Rootly {what}", url=url),) if url else (),

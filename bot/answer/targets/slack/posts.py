@@ -132,29 +132,40 @@ async def find_since(
 
     Raises ConnectorError.
     """
-    params: dict[str, Any] = {"limit": PAGE, "include_all_metadata": True}
     cursor, oldest = "", (since - SEARCH_BACK).timestamp()
     while True:
-        if place.thread:
-            call = client.conversations_replies(
-                channel=place.channel, ts=place.thread, cursor=cursor or None, **params
-            )
-        else:
-            call = client.conversations_history(
-                channel=place.channel, cursor=cursor or None, **params
-            )
-        page = await slack_answer("conversations history", call, place.channel)
-        rows = [row for row in page.get("messages") or [] if isinstance(row, dict)]
+        rows, next_cursor = await _page(client, place, cursor)
         for row in rows:
             if is_it(row):
                 return MessageRef(place.channel, str(row.get("ts")), place.workspace)
-        if rows and not place.thread:  # newest first
-            oldest = min(oldest, _sent_at(rows[0]) - LAST.total_seconds()) if not cursor else oldest
+        # A channel's messages come the newest first.
+        if rows and not place.thread:
+            if not cursor:
+                oldest = min(oldest, _sent_at(rows[0]) - LAST.total_seconds())
             if _sent_at(rows[-1]) < oldest:
                 return None
-        cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
+        cursor = next_cursor
         if not cursor:
             return None
+
+
+async def _page(
+    client: AsyncWebClient, place: SlackPlace, cursor: str
+) -> tuple[list[dict[str, Any]], str]:
+    """Some messages of the thread or channel, and the cursor of those that follow, if any do."""
+    params: dict[str, Any] = {
+        "channel": place.channel,
+        "cursor": cursor or None,
+        "limit": PAGE,
+        "include_all_metadata": True,
+    }
+    if place.thread:
+        call = client.conversations_replies(ts=place.thread, **params)
+    else:
+        call = client.conversations_history(**params)
+    page = await slack_answer("conversations history", call, place.channel)
+    rows = [row for row in page.get("messages") or [] if isinstance(row, dict)]
+    return rows, (page.get("response_metadata") or {}).get("next_cursor") or ""
 
 
 def _sent_at(row: Mapping[str, Any]) -> float:
