@@ -59,6 +59,11 @@ class GradedRule:
     first: bool
     service: bool | None
 
+    @property
+    def right(self) -> bool:
+        """Whether the signal is right, and the service where it could be known."""
+        return self.signal and self.service is not False
+
 
 def graded_rules() -> Iterator[GradedRule]:
     """Every labelled rule with its grade."""
@@ -229,6 +234,26 @@ def _line(name: str, grades: Sequence[bool]) -> str:
     return f"  {name:26} {right:3} of {of:3}  {share:5.1f} %  [{100 * low:.0f}, {100 * high:.0f}]"
 
 
+def _services(rules: Sequence[GradedRule]) -> list[bool]:
+    return [rule.service for rule in rules if rule.service is not None]
+
+
+def print_shares(rules: Sequence[GradedRule]) -> None:
+    """Of all rules, and of those of each source."""
+    print(_line("signal", [rule.signal for rule in rules]))
+    print(_line("signal, first label", [rule.first for rule in rules]))
+    print(_line("service", _services(rules)))
+    print(_line("both", [rule.right for rule in rules]))
+    by_source: dict[str, list[GradedRule]] = defaultdict(list)
+    for rule in rules:
+        by_source[rule.source].append(rule)
+    for source, of_source in by_source.items():
+        print(_line(f"{source}: signal", [rule.signal for rule in of_source]))
+        services = _services(of_source)
+        if services:
+            print(_line(f"{source}: service", services))
+
+
 def main() -> None:
     """Print the shares, and the errors of a half where they are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -236,30 +261,10 @@ def main() -> None:
     args = parser.parse_args()
     rules = list(graded_rules())
     for half in ("dev", "test"):
-        of_half = [rule for rule in rules if rule.half == half]
         print(f"{half}: right, with Wilson's 95 % interval")
-        print(_line("signal", [graded_rule.signal for graded_rule in of_half]))
-        print(_line("signal, first label", [graded_rule.first for graded_rule in of_half]))
-        print(
-            _line(
-                "service",
-                [graded_rule.service for graded_rule in of_half if graded_rule.service is not None],
-            )
-        )
-        both = [graded_rule.signal and graded_rule.service is not False for graded_rule in of_half]
-        print(_line("both", both))
-        by_source: dict[str, list[GradedRule]] = defaultdict(list)
-        for graded_rule in of_half:
-            by_source[graded_rule.source].append(graded_rule)
-        for source, some in by_source.items():
-            print(_line(f"{source}: signal", [graded_rule.signal for graded_rule in some]))
-            services = [
-                graded_rule.service for graded_rule in some if graded_rule.service is not None
-            ]
-            if services:
-                print(_line(f"{source}: service", services))
+        print_shares([rule for rule in rules if rule.half == half])
     for rule in rules:
-        if rule.half == args.errors and not (rule.signal and rule.service is not False):
+        if rule.half == args.errors and not rule.right:
             got = (
                 f"{rule.watched.signal_class.value} {naming(rule.watched)} ({rule.watched.source})"
             )

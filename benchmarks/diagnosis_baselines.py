@@ -210,14 +210,13 @@ def main() -> None:
     grades = [g for g in grades if not parts or g.system in parts]
     methods: dict[str, Iterable[Grade]] = {OURS: grades, **baseline_grades(options.cases, grades)}
     for system in by_system(grades):
-        system_grades = {
-            name: [g for g in of_method if g.system == system]
-            for name, of_method in methods.items()
-        }
-        answered = {
-            name: part for name, part in system_grades.items() if any(g.causes for g in part)
-        }
-        print_table(system, [Row(name, figures(part)) for name, part in answered.items()])
+        rows = []
+        for name, of_method in methods.items():
+            system_grades = [g for g in of_method if g.system == system]
+            # A method that names no cause at all does not know this kind of system.
+            if any(g.causes for g in system_grades):
+                rows.append(Row(name, figures(system_grades)))
+        print_table(system, rows)
 
 
 if __name__ == "__main__":

@@ -361,26 +361,18 @@ def watch(
     time.sleep(seconds)
     after, took = usages(everything), time.monotonic() - began
     shares = idle_between(before, after, took)
-    matching_shares = {
+    bot_shares = {
         pid: shares[pid] for root in roots.values() for pid in tree(root) if pid in shares
     }
     print(f"  idle CPU over {took:.0f} s (share of one core, wakeups/s)")
-    for matching_share in matching_shares.values():
-        print(
-            f"    {matching_share.name:<16}{matching_share.cpu:7.2%} {matching_share.wakeups:7.1f}"
-        )
-    bot = sum(matching_share.cpu for matching_share in matching_shares.values())
-    print(
-        f"    {'whole bot':<16}{bot:7.2%} "
-        f"{sum(matching_share.wakeups for matching_share in matching_shares.values()):7.1f}"
-    )
+    print_shares(bot_shares)
     for name, pid in beside.items():
         share = shares[pid]
         print(f"    {name:<16}{share.cpu:7.2%} {share.wakeups:7.1f}  (reference)")
     worker = sum(
-        matching_share.cpu
-        for matching_share in matching_shares.values()
-        if matching_share.name in ("worker", WORKER_NAME)
+        process_idle.cpu
+        for process_idle in bot_shares.values()
+        if process_idle.name in ("worker", WORKER_NAME)
     )
     alone = shares[beside["DBOS alone"]].cpu
     ratio = f"{worker / alone:.1f} x DBOS alone" if alone else "DBOS alone cost nothing"
@@ -391,7 +383,17 @@ def watch(
         print(
             f"    PostgreSQL itself, both databases: {server:.2%}; bot: {rate:.1f} transactions/s"
         )
-    return matching_shares
+    return bot_shares
+
+
+def print_shares(shares: Mapping[int, Idle]) -> None:
+    """Each process of the bot, and the sum."""
+    cpu = wakeups = 0.0
+    for process_idle in shares.values():
+        print(f"    {process_idle.name:<16}{process_idle.cpu:7.2%} {process_idle.wakeups:7.1f}")
+        cpu += process_idle.cpu
+        wakeups += process_idle.wakeups
+    print(f"    {'whole bot':<16}{cpu:7.2%} {wakeups:7.1f}")
 
 
 def work(running: Running, answers: int) -> None:

@@ -118,19 +118,25 @@ def left_out(cases: Sequence[Labelled], simulated: str) -> list[Answer]:
     without its fold."""
     recorded = [case for case in cases if case.system != simulated]
     worlds = [case for case in cases if case.system == simulated]
-    answers = []
+    answers: list[Answer] = []
     for system in sorted({case.system for case in recorded}):
-        weights = fit([case for case in recorded if case.system != system] + worlds)
-        answers += [_answer(case, weights) for case in recorded if case.system == system]
-    for fold in range(FOLDS if worlds else 0):
-        other_cases = [case for n, case in enumerate(worlds) if n % FOLDS != fold]
-        weights = fit(other_cases + recorded)
-        answers += [_answer(case, weights) for n, case in enumerate(worlds) if n % FOLDS == fold]
+        of_system = [case for case in recorded if case.system == system]
+        answers += _answers(
+            of_system, [case for case in recorded if case.system != system] + worlds
+        )
+    for fold in range(FOLDS):
+        other_worlds = [case for n, case in enumerate(worlds) if n % FOLDS != fold]
+        answers += _answers(worlds[fold::FOLDS], other_worlds + recorded)
     return answers
 
 
-def _answer(case: Labelled, weights: Floats) -> Answer:
-    return Answer(case.system, case.features @ weights, case.truth, case.has_subject)
+def _answers(cases: Sequence[Labelled], fitted_on: Sequence[Labelled]) -> list[Answer]:
+    if not cases:
+        return []
+    weights = fit(fitted_on)
+    return [
+        Answer(case.system, case.features @ weights, case.truth, case.has_subject) for case in cases
+    ]
 
 
 def calibrated(answers: Sequence[Answer]) -> tuple[float, float]:

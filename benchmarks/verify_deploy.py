@@ -323,6 +323,17 @@ def by_fault(outcomes: Sequence[Outcome]) -> None:
         print(f"    decided after {np.median(minutes):.1f} min (median)")
 
 
+def report_worlds(worlds: str, outcomes: Sequence[Outcome]) -> None:
+    """Print the tables of simulated deploys."""
+    canaries = [outcome for outcome in outcomes if outcome.canary]
+    report(f"healthy canaries, {worlds}", canaries)
+    healthy = [outcome for outcome in outcomes if not outcome.bad and not outcome.canary]
+    report(f"healthy deploys, {worlds}", healthy)
+    bad = [outcome for outcome in outcomes if outcome.bad]
+    report(f"bad deploys, {worlds}", bad)
+    by_fault(bad)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
@@ -337,13 +348,7 @@ def main() -> None:
         work = partial(of_world, test=args.stream == "test")
         for batch in pool.map(work, range(first, last)):
             outcomes += batch
-        canaries = [outcome for outcome in outcomes if outcome.canary]
-        report(f"healthy canaries, {args.stream} worlds {args.worlds}", canaries)
-        healthy = [outcome for outcome in outcomes if not outcome.bad and not outcome.canary]
-        report(f"healthy deploys, {args.stream} worlds {args.worlds}", healthy)
-        bad = [outcome for outcome in outcomes if outcome.bad]
-        report(f"bad deploys, {args.stream} worlds {args.worlds}", bad)
-        by_fault(bad)
+        report_worlds(f"{args.stream} worlds {args.worlds}", outcomes)
         if args.cases is not None:
             folders = sorted(path for path in args.cases.iterdir() if path.is_dir())
             quiet = [outcome for batch in pool.map(of_recording, folders) for outcome in batch]

@@ -25,7 +25,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -431,20 +431,43 @@ def full_scans(year: Year, act: Callable[[], object]) -> set[str]:
     return scans
 
 
+def fill(year: Year, days: int, *, sweeps: bool) -> None:
+    """The days up to `LAST`, with retention after each where it `sweeps`."""
+    first = LAST - timedelta(days=days)
+    for number in range(days):
+        start = first + timedelta(days=number)
+        year.day(start)
+        if number % 30 == 29:
+            sys.stderr.write(f"{number + 1} days\n")
+        if sweeps:
+            year.sweep(start + timedelta(days=1))
+
+
+def print_figures(empty: Mapping[str, float], full: Mapping[str, float]) -> None:
+    """Those of the empty installation beside those of the full one."""
+    print(f"{'':34}{'empty':>12}{'full':>12}{'ratio':>9}")
+    for name, value in full.items():
+        was = empty.get(name, 0.0)
+        ratio = f"{value / was:.1f}" if was > 0 else ""
+        print(f"{name:34}{was:12.1f}{value:12.1f}{ratio:>9}")
+
+
+def print_tables(engines: Sequence[Engine]) -> None:
+    """The largest tables."""
+    tables = [table for engine in engines for table in table_sizes(engine)]
+    tables.sort(key=lambda table: (table.bytes or 0, table.rows), reverse=True)
+    for table in tables[:8]:
+        size = f"  {table.bytes / 1e6:.1f} MB" if table.bytes else ""
+        print(f"  {table.name:28}{table.rows:>12,} rows{size}")
+
+
 def run(scratch: Path, options: argparse.Namespace, address: str) -> int:
     """Fill and print; how many pages are slower than they should be."""
     (scratch / "examples").mkdir()
     examples = answered_examples(scratch / "examples")
     with installation(scratch / "year", address, examples, options.a_day) as year:
         empty = figures(year, LAST)
-        first = LAST - timedelta(days=options.days)
-        for number in range(options.days):
-            start = first + timedelta(days=number)
-            year.day(start)
-            if number % 30 == 29:
-                sys.stderr.write(f"{number + 1} days\n")
-            if not options.keep_all:
-                year.sweep(start + timedelta(days=1))
+        fill(year, options.days, sweeps=not options.keep_all)
         if address != "sqlite":
             with year.store.engine.connect().execution_options(
                 isolation_level="AUTOCOMMIT"
@@ -458,18 +481,10 @@ def run(scratch: Path, options: argparse.Namespace, address: str) -> int:
             f"{options.engine}, {options.days} days of {options.a_day} incidents, {retention};"
             f" load {os.getloadavg()[0]:.1f}"
         )
-        print(f"{'':34}{'empty':>12}{'full':>12}{'ratio':>9}")
-        for name, value in full.items():
-            was = empty.get(name)
-            ratio = f"{value / was:.1f}" if was and was > 0 else ""
-            print(f"{name:34}{was if was is not None else 0:12.1f}{value:12.1f}{ratio:>9}")
-        tables = [*table_sizes(year.store.engine)]
-        if address == "sqlite":
-            tables += table_sizes(year.engine)
-        tables.sort(key=lambda table: (table.bytes or 0, table.rows), reverse=True)
-        for table in tables[:8]:
-            size = f"  {table.bytes / 1e6:.1f} MB" if table.bytes else ""
-            print(f"  {table.name:28}{table.rows:>12,} rows{size}")
+        print_figures(empty, full)
+        # On PostgreSQL both are one database.
+        engines = [year.store.engine, year.engine] if address == "sqlite" else [year.store.engine]
+        print_tables(engines)
         for line in sorted(scans):
             print(f"  reads it all: {line}")
         slow = [n for n, ms in full.items() if n.endswith(" ms") and ms > LIMIT_MS]

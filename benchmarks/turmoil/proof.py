@@ -109,6 +109,9 @@ class Lives:
         return posts
 
 
+NOBODY_LOST = Lives()
+
+
 def keys_in(body: bytes) -> str:
     """Which posts a request makes, as far as its body says."""
     plain = unquote_plus(body.decode("utf-8", "replace"))
@@ -186,19 +189,20 @@ def prove(
     investigations: Sequence[StoredInvestigation],
     records: Outside,
     stored: Mapping[str, Sequence[str]],
-    lives: Lives | None = None,
+    lives: Lives = NOBODY_LOST,
 ) -> Books:
     """Compare them; `stored` as of `titles`."""
     books = Books()
     by_id = {investigation.id: investigation for investigation in investigations}
+    acknowledged_ids: set[str] = set()
     for alert in sent:
-        if "spooled" in alert.outcomes:  # its sender was not told in which
+        # The sender of a spooled alert was not told in which investigation it is.
+        if "spooled" in alert.outcomes:
             alert.investigations.update(stored.get(alert.title, ()))
-    acknowledged_ids = {i for sent_alert in sent for i in sent_alert.investigations}
-    for alert in sent:
+        acknowledged_ids |= alert.investigations
         _alert(books, alert, by_id)
         _stored_once(books, alert, stored.get(alert.title, ()))
-    for post in (lives or Lives()).posts_of_the_lost():
+    for post in lives.posts_of_the_lost():
         books.say("posted though lost", post)
     for investigation in investigations:
         _investigation(books, investigation, records)

@@ -42,40 +42,15 @@ class Ran:
 def ran_lines(ran: Ran) -> list[str]:
     """Tables of what was done and what came of it; the stories of what went wrong."""
     books, happened = ran.books, ran.happened
-    refused = sum(sent_alert.refused for sent_alert in ran.sent)
-    lines = [f"## Turmoil on {ran.engine}", ""]
-    lines += [
+    lines = [
+        f"## Turmoil on {ran.engine}",
+        "",
         f"{len(ran.sent)} alerts, {happened.kills} processes killed, {happened.black_holes} black "
         f"holes, {ran.seconds / 60:.1f} minutes",
         "",
+        *fault_lines(happened, ran.unmet),
+        *outcome_lines(ran),
     ]
-    lines += ["| fault | times |", "|---|---|"]
-    of_vendors = {f"{vendor} {sickness}" for vendor in VENDORS for sickness in USUAL_SICKNESSES}
-    other_counts = {kind: n for kind, n in happened.counts.items() if kind not in of_vendors}
-    lines += [f"| {kind} | {count} |" for kind, count in sorted(other_counts.items())]
-    lines += [
-        f"| {kind} | not possible here: {why} |" for kind, why in sorted(happened.skipped.items())
-    ]
-    lines += [f"| {kind} | no time left |" for kind in sorted(set(ran.unmet) - of_vendors)]
-    lines += [
-        "",
-        f"| vendor | {' | '.join(USUAL_SICKNESSES)} |",
-        f"|---|{'---|' * len(USUAL_SICKNESSES)}",
-    ]
-    for vendor in VENDORS:
-        counts = [str(happened.counts[f"{vendor} {sickness}"]) for sickness in USUAL_SICKNESSES]
-        lines.append(f"| {vendor} | {' | '.join(counts)} |")
-    lines += ["", "| deliveries were answered | times |", "|---|---|"]
-    lines += [f"| {outcome} | {count} |" for outcome, count in sorted(books.outcomes.items())]
-    lines += [f"| 5xx, or not at all, and sent again | {refused} |"]
-    lines += ["", "| investigations | |", "|---|---|", f"| answered | {books.answered} |"]
-    lines += [f"| ended with an explanation | {books.explained} |"]
-    lines += [f"| {kind} | {books.broken[kind]} |" for kind in KINDS]
-    lines += [
-        f"| messages in Slack | {books.messages} |",
-        f"| notes at PagerDuty | {books.notes} |",
-    ]
-    lines += [f"| last answer after the last fault | {ran.recovered_s:.0f} s |", ""]
     lines += [
         f"- a process ended by itself: {how}, {count} times"
         for how, count in sorted(ran.ended.items())
@@ -91,6 +66,45 @@ def ran_lines(ran: Ran) -> list[str]:
         for line in ("", narrative)
     ]
     return [*lines, ""]
+
+
+def fault_lines(happened: Happened, unmet: Sequence[str]) -> list[str]:
+    """Two tables: how often each fault was made, and how often each vendor was sick."""
+    lines = ["| fault | times |", "|---|---|"]
+    of_vendors = {f"{vendor} {sickness}" for vendor in VENDORS for sickness in USUAL_SICKNESSES}
+    other_counts = {kind: n for kind, n in happened.counts.items() if kind not in of_vendors}
+    lines += [f"| {kind} | {count} |" for kind, count in sorted(other_counts.items())]
+    lines += [
+        f"| {kind} | not possible here: {why} |" for kind, why in sorted(happened.skipped.items())
+    ]
+    lines += [f"| {kind} | no time left |" for kind in sorted(set(unmet) - of_vendors)]
+    lines += [
+        "",
+        f"| vendor | {' | '.join(USUAL_SICKNESSES)} |",
+        f"|---|{'---|' * len(USUAL_SICKNESSES)}",
+    ]
+    for vendor in VENDORS:
+        counts = [str(happened.counts[f"{vendor} {sickness}"]) for sickness in USUAL_SICKNESSES]
+        lines.append(f"| {vendor} | {' | '.join(counts)} |")
+    return lines
+
+
+def outcome_lines(ran: Ran) -> list[str]:
+    """Two tables: what senders were answered, and what became of the investigations."""
+    books = ran.books
+    lines = ["", "| deliveries were answered | times |", "|---|---|"]
+    lines += [f"| {outcome} | {count} |" for outcome, count in sorted(books.outcomes.items())]
+    refused = sum(sent_alert.refused for sent_alert in ran.sent)
+    lines += [f"| 5xx, or not at all, and sent again | {refused} |"]
+    lines += ["", "| investigations | |", "|---|---|", f"| answered | {books.answered} |"]
+    lines += [f"| ended with an explanation | {books.explained} |"]
+    lines += [f"| {kind} | {books.broken[kind]} |" for kind in KINDS]
+    lines += [
+        f"| messages in Slack | {books.messages} |",
+        f"| notes at PagerDuty | {books.notes} |",
+    ]
+    lines += [f"| last answer after the last fault | {ran.recovered_s:.0f} s |", ""]
+    return lines
 
 
 def path_lines(engine: str, waited: Sequence[Waited]) -> list[str]:

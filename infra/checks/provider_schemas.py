@@ -86,63 +86,55 @@ class _Module:
         of = {"_cdktn_78ede62e.TerraformResource", "_cdktn_78ede62e.TerraformDataSource"}
         node = next(n for n in self._classes.values() if any(ast.unparse(b) in of for b in n.bases))
         block = self._block(node)
-        for getter in (n for n in node.body if isinstance(n, ast.FunctionDef) and _is_property(n)):
+        not_attributes = META | set(block["blocks"])
+        for getter in _functions(node):
             name = getter.name
-            if name.endswith("_input") or name in META or name in block["blocks"]:
+            is_property = any(ast.unparse(d) == "builtins.property" for d in getter.decorator_list)
+            if not is_property or name.endswith("_input") or name in not_attributes:
                 continue
             attribute = block["attributes"].get(name)
             if attribute is None:
                 kind = _attribute_type(ast.unparse(getter.returns)) if getter.returns else "dynamic"
-                block["attributes"][name] = {
-                    "type": kind,
-                    "required": False,
-                    "computed": True,
-                    "settable": False,
-                }
+                block["attributes"][name] = _default_attribute(kind)
             elif (computed_by_aws or name in OFTEN_COMPUTED) and not attribute["required"]:
                 attribute["computed"] = True
         return block
 
     def _block(self, node: ast.ClassDef) -> Block:
         """The arguments of a class's constructor: attributes and blocks."""
-        init = next(n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
+        init = next(function for function in _functions(node) if function.name == "__init__")
         words = ast.get_docstring(init) or ""
         blocks = {name for name, block in _DOCUMENTED.findall(words) if block}
         block: Block = {"attributes": {}, "blocks": {}}
         for argument, default in zip(init.args.kwonlyargs, init.args.kw_defaults, strict=True):
-            name, kind = (
-                argument.arg,
-                ast.unparse(argument.annotation) if argument.annotation else "",
-            )
-            if (
-                name in META
-                and name not in blocks
-                and not (name == "scope" and kind.endswith("builtins.str"))
-            ):
+            name = argument.arg
+            kind = ast.unparse(argument.annotation) if argument.annotation else ""
+            is_own_scope = name == "scope" and kind.endswith("builtins.str")
+            if name in META - blocks and not is_own_scope:
                 continue
             if name in blocks:
-                many = "typing.Sequence[" in kind
-                inner = next((c for c in re.findall(r"'(\w+)'", kind) if c in self._classes), None)
                 block["blocks"][name] = {
-                    "most": 0 if many else 1,
+                    "most": 0 if "typing.Sequence[" in kind else 1,
                     "least": 1 if default is None else 0,
                     "single": name == "timeouts",
-                    "block": self._block(self._classes[inner])
-                    if inner
-                    else {"attributes": {}, "blocks": {}},
+                    "block": self._inner_block(kind),
                 }
             else:
-                block["attributes"][name] = {
-                    "type": _attribute_type(kind),
-                    "required": default is None,
-                    "computed": False,
-                    "settable": True,
-                }
+                block["attributes"][name] = _settable(
+                    _attribute_type(kind), required=default is None
+                )
         return block
 
+    def _inner_block(self, annotation: str) -> Block:
+        """The block of the class that an annotation names; an empty one where it names none."""
+        for name in re.findall(r"'(\w+)'", annotation):
+            if name in self._classes:
+                return self._block(self._classes[name])
+        return {"attributes": {}, "blocks": {}}
 
-def _is_property(node: ast.FunctionDef) -> bool:
-    return any(ast.unparse(d) == "builtins.property" for d in node.decorator_list)
+
+def _functions(node: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [statement for statement in node.body if isinstance(statement, ast.FunctionDef)]
 
 
 def _attribute_type(annotation: str) -> Any:

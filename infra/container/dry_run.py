@@ -17,7 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,6 +93,43 @@ class Stage:
         script = ["unshare", "--mount", "--pid", "--fork", "sh", "-ec", mounts + "exec " + chroot]
         subprocess.run(script, check=True)
 
+    def run_instruction(self, rest: str) -> None:
+        """RUN, as root."""
+        self.run(["sh", "-ec", rest])
+
+    def set_variables(self, rest: str) -> None:
+        """ENV."""
+        for key, value in re.findall(r'(\w+)=("[^"]*"|\S+)', rest):
+            self.environ[key] = value.strip('"').replace("$PATH", self.environ["PATH"])
+
+    def set_folder(self, rest: str) -> None:
+        """WORKDIR."""
+        self.folder = rest
+        (self.root / rest.lstrip("/")).mkdir(parents=True, exist_ok=True)
+
+    def set_user(self, rest: str) -> None:
+        """USER."""
+        self.user = rest
+
+    def set_entry(self, rest: str) -> None:
+        """ENTRYPOINT."""
+        self.entry = json.loads(rest)
+
+    def leave_out(self, rest: str) -> None:
+        """ADD."""
+        sys.stdout.write(f"not carried out, for it needs the internet: ADD {rest}\n")
+
+
+WITHIN_STAGE: dict[str, Callable[[Stage, str], None]] = {
+    "ADD": Stage.leave_out,
+    "ENTRYPOINT": Stage.set_entry,
+    "ENV": Stage.set_variables,
+    "RUN": Stage.run_instruction,
+    "USER": Stage.set_user,
+    "WORKDIR": Stage.set_folder,
+}
+"""Instructions that need no other stage."""
+
 
 def instructions() -> Iterator[tuple[str, str]]:
     """Word and rest of each instruction, comments and line ends taken out."""
@@ -134,22 +171,10 @@ def build(work: Path, target: str = "") -> Stage:
                 subprocess.run(["cp", "-a", "-T", str(before.root), str(stage.root)], check=True)
         elif skipped:
             continue
-        elif word == "ENV":
-            for key, value in re.findall(r'(\w+)=("[^"]*"|\S+)', rest):
-                stage.environ[key] = value.strip('"').replace("$PATH", stage.environ["PATH"])
-        elif word == "WORKDIR":
-            stage.folder = rest
-            (stage.root / rest.lstrip("/")).mkdir(parents=True, exist_ok=True)
-        elif word == "RUN":
-            stage.run(["sh", "-ec", rest])
         elif word == "COPY":
             _copy(stage, stages, rest)
-        elif word == "USER":
-            stage.user = rest
-        elif word == "ENTRYPOINT":
-            stage.entry = json.loads(rest)
-        elif word == "ADD":
-            sys.stdout.write(f"not carried out, for it needs the internet: ADD {rest}\n")
+        elif word in WITHIN_STAGE:
+            WITHIN_STAGE[word](stage, rest)
     return stage
 
 

@@ -128,7 +128,8 @@ class RepositoryReading:
     def item(
         self, listing: CodeHostList[T], rows: int, details: dict[str, str] | None = None
     ) -> None:
-        """Record what was read."""
+        """Record what was read, with the first `MOST_LISTED` details."""
+        shown = dict(list(details.items())[:MOST_LISTED]) if details else {}
         self.items.append(
             Item(
                 KIND,
@@ -137,7 +138,7 @@ class RepositoryReading:
                 listing.link,
                 rows=rows,
                 cut=listing.cut,
-                details=details or {},
+                details=shown,
             )
         )
 
@@ -162,8 +163,12 @@ async def read_repository(
         reading.tried("merges", repository.merged(window, branch)),
     )
     _tell_runs(reading, runs)
-    chosen = _chosen(reading, rollouts, runs, releases)
-    merged_changes = merged.values if merged else ()
+    _tell_rollouts(reading, rollouts)
+    _tell_rollouts(reading, releases)
+    chosen = _chosen(reading.window, rollouts, runs, releases)
+    in_production = (r.revision for r in chosen if r.reached and r.at <= reading.alert_at)
+    reading.revision = next(in_production, None)
+    merged_changes = _values(merged)
     changes, between = await _carried(reading, chosen, merged_changes)
     if not chosen:
         changes = [(change, None) for change in merged_changes]
@@ -176,7 +181,7 @@ async def read_repository(
             ): f"merged {c.at:%Y-%m-%d %H:%M} UTC, not known to be deployed: {c.title}"
             for c in waiting
         }
-        reading.item(merged, len(merged.values), dict(list(details.items())[:MOST_LISTED]))
+        reading.item(merged, len(merged.values), details)
     await _add_changes(reading, changes)
     for rollout, comparison in reversed(between):
         reading.rows.add_rollout(rollout, comparison)
@@ -250,38 +255,36 @@ def _tell_runs(reading: RepositoryReading, runs: CodeHostList[PipelineRun] | Non
             f"{r.at:%Y-%m-%d %H:%M} {short(r.name, 80)}": f"failed at {r.revision[:12]}"
             for r in failed
         }
-        reading.item(runs, len(runs.values), dict(list(details.items())[:MOST_LISTED]))
+        reading.item(runs, len(runs.values), details)
+
+
+def _tell_rollouts(reading: RepositoryReading, listing: CodeHostList[Rollout] | None) -> None:
+    if listing is not None:
+        details = {
+            f"{r.at:%Y-%m-%d %H:%M} {short(r.environment, 60)}": f"{r.title}: {r.state}"
+            for r in listing.values
+        }
+        reading.item(listing, len(listing.values), details)
+
+
+def _values(listing: CodeHostList[T] | None) -> tuple[T, ...]:
+    return listing.values if listing else ()
 
 
 def _chosen(
-    reading: RepositoryReading,
+    window: Window,
     deployments: CodeHostList[Rollout] | None,
     runs: CodeHostList[PipelineRun] | None,
     releases: CodeHostList[Rollout] | None,
 ) -> tuple[Rollout, ...]:
     """The rollouts that count, the newest first. Those to production alone, where some are to
     production."""
-    deploying = tuple(r.rollout for r in runs.values if r.rollout) if runs else ()
-    ways = [
-        deployments.values if deployments else (),
-        deploying,
-        releases.values if releases else (),
-    ]
-    recent = (way for way in ways if any(r.at >= reading.window.start for r in way))
+    deploying = tuple(r.rollout for r in _values(runs) if r.rollout)
+    ways = [_values(deployments), deploying, _values(releases)]
+    recent = (way for way in ways if any(r.at >= window.start for r in way))
     chosen = next(recent, ways[0])
     chosen = tuple(r for r in chosen if r.production) or chosen
-    for listing in (deployments, releases):
-        if listing is not None:
-            details = {
-                f"{r.at:%Y-%m-%d %H:%M} {short(r.environment, 60)}": f"{r.title}: {r.state}"
-                for r in listing.values
-            }
-            reading.item(listing, len(listing.values), dict(list(details.items())[:MOST_LISTED]))
-    chosen = tuple(sorted(chosen, key=lambda r: r.at, reverse=True))
-    reading.revision = next(
-        (r.revision for r in chosen if r.reached and r.at <= reading.alert_at), None
-    )
-    return chosen
+    return tuple(sorted(chosen, key=lambda r: r.at, reverse=True))
 
 
 async def _carried(
@@ -289,45 +292,56 @@ async def _carried(
 ) -> tuple[list[tuple[CodeChange, Rollout | None]], list[tuple[Rollout, CodeComparison | None]]]:
     """The changes that the rollouts in the window carried; and the rollouts with what lies before
     each."""
+    changes: list[tuple[CodeChange, Rollout | None]] = []
+    rollouts: list[tuple[Rollout, CodeComparison | None]] = []
+    for rollout, listing in await _compared(reading, chosen):
+        between = listing.values[0] if listing else None
+        rollouts.append((rollout, between))
+        if listing is None or between is None:
+            continue
+        reading.item(listing, len(between.commits))
+        # A rollout that failed brought nothing into production.
+        if rollout.state != "failed":
+            carried_changes = await _changes_of(reading, rollout, between, merged)
+            changes += [(change, rollout) for change in carried_changes]
+    return changes, rollouts
+
+
+async def _compared(
+    reading: RepositoryReading, chosen: Sequence[Rollout]
+) -> list[tuple[Rollout, CodeHostList[CodeComparison] | None]]:
+    """The rollouts in the window, each with what lies between it and the one before. A rollout
+    that is not compared is a gap."""
     inside = [r for r in chosen if reading.window.start <= r.at <= reading.window.end]
-    pairs = [(r, _before(r, chosen)) for r in inside]
-    comparable_pairs = [(r, b) for r, b in pairs if b is not None][:MOST_COMPARED]
+    comparable: list[tuple[Rollout, Rollout]] = []
+    first_rollouts: list[Rollout] = []
+    for rollout in inside:
+        before = _before(rollout, chosen)
+        if before is not None:
+            comparable.append((rollout, before))
+        elif rollout.reached:
+            first_rollouts.append(rollout)
+    pairs = comparable[:MOST_COMPARED]
     answers = await asyncio.gather(
         *(
-            reading.tried("what was deployed", reading.repository.compare(b.revision, r.revision))
-            for r, b in comparable_pairs
+            reading.tried(
+                "what was deployed", reading.repository.compare(before.revision, rollout.revision)
+            )
+            for rollout, before in pairs
         )
     )
-    compared = {
-        id(r): answer
-        for (r, _), answer in zip(comparable_pairs, answers, strict=True)
-        if answer is not None
-    }
-    for rollout, before in pairs:
-        if before is None and rollout.reached:
-            reading.gap(
-                f"what {rollout.revision[:12]} carried",
-                "no earlier deployment is known to compare it with",
-            )
-    left_out = sum(1 for _, before in pairs if before is not None) - len(comparable_pairs)
+    for rollout in first_rollouts:
+        reading.gap(
+            f"what {rollout.revision[:12]} carried",
+            "no earlier deployment is known to compare it with",
+        )
+    left_out = len(comparable) - len(pairs)
     if left_out:
         reading.gap(
             "what was deployed", f"{left_out} earlier deployments in the window were not compared"
         )
-    changes: list[tuple[CodeChange, Rollout | None]] = []
-    rollouts: list[tuple[Rollout, CodeComparison | None]] = []
-    for rollout in inside:
-        listing = compared.get(id(rollout))
-        between = listing.values[0] if listing else None
-        rollouts.append((rollout, between))
-        if listing is not None and between is not None:
-            reading.item(listing, len(between.commits))
-        failed = rollout.state == "failed"
-        carried_changes = (
-            await _changes_of(reading, rollout, between, merged) if between and not failed else []
-        )
-        changes += [(change, rollout) for change in carried_changes]
-    return changes, rollouts
+    compared = {id(r): answer for (r, _), answer in zip(pairs, answers, strict=True)}
+    return [(rollout, compared.get(id(rollout))) for rollout in inside]
 
 
 def _before(rollout: Rollout, rollouts: Sequence[Rollout]) -> Rollout | None:

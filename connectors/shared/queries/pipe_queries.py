@@ -9,15 +9,16 @@ text in quotation marks stands in conditions alone, and the name of a new column
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.queries.query_bounds import (
-    DEEPEST,
     LONGEST_PATTERN,
     LONGEST_QUERY,
+    OpenBrackets,
     words_of,
 )
 
@@ -35,7 +36,6 @@ _LISTS = re.compile(r"!?(?:in|has_any|has_all)~?", re.IGNORECASE)
 _NOT_TAKEN = frozenset({"//", "#", ";", "`", "~", "@"})
 """Comments, ends of statements, and what verbatim and multi-line strings begin with: their end is
 another (learn.microsoft.com, "The string data type")."""
-_CLOSES = {")": "(", "]": "[", "}": "{"}
 _OPERATORS = words_of("and or not by between like has contains startswith endswith")
 """Words that may stand before a bracket and are no functions."""
 
@@ -43,9 +43,10 @@ _OPERATORS = words_of("and or not by between like has contains startswith endswi
 @dataclass(frozen=True)
 class PipeLanguage:
     """A language: its stages, which of them are conditions, which count rows, and the functions
-    that are taken."""
+    that are taken. `limit` is the stage that bounds the rows."""
 
     name: str
+    limit: str
     stages: frozenset[str]
     conditions: frozenset[str]
     counting: frozenset[str]
@@ -54,6 +55,7 @@ class PipeLanguage:
 
 KQL = PipeLanguage(
     "KQL",
+    "take",
     words_of(
         "where summarize project project-away project-keep extend order sort top take limit count"
     ),
@@ -69,6 +71,7 @@ KQL = PipeLanguage(
 )
 INSIGHTS = PipeLanguage(
     "Logs Insights",
+    "limit",
     words_of("fields display filter stats sort parse dedup"),
     frozenset({"filter", "parse"}),
     frozenset({"stats"}),
@@ -128,18 +131,20 @@ def _checked(
     for words in stages:
         _check_stage(language, words)
     counting = [words for words in stages if words[0].lower() in language.counting]
-    # Rows that count are points of series, the others are lines.
-    most = bounded_query.rows * bounded_query.points if counting else bounded_query.rows
+    most = bounded_query.rows
+    keys: frozenset[str] = frozenset()
+    if counting:
+        # Rows that count are points of series, the others are lines.
+        most *= bounded_query.points
+        keys = frozenset(_keys(counting[-1]))
     most = min(most, limit) if limit else most
-    keys = frozenset(_keys(counting[-1])) if counting else frozenset[str]()
-    added = "limit" if language is INSIGHTS else "take"
-    return PipeQuery(f"{text}\n| {added} {most}", source, bool(counting), keys, most)
+    return PipeQuery(f"{text}\n| {language.limit} {most}", source, bool(counting), keys, most)
 
 
 def _stages(text: str) -> list[list[str]]:
     """The words of each stage. Raises ValueError where brackets or strings do not end."""
     stages: list[list[str]] = [[]]
-    opened: list[str] = []
+    open_brackets = OpenBrackets()
     for match in _WORD.finditer(text):
         word = match[0]
         if word.isspace():
@@ -150,20 +155,14 @@ def _stages(text: str) -> list[list[str]]:
             raise ValueError("a string does not end")
         if match["pattern"] and len(word) > LONGEST_PATTERN:
             raise ValueError(f"a pattern is longer than {LONGEST_PATTERN} characters")
-        if word in _CLOSES.values():
-            opened.append(word)
-        elif word in _CLOSES and (not opened or opened.pop() != _CLOSES[word]):
-            raise ValueError(f"the bracket {word} closes nothing")
-        if len(opened) > DEEPEST:
-            raise ValueError(f"it is nested deeper than {DEEPEST} brackets")
-        if word == "|" and opened:
-            raise ValueError("a query in brackets is not taken")
-        if word == "|":
-            stages.append([])
-        else:
+        open_brackets.read(word)
+        if word != "|":
             stages[-1].append(word)
-    if opened:
-        raise ValueError(f"the bracket {opened[-1]} is not closed")
+        elif open_brackets.brackets:
+            raise ValueError("a query in brackets is not taken")
+        else:
+            stages.append([])
+    open_brackets.end()
     if not all(stages):
         raise ValueError("a stage is empty")
     return stages
@@ -183,47 +182,54 @@ def _check_stage(language: PipeLanguage, words: Sequence[str]) -> None:
     if command not in language.stages:
         text = ", ".join(sorted(language.stages))
         raise ValueError(f"{words[0][:40]} is no stage that is taken; there are {text}")
-    is_kql = language is KQL
+    is_condition = command in language.conditions
     for place, word in enumerate(words):
         before = words[place - 1] if place else ""
         after = words[place + 1] if place + 1 < len(words) else ""
-        if word[-1] == "/" and len(word) > 2 and (is_kql or command not in language.conditions):
-            raise ValueError("patterns are not taken here")
-        if word[0] in "\"'" and not is_kql and re.search(r"\\[\"']", word):
-            raise ValueError("no quotation mark in a string")
-        if word[0] in "\"'" and command not in language.conditions:
-            taken = " and ".join(sorted(language.conditions))
-            raise ValueError(f"text in quotation marks is taken in {taken} only")
+        _check_literal(language, word, is_condition)
         is_column = place > 1 and _NAME.match(before) and before.lower() not in _OPERATORS
-        if word == "[" and is_kql and not (is_column or before == "]"):
+        if word == "[" and language is KQL and not (is_column or before == "]"):
             raise ValueError("names in brackets are not taken")
-        if after == "(" and place and _LISTS.fullmatch(word):
-            _check_list(words[place + 2 :])
-        elif after == "(" and place and _NAME.match(word):
-            _check_function(language, word)
-    if is_kql and command not in language.conditions:
-        _check_names(words[n - 1] for n, word in enumerate(words) if word == "=" and n)
-    if language is INSIGHTS and "as" in (lowered := [word.lower() for word in words]):
-        _check_names(
-            _names(words[lowered.index("as") :])
-            if command == "parse"
-            else (words[n + 1] for n, word in enumerate(lowered[:-1]) if word == "as")
-        )
+        if place and after == "(":
+            _check_call(language, word, words[place + 2 :])
+    _check_new_names(language, command, words)
 
 
-def _check_list(inside: Sequence[str]) -> None:
-    """Values only: a name could be a table, or a stored function that reads another workspace."""
-    for word in inside[: inside.index(")")]:
-        if _NAME.match(word) and word.lower() not in ("true", "false"):
-            raise ValueError(f"a list holds values only, not {word[:40]}")
+def _check_literal(language: PipeLanguage, word: str, is_condition: bool) -> None:
+    """A pattern or a string: outside a condition it could make rows up."""
+    if word[-1] == "/" and len(word) > 2 and (language is KQL or not is_condition):
+        raise ValueError("patterns are not taken here")
+    if word[0] not in "\"'":
+        return
+    if language is not KQL and re.search(r"\\[\"']", word):
+        raise ValueError("no quotation mark in a string")
+    if not is_condition:
+        taken = " and ".join(sorted(language.conditions))
+        raise ValueError(f"text in quotation marks is taken in {taken} only")
 
 
-def _check_function(language: PipeLanguage, name: str) -> None:
-    if name.lower() not in language.functions | _OPERATORS:
+def _check_call(language: PipeLanguage, name: str, after: Sequence[str]) -> None:
+    """A word before a bracket is a function that is taken, or begins a list of values."""
+    if _LISTS.fullmatch(name):
+        # A name could be a table, or a stored function that reads another workspace.
+        for word in after[: after.index(")")]:
+            if _NAME.match(word) and word.lower() not in ("true", "false"):
+                raise ValueError(f"a list holds values only, not {word[:40]}")
+    elif _NAME.match(name) and name.lower() not in language.functions | _OPERATORS:
         raise ValueError(f"{name[:40]}() is not taken")
 
 
-def _check_names(names: Iterable[str]) -> None:
+def _check_new_names(language: PipeLanguage, command: str, words: Sequence[str]) -> None:
+    """The columns that a stage names itself say nothing."""
+    lowered = [word.lower() for word in words]
+    if language is KQL:
+        # In a condition, `=` compares.
+        is_condition = command in language.conditions
+        names = [] if is_condition else [name for name, word in pairwise(words) if word == "="]
+    elif command == "parse" and "as" in lowered:
+        names = _names(words[lowered.index("as") :])
+    else:
+        names = [name for word, name in pairwise(words) if word.lower() == "as"]
     for name in names:
         if not NEW_NAME.fullmatch(name):
             problem = f"{name[:40]}: a new name is one letter and at most two digits, such as p99"

@@ -6,9 +6,11 @@ is read as words, strings and brackets; what it means is the server's to say.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import pairwise
 
 from faultline.analysis.errors import ConnectorError
 
@@ -41,6 +43,27 @@ _REWRITES = frozenset({"label_replace", "label_join", "line_format", "label_form
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
+class OpenBrackets:
+    """The brackets that are open where a query is being read."""
+
+    def __init__(self) -> None:
+        self.brackets: list[str] = []
+
+    def read(self, word: str) -> None:
+        """Raises ValueError where a bracket closes nothing, or too many are open."""
+        if word in _CLOSES.values():
+            self.brackets.append(word)
+            if len(self.brackets) > DEEPEST:
+                raise ValueError(f"it is nested deeper than {DEEPEST} brackets")
+        elif word in _CLOSES and (not self.brackets or self.brackets.pop() != _CLOSES[word]):
+            raise ValueError(f"the bracket {word} closes nothing")
+
+    def end(self) -> None:
+        """Raises ValueError where a bracket is still open."""
+        if self.brackets:
+            raise ValueError(f"the bracket {self.brackets[-1]} is not closed")
+
+
 def words_of(text: str) -> frozenset[str]:
     """The words of a list that is written as one text."""
     return frozenset(text.split())
@@ -56,6 +79,27 @@ def check_query(language: str, vendor: str, text: str) -> None:
 
 
 def _check(language: str, text: str) -> None:
+    words = _words(text)
+    if language == "LogQL" and "{" not in words:
+        raise ValueError('it needs a selector such as {app="checkout"}')
+    for place, (before, word) in enumerate(pairwise(["", *words])):
+        after = words[place + 1 :]
+        is_label = after and after[0][0] in "=!"
+        if word in _REWRITES and not is_label:
+            raise ValueError(f"{word} would make up labels or lines")
+        if word == "{":
+            _check_selector(language, before, after[: after.index("}")])
+        elif word == "[":
+            _check_range(after[: after.index("]")])
+        elif word == "offset":
+            _check_offset(after)
+    for _, operator, value in _matchers(words):
+        if "~" in operator and len(value) > LONGEST_PATTERN:
+            raise ValueError(f"a pattern is longer than {LONGEST_PATTERN} characters")
+
+
+def _words(text: str) -> list[str]:
+    """The words, strings and brackets. Every bracket is closed, and every string ends."""
     if len(text) > LONGEST_QUERY:
         raise ValueError(f"it is longer than {LONGEST_QUERY} characters")
     if not text.strip() or not all(char.isprintable() or char.isspace() for char in text):
@@ -63,48 +107,21 @@ def _check(language: str, text: str) -> None:
     words = [match for match in _WORD.findall(text) if not match.isspace()]
     if "#" in words or "@" in words:
         raise ValueError("comments and @ are not taken; the times are start and end")
-    _check_brackets(words)
-    if language == "LogQL" and "{" not in words:
-        raise ValueError('it needs a selector such as {app="checkout"}')
-    for place, word in enumerate(words):
-        is_label = words[place + 1 : place + 2] and words[place + 1][0] in "=!"
-        if word in _REWRITES and not is_label:
-            raise ValueError(f"{word} would make up labels or lines")
-        if word == "{":
-            inside = words[place + 1 : words.index("}", place)]
-            before = words[place - 1] if place else ""
-            named = before not in _NO_METRICS and re.fullmatch(r"[A-Za-z_:][\w:.]*", before)
-            if language == "LogQL" or not named:
-                _check_selector(inside)
-        elif word == "[":
-            _check_range(words[place + 1 : words.index("]", place)])
-        elif word == "offset":
-            after = [word for word in words[place + 1 : place + 3] if word != "-"]
-            length = _seconds(after[0]) if after else None
-            if length is None or length > FARTHEST_OFFSET.total_seconds():
-                raise ValueError(f"an offset may be at most {FARTHEST_OFFSET.days} days")
-    for _, operator, value in _matchers(words):
-        if "~" in operator and len(value) > LONGEST_PATTERN:
-            raise ValueError(f"a pattern is longer than {LONGEST_PATTERN} characters")
-
-
-def _check_brackets(words: Sequence[str]) -> None:
-    opened: list[str] = []
+    open_brackets = OpenBrackets()
     for word in words:
-        if word in _CLOSES.values():
-            opened.append(word)
-            if len(opened) > DEEPEST:
-                raise ValueError(f"it is nested deeper than {DEEPEST} brackets")
-        elif word in _CLOSES and (not opened or opened.pop() != _CLOSES[word]):
-            raise ValueError(f"the bracket {word} closes nothing")
-        elif word in "\"'`":
+        open_brackets.read(word)
+        if word in "\"'`":
             raise ValueError("a string does not end")
-    if opened:
-        raise ValueError(f"the bracket {opened[-1]} is not closed")
+    open_brackets.end()
+    return words
 
 
-def _check_selector(inside: Sequence[str]) -> None:
-    """One matcher must say what is meant; a pattern counts if it begins with letters."""
+def _check_selector(language: str, before: str, inside: Sequence[str]) -> None:
+    """A metric's name or one matcher must say what is meant; a pattern counts if it begins with
+    letters."""
+    is_metric = before not in _NO_METRICS and re.fullmatch(r"[A-Za-z_:][\w:.]*", before)
+    if is_metric and language != "LogQL":
+        return
     for name, operator, value in _matchers(inside):
         exact = operator == "=" and value
         begins = operator == "=~" and re.match(r"\(?[A-Za-z0-9_]{2}", value)
@@ -125,13 +142,20 @@ def _matchers(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 def _check_range(inside: Sequence[str]) -> None:
     if any(":" in word for word in inside):
         raise ValueError("subqueries are not taken; ask for the series and use `calculate`")
-    length = _seconds("".join(inside))
-    if length is None or length > LONGEST_RANGE.total_seconds():
+    if _seconds("".join(inside)) > LONGEST_RANGE.total_seconds():
         hours = LONGEST_RANGE.total_seconds() / 3600
         raise ValueError(f"a range in brackets may be at most {hours:g}h")
 
 
-def _seconds(text: str) -> float | None:
+def _check_offset(after: Sequence[str]) -> None:
+    # An offset into the future has a minus, which is a word of its own.
+    length = after[1:2] if after[:1] == ["-"] else after[:1]
+    if _seconds("".join(length)) > FARTHEST_OFFSET.total_seconds():
+        raise ValueError(f"an offset may be at most {FARTHEST_OFFSET.days} days")
+
+
+def _seconds(text: str) -> float:
+    """The length of a duration; infinite where the text is none, so that no bound takes it."""
     if not _DURATION.fullmatch(text):
-        return None
+        return math.inf
     return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))

@@ -128,16 +128,9 @@ async def _of_place(
 ) -> tuple[AwsEvidence, list[_ResourceSignals]]:
     """What the resources of one place brought, and what is missing."""
     aws_evidence = AwsEvidence()
-    balancers = await asyncio.gather(
-        *(_load_balancer(calls, resource, aws_evidence) for resource in resources)
-    )
     spans = merged((*scope.baseline, scope.incident))
     period = period_for(spans[0].start)
-    stats_by_resource: dict[Resource, dict[Stat, _MetricStat]] = {}
-    for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True)):
-        # Some kinds have no metrics.
-        if _templates(resource) and (resource.kind != "target_group" or balancer):
-            stats_by_resource[resource] = _metric_stats(resource, order, balancer)
+    stats_by_resource = await _stats_by_resource(calls, resources, aws_evidence)
     queries = []
     for stats in stats_by_resource.values():
         queries += [stat.query(period) for stat in stats.values()]
@@ -156,20 +149,35 @@ async def _of_place(
         samples = {stat: series.get(metric_stat.id, {}) for stat, metric_stat in stats.items()}
         signals = _signals(resource, samples, period, spans[-1])
         text = _text(resource, stats, period)
-        rows = sum(len(of_signal) for of_signal in signals.values())
+        rows = [row for of_signal in signals.values() for row in of_signal]
         if not rows:
             reason = "no samples in these windows; is the name right, and the region?"
             aws_evidence.lacks("metrics", text, reason)
             continue
         link = metrics_link(place.region, _graph(resource, stats), window, period)
-        cut = _first_note(notes, stats)
-        signal_rows = [row for of_signal in signals.values() for row in of_signal]
-        item = Item("metrics", text, window, link, rows=rows, cut=cut).holding(signal_rows)
+        # What was left out of this resource's samples, else of all.
+        cut = next((notes[s.id] for s in stats.values() if s.id in notes), notes.get(""))
+        item = Item("metrics", text, window, link, rows=len(rows), cut=cut).holding(rows)
         signal_sets.append(_ResourceSignals(resource, signals, item))
         states = level_states(resource, signals, watched, text, link)
         if aws_evidence.add("states", states):
             aws_evidence.items.append(Item("states", text, window, link, rows=len(states), cut=cut))
     return aws_evidence, signal_sets
+
+
+async def _stats_by_resource(
+    calls: AwsCalls, resources: Sequence[Resource], aws_evidence: AwsEvidence
+) -> dict[Resource, dict[Stat, _MetricStat]]:
+    """What is to be asked of each resource that has metrics."""
+    balancers = await asyncio.gather(
+        *(_load_balancer(calls, resource, aws_evidence) for resource in resources)
+    )
+    stats_by_resource = {}
+    for order, (resource, balancer) in enumerate(zip(resources, balancers, strict=True)):
+        # Some kinds have no metrics.
+        if _templates(resource) and (resource.kind != "target_group" or balancer):
+            stats_by_resource[resource] = _metric_stats(resource, order, balancer)
+    return stats_by_resource
 
 
 def _graph(resource: Resource, stats: Mapping[Stat, _MetricStat]) -> list[list[Any]]:
@@ -197,14 +205,6 @@ def _graph(resource: Resource, stats: Mapping[Stat, _MetricStat]) -> list[list[A
         name = {"id": f"share{number}", "label": template.signal, "yAxis": "right"}
         lines.append([{"expression": share, **name}])
     return lines
-
-
-def _first_note(notes: Mapping[str, str], stats: Mapping[Stat, _MetricStat]) -> str | None:
-    """What was left out of one resource's samples, else of all."""
-    for stat in stats.values():
-        if stat.id in notes:
-            return notes[stat.id]
-    return notes.get("")
 
 
 async def _load_balancer(

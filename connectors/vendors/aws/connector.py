@@ -342,24 +342,8 @@ class AwsConnector:
             for task in tasks
         ]
         task_events = await asyncio.gather(*happened)
-        groups: dict[tuple[str, AwsPlace], list[str]] = {}
-        for resource, of_tasks in written.items():
-            groups.setdefault((resource.service, resource.place), []).extend(of_tasks)
-        for resource in resources:
-            if resource.kind == "lambda":
-                groups.setdefault((resource.service, resource.place), []).append(
-                    f"/aws/lambda/{resource.name}"
-                )
-        for name in services:
-            entry = self._entry(name)
-            for place in service_places(entry, self._places) if entry and entry.log_groups else ():
-                groups.setdefault((name, place), []).extend(entry.log_groups if entry else ())
         budget = ScanBudget(self._scanned_gb)
-        service_logs = [
-            ServiceLogs(name, place, tuple(dict.fromkeys(g)))
-            for (name, place), g in groups.items()
-            if g
-        ]
+        service_logs = self._service_logs(resources, services, written)
         parts = await asyncio.gather(
             *(
                 _part(
@@ -379,6 +363,34 @@ class AwsConnector:
             ),
         )
         return _together([*task_events, *parts])
+
+    def _service_logs(
+        self,
+        resources: Sequence[Resource],
+        services: Sequence[str],
+        written: Mapping[Resource, Sequence[str]],
+    ) -> list[ServiceLogs]:
+        """The log groups of each service in each place: those that tasks have `written` to, those
+        of its functions, and those that the settings name."""
+        groups: dict[tuple[str, AwsPlace], list[str]] = {}
+        for resource, of_tasks in written.items():
+            groups.setdefault((resource.service, resource.place), []).extend(of_tasks)
+        for resource in resources:
+            if resource.kind == "lambda":
+                groups.setdefault((resource.service, resource.place), []).append(
+                    f"/aws/lambda/{resource.name}"
+                )
+        for name in services:
+            entry = self._entry(name)
+            if entry is None or not entry.log_groups:
+                continue
+            for place in service_places(entry, self._places):
+                groups.setdefault((name, place), []).extend(entry.log_groups)
+        return [
+            ServiceLogs(name, place, tuple(dict.fromkeys(names)))
+            for (name, place), names in groups.items()
+            if names
+        ]
 
     async def _xray(
         self, calls: AwsCalls, place: AwsPlace, services: Sequence[str], scope: Scope

@@ -121,10 +121,12 @@ async def _of_window(
     try:
         summaries, more = await _summaries(calls, place, requested_expression, _latest(window))
         trace_ids = [words(summary.get("Id"), 64) for summary in summaries]
-        ids = _spread([trace_id for trace_id in trace_ids if trace_id], MOST_TRACES)
-        batches = [ids[first : first + BATCH] for first in range(0, len(ids), BATCH)]
+        ids = _spread(list(filter(None, trace_ids)), MOST_TRACES)
         answers = await asyncio.gather(
-            *(calls.call(place, "xray", "BatchGetTraces", TraceIds=batch) for batch in batches)
+            *(
+                calls.call(place, "xray", "BatchGetTraces", TraceIds=ids[first : first + BATCH])
+                for first in range(0, len(ids), BATCH)
+            )
         )
     except FaultlineError as error:
         aws_evidence.lacks("spans", query, error)
@@ -134,12 +136,12 @@ async def _of_window(
         for trace in objects(answer.get("Traces")):
             rows += spans_of(trace, ours)
     aws_evidence.add("spans", rows)
-    if ids and not rows:
+    if not ids:
+        return
+    if not rows:
         aws_evidence.lacks(
             "spans", f"BatchGetTraces {place} of {requested_expression}", _NO_SEGMENTS
         )
-    if not ids:
-        return
     failing = len([summary for summary in summaries if summary.get("HasFault") is True])
     details = {"traces found": str(len(summaries)), "of them with a fault": str(failing)}
     left = len(summaries) - len(ids)

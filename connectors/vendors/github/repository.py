@@ -86,25 +86,7 @@ class GitHubRepository:
         """Deployments in the window and those just before it, with the state they reached and
         when."""
         path = f"{self._path}/deployments"
-        hub_deployments: list[answers.GitHubDeployment] = []
-        cut = None
-        for environment in self._environments or (None,):
-            params = [("per_page", str(PER_PAGE))]
-            if environment:
-                params.append(("environment", environment))
-            listing = await self._session.pages(
-                path, params, type=list[answers.GitHubDeployment], most_pages=DEPLOYMENT_PAGES
-            )
-            hub_deployments += listing.values
-            if listing.more and utc(listing.values[-1].created_at) > window.start:
-                cut = f"only the latest {len(listing.values)} deployments were asked"
-        # Transient environments are those of pull requests.
-        hub_deployments = [
-            hub_deployment
-            for hub_deployment in hub_deployments
-            if not hub_deployment.transient_environment
-        ]
-        hub_deployments.sort(key=lambda hub_deployment: hub_deployment.created_at, reverse=True)
+        hub_deployments, cut = await self._deployments(path, window)
         inside = [
             hub_deployment
             for hub_deployment in hub_deployments
@@ -123,6 +105,31 @@ class GitHubRepository:
         of = "".join(f"&environment={environment}" for environment in self._environments)
         query = f"GET {path}?per_page={PER_PAGE}{of} and their statuses"
         return CodeHostList(begun, query, f"{self._web}/deployments", cut)
+
+    async def _deployments(
+        self, path: str, window: Window
+    ) -> tuple[list[answers.GitHubDeployment], str | None]:
+        """Deployments to the environments that last, the newest first, and what was left out."""
+        hub_deployments: list[answers.GitHubDeployment] = []
+        cut = None
+        for environment in self._environments or (None,):
+            params = [("per_page", str(PER_PAGE))]
+            if environment:
+                params.append(("environment", environment))
+            listing = await self._session.pages(
+                path, params, type=list[answers.GitHubDeployment], most_pages=DEPLOYMENT_PAGES
+            )
+            hub_deployments += listing.values
+            if listing.more and utc(listing.values[-1].created_at) > window.start:
+                cut = f"only the latest {len(listing.values)} deployments were asked"
+        # Transient environments are those of pull requests.
+        lasting = [
+            hub_deployment
+            for hub_deployment in hub_deployments
+            if not hub_deployment.transient_environment
+        ]
+        lasting.sort(key=lambda hub_deployment: hub_deployment.created_at, reverse=True)
+        return lasting, cut
 
     async def _rollout(self, deployment: answers.GitHubDeployment) -> Rollout | None:
         path = f"{self._path}/deployments/{deployment.id}/statuses"

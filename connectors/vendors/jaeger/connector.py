@@ -239,8 +239,11 @@ class JaegerConnector:
         # The v3 API cannot be searched for tags.
         tags = {} if ask.v3 else place_tags(_every_row(searches), service, place)
         if tags:
-            there = await self._any_and_failed(ask, collection, name_windows, tags)
-            searches, tags = (there, tags) if _every_row(there) else (searches, {})
+            searches_there = await self._any_and_failed(ask, collection, name_windows, tags)
+            if _every_row(searches_there):
+                searches = searches_there
+            else:
+                tags = {}
 
         typical = [rows for search, rows in searches if not search.failed]
         bound = _slow_bound(typical, service, until=nanoseconds(windows[0].end))
@@ -251,11 +254,7 @@ class JaegerConnector:
             ]
             searches += await self._searches(ask, collection, slow)
 
-        failed = [rows for search, rows in searches if search.failed]
-        often = _failed_traces(failed, since=nanoseconds(windows[-1].start)) >= FAILED
-        for search, rows in searches:
-            if rows and (often or not search.failed):
-                self._keep(ask, collection, search, rows)
+        self._retain(ask, collection, searches, since=nanoseconds(windows[-1].start))
         if all(rows is not None and not rows for _, rows in searches):
             collection.missing.append(Missing("spans", service, NO_TRACE, unknown=True))
 
@@ -301,15 +300,22 @@ class JaegerConnector:
             )
         return rows
 
-    def _keep(
-        self, ask: _Ask, collection: CollectionBuilder, search: Search, rows: list[SpanTableRow]
+    def _retain(
+        self, ask: _Ask, collection: CollectionBuilder, searches: Sequence[Sampled], *, since: int
     ) -> None:
-        traces = len({row.trace_id for row in rows})
-        cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
-        link = f"{self._page}/search?{urlencode(search.params)}"
-        count = collection.add("spans", rows)
-        item = Item("spans", ask.query(search), search.window, link, rows=count, cut=cut)
-        collection.items.append(item.holding(rows))
+        """The rows of each search as an item; those of failed traces only where many failed in
+        the incident."""
+        failed = [rows for search, rows in searches if search.failed]
+        often = _failed_traces(failed, since=since) >= FAILED
+        for search, rows in searches:
+            if not rows or (search.failed and not often):
+                continue
+            traces = len({row.trace_id for row in rows})
+            cut = f"only {search.limit} traces were asked for" if traces >= search.limit else None
+            link = f"{self._page}/search?{urlencode(search.params)}"
+            count = collection.add("spans", rows)
+            item = Item("spans", ask.query(search), search.window, link, rows=count, cut=cut)
+            collection.items.append(item.holding(rows))
 
     async def _alert_trace(
         self, ask: _Ask, collection: CollectionBuilder, raw_id: str, window: Window

@@ -70,6 +70,12 @@ class Group:
     members: int = 0
 
     @property
+    def rebalances(self) -> bool:
+        """Whether its partitions are being assigned anew; the states have PREPARING or COMPLETING
+        before it."""
+        return "REBALANC" in self.state
+
+    @property
     def text(self) -> str:
         """For humans."""
         return f"{self.state.lower().replace('_', ' ')}, {counted(self.members, 'member')}"
@@ -173,12 +179,10 @@ def group_facts(first: Iterable[GroupReading], second: Mapping[str, GroupReading
 def _judged(reading: GroupReading, later: GroupReading | None, topic: str, lag: int) -> Fact | None:
     name, value = short(reading.group.name, 80), f"{lag:,} messages of {short(topic, 60)}"
     if reading.group.state == "EMPTY":
-        is_used = later is None or _moved(reading, later, topic, lambda read: read.ends) > 0
-        if lag < STUCK or not is_used or reading.has_lost(topic):
+        if _is_abandoned(reading, later, topic, lag):
             return None
         return Fact("queue_without_consumers", value, None, "Consumer group", name, "members")
-    rebalances = "REBALANC" in reading.group.state
-    if later is not None and rebalances and "REBALANC" in later.group.state and lag >= STUCK:
+    if later is not None and reading.group.rebalances and later.group.rebalances and lag >= STUCK:
         for_s = later.at_s - reading.at_s
         value += f", and it has been rebalancing for {amount(for_s, SECONDS)} at least"
         return Fact("consumers_behind", value, for_s, "Consumer group", name, "state")
@@ -194,6 +198,12 @@ def _judged(reading: GroupReading, later: GroupReading | None, topic: str, lag: 
         reads = _moved(reading, later, topic, lambda read: read.committed) / seconds
         value += f"; {amount(comes, PER_SECOND)} in, {amount(reads, PER_SECOND)} read"
     return Fact("consumers_behind", value, None, "Consumer group", name, "lag")
+
+
+def _is_abandoned(reading: GroupReading, later: GroupReading | None, topic: str, lag: int) -> bool:
+    """Whether nobody misses the members of a group without any."""
+    is_used = later is None or _moved(reading, later, topic, lambda read: read.ends) > 0
+    return lag < STUCK or not is_used or reading.has_lost(topic)
 
 
 def _moved(

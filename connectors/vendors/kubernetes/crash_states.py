@@ -35,17 +35,14 @@ def with_crash_lines(
             continue
         # An image that cannot be pulled or a lost node says better why the pod does not serve.
         ids.add(id(crash))
-        rows.append(_with_line(row, crash) if row.fact in ENDS else row)
+        if row.fact in ENDS:
+            value = f"{row.value or 'ended'}; {_last_line_clause(crash)}"
+            row = row._replace(value=value, query=crash.query)
+        rows.append(row)
     for pod_crash in by_pod.values():
         if id(pod_crash) not in ids:
             rows.append(_crashed(pod_crash, link))
     return rows
-
-
-def _with_line(row: StateRow, crash: CrashLine) -> StateRow:
-    return row._replace(
-        value=f"{row.value or 'ended'}; {_last_line_clause(crash)}", query=crash.query
-    )
 
 
 def _crashed(crash: CrashLine, link: Link) -> StateRow:

@@ -57,7 +57,7 @@ def node_facts(
 
 def is_ready(node: Node) -> bool:
     """Whether its kubelet answers; a node of which nobody says anything counts as ready."""
-    for condition in (node.status.conditions if node.status else None) or ():
+    for condition in _conditions(node):
         if condition.type == "Ready":
             return condition.status == "True"
     return True
@@ -98,10 +98,10 @@ def _zone(node: Node) -> str:
 
 def _facts(node: Node) -> Iterator[tuple[str, str, str, datetime | None]]:
     """(fact, field, value, since) of one node."""
-    for condition in (node.status.conditions if node.status else None) or ():
+    for condition in _conditions(node):
         fact = _of_condition(condition)
         if fact is not None:
-            value = ": ".join(p for p in (condition.reason, condition.message) if p)
+            value = ": ".join(filter(None, (condition.reason, condition.message)))
             if fact == "node_under_pressure":
                 value = f"{condition.type}: {value}"
             yield fact, condition.type, value, moment(condition.last_transition_time)
@@ -114,6 +114,11 @@ def _facts(node: Node) -> Iterator[tuple[str, str, str, datetime | None]]:
         keys = ", ".join(taint.key for taint in taints) or CORDONED
         # Of a taint that a person put there only the node's last writing says when.
         yield "node_cordoned", "spec.taints", keys, max(times, default=node.metadata.written)
+
+
+def _conditions(node: Node) -> Sequence[KubernetesCondition]:
+    status = node.status
+    return (status.conditions or ()) if status else ()
 
 
 def _closes(key: str, effect: str | None) -> bool:

@@ -130,7 +130,8 @@ def _unready(pod: Pod) -> list[KubernetesCondition]:
     """Why a pod is not ready; a pod that has done its work is not meant to be."""
     if pod.status is None or pod.status.phase == "Succeeded":
         return []
-    return [condition for condition in pod.status.conditions or () if _is_unready(condition)]
+    conditions = [c for c in pod.status.conditions or () if c.status == "False"]
+    return [c for c in conditions if c.type in ("PodScheduled", "Ready")]
 
 
 def node_states(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
@@ -219,10 +220,6 @@ def _since(pod: Pod, container: ContainerStatus) -> datetime | None:
             if changed is not None:
                 return changed
     return pod.metadata.created
-
-
-def _is_unready(condition: KubernetesCondition) -> bool:
-    return condition.type in ("PodScheduled", "Ready") and condition.status == "False"
 
 
 def _is_bad(condition: KubernetesCondition) -> bool:

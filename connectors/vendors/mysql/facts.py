@@ -60,6 +60,23 @@ class SessionRow(msgspec.Struct):
     open_s: float | None
     waited_s: float | None
 
+    @property
+    def is_server(self) -> bool:
+        """Whether it is a thread of the server itself, or a replica that reads its log."""
+        return self.command in SERVER_COMMANDS or self.user in SERVER_USERS
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its client."""
+        return self.command == "Sleep"
+
+    @property
+    def doing(self) -> str:
+        """What it does, in the server's words."""
+        if self.is_idle:
+            return "idle in transaction"
+        return self.state or self.command or ""
+
 
 class LockRow(msgspec.Struct):
     waiting: int
@@ -115,20 +132,16 @@ def sessions_of(rows: Sequence[SessionRow], locks: Sequence[LockRow]) -> list[Da
         objects[lock.waiting] = short((lock.object or "").replace("`", ""), 60)
     sessions = []
     for row in rows:
-        is_idle = row.command == "Sleep"
-        if row.command in SERVER_COMMANDS or row.user in SERVER_USERS:
-            continue
-        if is_idle and row.open_s is None:
+        if row.is_server or (row.is_idle and row.open_s is None):
             continue
         waits, waited_s = holders.get(row.id, []), row.waited_s
         if not waits and row.state == METADATA_LOCK:
             waits, waited_s = [UNNAMED], row.state_s
-        doing = "idle in transaction" if is_idle else (row.state or row.command or "")
         sessions.append(
             DatabaseSession(
                 id=str(row.id),
                 who=f"user {short(row.user, 40)}" if row.user else "",
-                doing=short(doing, 60),
+                doing=short(row.doing, 60),
                 statement=masked_statement(row.statement or "", quotes_names=False),
                 open_s=row.open_s,
                 waits_for=tuple(dict.fromkeys(waits)),

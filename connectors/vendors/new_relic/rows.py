@@ -92,15 +92,13 @@ def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[Span
     dropped = 0
     for record in records:
         at, took = _time(record), _duration_ms(record)
-        trace_id = hex_id(
-            _text(record.get("trace.id") or record.get("traceId"))[:64], TRACE_ID_BYTES
-        )
-        span_id = hex_id(_text(record.get("id") or record.get("guid"))[:32], SPAN_ID_BYTES)
+        trace_id = hex_id(_first_text(record, "trace.id", "traceId")[:64], TRACE_ID_BYTES)
+        span_id = hex_id(_first_text(record, "id", "guid")[:32], SPAN_ID_BYTES)
         if at is None or took is None or not trace_id or not span_id:
             dropped += 1
             continue
-        parent = _text(record.get("parent.id") or record.get("parentId"))[:32]
-        app_name = record.get("service.name") or record.get("appName") or record.get("entity.name")
+        parent = _first_text(record, "parent.id", "parentId")[:32]
+        app_name = _first_text(record, "service.name", "appName", "entity.name")
         fields: dict[str, Any] = {
             name: record.get(name) for name in (*SPAN_ATTRIBUTES, *OF_RESOURCE)
         }
@@ -110,7 +108,7 @@ def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[Span
             trace_id=trace_id,
             span_id=span_id,
             parent_id=hex_id(parent, SPAN_ID_BYTES) or None,
-            service=names.ours(short(_text(app_name), 200)) or "unknown",
+            service=names.ours(short(app_name, 200)) or "unknown",
             operation=short(_text(record.get("name")), 200) or "unknown",
             start=at,
             duration_us=took * 1000,
@@ -132,11 +130,11 @@ def change_rows(records: Iterable[Record], names: ServiceNames, link: str) -> li
         category = _text(record.get("category")).lower()
         kind = {"feature flag": "flag", "operational": "config"}.get(category, "deploy")
         service = names.ours(short(_text(record.get("entity.name")), 200)) or None
-        text = _text(record.get("shortDescription") or record.get("description"))
+        text = _first_text(record, "shortDescription", "description")
         title = " ".join(filter(None, ("Deployed" if kind == "deploy" else category, version)))
         title += f" ({commit[:12]})" if commit else ""
         title += f": {text}" if text else ""
-        identity = _text(record.get("deploymentId") or record.get("changeTrackingId")) or commit
+        identity = _first_text(record, "deploymentId", "changeTrackingId") or commit
         rows.append(
             (
                 at,
@@ -176,3 +174,11 @@ def _number(value: Any) -> float | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _first_text(record: Record, *names: str) -> str:
+    """The text under the first of these names that has a value."""
+    for name in names:
+        if record.get(name):
+            return _text(record[name])
+    return ""

@@ -98,15 +98,7 @@ class PagerDutyConnector:
         fails is a gap."""
         ask = Ask(self, Deadline.within(self.limits))
         incident_id = incident_of(request.alert, self._account)
-        incident, missing = None, []
-        try:
-            incident = await ask.incident(incident_id) if incident_id else None
-        except ConnectorError as error:
-            if error.status == 401:
-                raise
-            # A link does not say which of several accounts it leads to: one of them knows it.
-            if not (self._account and error.status == 404):
-                missing.append(Missing("alert", f"GET /incidents/{incident_id}", str(error)))
+        incident, missing = await self._incident(ask, incident_id)
         names = await ask.service_names(request, incident)
         calls = [
             ask.changes_of(service_id, request.scope) for service_id in list(names)[:MOST_SERVICES]
@@ -137,6 +129,21 @@ class PagerDutyConnector:
             "monitors": answers.monitors_table(alerts, names),
         }
         return Collected(tables, tuple(items), tuple(missing))
+
+    async def _incident(
+        self, ask: Ask, incident_id: str | None
+    ) -> tuple[dict[str, Any] | None, list[Missing]]:
+        if incident_id is None:
+            return None, []
+        try:
+            return await ask.incident(incident_id), []
+        except ConnectorError as error:
+            if error.status == 401:
+                raise
+            # A link does not say which of several accounts it leads to: one of them knows it.
+            if self._account and error.status == 404:
+                return None, []
+            return None, [Missing("alert", f"GET /incidents/{incident_id}", str(error))]
 
     async def enrich(self, alert: Alert) -> Alert:
         """The alert with what its incident's alerts say in its labels. Raises ConnectorError."""

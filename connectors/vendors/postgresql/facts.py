@@ -68,6 +68,13 @@ class SessionRow(msgspec.Struct):
         """Not one of the server's own processes."""
         return self.backend_type in (None, "client backend", "parallel worker")
 
+    @property
+    def who(self) -> str:
+        """The program, and the user where one is named."""
+        program = short(self.application or self.backend_type or "", 60)
+        user = f"user {short(self.user, 40)}" if self.user else ""
+        return ", ".join(part for part in (program, user) if part)
+
 
 class ReplicaRow(msgspec.Struct):
     name: str | None
@@ -151,14 +158,12 @@ def sessions_of(rows: Sequence[SessionRow]) -> list[DatabaseSession]:
     for row in rows:
         if row.state == "idle" or (not row.is_client and not row.blockers):
             continue
-        who = short(row.application or row.backend_type or "", 60)
-        user = f"user {short(row.user, 40)}" if row.user else ""
         waits = ("a prepared transaction" if pid == 0 else str(pid) for pid in row.blockers or ())
         query = "" if row.is_hidden else masked_statement(row.query or "", quotes_names=True)
         sessions.append(
             DatabaseSession(
                 id=str(row.pid),
-                who=", ".join(part for part in (who, user) if part),
+                who=row.who,
                 doing=row.state or "",
                 statement=query,
                 open_s=row.open_s,

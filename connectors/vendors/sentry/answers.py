@@ -241,20 +241,20 @@ def _breadcrumb(crumb: Mapping[str, Any]) -> str:
 
 def details_of(issue: SentryApiIssue, event: SentryApiEvent | None) -> dict[str, str]:
     """What an engineer would look at first: the stack trace, the breadcrumbs, the tags."""
-    values = {
+    values: dict[str, str | None] = {
         "issue": issue.name,
         "title": issue.title,
-        "culprit": issue.culprit or "",
-        "level": issue.level or "",
+        "culprit": issue.culprit,
+        "level": issue.level,
         "status": " ".join(filter(None, (issue.status, issue.substatus))),
-        "first seen": issue.firstSeen or "",
+        "first seen": issue.firstSeen,
     }
     if event is not None:
         tags = [t for t in event.tags if not (t.key or "").startswith("user")]
-        values |= {"latest event": event.eventID, "release": event.version or ""}
+        values |= {"latest event": event.eventID, "release": event.version}
         values |= {f"frame {n}": text for n, text in enumerate(frames_of(event), start=1)}
         values |= {f"breadcrumb {n}": text for n, text in enumerate(breadcrumbs_of(event), start=1)}
-        values |= {f"tag {short(t.key or '', 40)}": t.value or "" for t in tags[:MOST_TAGS]}
+        values |= {f"tag {short(t.key or '', 40)}": t.value for t in tags[:MOST_TAGS]}
     return {name: short(value, LONG) for name, value in values.items() if value}
 
 

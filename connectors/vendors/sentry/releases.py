@@ -85,7 +85,7 @@ class Releases:
         for rows in await asyncio.gather(*(self._release(r, service) for r in recent)):
             release_rows += rows
         self.rows += release_rows
-        link = f"{self.place.pages}/releases/?{_query(project)}"
+        link = f"{self.place.pages}/releases/?project={quote(project, safe='')}"
         item = Item(
             "changes", call_text(path, params), self.window, link, rows=len(recent), cut=cut
         )
@@ -156,7 +156,3 @@ class Releases:
 
     def _link(self, version: str) -> str:
         return f"{self.place.pages}/releases/{quote(version, safe='')}/"
-
-
-def _query(project: str) -> str:
-    return f"project={quote(project, safe='')}"

@@ -5,7 +5,7 @@ States: slurm.schedmd.com, squeue "JOB STATE CODES" and sinfo "NODE STATE CODES"
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from faultline.connectors.shared.rows.evidence_rows import StateRow
@@ -19,6 +19,17 @@ LOST = frozenset({"DOWN", "ERROR", "FAIL", "FAILING", "NOT_RESPONDING", "INVALID
 """Node states in which it runs no job, or cannot be relied on."""
 POWERED_OFF = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP"})
 """States of a node that a cluster switches off while nobody needs it."""
+_ENDINGS: tuple[tuple[frozenset[str], str, tuple[str, ...]], ...] = (
+    (frozenset({"NODE_FAIL"}), "job_lost_node", ("failed node",)),
+    (frozenset({"OUT_OF_MEMORY"}), "killed_for_memory", ("exit", "requeued")),
+    (OUT_OF_TIME, "job_out_of_time", ("limit",)),
+    (frozenset({"PREEMPTED"}), "job_preempted", ("reason", "requeued")),
+    (NOT_STARTED, "job_failed", ("states", "reason")),
+    (frozenset({"FAILED"}), "job_failed", ("exit", "reason", "requeued")),
+    (frozenset({"CANCELLED"}), "job_cancelled", ("killed by",)),
+)
+"""States in which an attempt ends, the fact, and what its value consists of. A job may have several
+states; the first of these counts."""
 NOT_A_FAULT = frozenset({"", "None", "Priority", "Dependency", "BeginTime", "JobHeldUser"})
 """Reasons of a waiting job that mean its turn has not come, or that its user wants it to wait."""
 MOST_NODES = 512
@@ -30,7 +41,21 @@ def job_rows(jobs: Sequence[SlurmJob], service: str) -> list[StateRow]:
     """One row for each attempt of the job that did not end well, waits, or was requeued."""
     rows: list[StateRow] = []
     for job in jobs:
-        rows += _of_job(job, service)
+        fact, value, since = _fact(job)
+        if fact is None:
+            continue
+        rows.append(
+            StateRow(
+                kind=JOB_KIND,
+                name=str(job.id),
+                fact=fact,
+                service=service,
+                place=short(job.failed_node, 100) or None,
+                field="state",
+                value=short(value, 200) or None,
+                since=since,
+            )
+        )
     return rows[:MOST_ROWS]
 
 
@@ -55,6 +80,7 @@ def node_rows(
         fact = node_fact(node.state)
         if fact is None or not concerned:
             continue
+        states = "+".join(node.state)
         rows.append(
             StateRow(
                 kind="Node",
@@ -62,7 +88,7 @@ def node_rows(
                 fact=fact,
                 service=service,
                 field="state",
-                value=_of_node(node),
+                value=short(f"{node.reason} ({states})" if node.reason else states, 200),
                 since=time_at(node.reason_changed_at.value),
             )
         )
@@ -80,47 +106,27 @@ def node_fact(states: Collection[str]) -> str | None:
     return None
 
 
-def _of_node(node: SlurmNode) -> str:
-    states = "+".join(node.state)
-    return short(f"{node.reason} ({states})" if node.reason else states, 200)
-
-
-def _of_job(job: SlurmJob, service: str) -> Iterator[StateRow]:
-    fact, value, since = _fact(job)
-    if fact is not None:
-        yield StateRow(
-            kind=JOB_KIND,
-            name=str(job.id),
-            fact=fact,
-            service=service,
-            place=short(job.failed_node, 100) or None,
-            field="state",
-            value=short(value, 200) or None,
-            since=since,
-        )
-
-
 def _fact(job: SlurmJob) -> tuple[str | None, str, datetime | None]:
     """(fact, value, since) of one attempt."""
     states = set(job.states)
     requeued = f"requeued {job.restarts} times" if job.restarts > 1 else ""
     if job.restarts == 1:
         requeued = "requeued once"
-    if "NODE_FAIL" in states:
-        return "job_lost_node", job.failed_node, job.ended
-    if "OUT_OF_MEMORY" in states:
-        return "killed_for_memory", _joined(job.exit, requeued), job.ended
-    if OUT_OF_TIME & states:
-        limit = "" if job.limit_min is None else f"{job.limit_min} min"
-        return "job_out_of_time", limit, job.ended
-    if "PREEMPTED" in states:
-        return "job_preempted", _joined(job.reason, requeued), job.ended
-    if NOT_STARTED & states:
-        return "job_failed", _joined("+".join(job.states), job.reason), job.ended or job.started
-    if "FAILED" in states:
-        return "job_failed", _joined(job.exit, job.reason, requeued), job.ended
-    if "CANCELLED" in states:
-        return "job_cancelled", job.killed_by, job.ended
+    values = {
+        "exit": job.exit,
+        "failed node": job.failed_node,
+        "killed by": job.killed_by,
+        "limit": "" if job.limit_min is None else f"{job.limit_min} min",
+        "reason": job.reason,
+        "requeued": requeued,
+        "states": "+".join(job.states),
+    }
+    for ending, fact, parts in _ENDINGS:
+        if ending & states:
+            # What never started may have no end either.
+            never_ended = ending is NOT_STARTED and job.ended is None
+            since = job.started if never_ended else job.ended
+            return fact, _joined(*(values[part] for part in parts)), since
     if "PENDING" in states and job.reason not in NOT_A_FAULT:
         return "unschedulable", _joined(job.reason, requeued), job.submitted
     if "RUNNING" in states and requeued:

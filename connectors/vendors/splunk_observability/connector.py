@@ -131,29 +131,8 @@ class _Asking:
 
     async def golden(self, services: Sequence[str]) -> None:
         """Rate, errors and latency of those that APM knows."""
-        theirs = [name for service in services for name in self.names.theirs(service)]
-        names = [
-            name
-            for name in theirs
-            if name.isprintable() and not UNSAFE_CHARACTERS & set(name[:100])
-        ]
-        if not names:
-            return
-        query = self._query(names)
-        params = [("query", query), ("limit", str(MOST_SERIES))]
-        call = self.session.get(SERIES, params, type=tables.SeriesPage)
-        series_page = await self.collection.fetch("metrics", f"GET {SERIES}?query={query}", call)
-        if series_page is None:
-            return
-        ours = {
-            self.names.ours(str(result.dimensions.get(tables.SERVICE)))
-            for result in series_page.results
-        }
-        reason = "APM has no service of its name; see aliases in the catalogue"
-        for service in services:
-            if service not in ours:
-                self.collection.missing.append(Missing("metrics", service, reason, unknown=True))
-        if not series_page.results:
+        query, series_page = await self._apm_series(services)
+        if series_page is None or not series_page.results:
             return
         window = full_window(self.request.scope)
         step_s = next(
@@ -178,6 +157,33 @@ class _Asking:
             if series_page.isPartialCount or series_page.count > MOST_SERIES:
                 cut = f"the first {MOST_SERIES} series; there are more"
             self._keep("metrics", phrase, window, rows, cut)
+
+    async def _apm_series(self, services: Sequence[str]) -> tuple[str, tables.SeriesPage | None]:
+        """The query for the services' series, and its answer; None where nothing answers it. A
+        service without a series is missing."""
+        theirs = [name for service in services for name in self.names.theirs(service)]
+        names = [
+            name
+            for name in theirs
+            if name.isprintable() and not UNSAFE_CHARACTERS & set(name[:100])
+        ]
+        query = self._query(names)
+        if not names:
+            return query, None
+        params = [("query", query), ("limit", str(MOST_SERIES))]
+        call = self.session.get(SERIES, params, type=tables.SeriesPage)
+        series_page = await self.collection.fetch("metrics", f"GET {SERIES}?query={query}", call)
+        if series_page is None:
+            return query, None
+        ours = {
+            self.names.ours(str(result.dimensions.get(tables.SERVICE)))
+            for result in series_page.results
+        }
+        reason = "APM has no service of its name; see aliases in the catalogue"
+        for service in services:
+            if service not in ours:
+                self.collection.missing.append(Missing("metrics", service, reason, unknown=True))
+        return query, series_page
 
     async def alerts(self) -> None:
         """What detectors found wrong during the windows, over or not."""

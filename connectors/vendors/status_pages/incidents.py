@@ -132,6 +132,22 @@ class _AzureIssue(msgspec.Struct, rename="camel"):
     last_update_time: str | None = None
     impact: list[_AzurePart] | None = None
 
+    @property
+    def until(self) -> datetime | None:
+        """When it ended; None while it goes on."""
+        if self.status != "Resolved":
+            return None
+        return _iso(self.impact_mitigation_time) or _iso(self.last_update_time)
+
+    @property
+    def regions(self) -> list[str]:
+        """The regions of its parts; none where it counts for every region."""
+        regions: list[str] = []
+        for part in self.impact or ():
+            regions += [short(of.impacted_region or "", 60) for of in part.impacted_regions or ()]
+        is_global = any(region.casefold() == "global" for region in regions)
+        return [] if is_global else regions
+
 
 class _AzureHealthEvent(msgspec.Struct):
     properties: _AzureIssue | None = None
@@ -153,25 +169,16 @@ def of_service_health(body: bytes) -> tuple[list[ProviderIncident], str]:
             continue
         if "False Positive" in (properties.event_tags or ()):
             continue
-        until = None
-        if properties.status == "Resolved":
-            until = _iso(properties.impact_mitigation_time) or _iso(properties.last_update_time)
         impact = _AZURE_IMPACT.get(properties.event_level or properties.level or "", "")
         parts = [short(part.impacted_service or "", 80) for part in properties.impact or ()]
-        regions: list[str] = []
-        for part in properties.impact or ():
-            regions += [short(of.impacted_region or "", 60) for of in part.impacted_regions or ()]
-        if any(region.casefold() == "global" for region in regions):
-            # It counts for every region.
-            regions = []
         incidents.append(
             ProviderIncident(
                 _title(properties.title),
                 _iso(properties.impact_start_time),
-                until,
+                properties.until,
                 impact,
                 tuple(dict.fromkeys(filter(None, parts))),
-                tuple(dict.fromkeys(filter(None, regions))),
+                tuple(dict.fromkeys(filter(None, properties.regions))),
             )
         )
     return incidents, answer.next_link or ""
