@@ -211,7 +211,7 @@ def _accuracy(runs: Sequence[ModelRun]) -> dict[str, int]:
 
 
 def _claim_counts(runs: Sequence[ModelRun]) -> dict[str, int]:
-    """What became of the claims that the model made, in all cases."""
+    """Counts of the claims, by outcome, that the model made, in all cases."""
     return {
         "claims": sum(run.claims for run in runs),
         "inferences": sum(run.inferences for run in runs),

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from faultline.bot.runtime import garbage
 from tests.lanes import LANES, divide, path_of, read_lanes
+from tests.outside_reads import OutsideReads
 from tests.shared_tls import share_default_context
 
 # What speaks with databases is imported by the fixtures: loading it takes longer than the tests
@@ -84,6 +85,18 @@ def _names_shared(file: Path) -> bool:
     return '"shared"' in file.read_text()
 
 
+outside = OutsideReads()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Fail a test that reads what only this machine has."""
+    outside.taken()
+    yield
+    if paths := outside.taken():
+        pytest.fail(f"reads what a stranger's machine lacks: {', '.join(paths[:5])}")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line for each reason what was skipped and where: a stranger sees what was not
     checked."""
@@ -109,6 +122,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_collection_finish() -> None:
     """Collect garbage again, among the objects that tests make; every test is imported by now."""
+    outside.watch()
     gc.freeze()
     garbage.look_rarely()
     gc.enable()

@@ -90,7 +90,7 @@ def fault_lines(happened: Happened, unmet: Sequence[str]) -> list[str]:
 
 
 def outcome_lines(ran: Ran) -> list[str]:
-    """Two tables: what senders were answered, and what became of the investigations."""
+    """Two tables: what senders were answered, and how the investigations ended."""
     books = ran.books
     lines = ["", "| deliveries were answered | times |", "|---|---|"]
     lines += [f"| {outcome} | {count} |" for outcome, count in sorted(books.outcomes.items())]

@@ -148,7 +148,7 @@ def _check_range(inside: Sequence[str]) -> None:
 
 
 def _check_offset(after: Sequence[str]) -> None:
-    # An offset into the future has a minus, which is a word of its own.
+    # An offset into the future has a minus, which is a separate word.
     length = after[1:2] if after[:1] == ["-"] else after[:1]
     if _seconds("".join(length)) > FARTHEST_OFFSET.total_seconds():
         raise ValueError(f"an offset may be at most {FARTHEST_OFFSET.days} days")

@@ -71,7 +71,7 @@ class Group:
 
     @property
     def rebalances(self) -> bool:
-        """Whether its partitions are being assigned anew; the states have PREPARING or COMPLETING
+        """Whether its partitions are being assigned again; the states have PREPARING or COMPLETING
         before it."""
         return "REBALANC" in self.state
 
