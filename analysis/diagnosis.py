@@ -29,13 +29,14 @@ from faultline.analysis.ranking.unknown_calls import unknown_calls
 from faultline.analysis.ranking.verdicts import conclude
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.states.same_lines import without_what_states_tell
-from faultline.analysis.suspects.explanations import Suspect, weigh_suspects, with_ranks
+from faultline.analysis.suspects.explanations import weigh_suspects, with_ranks
 from faultline.analysis.suspects.features import Observed, observe, with_agreement
 from faultline.analysis.suspects.outside_view import calls_into, place_contrasts
 from faultline.analysis.suspects.part_contrasts import part_contrasts
 from faultline.analysis.suspects.provider_calls import tied_to_calls
 from faultline.analysis.suspects.ranked import rank_suspects
 from faultline.analysis.suspects.state_objects import with_objects
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.training.repeated_hosts_finding import repeated_host_finding
 from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
 

@@ -16,7 +16,7 @@ from faultline.analysis.changes.alternative_metrics import metric_reasons
 from faultline.analysis.changes.evidence import FailingLine, failing_lines, failing_operations
 from faultline.analysis.kinds.finding_details import NoChangeDetails
 from faultline.analysis.requests.topology import Topology, read_topology
-from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Finding
 
 

@@ -29,7 +29,7 @@ from faultline.analysis.changes.weighing import Scales, SymptomOnset, Weighed, w
 from faultline.analysis.kinds.finding_details import ChangeDetails
 from faultline.analysis.kinds.finding_kinds import CHANGE_NEAR, CHANGE_RULED_OUT
 from faultline.analysis.requests.topology import Topology
-from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import number, plain, rounded
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.signals import SignalClass, classify, is_headroom
-from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.suspect import Suspect
 
 Floats = NDArray[np.float64]
 

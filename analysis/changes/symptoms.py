@@ -20,7 +20,7 @@ from faultline.analysis.changes.evidence import MAX_TEXT, FailingLine
 from faultline.analysis.changes.text import ChangeText, service_words, words_of
 from faultline.analysis.kinds.finding_details import LineDetails, LogLineDetails, TraceDetails
 from faultline.analysis.requests.topology import Topology
-from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Finding
 
 SUSPECTS_CONSIDERED = 3

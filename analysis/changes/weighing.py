@@ -22,7 +22,7 @@ from faultline.analysis.changes.symptoms import Symptoms, plain_name
 from faultline.analysis.changes.text import relevance, service_words
 from faultline.analysis.kinds.finding_details import JobDetails
 from faultline.analysis.requests.topology import Topology
-from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
 

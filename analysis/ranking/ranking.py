@@ -20,7 +20,7 @@ from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
 from faultline.analysis.logs.signature_findings import KIND as SIGNATURE
 from faultline.analysis.ranking.confidence import FirstSuspectStanding, confidence_of
 from faultline.analysis.requests.topology import Topology
-from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.suspects.victims import later
 from faultline.analysis.vocabulary import Cause, Finding, Gap
 from faultline.analysis.wording.names import change_name, subject_name

@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 
 from faultline.analysis.analyzers import fault_kind, fault_of, is_training
 from faultline.analysis.kinds.fault_kinds import FaultKind
@@ -23,6 +21,7 @@ from faultline.analysis.metrics.explained_share import Measured
 from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
 from faultline.analysis.requests.front_doors import front_doors
 from faultline.analysis.requests.topology import Topology, topology_of
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.suspects.victims import (
     discount_load,
     discount_not_propagated,
@@ -32,9 +31,6 @@ from faultline.analysis.suspects.victims import (
 )
 from faultline.analysis.vocabulary import Alert, Finding
 
-CLEAR_STRAGGLER = 0.25
-"""A rank that delays the others, when at least this clear, is the root: their waits, and the job's
-slow steps, are its effect."""
 ELSEWHERE = 0.6
 """A service that the alerting service does not reach by calls."""
 IDLE = 0.5
@@ -50,44 +46,6 @@ much."""
 MAX_SUSPECTS = 300
 """Each is compared with all that it calls. Of an incident in more services than this, only the
 loudest are weighed."""
-
-
-@dataclass
-class Suspect:
-    """One service with what speaks for it; scores are in [0, 1]."""
-
-    subject: str
-    score: float = 0.0
-    """What its findings alone say, less what others explain."""
-    probability: float = 0.0
-    """That it is the cause, beside all other suspects and what was not seen."""
-    raw_scores: dict[str, float] = field(default_factory=dict)
-    """By the name of a fault, what its findings alone say."""
-    scores: dict[str, float] = field(default_factory=dict)
-    """The same, less what other suspects explain."""
-    findings: list[Finding] = field(default_factory=list)
-    explained_by: str | None = None
-    onset: datetime | None = None
-
-    @property
-    def is_root(self) -> bool:
-        """Whether it comes first whatever the others score: it clearly delays all other ranks."""
-        if not self.is_rank:
-            return False
-        delaying = [
-            score for name, score in self.raw_scores.items() if fault_kind(name).delays_peers
-        ]
-        return max(delaying, default=0.0) >= CLEAR_STRAGGLER
-
-    @property
-    def is_rank(self) -> bool:
-        """Whether it is one rank of a training job."""
-        return self.subject.startswith("rank ")
-
-    @property
-    def main_fault(self) -> str:
-        """The name of the fault that speaks most for it."""
-        return max(sorted(self.scores), key=lambda name: self.scores[name], default="other")
 
 
 def weigh_suspects(

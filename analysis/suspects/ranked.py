@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from faultline.analysis.analyzers import fault_of
 from faultline.analysis.kinds.finding_details import StateFactDetails
-from faultline.analysis.suspects.explanations import Suspect
 from faultline.analysis.suspects.features import Observed, SuspectFeatures, log_odds
 from faultline.analysis.suspects.ranking_weights import NO_SUSPECT_ODDS, TEMPERATURE, WEIGHTS
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Finding
 
 CLEARLY_DELAYS = 1.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from faultline.analysis.analyzers import fault_kind, fault_of
 from faultline.analysis.kinds.fault_kinds import LATENCY, TRAFFIC
@@ -26,10 +26,8 @@ from faultline.analysis.metrics.explained_share import (
 from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
 from faultline.analysis.metrics.shifts import shift_class
 from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Alert, Finding
-
-if TYPE_CHECKING:
-    from faultline.analysis.suspects.explanations import Suspect
 
 MAX_HOPS = 3
 PER_HOP = 0.9

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.changes.onsets import Climb, climb_of
-from faultline.analysis.suspects.explanations import Suspect
+from faultline.analysis.suspects.suspect import Suspect
 from tests.analysis.cases import START, at, write_case
 
 SEEN = frozenset({"memory"})

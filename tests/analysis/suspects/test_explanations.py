@@ -7,10 +7,10 @@ from faultline.analysis.requests.span_shifts import span_shifts
 from faultline.analysis.requests.topology import read_topology, topology_of
 from faultline.analysis.suspects.explanations import (
     MAX_SUSPECTS,
-    Suspect,
     weigh_suspects,
     with_ranks,
 )
+from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Alert, Finding
 from tests.analysis.cases import START, series, spans, write_case
 

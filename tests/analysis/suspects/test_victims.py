@@ -7,7 +7,8 @@ from faultline.analysis.logs.templates import log_findings
 from faultline.analysis.metrics.explained_share import measured
 from faultline.analysis.metrics.shifts import metric_shifts
 from faultline.analysis.requests.topology import read_topology
-from faultline.analysis.suspects.explanations import Suspect, weigh_suspects
+from faultline.analysis.suspects.explanations import weigh_suspects
+from faultline.analysis.suspects.suspect import Suspect
 from tests.analysis.cases import START, at, series, write_case
 
 CHAIN = [{"caller": "web", "callee": "api"}, {"caller": "api", "callee": "db"}]
