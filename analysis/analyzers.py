@@ -67,11 +67,13 @@ def _faults() -> dict[str, FaultKind]:
     faults = {fault.name: fault for fault in FAULTS_OF_SERVICES}
     for kind in declared().values():
         for fault in kind.faults:
+            # Several kinds may share one fault; two faults may not share a name.
             if faults.setdefault(fault.name, fault) != fault:
                 raise ValueError(f"two kinds of faults are called {fault.name!r}")
     return faults
 
 
+# Taken at import, before any analyzer declares its kinds.
 _BUILT_IN_KINDS = frozenset(declared())
 _BUILT_IN_FAULTS: Mapping[str, FaultKind] = _faults()
 """Those of the kinds in `faultline.analysis.kinds`, which no analyzer has to be imported for."""

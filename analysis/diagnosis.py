@@ -58,8 +58,8 @@ class Established:
 
 
 def established(case: Case) -> Established:
-    """Run every analyzer, and weigh whom the findings suspect. Raises EvidenceError when a table
-    cannot be read."""
+    """Run every analyzer, and weigh the suspects that the findings name. Raises EvidenceError when
+    a table cannot be read."""
     facts = [finding for analyzer in analyzers() for finding in analyzer.find(case)]
     facts = without_first_samples(case, facts)
     facts += alert_history(case, facts)
@@ -92,8 +92,10 @@ def diagnose(case: Case) -> Diagnosis:
     reasons = no_change_reasons(case, topology, shifts=facts.findings)
     changes = nearby_changes(case, facts.suspects, topology, reasons)
     changes = citing_matching_rows([*changes, *reasons], case)
+    # Changes are findings too, and are numbered together with the others.
     findings = number_findings([*facts.findings, *changes])
 
+    # Weigh again, with the numbered findings and the changes among them.
     weighed = weigh_suspects(findings, topology, facts.alert, facts.measures)
     suspects = rank_suspects(weighed, observation, findings)
     causes = rank_causes(suspects, findings, topology, case.gaps, facts.alert.service)

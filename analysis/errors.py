@@ -25,6 +25,7 @@ def _rebuilt(
 ) -> FaultlineError:
     """The families' own parameters are not `args`, which is all that Exception would give back to
     them."""
+    # Not `family(*args)`: its parameters differ from what `args` holds.
     error = family.__new__(family, *args)
     error.__dict__.update(values)
     return error

@@ -43,6 +43,7 @@ UtcTime = Annotated[AwareDatetime, BeforeValidator(_to_utc)]
 class Frozen(BaseModel):
     """Base of all values that travel between layers."""
 
+    # Files may hold more than this version knows; models are built when they are first used.
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
@@ -55,6 +56,7 @@ class Window(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _from_pair(cls, value: Any) -> Any:
+        # People write cases by hand, so a window is a pair in the files.
         if isinstance(value, (list, tuple)):
             if len(value) != 2:
                 raise ValueError("a window is a pair [start, end]")
@@ -106,7 +108,7 @@ class Alert(Frozen):
     labels: Mapping[str, str] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
     query: AlertQuery | None = None
-    """What its monitor computes, as far as the alert or its vendor says."""
+    """What its monitor computes; only what the alert or its vendor says."""
     watches: WatchedSignal | None = None
     """What it watches, named or derived; None where nobody looked."""
     signal_source: SignalSource | None = None
@@ -116,12 +118,14 @@ class Alert(Frozen):
     def fingerprint(self) -> str:
         """Stable identity of what is alerting (16 hex digits), equal for each repeat of the same
         alert."""
+        # The sender's own identity of the alert survives a changed title.
         fingerprint = self.labels.get("fingerprint") or self.labels.get("incident_key")
         parts = (
             [self.source, fingerprint]
             if fingerprint
             else [self.source, self.title, self.service or "", self.signal or ""]
         )
+        # NUL keeps the parts apart: `a b` with `c` is another alert than `a` with `b c`.
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
 
     @property
@@ -140,6 +144,7 @@ def same_host(first: str, other: str) -> bool:
     """Whether two names mean the same machine: equal, or one is the other without its domain."""
     a, b = first.casefold(), other.casefold()
     short, long = sorted((a, b), key=len)
+    # A short name of digits would be the beginning of an address.
     return a == b or ("." not in short and not short.isdigit() and long.startswith(short + "."))
 
 
@@ -170,12 +175,14 @@ class JobIdentity(Frozen):
         """The host of a rank, where hosts and ranks per host are known."""
         if not self.ranks_per_host or rank < 0 or rank // self.ranks_per_host >= len(self.hosts):
             return None
+        # Ranks are numbered host by host.
         return self.hosts[rank // self.ranks_per_host]
 
     def rank_of(self, host: str, gpu: int) -> int | None:
         """The rank on a host's GPU, one process per GPU in their order."""
         if not self.ranks_per_host or not 0 <= gpu < self.ranks_per_host:
             return None
+        # One machine may appear with its domain and without.
         numbers = (number for number, name in enumerate(self.hosts) if same_host(name, host))
         return next((number * self.ranks_per_host + gpu for number in numbers), None)
 
@@ -235,7 +242,7 @@ class Scope(Frozen):
 
 
 class Evidence(Frozen):
-    """One item collected: what was asked of whom, and where the answer is in the case folder.
+    """One item collected: the source, the query, and where the answer is in the case folder.
 
     `details` holds what is no table: an alert's body, a log entry, the rank of a trace. `services`,
     `signals` and `changes` (ids) are those of its rows, None where that is not known.
@@ -262,6 +269,7 @@ class Evidence(Frozen):
         """Whether rows of that service, of that signal and of that change, where these are given,
         may be among its own: they are, or the item does not say."""
         pairs = ((service, self.services), (signal, self.signals), (change, self.changes))
+        # An item that does not say what it holds may hold it.
         return all(name is None or names is None or name in names for name, names in pairs)
 
 
@@ -310,6 +318,7 @@ class Finding(Frozen):
         if not isinstance(details, Mapping):
             return value
         model = details_model(str(value.get("kind")))
+        # Details that do not fit their kind are lost; the finding stays.
         return {**value, "details": model.read(details)}
 
 

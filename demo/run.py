@@ -106,6 +106,7 @@ def _investigate(console: Console, bot: BotProcess, vendors: Vendors, case: Case
     began = time.monotonic()
     answer = httpx.post(f"{bot.url}/webhooks/pagerduty", content=body, headers=headers, timeout=10)
     acknowledged = time.monotonic() - began
+    # 202 is what the production route answers: anything else is not the demo's incident.
     if answer.status_code != 202:
         raise FaultlineError(f"the bot refused its own webhook ({answer.status_code})")
     investigation = answer.json()["investigation_id"]
@@ -151,6 +152,7 @@ def _server_sent_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, A
             name = value.strip()
         elif field == "data":
             data += value.strip()
+        # A blank line ends an event.
         elif not line and data:
             yield name, json.loads(data)
             name, data = "message", ""
@@ -158,6 +160,7 @@ def _server_sent_events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, A
 
 def _wait_for_replies(vendors: Vendors) -> None:
     deadline = time.monotonic() + ANSWER_WITHIN_S
+    # The chart follows the first message, and the note may come before it.
     while time.monotonic() < deadline:
         chart_shown = any(
             block.get("type") == "image" for post in vendors.slack.posts for block in post.blocks

@@ -85,6 +85,7 @@ def read_results(file: Path) -> EvaluationResults:
         )
     except OSError as error:
         raise EvidenceError(str(file), f"cannot be read ({error.strerror})") from error
+    # A broken file may fail anywhere: as JSON, at a key, or at a value.
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"is not what `faultline eval --json` prints ({type(error).__name__}: {error})"
         raise EvidenceError(str(file), reason) from error

@@ -25,7 +25,7 @@ SIZES = (20, 60, 150)
 
 @dataclass(frozen=True)
 class CaseSetting:
-    """What is known of a case besides the right answer; empty where nobody told."""
+    """What is known about a case besides the right answer; empty where it is unknown."""
 
     path: tuple[str, ...] = ()
     """Services from the one that alerts down to the culprit, along calls."""
@@ -58,8 +58,8 @@ def read_setting(folder: Path, label: CaseLabel | None) -> CaseSetting:
 
 
 def named_by_replay(folder: Path) -> tuple[str, ...] | None:
-    """Whom an observer would name who has the replay without the fault at hand, and all calls; None
-    of a case that has no replay."""
+    """The services that an observer would name who has all calls, and the replay without the fault.
+    None for a case that has no replay."""
     named = _read(folder / "truth.json").get("named_by_replay")
     return tuple(named) if isinstance(named, list) else None
 
@@ -67,6 +67,7 @@ def named_by_replay(folder: Path) -> tuple[str, ...] | None:
 def _read(file: Path) -> Mapping[str, Any]:
     try:
         document = json.loads(file.read_bytes())
+    # What cannot be read is left out: a setting is no part of the grade.
     except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

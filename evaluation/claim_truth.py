@@ -63,6 +63,7 @@ def _moved(finding: Finding, case: Case, *, up: bool) -> bool | None:
     )
     windows = metric_windows(case)
     before = rows.filter(windows.in_baseline("time"))["value"].median()
+    # The quantile, not the largest: a single point is no move.
     after = rows.filter(windows.in_search("time"))["value"].quantile(HIGH if up else LOW)
     if not isinstance(before, float) or after is None:
         return None
@@ -73,6 +74,7 @@ def _moved(finding: Finding, case: Case, *, up: bool) -> bool | None:
 def _holds(assertion: Assertion, cited_findings: list[Finding], case: Case) -> bool:
     words = _plain(assertion.quote)
     texts = [case.alert.title, case.alert.summary or ""]
+    # A quotation may come from any text of the cited service.
     if cited_findings:
         subject = cited_findings[0].subject
         texts = case.logs.filter(pl.col("service") == subject)["message"].to_list()

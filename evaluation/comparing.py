@@ -36,6 +36,7 @@ def compared(new: Sequence[Grade], old: Sequence[Grade]) -> list[PairedDifferenc
     for key, grade in _by_name(new).items():
         if key in earlier:
             pairs.append((grade, earlier[key]))
+    # Ask each question only about the cases whose label answers it.
     located = [pair for pair in pairs if pair[0].subject]
     changed = [pair for pair in pairs if pair[0].culprit]
     answered = [pair for pair in pairs if None not in (pair[0].right, pair[1].right)]
@@ -85,6 +86,7 @@ def paired(
             won.append(new.case)
         elif holds(old) and not holds(new):
             lost.append(new.case)
+    # Cases of one cluster are hardly independent, so draw whole clusters.
     interval = mean_interval(differences, [new.cluster for new, _ in pairs])
     if interval is None:
         return None

@@ -125,6 +125,7 @@ def figures(grades: Sequence[Grade]) -> AccuracyFigures:
         ac1=share["ac1"],
         ac3=share["ac3"],
         ac5=share["ac5"],
+        # The mean of the five AC@k, as in its definition.
         avg5=_mean([share[f"ac{k}"] for k in range(1, 6)]),
         change_n=len(changed),
         change1=share["change1"],
@@ -159,6 +160,7 @@ def _shares(
     guilty = [g for g in changed if g.culprit != NO_CHANGE]
     tempted = [g for g in grades if g.label and g.label.decoys]
     quiet = [g for g in grades if is_quiet(g)]
+    # Without a confidence nothing was answered.
     answers = [g.right for g in grades if g.confidence is not None]
     shares = {
         "change1": _count(changed, lambda g: g.change_hit(1)),
@@ -206,6 +208,7 @@ def macro_ac1(grades: Sequence[Grade]) -> MacroMean | None:
     """The mean of the systems' AC@1, each system counting alike; None without a case."""
     located = [g for g in grades if g.subject]
     hits = [float(g.hit(1)) for g in located]
+    # Draw systems first: cases of one system are alike.
     mean = mean_over_groups(hits, [g.system for g in located], [g.cluster for g in located])
     if mean is None:
         return None
@@ -251,6 +254,7 @@ def by_condition(grades: Iterable[Grade]) -> dict[str, list[Grade]]:
         if loudest is None or not grade.subject:
             loudness = []
         else:
+            # A tie for the loudest is decided by the method's order, so only its first counts.
             loudness = [("culprit the loudest", "yes" if loudest[:1] == (grade.subject,) else "no")]
         for name, value in (*grade.setting.conditions, *loudness):
             groups.setdefault(f"{name}: {value}", []).append(grade)
@@ -313,6 +317,7 @@ def _calibrated_error(pairs: Sequence[tuple[float, bool]]) -> float | None:
         return None
     stated = np.array([confidence for confidence, _ in pairs])
     where = np.minimum((stated * BINS + 1e-9).astype(int), BINS - 1)
+    # The seed is fixed, so that the page has the same figures in every run.
     right = np.random.default_rng(SEED).random((DRAWS, len(stated))) < stated
     gaps = []
     for number in sorted(set(where.tolist())):

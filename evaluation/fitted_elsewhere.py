@@ -49,12 +49,14 @@ def fitted_without(system: str, left_out: Mapping[str, Constants]) -> Iterator[N
             old = getattr(module, name, None)
             if old is None:
                 raise EvidenceError("the fitted numbers", f"{module_name} has no {name}")
+            # A name that was imported is another reference: it has to change there too.
             for holder in _holders(name, old):
                 undo.append((holder, name, old))
                 setattr(holder, name, value)
     try:
         yield
     finally:
+        # Undo even after a failure: the next case may be of another system.
         for holder, name, old in undo:
             setattr(holder, name, old)
 

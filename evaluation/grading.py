@@ -96,6 +96,7 @@ def grade(case: str, system: str, label: CaseLabel, diagnosis: Diagnosis, cpu_s:
     subjects = [cause.subject for cause in causes]
     rank = subjects.index(label.subject) + 1 if label.subject in subjects else None
     blamed = [cause.change or NO_CHANGE for cause in causes[:CHANGES_READ]] or [NO_CHANGE]
+    # A verdict that nothing is wrong blames no change, whatever the causes name.
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         blamed = [NO_CHANGE]
     decoys = set(label.decoys)
@@ -130,6 +131,7 @@ def _right(label: CaseLabel, verdict: Verdict, rank: int | None) -> bool | None:
 
 
 def _change_rank(culprit: str | None, blamed: Sequence[str]) -> int | None:
+    # Further causes without a change are no second answer to "no change".
     if culprit == NO_CHANGE:
         return 1 if blamed[0] == NO_CHANGE else None
     return blamed.index(culprit) + 1 if culprit in blamed else None
@@ -140,5 +142,6 @@ def _for_the_truth(subject: str, diagnosis: Diagnosis, causes: Sequence[Cause]) 
     for cause in causes:
         if cause.subject == subject:
             return plain(cause.summary, MAX_WHY)
+    # The first sentences are the strongest, since findings are sorted by strength.
     sentences = [finding.sentence for finding in diagnosis.findings if finding.subject == subject]
     return plain(" ".join(sentences[:3]), MAX_WHY) if sentences else "nothing was found about it"

@@ -49,6 +49,7 @@ def _of_recorded(grades: Sequence[Grade]) -> Iterator[Row]:
     yield [f"**{phrase}**", n, f"**{shown(mean.value)}**", shown_interval(mean.interval)]
     systems = {name: figures(part) for name, part in by_system(grades).items()}
     located = {name: f for name, f in systems.items() if f.ac1 is not None}
+    # The name breaks a tie, so that the page is the same in every run.
     least = min(located, key=lambda name: (located[name].ac1 or 0.0, name))
     yield from _row(f"the least of them, {least}", located[least], "ac1")
     total = figures(grades)
@@ -92,6 +93,7 @@ def _row(label: str, f: AccuracyFigures, name: str) -> Iterator[Row]:
     value: float | None = getattr(f, name)
     if value is None:
         return
+    # The emphasis of the row covers its figure as well.
     bold = "**" if label.startswith("**") else ""
     digits = 3 if name in ("accused", "decoy_share") else 2
     ends = shown_interval(f.intervals.get(name), digits)

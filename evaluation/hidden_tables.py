@@ -40,6 +40,7 @@ def without_tables(folder: Path, hidden: Collection[str]) -> Iterator[Path]:
         view = Path(room) / folder.name
         view.mkdir()
         for entry in folder.iterdir():
+            # What answers the case must not see its label.
             if _is_table(entry, hidden) or entry.name == "label.json":
                 continue
             if entry.name == "evidence.json":

@@ -38,6 +38,7 @@ def wilson(hits: int, of: int) -> ConfidenceInterval | None:
     """Of a share; None without cases."""
     if of == 0:
         return None
+    # Wilson's interval stays within 0 and 1, and is right for few cases too.
     share = hits / of
     spread = Z * math.sqrt(share * (1 - share) / of + Z**2 / (4 * of**2))
     centre = share + Z**2 / (2 * of)
@@ -121,6 +122,7 @@ def sign_test(won: int, lost: int) -> float:
     of = won + lost
     if of == 0:
         return 1.0
+    # The smaller side, doubled: either side could have won by chance.
     tail = sum(math.comb(of, k) for k in range(min(won, lost) + 1))
     return min(1.0, float(2 * tail / 2**of))
 

@@ -49,6 +49,7 @@ def read_label(folder: Path) -> CaseLabel | None:
     file = folder / "label.json"
     if not is_there(file):
         return None
+    # A foreign folder may hold a pipe or a huge file in its place.
     check_regular(file, MAX_JSON_BYTES)
     try:
         return CaseLabel.model_validate(json.loads(file.read_bytes()))

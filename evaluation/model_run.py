@@ -62,8 +62,8 @@ class ModelRun:
 
 
 def run_model(cases: Path, settings: Settings, *, json_: bool) -> None:
-    """Let the model investigate the cases, and print what came of it. Raises SettingsError without
-    a model."""
+    """Let the model investigate the cases, and print the results. Raises SettingsError without a
+    model."""
     if settings.model.name is None:
         raise SettingsError("model.name", "is not set, so there is no model to evaluate")
     runs = asyncio.run(run_all(case_folders(cases), settings))
@@ -84,6 +84,7 @@ async def _run(folder: Path, settings: Settings) -> ModelRun:
         label = read_label(folder)
         with tempfile.TemporaryDirectory(prefix="faultline-eval-") as scratch:
             case = Path(scratch) / "case"
+            # In a thread: the analysis would block the event loop.
             before = await asyncio.to_thread(_prepared, folder, case)
             began = time.perf_counter()
             outcome = await investigate(case, settings)
@@ -97,6 +98,7 @@ def _prepared(folder: Path, case: Path) -> Diagnosis:
     """The case without its label, with what code decides of it."""
     case.mkdir()
     for item in folder.iterdir():
+        # Answers of an earlier run would tell the model what code decided.
         if item.name not in ("label.json", "findings.json", "report.json"):
             place_copy(item, case / item.name)
     diagnosis = replay(case).diagnosis
@@ -119,6 +121,7 @@ class _CaseTables:
         verdicts = []
         for claim in claims:
             parts = [is_true(part, findings, self.case, self.label) for part in claim]
+            # A claim with an undecided part proves nothing either way.
             if parts and None not in parts:
                 verdicts.append(all(parts))
         return verdicts
@@ -142,6 +145,7 @@ def _graded(
         right_before=_is_first(truth, before),
         right_after=_is_first(truth, outcome.diagnosis),
         opinion=opinion.subject if opinion else None,
+        # Without a known truth an opinion is neither right nor wrong.
         opinion_right=opinion.subject == truth if opinion and truth else None,
         claims=len(shown),
         inferences=sum(c.section is Section.INFERRED for c in report.claims),
@@ -177,6 +181,7 @@ def _is_first(truth: str | None, diagnosis: Diagnosis) -> bool | None:
 
 def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
     """Sums over all cases, and each case."""
+    # Unknown costs are left out: counted as nothing, they would make the sum too small.
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
     return {

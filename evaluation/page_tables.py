@@ -34,6 +34,7 @@ ACCURACY = ("cases", "AC@1", "95 %", "AC@3", "Avg@5")
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; the first column is text, all others stand right."""
+    # The colon sets the column to the right.
     lines = [_table_row(headings), "|---|" + "---:|" * (len(headings) - 1)]
     lines += [_table_row(row) for row in rows]
     return "\n".join(lines) + "\n"
@@ -68,6 +69,7 @@ def groups(name: str, grouping: Callable[[Grades], Mapping[str, Grades]]) -> Cal
         rows = []
         for group, part in grouping(grades).items():
             f = figures(part)
+            # A group without a true subject has no accuracy.
             if f.n:
                 right = (_of(f.path, f.path_n), _of(f.guilty1, f.guilty), shown(f.answers_right))
                 rows.append([_text(group), *_accuracy(f), *[*right, shown(f.cpu_s)]])
@@ -99,6 +101,7 @@ def healthy(grades: Grades) -> str:
     for name, part in [*by_system(quiet).items(), ("all", quiet)]:
         f = figures(part)
         accused = [g for g in part if g.verdict in NAMES_A_CAUSE]
+        # With few cases a share of zero says little: show the upper limit too.
         limit = shown(at_most(len(accused), len(part)), 3)
         share = (shown(f.accused, 3), shown_interval(f.intervals.get("accused"), 3), limit)
         silent = str(f.verdicts.get("insufficient_evidence", 0))
@@ -125,6 +128,7 @@ def baselines(grades: Grades) -> str:
     rows = [["**Faultline**", *(shown(ours[name].ac1) for name in names), *_baseline_cells(total)]]
     rows[0] += ["", ""]
     for method in methods_of(grades):
+        # Compare both on the cases that the method answered.
         answered = [as_baseline(g, method) for g in grades if method in g.baselines]
         parts = by_system(answered)
         cells = [shown(figures(parts.get(name, [])).ac1) for name in names]
@@ -191,6 +195,7 @@ def _wrong_answer(g: Grade) -> list[str]:
 def _groups(grades: Grades) -> list[tuple[str, AccuracyFigures]]:
     named_figures = [(name, figures(group)) for name, group in by_system(grades).items()]
     return (
+        # A single system would appear twice.
         named_figures
         if len(named_figures) == 1
         else [*named_figures, ("all cases", figures(grades))]

@@ -83,6 +83,7 @@ def evaluate_folders(
     processes are spawned.
     """
     grader = grader or grade_folder
+    # More processes than cases would only cost their start.
     workers = min(workers or _cores(), len(folders))
     if workers <= 1:
         _load_analyzers()
@@ -124,9 +125,11 @@ def grade_folder(folder: Path, options: GradingOptions = AS_IT_IS) -> Grade:
                 if by_replay is not None:
                     named[BY_REPLAY] = by_replay[:GRADED_SERVICES]
             with options.as_fitted_for(system):
+                # Count the time of the answer alone, without reading and simple methods.
                 began = time.process_time()
                 replayed = replay(view)
                 spent = time.process_time() - began
+    # A case that breaks the analysis counts as a wrong answer and stops nothing.
     except Exception as error:
         problem = str(error)
         if not isinstance(error, FaultlineError):

@@ -52,15 +52,18 @@ def print_grades(
 ) -> None:
     """Print everything on standard output."""
     parts = _parts(grades, without, differences)
+    # Foreign text may look like markup or an emoji.
     options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     console = Console(**options)
     if console.is_terminal:
         for part in parts:
             console.print(part)
         return
+    # A pipe has no width: a narrow one would cut the tables.
     piped = Console(**options, width=PIPED_WIDTH, file=StringIO(), color_system=None)
     for part in parts:
         piped.print(part)
+    # Padding at the end of a line shows up in diffs.
     lines = piped.file.getvalue().splitlines()  # type: ignore[attr-defined]
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
 
@@ -117,6 +120,7 @@ def _figures_table(grades: Sequence[Grade]) -> Table:
     for name, group in by_system(grades).items():
         table.add_row(*_figures_row(name, figures(group)), style="bold")
         faults = by_fault(group)
+        # With a single fault its row would repeat the system's.
         if len(faults) > 1:
             for fault, part in faults.items():
                 table.add_row(*_figures_row(fault, figures(part), "  "), style="dim")
@@ -243,5 +247,6 @@ def _table(*headings: str, numbers: bool = True) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for place, heading in enumerate(headings):
         is_number = numbers and place > 0
+        # Numbers that end in one column compare digit by digit.
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
     return table

@@ -1,4 +1,4 @@
-"""Slack's documented rules for blocks and views, as far as the bot uses them: what Slack refuses.
+"""Slack's documented rules for the blocks and views that the bot uses: what Slack refuses.
 
 https://docs.slack.dev/reference/block-kit and https://docs.slack.dev/reference/views; the same
 numbers stand in `slack_sdk.models.blocks`.
@@ -46,6 +46,7 @@ def broken_rules(
     problems: list[str] = []
     if len(blocks) > most:
         problems.append(f"no more than {most} items allowed [json-pointer:/blocks]")
+    # Block ids have to be unique within a message.
     ids: set[str] = set()
     for number, block in enumerate(blocks):
         at = f"/blocks/{number}"
@@ -74,6 +75,7 @@ def broken_view(view: Mapping[str, Any], knows_file: KnowsFile) -> list[str]:
         problems += _plain(view.get("title"), MAX_TITLE, "/view/title")
         for name in ("submit", "close"):
             problems += _plain(view[name], MAX_TITLE, f"/view/{name}") if name in view else ()
+        # Slack refuses a form that nobody could send.
         if "submit" not in view and any(b.get("type") == "input" for b in blocks):
             problems.append("a view with an input must have a submit [json-pointer:/view/submit]")
     elif view.keys() & {"title", "submit", "close"}:
@@ -94,6 +96,7 @@ def broken_view(view: Mapping[str, Any], knows_file: KnowsFile) -> list[str]:
 
 def too_long(blocks: Sequence[Any]) -> bool:
     """Whether Slack answers `msg_blocks_too_long`."""
+    # Slack counts characters as they are read, so they are not escaped.
     return len(json.dumps(blocks, ensure_ascii=False)) > MAX_JSON
 
 
@@ -137,6 +140,7 @@ def _header(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
 
 
 def _section(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
+    # A section has a text or fields, or both.
     if "text" in block or "fields" not in block:
         yield from _any_text(block.get("text"), MAX_TEXT, f"{at}/text")
     if "fields" in block:
@@ -200,6 +204,7 @@ def _rich_element(element: Mapping[str, Any], at: str) -> Problems:
 def _actions(block: Mapping[str, Any], at: str, _: KnowsFile) -> Problems:
     elements = block.get("elements", [])
     yield from _between(elements, MAX_ACTIONS, f"{at}/elements")
+    # Action ids have to be unique within a block.
     ids = [element.get("action_id") for element in elements]
     if len(set(ids)) != len(ids):
         yield f"action_id already exists [json-pointer:{at}/elements]"

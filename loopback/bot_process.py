@@ -78,6 +78,7 @@ class BotProcess:
         self._arguments = ["serve", *serve]
         self._preloaded = preloaded
         self._directory = directory
+        # The settings of the calling process must not reach the bot.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
         self._environ = {
             **inherited,
@@ -92,6 +93,7 @@ class BotProcess:
     def start(self) -> None:
         """Start it and wait until it takes webhooks."""
         self._process = self._begun()
+        # Imports take seconds on a busy machine, hence the long limit.
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -101,6 +103,7 @@ class BotProcess:
             try:
                 if httpx.get(f"{self.url}/healthz", timeout=2).status_code == 200:
                     return
+            # Nothing listens there yet.
             except httpx.TransportError:
                 time.sleep(0.05)
         raise FaultlineError(f"the bot did not answer within {START_TIMEOUT_S:g} s")
@@ -142,6 +145,7 @@ class BotProcess:
             return
         self._process.send_signal(signal.SIGTERM)
         try:
+            # A bot that hangs must not block its tests.
             self._process.wait(15)
         except subprocess.TimeoutExpired:
             self.kill()

@@ -81,6 +81,7 @@ class LoopbackJaeger:
         with self._lock:
             for trace_id, span in _spans(body):
                 self._traces.setdefault(trace_id, StoredTrace()).spans.append(span)
+            # Forget the oldest first: a long run must not fill the memory.
             while len(self._traces) > MAX_TRACES:
                 self._traces.popitem(last=False)
         return JSONResponse({"partialSuccess": {}})
@@ -139,6 +140,7 @@ def _spans(body: Mapping[str, Any]) -> Iterator[tuple[str, StoredSpan]]:
 
 
 def _stored_span(span: Mapping[str, Any], process: Mapping[str, str]) -> StoredSpan:
+    # OTLP gives nanoseconds, Jaeger microseconds.
     start = int(span["startTimeUnixNano"]) // 1000
     status = span.get("status", {})
     tags = {**_values(span["attributes"]), "span.kind": _KINDS.get(span["kind"], "internal")}

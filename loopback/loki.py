@@ -66,6 +66,7 @@ class LoopbackLoki:
             for file in sorted(self._folder.glob("*.jsonl")):
                 new += self._new_lines(file)
             if new:
+                # Files are written by many processes, so their lines interleave in time.
                 merged = sorted((*self._lines, *new), key=lambda line: line.ns)
                 self._lines = merged[-MAX_LINES:]
             return self._lines
@@ -126,6 +127,7 @@ def _is_selected(line: LoggedLine, query: str) -> bool:
     if selector is None:
         return False
     for label, operator, text in _MATCHER.findall(selector[1]):
+        # LogQL doubles backslashes in quoted text.
         requested_text = text.replace("\\\\", "\\")
         value = line.service if label == "service_name" else dict(line.labels).get(label, "")
         if operator == "=" and value != requested_text:
@@ -144,6 +146,7 @@ def _streams(lines: Sequence[LoggedLine]) -> JSONResponse:
         metadata = {"detected_level": line.level}
         if line.trace_id:
             metadata["trace_id"] = line.trace_id
+        # Loki gives time stamps as text.
         value = [str(line.ns), line.message, {"structuredMetadata": metadata}]
         streams.setdefault((line.service, line.labels), []).append(value)
     result = []
@@ -158,6 +161,7 @@ def _counts(lines: Sequence[LoggedLine], start_s: int, end_s: int, step_s: int) 
     """The count at a moment is of the step that ends there, that moment included."""
     counts: dict[str, Counter[int]] = {}
     for line in lines:
+        # Rounded up: the moment at the end of a step counts what came before it.
         steps = -(-(line.ns // 1_000_000_000 - start_s) // step_s)
         moment = start_s + steps * step_s
         if start_s <= moment <= end_s:

@@ -110,6 +110,7 @@ class LoopbackIncident:
     def _resolve_reason(self) -> dict[str, Any]:
         if self.merged_into is None:
             return {}
+        # A merged incident is resolved, with the other one as its reason.
         into = {"id": self.merged_into, "type": "incident_reference"}
         return {"resolve_reason": {"type": "merge_resolve_reason", "incident": into}}
 
@@ -240,6 +241,7 @@ class LoopbackPagerDuty:
         self, call: str, method: Callable[[Request, Json], tuple[int, Json]]
     ) -> Callable[..., Any]:
         async def handle(request: Request) -> Response:
+            # Refuse before counting: a throttled request is not a call.
             if (left_s := self._over_limit()) is not None:
                 error = {"error": {"code": 2020, "message": "Too Many Requests", "errors": []}}
                 return JSONResponse(error, 429, {"ratelimit-reset": str(left_s)})
@@ -251,6 +253,7 @@ class LoopbackPagerDuty:
                 self._authorise(request)
                 body = await request.json() if request.method in {"POST", "PUT"} else {}
                 status, answer = method(request, body)
+            # A refusal is an answer like any other and has the same delay.
             except PagerDutyRefusal as refusal:
                 status, answer = refusal.status, refusal.answer
             await self.traffic.leave(call)
@@ -262,6 +265,7 @@ class LoopbackPagerDuty:
         """Seconds until the next request is taken, where this one is too many."""
         began, count = self._minute
         now = time.monotonic()
+        # The minute begins with the first request after the last one.
         if now - began >= MINUTE_S:
             began, count = now, 0
         self._minute = began, count + 1
@@ -271,6 +275,7 @@ class LoopbackPagerDuty:
         return math.ceil(MINUTE_S - (now - began))
 
     def _authorise(self, request: Request) -> None:
+        # PagerDuty takes keys only as `Token token=...`.
         scheme, _, key = request.headers.get("authorization", "").partition("=")
         if scheme.strip() != "Token token" or (self.token is not None and key != self.token):
             raise PagerDutyRefusal(401, 2006, "Unauthorized")
@@ -324,6 +329,7 @@ class LoopbackPagerDuty:
         incident, content = self._find(request), _content(request, body)
         if len(incident.notes) >= MAX_NOTES:
             raise PagerDutyRefusal(400, 2001, "Invalid Input Provided", "Too many notes")
+        # Number and store under one lock, so that ids follow the order of the notes.
         with self._lock:
             self._count += 1
             note = PagerDutyNote(f"PN{self._count:05d}", request.headers["from"], _now(), [content])
@@ -372,6 +378,7 @@ class LoopbackPagerDuty:
 
 
 def _content(request: Request, body: Json) -> str:
+    # PagerDuty requires a From header with a user for writes.
     if "@" not in request.headers.get("from", ""):
         raise PagerDutyRefusal(
             400, 1008, "Requester User Not Found", "the From header must name a user"
@@ -403,6 +410,7 @@ def _paged(name: str, items: Sequence[Json], request: Request) -> dict[str, Any]
         "offset": offset,
         "limit": limit,
         "more": offset + limit < len(items),
+        # PagerDuty gives no total unless it is asked for one.
         "total": None,
     }
 

@@ -114,6 +114,7 @@ def run_preloaded(
         try:
             code = program.wait(timeout)
         finally:
+            # Harmless once it has ended.
             program.kill()
         return subprocess.CompletedProcess(
             [COMMAND_LINE, *arguments], code, out.read_text(), log.read_text()
@@ -140,6 +141,7 @@ class _Life:
         os.environ.clear()
         os.environ.update(self.environ)
         os.chdir(self.directory)
+        # A fork has the path of the process that it came from, so add what PYTHONPATH asks for.
         paths = [part for part in self.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
         sys.path[:0] = [path for path in paths if path not in sys.path]
         for stream, path in ((sys.stdout, self.out), (sys.stderr, self.log)):

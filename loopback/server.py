@@ -62,6 +62,7 @@ class Traffic:
     async def arrive(self, call: str) -> Failure | None:
         """Count the call and wait; the failure it is to be answered with, if any."""
         self.calls[call] += 1
+        # A failure for a named call waits until that call comes.
         failure = next((f for f in self.failures if f.call in (None, call)), None)
         if failure is not None:
             self.failures.remove(failure)
@@ -85,6 +86,7 @@ def serve_in_thread(
     it."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Bound here, so that the port is known before the server runs.
     listener.bind((host, port))
     config = uvicorn.Config(
         app, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=1

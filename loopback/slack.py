@@ -138,6 +138,7 @@ class LoopbackSlack:
         return message.ts
 
     async def _call(self, request: Request) -> Response:
+        # The path names the call, as in Slack's Web API.
         call = request.path_params["call"]
         failure = await self.traffic.arrive(call)
         if failure is not None:
@@ -159,6 +160,7 @@ class LoopbackSlack:
             if method is None:
                 raise SlackRefusal("unknown_method")
             answer = {"ok": True, **method(arguments, str(request.base_url))}
+        # Slack answers 200 with `ok: false`, and no error status.
         except SlackRefusal as refusal:
             answer = refusal.answer
         await self.traffic.leave(call)
@@ -184,6 +186,7 @@ class LoopbackSlack:
         }
 
     def _authorise(self, request: Request, arguments: Arguments) -> None:
+        # Slack takes the token from the header or from the arguments.
         authorization = request.headers.get("authorization", "").removeprefix(
             "Bearer "
         ) or arguments.get("token", "")
@@ -261,6 +264,7 @@ class LoopbackSlack:
         )
         if message is None:
             raise SlackRefusal("message_not_found")
+        # Slack lets a bot change only its own messages.
         if message.user != BOT_USER:
             raise SlackRefusal("cant_update_message")
         if len(text) > MAX_UPDATE_TEXT:
@@ -280,12 +284,14 @@ class LoopbackSlack:
         text = str(arguments.get("text") or "")
         if not user or not text:
             raise SlackRefusal("no_text" if user else "user_not_in_channel")
+        # Check only: nobody reads the blocks of an ephemeral message again.
         self._blocks(arguments)
         self.ephemerals.append(Ephemeral(channel, user, text, arguments.get("thread_ts")))
         return {"message_ts": self._next_ts()}
 
     def _history(self, arguments: Arguments, _: str) -> dict[str, Any]:
         channel = self._channel(arguments)
+        # Replies are not part of a channel's history, but the first message of a thread is.
         messages = [
             m for m in self.messages if m.channel == channel and m.thread_ts in (None, m.ts)
         ]
@@ -335,6 +341,7 @@ class LoopbackSlack:
         if failure is not None or file is None:
             return PlainTextResponse("error", failure.status if failure else 404)
         content = await _uploaded(request)
+        # Slack checks the announced length when the content comes.
         if len(content) != file.length:
             return PlainTextResponse("length differs from what was announced", 400)
         file.content = content
@@ -380,6 +387,7 @@ class LoopbackSlack:
         file = self.files.get(file_id)
         if file is None or not file.complete:
             return False
+        # Slack works on a new file for a while, and refuses blocks that show it until then.
         if file.refusals_left > 0:
             file.refusals_left -= 1
             return False

@@ -71,6 +71,7 @@ class SlackPerson:
             **self._where(shown),
             "actions": [done],
         }
+        # Slack delivers a click again when it gets no answer, so the payload is the same.
         for _ in range(times):
             self._interact(payload)
         return self.answers[-1]
@@ -85,6 +86,7 @@ class SlackPerson:
         answer = self._interact(
             {**self._payload("view_submission", TRIGGER_S), "view": shown, "response_urls": []}
         )
+        # An empty answer closes the form.
         if answer.status_code == 200 and "response_action" not in (
             (answer.text and answer.json()) or {}
         ):
@@ -145,6 +147,7 @@ class SlackPerson:
         headers = {
             "content-type": kind,
             "x-slack-request-timestamp": stamp,
+            # The signature covers the time, so an old request cannot be sent again.
             "x-slack-signature": sign_slack(body, stamp, self.secret),
         }
         self.answers.append(
@@ -208,6 +211,7 @@ def _elements(blocks: list[Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any
 def _control(
     blocks: list[Any], action: str, option: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    # A menu is found by its option, a button by its action alone.
     for block, element in _elements(blocks):
         values = [o["value"] for o in element["options"]] if "options" in element else [option]
         if element["action_id"] == action and option in values:

@@ -116,6 +116,7 @@ class SlackViews:
         return [v for v in self.views.values() if v.user == user and not v.closed]
 
     def _exchange(self, arguments: Arguments) -> str:
+        # A trigger counts once, even if its click is delivered twice.
         trigger = str(arguments.get("trigger_id") or "")
         with self._lock:
             if trigger in self._exchanged:
@@ -160,6 +161,7 @@ class SlackViews:
         with self._lock:
             self._count += 1
             name = f"V{self._count:09d}"
+            # Every view of a stack has the first one as its root.
             opened = self.views[name] = SlackView(name, user, [view], below[0].id)
         return {"view": opened.as_json()}
 
@@ -167,6 +169,7 @@ class SlackViews:
         opened = self.views.get(str(arguments.get("view_id") or ""))
         if opened is None or opened.closed:
             raise SlackRefusal("not_found")
+        # The hash names the version that the caller has seen: do not overwrite a newer one.
         if arguments.get("hash") not in (None, "", opened.hash):
             raise SlackRefusal("hash_conflict")
         opened.versions.append(self._valid(arguments, "modal"))
@@ -190,6 +193,7 @@ class SlackViews:
     def _prompts(self, arguments: Arguments, _: str) -> Answer:
         prompts = arguments.get("prompts")
         prompts = json.loads(prompts) if isinstance(prompts, str) else prompts
+        # Slack takes one to four prompts.
         if not isinstance(prompts, list) or not 1 <= len(prompts) <= MAX_PROMPTS:
             raise SlackRefusal("invalid_arguments")
         if not all(isinstance(p, dict) and p.get("title") and p.get("message") for p in prompts):

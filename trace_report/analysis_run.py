@@ -185,10 +185,12 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say, place: int) -> RankR
     request = task.request
     shown = trace if request.step is None else only_step(trace, request.step)
     failed: dict[str, str] = {}
+    # Other ranks are only summed up: the comparison needs them all.
     if request.rank not in (None, trace.rank):
         return RankResult(task.path, summary, {}, failed)
     rows: dict[str, Rows] = {}
     for name in request.analyses:
+        # These are made from other files, not from the trace.
         if name in BESIDE:
             continue
         say(name.replace("_", " "))
@@ -208,6 +210,7 @@ def _analysed(trace: TraceColumns, task: RankRun, say: Say, place: int) -> RankR
     else:
         from faultline.trace_report.tables import write_rank
 
+        # The rank's number may still change: name the folder by the file's place.
         folder = task.request.table_folder / f"{task.order}-{place}"
         write_rank(rows, folder)
         table_folder = folder
@@ -308,6 +311,7 @@ def only_step(trace: TraceColumns, number: int) -> TraceColumns:
     if not len(steps):
         return trace.select(np.zeros(len(trace), dtype=np.bool_))
     launch = launched_by(trace)
+    # Work without a launch belongs to the step in which it starts.
     begin = np.where(launch >= 0, trace.ts[launch], trace.ts)
     return trace.select((begin >= steps.start[0]) & (begin < steps.end[0]))
 
@@ -318,6 +322,7 @@ def trace_files(sources: Sources) -> tuple[JobFiles, Mapping[Path, str], list[Jo
     Traces are what looks like one, and what the user or its name says is one: reading then says
     what it is.
     """
+    # rank2 before rank10: ranks that files do not say follow from this order.
     ordered = sorted(sources.files, key=lambda f: by_number(f.name))
     names = {f.path: f.name for f in ordered}
     named = {f.path for f in ordered if f.named}

@@ -57,13 +57,14 @@ class ScratchFolder:
     """How often a name came."""
 
     def copy(self, name: str, blocks: Iterator[bytes]) -> Path:
-        """Write a file; raises BudgetExceeded where it does not fit, and leaves nothing of it
+        """Write a file. Raises BudgetExceeded where it does not fit; no part of it remains
         then."""
         if self.files_left <= 0:
             raise BudgetExceeded("files", str(MAX_MEMBERS))
         target = self._free_name(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            # "x" never overwrites a file, nor follows a link.
             with target.open("xb") as out:
                 for block in blocks:
                     if len(block) > self.bytes_left:
@@ -71,6 +72,7 @@ class ScratchFolder:
                     self.bytes_left -= len(block)
                     out.write(block)
         except BaseException:
+            # Also on Ctrl-C: give the space back and leave no partial copy.
             self.bytes_left += target.stat().st_size if target.exists() else 0
             target.unlink(missing_ok=True)
             raise
@@ -89,14 +91,15 @@ class ScratchFolder:
 def safe_name(name: str) -> str:
     """A relative path that stays where it is put, from any name: the last eight parts, of plain
     characters."""
+    # Archives from Windows may separate folders by backslashes.
     parts = [_PART.sub("_", part)[-200:] for part in PurePosixPath(name.replace("\\", "/")).parts]
     remaining_parts = [part for part in parts if part not in ("", ".", "..", "_")][-8:]
     return "/".join(remaining_parts) or "file"
 
 
 def unpacked(archive: Path, scratch: ScratchFolder) -> Iterator[tuple[str, Path]]:
-    """(name in the archive, copy) of every file that can be had; `scratch.problems` says what could
-    not.
+    """(name in the archive, copy) of every file that can be copied; `scratch.problems` lists the
+    others.
 
     Raises EvidenceError when the archive cannot be read at all.
     """
@@ -123,6 +126,7 @@ def unpacked(archive: Path, scratch: ScratchFolder) -> Iterator[tuple[str, Path]
             except _BROKEN_ARCHIVE as error:
                 scratch.problems.append((name, _why(error)))
                 if not is_zip:
+                    # A tar is one stream: behind a broken member nothing can be read.
                     return
             else:
                 yield name, path
@@ -174,11 +178,13 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
 
 def _tar_members(archive: Path, limit: int) -> Iterator[_Member]:
     passed = 0
+    # Read as a stream: going back in a packed tar would unpack it again.
     with tarfile.open(archive, "r|*", tarinfo=_BoundedHeader) as opened:
         for info in opened:
             passed += info.size
             if passed > limit:  # also what is left out has to be unpacked to get past it
                 raise ValueError(f"unpacks to more than {limit:,} bytes")
+            # Links and devices are left out: they may lead elsewhere.
             file = opened.extractfile(info) if info.isreg() else None
             if file is not None:
                 yield info.name, archive.stat().st_size, partial(_as_it_is, file)

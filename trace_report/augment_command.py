@@ -38,6 +38,7 @@ def write_augmented(
     if counters is not None:
         _say(write_with_counters(chosen.path, counters, trace), counters)
     if perfetto is not None:
+        # Without --step draw the step of the report's own critical path.
         window = last_complete_step(trace) if step is None else step_window(trace, step)
         if step is not None and window is None:
             raise SettingsError("--step", f"rank {chosen.summary.rank} has no step {step}")

@@ -120,8 +120,10 @@ def report(
 
     All paths together are one job. Exit 0 whatever is wrong with it, 2 if nothing could be read.
     """
+    # Late: the engine takes time to import, which `--help` does not need.
     from faultline.trace_report.report_command import Options, run_report
 
+    # Older scripts may still use this name.
     if overlay is not None:
         sys.stderr.write("faultline: --overlay is now called --perfetto\n")
 

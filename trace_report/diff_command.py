@@ -84,6 +84,7 @@ def run_diff(options: DiffOptions) -> int:
         write_json(as_answer(options.base, options.new, job_comparison))
     else:
         sys.stdout.write("\n".join(line.rstrip() for line in lines_of(job_comparison)) + "\n")
+    # Growth fails the command only where a limit was given.
     return GREW if job_comparison.failing and limit is not None else 0
 
 
@@ -137,6 +138,7 @@ def read_side(path: str, options: DiffOptions, say: Progress) -> Side:
                 problems.append((name, problem_of(update.error)))
             rank_sides += update.result or ()
     if not rank_sides:
+        # A single problem says more than that nothing was found.
         file_name, why = problems[0] if len(problems) == 1 else (path, "holds no trace")
         raise EvidenceError(visible(file_name, MAX_PROBLEM), visible(why, MAX_PROBLEM))
     _write_problems(problems)
@@ -163,6 +165,7 @@ def _runs(rank_sides: Sequence[_RankSide]) -> list[list[_RankSide]]:
         return list(folders.values())
     runs: list[list[_RankSide]] = []
     captures: Counter[tuple[str, ...]] = Counter()
+    # By start: a rank's n-th capture belongs to the n-th run.
     for side in sorted(rank_sides, key=lambda side: (side.start_ns, side.file)):
         key = ("", str(side.process)) if side.rank is None else (side.rank,)
         number = captures[key]
@@ -179,6 +182,7 @@ def _joined(runs: Iterable[Sequence[_RankSide]]) -> Side:
     for number, run in enumerate(runs):
         newest: dict[tuple[str, ...], _RankSide] = {}
         for side in run:
+            # A trace without a rank counts as a rank by itself.
             key: tuple[str, ...] = (side.file, str(side.process))
             if side.rank is not None:
                 key = (side.rank,)
@@ -256,6 +260,7 @@ def lines_of(comparison: JobComparison) -> list[str]:
             line = (
                 f"{after - before:>9,.3f} {before:>10,.3f} {after:>10,.3f} {mark} {difference.name}"
             )
+            # Names come out of a trace: foreign text.
             lines.append(visible(line, WIDTH))
     return [*lines, "", *_verdict(comparison)]
 

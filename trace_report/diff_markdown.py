@@ -74,6 +74,7 @@ def _statement(regression: Regression) -> str:
     statement = regression.statement
     name = regression.measure.name[:200]
     if regression.kind != "measure":
+        # The statement begins with the kind and the name: put them back with the name as code.
         statement = statement.removeprefix(f"{regression.kind} {name}")
         return f"{regression.kind} {_code(name)}{visible(statement, MAX_STATEMENT)}"
     return visible(statement[:1].upper() + statement[1:], MAX_STATEMENT)

@@ -52,6 +52,7 @@ def job_analyses(compared: RankComparison) -> dict[str, Rows]:
         columns = (steps.number.tolist(), steps.length.tolist(), *parts)
         rows += [(steps.rank, *values) for values in zip(*columns, strict=True)]
     if compared.why_not is not None:
+        # Where ranks do not compare, nobody is blamed.
         blame = []
     else:
         whole = compared.blame.step_count

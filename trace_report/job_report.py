@@ -97,6 +97,7 @@ class JobReport:
         most_common = devices.most_common(1)[0][0]
         facts.append(f"{most_common} and others" if len(devices) > 1 else most_common)
         facts.append(f"{sum(line.events for line in lines):,} events")
+        # Name a format only where it is not the usual one.
         facts += sorted({line.format for line in lines} - {PROFILER})
         if (mfu := self.mfu_percent) is not None:
             facts.append(f"MFU {mfu:.1f} %" if mfu >= LEAST_MFU else f"MFU under {LEAST_MFU} %")
@@ -108,6 +109,7 @@ class JobReport:
         known."""
         mfu_percents = []
         for rank in self.result.ranks:
+            # The first row is that of all steps together.
             whole = next(iter(rank.rows.get("utilization", ())), None)
             if whole is None or whole["mfu_percent"] is None:
                 return None
@@ -232,6 +234,7 @@ def _summary(report: JobReport) -> dict[str, Any]:
         "hosts": sorted({line.host for line in lines if line.host}),
         "rank_sources": sorted({line.rank_source for line in lines}),
         "steps": max((line.steps for line in lines), default=0),
+        # Without steps `step_ns` is the length of the traces.
         "mean_step_ms": round(report.job.step_ns / 1e6, 3) if lengths else None,
         "median_step_ms": round(median(lengths), 3) if lengths else None,
         "events": sum(line.events for line in lines),
@@ -250,6 +253,7 @@ def rows_by_name(report: JobReport) -> dict[str, list[dict[str, Any]]]:
     """The rows of each analysis as documents hold them, those of single ranks with their `rank`."""
     by_analysis: dict[str, list[dict[str, Any]]] = {}
     for name, rows in rows_of_job(report).items():
+        # Rows of single ranks were cut by the process that analysed them.
         by_analysis[name] = cut(rows) if name in ACROSS_RANKS else rows
     for rank in report.result.ranks:
         for name, rows in rank.rows.items():

@@ -39,6 +39,7 @@ def line_writer(name: str | None) -> Iterator[WriteLines | None]:
         def write(lines: bytes) -> None:
             with _refusals(name):
                 file.write(lines)
+                # Flush after each rank: a reader can follow while others are still being read.
                 file.flush()
 
         yield write

@@ -42,6 +42,7 @@ def _packed(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:
+        # A lone surrogate in a name is no UTF-8.
         return msgspec.json.encode(_without_surrogates(value), enc_hook=_plain)
 
 

@@ -69,5 +69,6 @@ def operator_lines(summaries: Sequence[RankSummary]) -> list[tuple[str, float]]:
     ns_by_operator: dict[str, float] = defaultdict(float)
     for s in summaries:
         for name, ns in s.operations.per_step().items():
+            # A rank that does not run the operator counts as 0 in the mean.
             ns_by_operator[name] += ns / len(summaries)
     return sorted(ns_by_operator.items(), key=lambda item: (-item[1], item[0]))

@@ -36,7 +36,7 @@ def is_report(path: Path) -> bool:
 
 
 def without_export(paths: Iterable[Path]) -> list[Path]:
-    """The reports among the files whose export does not are next to them already, in order."""
+    """The reports among the files that have no export beside them yet, in order."""
     files = list(paths)
     have = set(files)
     beside = (".sqlite", ".sqlite3", ".sqlite.gz")
@@ -49,6 +49,7 @@ def without_export(paths: Iterable[Path]) -> list[Path]:
 
 def export_command(report: str) -> str:
     """What to type to export a report, ready for a shell."""
+    # A name that begins with a dash must not read as an option.
     name = report if report.startswith(("/", "./", "../")) else f"./{report}"
     output = str(Path(name).with_suffix(".sqlite"))
     output = output if output.startswith(("/", "../")) else f"./{output}"
@@ -83,6 +84,7 @@ def exported(
         target = place / f"{report.stem}.sqlite"
         with tempfile.TemporaryDirectory(prefix="work-", dir=place) as work:
             why = _run(
+                # The command runs in another folder, where a relative path would not be found.
                 os.path.abspath(tool),
                 report.resolve(),
                 target,
@@ -97,6 +99,7 @@ def exported(
                 name, f"nsys export {why}; run it where the report was made: {export_command(name)}"
             )
     except BaseException:
+        # Also on Ctrl-C: leave no partial export behind.
         shutil.rmtree(place, ignore_errors=True)
         raise
     return target
@@ -130,6 +133,7 @@ def _run(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
+                # A new session, so that one signal ends all that nsys starts.
                 start_new_session=True,
             )
     except OSError as error:
@@ -157,6 +161,7 @@ def _watched(
         for place, _, files in os.walk(folder):
             for file in files:
                 with suppress(OSError):
+                    # lstat: follow no link that nsys may leave.
                     total += os.lstat(os.path.join(place, file)).st_size
         if total > most_bytes:
             return f"needs more than the {most_bytes:,} bytes of disk that it may take"

@@ -56,6 +56,7 @@ def _coded(text: str) -> Markup:
     """What stands between backticks as code; everything else is escaped."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
+        # A backtick without a partner: take none of them as code.
         return escape(text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)

@@ -92,6 +92,7 @@ def ranks_table(report: JobReport) -> Table | None:
         place for place, line in enumerate(report.lines) if line.rank in report.blamed
     )
     filled = []
+    # Leave out a column in which no rank has a value.
     for i in range(len(columns)):
         if any(row[i].text not in ("–", "") for row in rows):
             filled.append(i)
@@ -152,6 +153,7 @@ def step_curves(report: JobReport) -> Curves | None:
         numbers.update(by_number)
     if len(numbers) < 2:
         return None
+    # Ranks may have recorded different steps: put all of them on one axis.
     shown = sorted(numbers)
     series = []
     for label, by_number in lines:
@@ -204,6 +206,7 @@ _SPLIT = {
 def _bandwidth_cell(row: CollectiveRow) -> TableCell:
     cell = number_cell(row.bus_bandwidth, 2)
     if row.at_least and cell.value is not None:
+        # A lower bound has to be marked as one.
         return TableCell(f"≥ {cell.text}", cell.value)
     return cell
 
@@ -232,6 +235,7 @@ def _collectives(collectives: CollectiveTable) -> Table | None:
             "launched to overlap with",
         ),
     )
+    # One rank's trace does not tell waiting from transfer.
     waits = collectives.by != "duration"
     rows = []
     for row in collectives.rows:

@@ -118,6 +118,7 @@ class Curves:
 def script_json(value: Any) -> str:
     """JSON that cannot end the <script> it stands in, whatever the texts in it."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    # A text that holds "</script>" would end the element.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -159,6 +160,7 @@ def stacked(
                         part, x, width, f"{names[part]}: {100 * length / max(sum(row), 1e-9):.1f} %"
                     )
                 )
+            # A negative length takes no place in the bar.
             x += max(width, 0)
         bars.append(ChartBar(label, tuple(segments), values[label], label in marked))
     return Bars(names, tuple(bars), colours=tuple(parts.values()))
@@ -199,5 +201,6 @@ def ms_cell(ns: float | None) -> TableCell:
 
 def visible(text: str, limit: int) -> str:
     """Foreign text on one line, control and direction characters replaced, at most `limit` long."""
+    # One character too many tells whether the text was cut.
     head = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: limit + 1])
     return head if len(head) <= limit else head[: limit - 1] + "…"

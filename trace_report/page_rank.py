@@ -138,6 +138,7 @@ def _is_shown(row: dict[str, Any]) -> bool:
 
 def _path_block(path: PathStrip) -> ReportBlock:
     bounds = [b for b in PATH_PARTS if any(piece[2] == b for piece in path.pieces)]
+    # Never divide by a path of length 0.
     whole = path.length_ms or 1.0
     times = {b: sum(to - at for at, to, bound in path.pieces if bound == b) for b in bounds}
     segments = tuple(
@@ -169,6 +170,7 @@ def _curves(key: str, drawn: DrawnCurves) -> Curves:
 
 def _idle_table(result: RankResult) -> Table | None:
     idle, start = result.summary.idle, result.summary.start_ns
+    # Start minus end is the negative length: the longest come first.
     places = sorted(range(len(idle)), key=lambda i: int(idle.start[i] - idle.end[i]))[:20]
     columns = (
         Column("ms"),

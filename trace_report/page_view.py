@@ -136,6 +136,7 @@ def _files_table(report: JobReport) -> Table | None:
             text_cell(""),
         )
         for f in report.result.files.files
+        # Traces that were summed up are in the table already.
         if (name := report.result.names[f.path]) not in used
     ]
     return table(columns, rows)
@@ -156,6 +157,7 @@ def _left_out(report: JobReport) -> list[tuple[str, str]]:
 
 
 def _number(value: float) -> str:
+    # Beyond 1e15 a float shows digits that it does not have.
     return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:,.2f}"
 
 

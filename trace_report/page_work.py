@@ -55,6 +55,7 @@ def _idle_together(report: JobReport) -> Table | None:
     )
     rows = []
     if report.compared and len(report.lines) > 1:
+        # Intervals are in the first rank's time.
         begin_ns = report.result.summaries[0].start_ns
         intervals = sorted(report.compared.idle.intervals, key=lambda idle: -idle.length_ns)
         for idle in intervals:
@@ -86,6 +87,7 @@ def idle_bars(report: JobReport) -> Bars | None:
             paths.append(idle_ns / 1e6)
         rows[f"rank {rank}"] = paths
         values[f"rank {rank}"] = f"{sum(paths):,.1f} ms"
+    # In the order of CATEGORIES.
     parts = {"the host is late": 8, "the kernel before": 1, "other": 7}
     return stacked(parts, rows, values, frozenset(f"rank {rank}" for rank in report.blamed))
 

@@ -58,6 +58,7 @@ def windows_of(report: JobReport, jobs: int | None) -> PerfettoWindows:
     paths = {
         r.summary.file: r.path
         for r in report.result.ranks
+        # Only Chrome JSON can be cropped.
         if r.path.suffix.lower() in (".json", ".gz")
     }
     references = [e for e in _by_importance(report) if e.file in paths][:MAX_EVENTS]
@@ -92,6 +93,7 @@ def _cropped(crop: _Crop, say: Say) -> dict[tuple[str, int], bytes]:
         say("window")
         begin, end = _shown(event)
         window = perfetto_window(crop.path, trace, begin, end, MAX_JSON_BYTES)
+        # mtime=0: the same trace gives the same bytes.
         compresses[event.file, event.event] = gzip.compress(window.content, 6, mtime=0)
     return compresses
 
@@ -122,6 +124,7 @@ def _embedded(
     for key in event_keys:
         content = packed.get(key)
         if content is None or len(content) > left:
+            # A smaller window further down may still fit.
             continue
         left -= len(content)
         by_event[key] = f"window-{len(embedded) + 1}"

@@ -107,6 +107,7 @@ def _highest(
     ts: Int64, values: NDArray[np.number[Any]], grid: NDArray[np.float64]
 ) -> tuple[float | None, ...]:
     last = np.searchsorted(ts, grid, side="right") - 1
+    # reduceat refuses a place behind the last one.
     first = np.concatenate(([0], last[:-1] + 1)).clip(0, len(ts) - 1)
     has_value = last >= 0
     last_values = values[np.maximum(last, 0)].astype(np.float64)
@@ -129,8 +130,10 @@ def path_strip(trace: TraceColumns) -> PathStrip | None:
     if end <= begin:
         return None
     long = np.flatnonzero(ends > starts)
+    # Sample at the middle of each piece.
     marks = begin + (np.arange(STRIP_PIECES) + 0.5) * (end - begin) / STRIP_PIECES
     at = long[np.maximum(np.searchsorted(starts[long], marks, side="right") - 1, 0)]
+    # Bound 0 has no name: there the path takes no time.
     there = np.where((starts[at] <= marks) & (marks < ends[at]), bound[at], 0)
     cuts = np.flatnonzero(np.diff(there)) + 1
     firsts, lasts = np.concatenate(([0], cuts)), np.concatenate((cuts, [STRIP_PIECES]))

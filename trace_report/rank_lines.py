@@ -88,6 +88,7 @@ def window_parts_ms(summary: RankSummary) -> dict[str, float]:
     if not device.window:
         return {}
     exposed = device.exposed_communication
+    # Whatever else the window holds are copies.
     copies = max(device.window - device.computation - exposed - device.idle, 0)
     parts = {OTHER: device.computation, TRANSFER: exposed, COPIES: copies, IDLE: device.idle}
     return {part: parts.get(part, 0) / 1e6 for part in PARTS}

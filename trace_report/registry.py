@@ -100,6 +100,7 @@ def cut(rows: Rows) -> Rows:
     """At most MAX_ROWS; where there are more, the last one says how many were left out."""
     if len(rows) <= MAX_ROWS:
         return rows
+    # One row less leaves room for the note.
     return [*rows[: MAX_ROWS - 1], {"cut": len(rows) - MAX_ROWS + 1}]
 
 

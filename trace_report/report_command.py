@@ -57,11 +57,13 @@ class Options:
 def run_report(options: Options) -> int:
     """Run the command; the exit code. Raises EvidenceError when nothing could be read."""
     say_what_is_slow()
+    # Two documents in one stream would be no JSON.
     if options.as_json and options.lines == STANDARD_OUTPUT:
         raise SettingsError("--jsonl", "--json is on standard output already: name a file")
     whole = options.as_json or options.html is not None
     names = chosen(options.analyses)
     if not (whole or options.lines or options.tables is not None):
+        # The terminal shows few analyses: make no others.
         names = tuple(name for name in ON_THE_TERMINAL if name in names)
     request = RankRequest(
         names,
@@ -147,6 +149,7 @@ def _show(report: JobReport, options: Options) -> None:
         from faultline.trace_report.perfetto import windows_of
 
         assert options.html is not None
+        # Never overwrite a trace.
         if any(_same_file(options.html, rank.path) for rank in report.result.ranks):
             raise SettingsError("--html", f"{options.html} is one of the traces")
         page = page_of(report, windows_of(report, options.jobs))
@@ -167,6 +170,7 @@ def _show(report: JobReport, options: Options) -> None:
 
         write_json(answer(report))
         return
+    # Standard output holds lines of JSON already: add no text.
     if options.lines == STANDARD_OUTPUT:
         return
     from faultline.trace_report.terminal import print_report

@@ -139,6 +139,7 @@ def _peaks(rows: Sequence[Mapping[str, Any]], device: Accelerator) -> dict[str, 
     line."""
     by_peak: dict[float, list[str]] = {}
     for precision in dict.fromkeys(str(r["precision"]) for r in rows):
+        # float32 operators may run as TF32: draw both peaks.
         names = [precision, "tf32"] if precision == "fp32" else [precision]
         for name in names:
             peak = device.tflops.get(name)
@@ -195,9 +196,11 @@ class _Scale:
 
 def _powers(least: float, most: float) -> tuple[int, int]:
     low = math.floor(math.log10(least))
+    # With 1e-9 a value at a power of ten still gets room above it.
     return low, max(math.ceil(math.log10(most) + 1e-9), low + 1)
 
 
 def _part(value: float, powers: tuple[int, int]) -> float:
+    # 0 has no logarithm; such a value lies on the axis.
     low, high = powers
     return min(max((math.log10(max(value, 1e-12)) - low) / (high - low), 0.0), 1.0)

@@ -75,6 +75,7 @@ def heading(key: str) -> str:
 
 
 def _column(key: str, values: Sequence[Any]) -> Column:
+    # A column with any word in it does not sort by number.
     has_text = any(isinstance(value, str) and value for value in values)
     if not has_text and any(_is_number(value) for value in values):
         return Column(heading(key), "n")
@@ -86,6 +87,7 @@ def _column(key: str, values: Sequence[Any]) -> Column:
 def _cell(key: str, value: Any) -> TableCell:
     if value is None:
         return TableCell("")
+    # bool is an int in Python: test for it first.
     if isinstance(value, bool):
         return TableCell("yes" if value else "no", float(value))
     if _is_number(value):

@@ -3,7 +3,7 @@ become a list of files.
 
 Reports of Nsight Systems are exported where `nsys` is at hand, unless their export is next to
 them. Nothing is written outside a scratch folder, and nothing is written to S3. A path that cannot
-be had is a problem with one line; the others continue.
+be read is a problem with one line; the others continue.
 """
 
 from __future__ import annotations

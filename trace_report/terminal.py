@@ -46,6 +46,7 @@ _COLOURS = {
 
 def print_report(report: JobReport, *, hint: bool) -> None:
     """Print it on standard output."""
+    # Names out of a trace may look like markup.
     options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     console = Console(**options)
     if console.is_terminal:
@@ -53,10 +54,12 @@ def print_report(report: JobReport, *, hint: bool) -> None:
         for part in report_parts(report, hint, console.width):
             console.print(part)
         return
+    # A fixed width: the output is the same wherever it is piped.
     piped = Console(**options, width=PIPED_WIDTH, file=StringIO(), color_system=None)
     for part in report_parts(report, hint, PIPED_WIDTH):
         piped.print(part)
     lines = piped.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    # Rich pads lines to the width, which a pipe does not need.
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in lines))
     sys.stdout.flush()
 
@@ -187,6 +190,7 @@ def _shares(sums: Mapping[str, float], whole: float) -> Text:
     words = Text()
     for part, ms in sorted(sums.items(), key=lambda item: -item[1]):
         if ms < 0.005 * whole:
+            # It would round to 0 %.
             continue
         word = f"{part} {100 * ms / whole:.0f} %  "
         line = words.plain.rpartition("\n")[2]

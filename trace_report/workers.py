@@ -157,11 +157,13 @@ class _Running(Generic[T, R]):
         self, function: Callable[[T, Say], R], tasks: Sequence[Task[T]], jobs: int
     ) -> None:
         self._function, self._tasks, self._jobs = function, tasks, jobs
+        # A fork of a process with threads may copy a lock that is held.
         alone = threading.active_count() == 1 and "fork" in multiprocessing.get_all_start_methods()
         self._context = multiprocessing.get_context("fork" if alone else "spawn")
         self._open: dict[Connection, tuple[int, BaseProcess]] = {}
 
     def updates(self) -> Iterator[Update[R]]:
+        # The largest file first: `pop` takes from the end.
         waiting = sorted(range(len(self._tasks)), key=lambda n: self._tasks[n].bytes)
         try:
             while waiting or self._open:
@@ -180,6 +182,7 @@ class _Running(Generic[T, R]):
         target = (self._function, self._tasks[number], number, theirs)
         process = self._context.Process(target=_work, args=target, daemon=True)  # type: ignore[attr-defined]
         process.start()
+        # Close our copy, else the end of the process does not end the pipe.
         theirs.close()
         self._open[ours] = (number, process)
 
@@ -199,6 +202,7 @@ class _Running(Generic[T, R]):
 
 
 def _work(function: Callable[[T, Say], R], task: Task[T], number: int, pipe: Connection) -> None:
+    # Ctrl-C reaches every process: the parent ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe.send(_ended(number, task, function, lambda doing: pipe.send(Update(number, doing=doing))))
     pipe.close()

@@ -33,6 +33,7 @@ _WORDS_OF_SEARCH = {"trace-analytics": "requests", "spans": "requests", "logs": 
 
 def read_datadog_query(text: str) -> QueryReading | None:
     """The query taken apart; None for one that names no metric, check or search: a composite."""
+    # Foreign text: bound the work of the patterns.
     text = text[:LONGEST]
     compared = _COMPARED.search(text)
     comparison: Comparison | None = None
@@ -78,6 +79,7 @@ def _metrics(
     quantile: float | None = None
     end = 0
     for number, match in enumerate(_METRIC.finditer(text)):
+        # Past the first slash everything divides: `a / (b + c)`.
         divides = number > 0 and ("/" in text[end : match.start()] or bool(divisors))
         selection = MetricSelection(match["metric"], _tags(match["scope"]))
         if divides:
@@ -129,6 +131,7 @@ def _searched(text: str) -> tuple[tuple[MetricSelection, ...], tuple[str, ...]] 
     words = _WORDS_OF_SEARCH.get(kind, kind)
     if kind.startswith("error-tracking"):
         words = "errors"
+    # A rollup of the duration watches latency, not the number of spans.
     if re.search(r"rollup\(\"(avg|p\d\d|max)\"[^)]*duration", text):
         words = "duration"
     return (MetricSelection(f"{words} {search['search']}", tags),), grouped

@@ -133,7 +133,7 @@ def _chosen(
 def _or_by_sender(
     alert: Alert, signal_class: SignalClass, source: SignalSource
 ) -> tuple[SignalClass, SignalSource]:
-    """The class by who sends the alert, or by its description, where nothing better told it."""
+    """The class by who sends the alert, or by its description, where nothing better says it."""
     if alert.source in _ERROR_TRACKERS and signal_class not in _OF_ERROR_TRACKERS:
         return SignalClass.ERRORS, SignalSource.SENDER
     if signal_class is not SignalClass.OTHER:

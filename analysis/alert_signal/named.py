@@ -42,8 +42,8 @@ def with_watched_signal(alert: Alert, catalogue: Collection[str] = ()) -> Alert:
 def _is_doubtful(alert: Alert) -> bool:
     """Whether the sender names no service, or one that may not be what the rule is about.
 
-    Labels such as `job` name the exporter where it measures for others, and PagerDuty's service is
-    whom it pages, often a team.
+    Labels such as `job` name the exporter where it measures for others. PagerDuty's service is the
+    one that it pages, often a team.
     """
     if alert.service is None or is_exporter(alert.service):
         return True
@@ -70,6 +70,7 @@ def _with_note(alert: Alert) -> Alert:
         note = alertmanager_note(text)
         if note is None:
             continue
+        # The sender's own labels win: a note in its text only adds to them.
         labels = {**_new(note.labels), **alert.labels}
         summary = alert.summary or note.annotations.get("summary")
         summary = summary or note.annotations.get("description")

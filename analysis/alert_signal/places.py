@@ -71,6 +71,7 @@ def keeps_service(reading: QueryReading) -> bool:
         return False
     for selection in reading.measured:
         about_hosts = _KUBERNETES_HOST.match(selection.metric) is not None
+        # Such exporters measure others, so the labels of their series name the exporter.
         if about_hosts and (
             selection.metric.startswith("kube_") or is_exporter(selection.equal.get("job", ""))
         ):
@@ -107,4 +108,5 @@ def _workload(label: str, value: str) -> str:
     """A pod's name without what Kubernetes appends to that of its Deployment or StatefulSet."""
     if label not in ("pod", "pod_name"):
         return value
+    # Keep a name that consists of such a suffix alone.
     return _POD_SUFFIX.sub("", value) or value

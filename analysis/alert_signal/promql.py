@@ -43,6 +43,7 @@ def read_promql(text: str) -> QueryReading | None:
             return _measured(tree, QueryReading())
         left, right = comparison.lhs, comparison.rhs
         operator = COMPARISONS[str(comparison.op)]
+        # Rules may put the number first, as in `0.9 > up`: turn the comparison round.
         if _constant(left) is not None and _constant(right) is None:
             left, right = right, left
             operator = _MIRRORED.get(operator, operator)
@@ -53,6 +54,7 @@ def read_promql(text: str) -> QueryReading | None:
         divisors = (*reading.divisors, *other.above)
         grouped = _grouping(tree).labels if reading.grouped is None else reading.grouped
         return replace(reading, divisors=divisors, grouped=grouped)
+    # A rule that is nested too deeply is read as none.
     except RecursionError:
         return None
 
@@ -79,6 +81,7 @@ def read_logql(text: str) -> QueryReading | None:
 def _parsed(text: str) -> pql.Expr | None:
     if len(text) > LONGEST:
         return None
+    # Rules hold escapes such as `\.` that the parser refuses: try again with them doubled.
     for tried in (text, _BAD_ESCAPE.sub(r"\\\\", text)):
         try:
             return pql.parse(tried)
@@ -195,6 +198,7 @@ class _Collected:
 
     def _visit_binary(self, node: pql.BinaryExpr, *, divides: bool) -> None:
         operator = str(node.op)
+        # `1 - x` and `100 - x` measure what is left; with the clock, a span of time.
         if operator == "-":
             self.complement = self.complement or _is_number(node.lhs, 1, 100)
             self.since = self.since or _is_clock(node.lhs)

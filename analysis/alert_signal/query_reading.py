@@ -90,6 +90,7 @@ def is_exporter(name: str) -> bool:
 
 def single_value(pattern: str) -> str | None:
     """The one value that a regular expression matches, where it is plain text."""
+    # Prometheus anchors every pattern itself, so anchors say nothing.
     inner = pattern.removeprefix("^").removesuffix("$").replace("\\.", ".")
     if not inner or ".." in inner or _PATTERN.search(inner):
         return None

@@ -35,9 +35,11 @@ class AlertmanagerNote:
 
 def query_of_url(url: str) -> AlertQuery | None:
     """The expression that a link to a rule or a graph shows."""
+    # Links come with foreign text: do not parse any length.
     if len(url) > LONGEST_URL:
         return None
     try:
+        # urlsplit raises ValueError for hosts such as `[`.
         parts = urlsplit(url)
     except ValueError:
         return None

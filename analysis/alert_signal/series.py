@@ -50,6 +50,7 @@ def alerting_series(
         series.append(AlertingSeries(signal, unit))
     metric_name = normalized(watched.metric or "")
     for candidate in series:
+        # A rule without a metric normalizes to `__`, which must match no series.
         if metric_name != "__" and normalized(candidate.signal) == metric_name:
             return candidate
     if watched.signal_class is SignalClass.OTHER:

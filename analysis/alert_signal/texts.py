@@ -46,6 +46,7 @@ def threshold_in(text: str) -> tuple[Comparison, float, str | None] | None:
     unit = match["unit"]
     if unit and unit.lower() == "percent":
         unit = "%"
+    # A comma separates thousands.
     return comparison, float(match["number"].replace(",", "")), unit
 
 
@@ -59,4 +60,5 @@ def window_in(text: str) -> float | None:
     match = _WINDOW.search(text)
     if match is None:
         return None
+    # The first letter tells the units apart: months are not matched.
     return float(match["count"]) * _SECONDS[match["unit"][0].lower()]

@@ -14,7 +14,7 @@ from faultline.analysis.vocabulary import Alert
 
 
 def place_of(alert: Alert) -> dict[str, str]:
-    """Environment, cluster and region of the alert, as far as its labels or its rule fix one."""
+    """Environment, cluster and region of the alert; only those that its labels or its rule fix."""
     labels = dict(alert.labels)
     if alert.watches is not None:
         labels |= alert.watches.place

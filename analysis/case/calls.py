@@ -63,8 +63,8 @@ class ServiceCall(Frozen):
 
 
 class CallList(Frozen):
-    """The content of calls.json. `place` is the environment, cluster and region of the alert, as
-    far as it says."""
+    """The content of calls.json. `place` is the environment, cluster and region that the alert
+    names."""
 
     place: Mapping[str, str] = Field(default_factory=dict)
     calls: tuple[ServiceCall, ...] = ()

@@ -135,4 +135,5 @@ def is_telling(judged: int) -> bool:
 
 def level_of(confidence: float) -> int:
     """The level of ten that a confidence in [0, 1] lies in."""
+    # The addend absorbs rounding errors below a tenth; a confidence of 1 is in the top level.
     return min(9, max(0, int(10 * confidence + 1e-9)))

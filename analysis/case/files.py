@@ -15,7 +15,7 @@ MAX_JSON_BYTES = 64 * 1024 * 1024
 MAX_TABLE_BYTES = 1024 * 1024 * 1024
 """One Parquet table, about ten times what connectors may bring (`max_mb` of each)."""
 MAX_TEXT_TABLE_BYTES = 256 * 1024 * 1024
-"""One table as CSV or JSON lines, of which each row becomes an object of some times its size."""
+"""One table as CSV or JSON lines. Each row becomes an object several times its size."""
 
 
 def is_there(path: Path) -> bool:

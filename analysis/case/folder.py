@@ -135,14 +135,17 @@ class Case:
         if not folder.is_dir():
             return ()
         rglobs = [path for path in folder.rglob("*") if path.is_file()]
+        # A foreign case may hold links: follow none that leads out of its traces.
         return tuple(sorted(p for p in rglobs if not p.is_symlink() or leads_inside(p, folder)))
 
     @cached_property
     def _unreadable(self) -> tuple[Gap, ...]:
+        # The collector may have recorded the same reason already: report it once.
         reasons = {gap.reason for gap in self.recorded_gaps}
         gaps: list[Gap] = []
         for name in SCHEMAS:
             path = table_file(self.path, name)
+            # The rows of such a file were checked when it was written: do not read them again.
             if path is None or was_checked(path):
                 continue
             reason = self._why_incomplete(name)
@@ -178,6 +181,7 @@ def _read_table(folder: Path, name: str) -> TableReading:
     try:
         reading = read_rows(folder, name)
     except EvidenceError as error:
+        # Without this table the case is worth analyzing only if it holds other evidence.
         if (folder / "traces").is_dir():
             has_other_evidence = True
         else:
@@ -210,6 +214,7 @@ def assumed_scope(alert: Alert) -> Scope:
         incident = Window(start=start, end=start + DEFAULT_INCIDENT)
         before = Window(start=start - DEFAULT_BASELINE, end=start)
         return Scope(incident=incident, baseline=(before,))
+    # Near the first and the last date that Python knows there is no room for a window.
     except OverflowError as error:
         raise EvidenceError(
             "alert.json", f"started_at: {start.isoformat()} leaves no room for the windows"
@@ -265,6 +270,7 @@ def _read_evidence(path: Path) -> tuple[tuple[Evidence, ...], tuple[Gap, ...]]:
     evidence: list[Evidence] = []
     gaps: list[Gap] = []
     for number, entry in enumerate(entries, start=1):
+        # Only gaps have a reason.
         if isinstance(entry, dict) and "reason" in entry:
             gaps.append(_validate(Gap, entry, file.name, f"entry {number}"))
         else:
@@ -303,6 +309,7 @@ def _parse(model: type[M], path: Path) -> M:
 
 
 def _load(path: Path) -> Any:
+    # Check before reading: a pipe would block, and a huge file would fill the memory.
     check_regular(path, MAX_JSON_BYTES)
     try:
         return json.loads(path.read_bytes())

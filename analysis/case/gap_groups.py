@@ -1,4 +1,4 @@
-"""Gaps with one reason: a server that is away brings nothing of four kinds, which is said once."""
+"""Gaps with one reason: a server that is away leaves four kinds empty, which is said once."""
 
 from __future__ import annotations
 

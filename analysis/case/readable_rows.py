@@ -110,6 +110,7 @@ def readable_rows(
         for mask, why in _faults(stored_column):
             if not mask.any():
                 continue
+            # Count a row only for the first of its bad values.
             new = (mask & ~wrong).fill_null(value=False)
             if not new.any():
                 continue

@@ -1,7 +1,7 @@
 """The tables of a case folder: their columns, and reading them from Parquet, CSV or JSON lines.
 
-Times are `Datetime("ns", "UTC")`. A row that breaks the schema is left out and counted; a file of
-which nothing can be read raises `EvidenceError` naming file and row.
+Times are `Datetime("ns", "UTC")`. A row that breaks the schema is left out and counted. A file
+without a readable row raises `EvidenceError` naming file and row.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def read_rows(folder: Path, name: str) -> ReadableRows:
     """Table `name` of the case folder with all its columns, without the rows that cannot be read;
     empty when no file of that name is there.
 
-    Raises EvidenceError where nothing of the file can be read, or it is no regular file of the
+    Raises EvidenceError where no row of the file can be read, or it is no regular file of the
     folder.
     """
     path = table_file(folder, name)
@@ -131,6 +131,7 @@ def read_rows(folder: Path, name: str) -> ReadableRows:
         return ReadableRows(empty(name))
     check_regular(path, MAX_TABLE_BYTES if path.suffix == ".parquet" else MAX_TEXT_TABLE_BYTES)
     raw = READERS[path.suffix](path)
+    # Without columns the file is empty, and no required column is missing from it.
     if not raw.rows.width:
         return ReadableRows(empty(name), raw.refused)
     reading = readable_rows(raw.rows, SCHEMAS[name], path.name, raw.refused)
@@ -228,6 +229,7 @@ def _read_csv(path: Path) -> RawRows:
             wrong: list[int] = []
             for number, fields in enumerate(lines, start=1):
                 if len(fields) == len(header):
+                    # An empty field is a null, as in the other way of reading CSV.
                     rows.append([field or None for field in fields])
                 elif fields:
                     wrong.append(number)
@@ -247,6 +249,7 @@ def _read_json_lines(path: Path) -> RawRows:
     rows: list[dict[str, object]] = []
     wrong: list[int] = []
     why = ""
+    # Split the bytes: `str.splitlines` also breaks at U+2028, which JSON allows within strings.
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():
             continue
@@ -267,9 +270,11 @@ def _refused(rows: list[int], why: str) -> tuple[RefusedRows, ...]:
 
 
 def _column(values: list[object]) -> pl.Series:
+    # In Python a bool is an int, so it would become 0 or 1.
     if all(v is None or (isinstance(v, (int, float)) and not isinstance(v, bool)) for v in values):
         try:
             return pl.Series(values, strict=False)
+        # Numbers that no column type holds, such as integers beyond 64 bits, stay texts.
         except (OverflowError, TypeError, pl.exceptions.PolarsError):
             pass
     texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]

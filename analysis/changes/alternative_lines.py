@@ -164,7 +164,7 @@ def _by_service(lines: Iterable[FailingLine]) -> dict[str, int]:
 
 
 def _dominated_services(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> list[str]:
-    """Services for most of whose failing lines these account."""
+    """The services where these are most of the failing lines."""
     services = []
     for service, count in _by_service(lines).items():
         if count >= ENOUGH_LINES and count >= MOST * totals[service]:
@@ -217,6 +217,7 @@ def _of_nodes(lines: Sequence[FailingLine]) -> Iterator[Finding]:
     touched = {line.service for line in matches}
     wide = bool(_matching(matches, _ZONE))
     for line in lines:
+        # At most 20 names: each one is looked for in every line.
         if wide or any(node in line.whole for node in named[:20]):
             touched.add(line.service)
     strength = min(0.95, 0.5 + 0.15 * len(kinds))
@@ -253,6 +254,7 @@ def _external(
     call one."""
     by_host: dict[str, list[FailingLine]] = defaultdict(list)
     for line in lines:
+        # A host in a line without a failure accuses nobody.
         if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
             continue
         for host in _hosts(line.whole):
@@ -269,8 +271,10 @@ def _external(
             continue
         n = _count(host_lines)
         reason, what, strength = "provider", "get no good answer from", 0.75
+        # A change of ours can use up a quota too, so a quota explains less.
         if len(_matching(host_lines, _QUOTA)) >= MOST * len(host_lines):
             reason, what, strength = "quota", "are refused for their number by", 0.6
+        # A second service or a failing operation is a second witness.
         if len(services) >= 2 or host in failing:
             strength += 0.15
         phrase = (
@@ -287,6 +291,7 @@ def _api_names(text: str, service_names: set[str]) -> Iterator[str]:
     if _PROVIDER.search(text):
         yield "a provider outside"
     for name in _API.findall(text):
+        # Either may be the longer name: `Cart API` is the service `cart`, or `cart-service`.
         if not any(name.lower() in service or service in name.lower() for service in service_names):
             yield f"the API of {name}"
 
@@ -307,6 +312,7 @@ def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterat
         if n < ENOUGH_LINES or n < MOST * totals[service]:
             continue
         reason, strength, shared = "record", 0.9, _most_common(service_lines, (_KEYED, _SPOKEN_KEY))
+        # No record in common: one producer may send many bad ones.
         if shared is None:
             reason, strength, shared = "source", 0.7, _most_common(service_lines, (_SOURCE,))
         if shared is None:

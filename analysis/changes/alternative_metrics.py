@@ -69,8 +69,10 @@ def _demand(shifts: Sequence[Finding], case: Case, topology: Topology) -> Iterat
         in_topology = service in topology.services
         behind = {service, *topology.downstream(service)}
         began = surge.onset or case.alert.started_at
+        # Without a known graph any service may be behind it.
         everywhere = not topology.services
         onsets = [onset for subject, onset in strains if everywhere or subject in behind]
+        # What was strained well before the surge has another reason.
         if onsets and min(onsets) + LATER >= began:
             yield _surge_finding(service, surge, surges, behind, in_topology=in_topology)
 

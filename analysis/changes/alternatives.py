@@ -2,8 +2,8 @@
 demand surged.
 
 `no_change_reasons` gives each as a finding with its evidence. Such a finding is evidence against
-a change only as far as the change's own text does not bear on what fails (see `nearby_changes`): a
-quota is also reached by a change that writes more, and a request surge by one that retries.
+a change only if the change's own text does not bear on what fails (see `nearby_changes`): a change
+that writes more also reaches a quota, and one that retries also causes a request surge.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ class ChangeHistory:
         rate, ahead = self._rate(change.service or ""), max(ahead_min, 0.0)
         if rate <= 0:
             return 1.0
+        # Probability densities of the delay: for a guilty change, and at the usual rate.
         did_it = GUILTY * math.exp(-ahead / FALLS_OFF_MIN) / FALLS_OFF_MIN
         by_chance = (1 - GUILTY) * rate * math.exp(-rate * ahead)
         return did_it / (did_it + by_chance)
@@ -60,6 +61,7 @@ class ChangeHistory:
 def change_history(case: Case, near: Collection[Shipped], onset: datetime) -> ChangeHistory:
     """From the changes table up to the onset. A change of several services counts for each."""
     requested_services = [change.service for change in near if change.service]
+    # A merge reaches production with a deploy, which is counted itself.
     before = case.changes.filter(pl.col("time") <= onset, pl.col("kind") != "merge")
     recent = before.filter(pl.col("time") >= onset - RECENT)
     first = recent["time"].min()

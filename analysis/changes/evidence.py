@@ -100,11 +100,13 @@ def _windowed(rows: pl.DataFrame, windows: Windows, time: str) -> pl.DataFrame:
 def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[FailingLine]:
     """By service, text and attributes; lines whose shape (digits and hashes aside) the baseline has
     are left out."""
+    # The windows differ in length: scale the baseline's counts to the incident's.
     share = windows.search.seconds / max(1.0, sum(w.seconds for w in windows.baseline))
     distinct_lines = (
         rows.with_columns(
             pl.col("attributes").fill_null("").str.slice(0, MAX_TEXT),
             pl.col("service").fill_null(UNKNOWN_SERVICE),
+            # Ids, ports and times would make every repetition a line of another shape.
             pl.col("text").str.replace_all(r"[0-9a-fA-F]{6,}|\d+", "#").alias("shape"),
         )
         .with_columns(
@@ -122,6 +124,7 @@ def _distinct(rows: pl.DataFrame, windows: Windows, time: str) -> list[FailingLi
             items_of(rows).alias("items"),
         )
         .sort(
+            # Names break ties, so that the cut below keeps the same lines in every run.
             ["shape_now", "n", "service", "text", "attributes"],
             descending=[True, True, False, False, False],
         )

@@ -51,6 +51,7 @@ class AlteredText:
 
     def lost(self, words: str) -> bool:
         """A word that the removed lines have more often than the added ones."""
+        # Subtraction keeps only the surplus, so a word that merely moves cancels out.
         return bool(_word_counts(words, self.removed) - _word_counts(words, self.added))
 
     def gained(self, words: str) -> bool:
@@ -131,6 +132,7 @@ def read_altered(text: ChangeText, kind: str, name: str) -> AlteredText:
 def shown_by(altered: AlteredText) -> Shown:
     """All mechanisms of the table that the change shows."""
     mechanisms = tuple(m for m in MECHANISMS if m.shown_by(altered))
+    # Without values this is true as well; `_only_values` then says no.
     small = all(value.factor < SMALL_CHANGE for value in altered.values)
     return Shown(mechanisms, small and _only_values(altered))
 
@@ -143,6 +145,7 @@ def strongest_match(shown: Shown, effects: frozenset[str]) -> MechanismMatch:
             weight = SURE
         else:
             weight = ALSO if mechanism.also & effects else 0.0
+        # Of equal weights the first in the table wins, in every run.
         if weight > match.strength:
             match = MechanismMatch(weight, mechanism)
     if shown.small_step:
@@ -154,9 +157,11 @@ def _only_values(altered: AlteredText) -> bool:
     """Whether every altered line gives a name another value."""
     if not altered.values:
         return False
+    # A flag or a scaling has no diff: its title alone tells the value.
     if not altered.removed and not altered.added:
         return True
     lines = sum(value.lines for value in altered.values)
+    # The lines are joined by newlines, so there is one more of them.
     return lines >= altered.added.count("\n") + 1
 
 
@@ -172,6 +177,7 @@ def _without_messages(lines: Iterable[str]) -> Iterator[str]:
         if open_calls <= 0 and not _MESSAGE.search(line):
             yield line
             continue
+        # A line may close more than it opened: the end of an enclosing call.
         open_calls = max(0, open_calls + line.count("(") - line.count(")"))
 
 
@@ -190,6 +196,7 @@ def _calls_per_item(text: AlteredText) -> bool:
         r"\b(query|select|get|fetch|find|look "
         r"?up|load|read|put|write|insert|send|post|request|call|exec|save)\b"
     )
+    # The loop may be an unchanged line around the added call.
     return text.gained(call) and re.search(loop, f"{text.added}\n{text.context}") is not None
 
 
@@ -208,6 +215,7 @@ def _grows(text: AlteredText) -> bool:
     )
     if text.lost(bound) and not text.gained(bound):
         return True
+    # Code that keeps items and bounds them does not grow.
     if not text.gained(keeps) or re.search(bound, text.added):
         return False
     return re.search(containers, text.added) is not None
@@ -218,6 +226,7 @@ def _guard_gone(text: AlteredText) -> bool:
         r"\b(if|unless|guard|assert|ensure|check|validate|require|optional|catch|except|rescue"
         r"|recover|or else)\b"
     )
+    # One guard in place of another is no loss: their total has to fall.
     return text.lost(guard) and _total(guard, text.removed) > _total(guard, text.added)
 
 

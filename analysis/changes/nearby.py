@@ -70,6 +70,7 @@ def nearby_changes(
     lines = failing_lines(case)
     shifts = [f for s in suspects for f in s.findings]
     other_reasons = no_change_reasons(case, topology, lines, shifts) if reasons is None else reasons
+    # Add operations only now: `no_change_reasons` reads log lines alone.
     lines += failing_operations(case)
     views = [_View.of(case, order, topology, lines) for order in _orders(suspects)]
     near = _read(_near(case, suspects, topology, views))
@@ -146,6 +147,7 @@ class _View:
         other_reasons: Sequence[Finding],
         history: ChangeHistory,
     ) -> Scales:
+        # `taken_back` needs them in the order of time.
         in_order = sorted(readings, key=lambda change: change.time)
         return Scales(
             suspects=self.suspects,
@@ -202,6 +204,7 @@ def _findings(
     weighed: Sequence[tuple[Weighed, Scales]], evidence: tuple[str, ...]
 ) -> list[Finding]:
     likely = [w for w, _ in weighed if w.strength >= LIKELY and not w.reasons]
+    # Of equal strengths the earlier change wins, in every run.
     likeliest = min(likely, key=lambda w: (-w.strength, w.change.time, w.change.id), default=None)
     near: list[Finding] = []
     ruled_out: list[Finding] = []
@@ -257,6 +260,7 @@ def _finding(
 ) -> Finding:
     change = weighed.change
     ahead_min = weighed.ahead_min
+    # Below a minute the distance in minutes would lose its digits.
     if abs(ahead_min) >= 1:
         value, unit, short = rounded(abs(ahead_min), 2), "minutes", "min"
     else:

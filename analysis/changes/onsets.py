@@ -90,6 +90,7 @@ def climb_of(case: Case, suspects: Sequence[Suspect], effects: frozenset[str]) -
 def _climb(subject: str, signal: str, series: pl.DataFrame) -> Climb | None:
     times = series["time"].dt.epoch("ns").to_numpy().astype(np.float64) / 1e9
     values = series["value"].to_numpy().astype(np.float64)
+    # Headroom falls while the resource fills: turn it round.
     if is_headroom(signal):
         values = -values
     every = max(1, -(-len(values) // MAX_POINTS))
@@ -127,6 +128,7 @@ def _hinge(times: Floats, values: Floats) -> int | None:
     total = float(((values - values.mean()) ** 2).sum())
     if total <= 0:
         return None
+    # A hinge at one of the last three points would fit noise.
     ramps = np.maximum(t[None, :] - t[:, None], 0.0)[:-3]
     centred = ramps - ramps.mean(axis=1, keepdims=True)
     spread = np.maximum((centred**2).sum(axis=1), 1e-12)
@@ -134,6 +136,7 @@ def _hinge(times: Floats, values: Floats) -> int | None:
     left = total - slope**2 * spread
     at = int(np.argmin(left))
     if (
+        # Only a rise fills something up.
         slope[at] <= 0
         or left[at] > (1 - CLEAR_FIT) * total
         or left[at] > BETTER_THAN_STEP * _step_error(values)

@@ -98,6 +98,7 @@ def shipped_changes(
 def _shipped_rows(rows: Sequence[dict[str, Any]]) -> list[Shipped]:
     """The rows, without merges that another change of the same id carried."""
     merges = {row["id"]: row for row in rows if row["kind"] == "merge"}
+    # Another change with the merge's id took it along: counted alone, it would count twice.
     carried = {row["id"] for row in rows if row["kind"] != "merge"}
     out = []
     for row in rows:
@@ -115,6 +116,7 @@ def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shippe
     in_effect: dict[tuple[str | None, ...], list[Shipped]] = {}
     by_hash: dict[str, list[Shipped]] = {}
     for change in shipped:
+        # What is taken back after the onset is a reaction to it, and clears nothing.
         if change.time >= before:
             break
         changes.update(_reverted(change, by_hash))
@@ -128,6 +130,7 @@ def taken_back(shipped: Sequence[Shipped], before: datetime) -> frozenset[Shippe
         if undone:
             changes.update(undone)
             changes.add(change)
+            # Both are void now: what follows starts from the old value again.
             same.clear()
         else:
             del same[:-MAX_STEPS]
@@ -190,6 +193,7 @@ def _with_its_deploy(
     for deploy in later:
         if change.service == deploy.service or touches(change.text, deploy.service or ""):
             return _carried(change, deploy)
+    # Only code of no known service may ride with the suspect's deploy.
     if change.service is not None or any(
         touches(change.text, service) for service in service_names
     ):

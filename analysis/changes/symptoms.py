@@ -159,8 +159,10 @@ class Symptoms:
 
     def _effects_in(self, texts: Iterable[str]) -> frozenset[str]:
         text = "\n".join(texts).lower()
+        # The longest first: `cart` would tear `cart-db` apart before it is found.
         for name in sorted((n.lower() for n in self.named), key=lambda n: (-len(n), n)):
             text = text.replace(name, " ")
+        # An underscore is a letter to `\b`.
         text = text.replace("_", " ")
         return frozenset(effect for effect, pattern in EFFECTS.items() if pattern.search(text))
 
@@ -178,6 +180,7 @@ def symptoms_of(
         alert.signal or "",
         *_subject_lines(subjects, lines),
     ]
+    # Only what the first suspect depends on belongs to its symptoms.
     shown = [
         s for s in first if s is first[0] or s.subject in topology.downstream(first[0].subject)
     ]
@@ -228,6 +231,7 @@ def plain_name(name: str) -> str:
 
 def _pieces(name: str) -> list[str]:
     words = _JOINED.split(name)[:MAX_WORDS]
+    # Two words at least: a single one stands for many things.
     runs = (words[i:j] for i in range(len(words)) for j in range(i + 2, len(words) + 1))
     return [piece for run in runs if len(piece := "_".join(run)) >= SHORTEST_PIECE]
 
@@ -235,6 +239,7 @@ def _pieces(name: str) -> list[str]:
 def altered_names(text: ChangeText) -> frozenset[str]:
     """Exact names that one side holds more often than the other, and settings with another
     value."""
+    # Count lines: a name that goes from three lines to one is altered, though it stays.
     before, after = (
         Counter(n for line in side for n in exact_names([line])) for side in text.altered
     )
@@ -250,6 +255,7 @@ def _attribute_text(attributes: str | None) -> str:
         return attributes or ""
     if not isinstance(pairs, dict):
         return attributes or ""
+    # The usual keys say nothing, but their values do.
     return " ".join(
         f"{'' if _USUAL_KEY.match(key) else key} {value}".strip() for key, value in pairs.items()
     )
@@ -259,6 +265,7 @@ def _of_findings(findings: Sequence[Finding]) -> list[str]:
     texts: list[str] = []
     for finding in findings:
         details = finding.details
+        # Improvements and harmless lines are not symptoms.
         if details.bad is False or (isinstance(details, LogLineDetails) and not details.is_error):
             continue
         texts.append(finding.signal or "")

@@ -180,6 +180,7 @@ class ChangeText:
     def patches_dependency(self) -> bool:
         """Only versions change, and only in their last place."""
         before, after = self._versions
+        # Major and minor version stay, only the patch differs.
         return (
             bool(before)
             and len(before) == len(after) == len(self.removed)
@@ -195,8 +196,10 @@ def read_change_text(title: str, files: str | None, diff: str | None) -> ChangeT
     """From the columns of the changes table; `files` is a JSON list or comma separated, `diff` a
     unified diff."""
     removed, added, context = [], [], []
+    # Cut before splitting: a diff may be one endless line.
     for line in (diff or "")[: MAX_LINES * MAX_LINE].splitlines()[:MAX_LINES]:
         shown = line[:MAX_LINE]
+        # The headers of files look like removed and added lines.
         if shown.startswith(("--- ", "+++ ")) or shown in ("---", "+++"):
             continue
         if shown.startswith("-"):
@@ -204,6 +207,7 @@ def read_change_text(title: str, files: str | None, diff: str | None) -> ChangeT
         elif shown.startswith("+"):
             added.append(shown[1:])
         elif hunk := _HUNK.match(shown):
+            # Behind the `@@` git names the function that the hunk is in.
             context.append(hunk.group(1) or hunk.group(2) or "")
         else:
             context.append(shown)
@@ -222,6 +226,7 @@ def service_words(service: str) -> frozenset[str]:
     parts = re.split(r"[^A-Za-z]+", service)
     short = {re.sub(r"(?<=...)(service|svc|server|api)$", "", p.lower()) for p in parts}
     named = frozenset(p for p in short if len(p) >= 3)
+    # A service that is called nothing but `api` keeps its name.
     return named - _ANY_SERVICE or named
 
 
@@ -246,6 +251,7 @@ def relevance(
     change: frozenset[str], symptoms: frozenset[str], weights: Mapping[str, float]
 ) -> float:
     """In [0, 1): how much of the change's rare words the symptoms repeat."""
+    # Sort: the sum of floats depends on their order.
     shared = sum(weights.get(w, 0.0) for w in sorted(change & symptoms))
     return 1.0 - math.exp(-max(0.0, shared) / 5.0)
 

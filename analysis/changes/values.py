@@ -51,6 +51,7 @@ class ValueChange:
     def factor(self) -> float:
         """How many times larger the larger one is."""
         low, high = sorted((abs(self.before), abs(self.after)))
+        # From zero every change is infinitely large.
         return high / low if low > 0 else float("inf")
 
 
@@ -64,6 +65,7 @@ def value_changes(
 
 def _title_changes(title: str) -> Iterator[ValueChange]:
     text = _worded(title[:400])
+    # `to 2 from 6` names the new value first.
     for before, after in [*_STEP.findall(text), *((a, b) for b, a in _BACK.findall(text))]:
         value, other = _first_value(before), _first_value(after)
         if value is not None and other is not None and value != other:
@@ -83,6 +85,7 @@ def _paired(removed: Sequence[str], added: Sequence[str]) -> Iterator[ValueChang
     ]
     taken: set[int] = set()
     for line, words, before in befores:
+        # Negate the number: of equal likeness, max() then takes the earlier line.
         likeness = [
             ((len(words & other) / max(1, min(len(words), len(other)))), -n)
             for n, (_, other, _) in enumerate(afters)

@@ -2,8 +2,8 @@
 shares with what fails.
 
 A change that came long before a sudden onset did no harm until then, unless its effect needs time
-to build up. Where something other than a change explains the failure, a change counts only as far
-as its text bears on what fails.
+to build up. Where something other than a change explains the failure, a change counts by how much
+its text bears on what fails.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Scales:
     history: ChangeHistory
 
     def weigh(self, change: Shipped, share: float = 1.0) -> Weighed:
-        """Strength, of which the change keeps `share`, and reasons of one change."""
+        """Strength and reasons of one change. It keeps `share` of its strength."""
         bearing = self.bearing(change)
         place = place_of(change, self.suspects, self.topology)
         path = (self.onset.time - change.time).total_seconds() / 60.0
@@ -149,6 +149,7 @@ class Scales:
         strength *= 1 - by_chance * (1 - bearing.score)
         if self.other_reason is not None:
             strength *= 1 - self.other_reason.strength * (1 - bearing.exact)
+        # Keep a tenth: a change with a reason is still listed, behind the others.
         strength = min(1.0, share * strength * (0.1 if reasons else 1.0))
         return Weighed(change, place, path, strength, bearing, tuple(reasons))
 
@@ -188,6 +189,7 @@ class Scales:
         reading = self.readings[change]
         match = self._match(change, reading)
         quoted = self._quoted(reading)
+        # Each further name adds less, and beyond three none adds anything.
         not_named = (1 - SINGLE_NAME) ** min(3, len(quoted))
         if reading.files & self.symptoms.frames:
             not_named *= 1 - SINGLE_FRAME

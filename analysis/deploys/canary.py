@@ -78,6 +78,7 @@ def _canary(
         times = np.concatenate([member.times for member in members])
         if not _lasts(times, members[0].interval_s, start, end):
             continue
+        # Without a name, what did not report before the deploy is what the deploy brought.
         is_canary = name == part_name if part_name is not None else not bool((times < start).any())
         (canary_names if is_canary else rest).append(name)
     # A part that began within the warm-up is new as well, which `start` already leaves out.
@@ -108,6 +109,7 @@ def _mean_of(members: Sequence[JudgedSeries]) -> JudgedSeries:
     interval = max(1.0, float(np.nanmedian([member.interval_s for member in members])))
     times = np.concatenate([member.times for member in members])
     values = np.concatenate([member.values for member in members])
+    # Parts report at different moments: only those of one interval can be averaged.
     places = np.floor(times / interval).astype(np.int64)
     buckets, inverse = np.unique(places, return_inverse=True)
     usable = np.isfinite(values)
@@ -138,7 +140,7 @@ class CanaryTest:
     windows: int
     detectable: float
     over: bool
-    """Whether the last third shows nothing of it any more."""
+    """Whether the last third no longer shows it."""
 
 
 def canary_test(
@@ -160,7 +162,9 @@ def canary_test(
     both = min(len(before), len(before_rest))
     if both == 0:
         return None
+    # Both end at the deploy, so the last windows match in time.
     gaps = before[-both:] - before_rest[-both:]
+    # The noise of a difference is that of both sides together.
     floor = window_scale.floor * math.sqrt(2)
     outcome: QuietTest | None = quiet_test(gaps, level - level_rest, floor, needed)
     if outcome is None:

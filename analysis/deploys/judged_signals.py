@@ -126,6 +126,7 @@ def requests_between(series: list[JudgedSeries], start: float, end: float) -> fl
             continue
         inside = signal_series.values[(signal_series.times >= start) & (signal_series.times <= end)]
         inside = inside[np.isfinite(inside)]
+        # Multiply a rate by the time that a point stands for, which gives a count.
         interval_s = signal_series.interval_s if signal_series.per_second else 1.0
         count = (
             float(inside.sum()) * interval_s if len(inside) and math.isfinite(interval_s) else 0.0
@@ -145,6 +146,7 @@ def _of_signal(rows: pl.DataFrame, signal: str, group: Group) -> Iterator[Judged
             unit_rows.filter(pl.col("labels").is_in(whole or list(parts))), signal, unit, group
         )
         split = [text for text, part in parts.items() if part]
+        # Other signals differ between parts without any fault: load, traffic.
         if len(split) < 2 or group not in (Group.ERRORS, Group.LATENCY):
             continue
         by_part: dict[tuple[tuple[str, str], ...], list[str]] = {}
@@ -190,6 +192,7 @@ def _joined(
     shown_unit = unit or None
     if is_share:
         shown_unit = "ratio"
+        # Vendors give 0 to 100 without a unit too: a share never exceeds 1.
         in_percent = unit in ("percent", "%") or top > 1.0
         values = values / (100.0 if in_percent else 1.0)
         values = np.clip(1.0 - values if is_rest else values, 0.0, 1.0)
@@ -226,6 +229,7 @@ def _with_shares(series: list[JudgedSeries]) -> Iterator[JudgedSeries]:
     """The series; errors as a share of the requests, where those are counted alike."""
     whole = [series for series in series if series.parts is None]
     traffic = [signal_series for signal_series in whole if signal_series.group is Group.THROUGHPUT]
+    # A share that the vendor computes itself is better than one of two counters.
     has_share = any(signal_series.is_share for signal_series in whole)
     for errors in series:
         counts = errors.group is Group.ERRORS and not errors.is_share

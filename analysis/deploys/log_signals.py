@@ -51,6 +51,7 @@ def log_signals(logs: pl.DataFrame, service: str, start: float, end: float) -> L
     born = np.floor((np.array([first_times[kind] for kind in kinds]) - start) / length)
     is_new = (windows == born) & (times >= taught)
     signals = [_per_second(ERROR_LINES, times, begin, end)]
+    # Less than one quiet window cannot show how often new lines come anyway.
     if start - taught > length:
         signals.append(_per_second(NEW_ERROR_LINES, times[is_new], taught, end))
     inside = is_new & (times >= start) & (times <= end)
@@ -69,6 +70,7 @@ def log_signals(logs: pl.DataFrame, service: str, start: float, end: float) -> L
 def _per_second(signal: str, times: Floats, begin: float, end: float) -> JudgedSeries:
     count = max(1, int((end - begin) // STEP_S))
     inside = times[(times >= end - count * STEP_S) & (times <= end)]
+    # Count steps backwards from the end, so that the last one is whole.
     places = np.clip(((end - inside) // STEP_S).astype(np.int64), 0, count - 1)
     counts = np.bincount(places, minlength=count)[::-1] / STEP_S
     at = (end - (np.arange(count)[::-1] + 0.5) * STEP_S).astype(np.float64)

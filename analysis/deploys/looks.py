@@ -38,8 +38,7 @@ class Look:
 
 
 def looks_of(deployed_at: datetime, wait: timedelta, warm_up: timedelta) -> tuple[Look, ...]:
-    """The looks at a deploy that is watched for `wait`, of which the first `warm_up` is left
-    out."""
+    """The looks at a deploy that is watched for `wait`; the first `warm_up` of it is left out."""
     start, judged = deployed_at + warm_up, wait - warm_up
     count = max(1, min(MOST_LOOKS, judged // SHORTEST))
     return tuple(

@@ -17,4 +17,4 @@ class DeployQuestion:
     deployed_at: datetime
     look: Look
     parts: Mapping[str, str] = field(default_factory=dict)
-    """The parts that got the deploy, by kind: `{"cluster": "eu-1"}`. Unset: told by what is new."""
+    """The parts that got the deploy, by kind: `{"cluster": "eu-1"}`. Unset: whatever is new."""

@@ -69,6 +69,7 @@ def quiet_test(before: Floats, level: float, floor: float, needed: float) -> Qui
     if len(means) < LEAST_WINDOWS or not math.isfinite(level):
         return None
     centre, degrees = float(means.mean()), len(means) - 1
+    # The judged window is one more draw beside those that the mean comes from.
     noise = max(float(means.std(ddof=1)), floor) * math.sqrt(1 + 1 / len(means))
     p = upper_tail((level - centre) / noise, degrees)
     detectable = centre + quantile(needed, degrees) * noise
@@ -85,5 +86,6 @@ def _steps(means: Floats) -> Floats:
     """Each window's step from the mean of the `NEAR` before it."""
     if len(means) <= NEAR:
         return np.array([])
+    # The last window's mean has no window after it.
     near = np.convolve(means, np.ones(NEAR) / NEAR, "valid")[:-1]
     return means[NEAR:] - near

@@ -60,9 +60,11 @@ def _facts(case: Case, question: DeployQuestion) -> Iterator[RolloutFact]:
             *group.services,
         ):
             continue
+        # Pods need minutes to start: what is missing only now may be there soon.
         latest = end - LASTS if group.fault.name == MISSING else end
         if since is not None and earliest <= since <= latest:
             evidence = evidence_of(case, group)
+            # Nothing serves only if every object is at zero.
             none_left = group.fault.name == MISSING and all(
                 fact.value == "0" for fact in group.facts
             )

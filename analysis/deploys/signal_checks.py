@@ -72,6 +72,7 @@ class ServiceSignals:
         look = self._question.look
         if check.group is not Group.THROUGHPUT or not check.worse:
             return False
+        # A pod that starts takes no requests either.
         if self.requests is None or look.end - self._question.deployed_at < LONGEST_START:
             return False
         length = self._end - self._start
@@ -184,6 +185,7 @@ class ServiceSignals:
         part: str = "",
     ) -> SignalCheck:
         p, needed = chances
+        # A move has to matter and be certain: in a long window trifles are certain too.
         worse = matters and p < needed
         before, after = levels_of
         unit = series.unit
@@ -239,6 +241,7 @@ class ServiceSignals:
             for citation in self._case.evidence
             if citation.kind == kind and citation.may_show(self._question.service, signal)
         ]
+        # The items that reach into the judged window come first.
         evidence.sort(
             key=lambda citation: (
                 citation.window is None or citation.window.end <= self._question.look.start

@@ -41,10 +41,12 @@ high."""
 def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
     """The verdict on the time that the look covers."""
     signals = ServiceSignals(case, question)
+    # Share the budget of false alarms among the looks.
     ordered_checks = _ordered(signals.checks(FALSE_ALARMS * question.look.spends))
     checks = tuple(
         check.model_copy(update={"id": f"S{n}"}) for n, check in enumerate(ordered_checks, 1)
     )
+    # Without requests there is no error rate, so the silence itself has to decide.
     stopped = next((check for check in checks if signals.has_stopped(check)), None)
     rollout = rollout_facts(case, question)
     missing = tuple(_Missing(question, signals, checks, stopped).lines())
@@ -59,6 +61,7 @@ def judge_deploy(case: Case, question: DeployQuestion) -> DeployVerdict:
         deployed_at=question.deployed_at,
         judged_from=look.start,
         judged_until=look.end,
+        # No later look can take a roll-back back.
         final=look.is_last or judged.decision is Decision.ROLL_BACK,
         decision=judged.decision,
         headline=judged.headline(),
@@ -101,6 +104,7 @@ class _Judged:
     def gone(self) -> list[RolloutFact]:
         """What the cluster says of a service that nothing was heard of since, or that has no
         instance."""
+        # A crash loop is no outage while old pods still serve.
         unheard = self.is_silent or self.stopped is not None
         return [fact for fact in self.rollout if unheard or fact.says_none]
 
@@ -112,6 +116,7 @@ class _Judged:
     @property
     def postponed(self) -> list[SignalCheck]:
         """What moved against the past, and can be compared with the rest at a later look."""
+        # After the last look there is no later comparison to wait for.
         if self.question.look.is_last:
             return []
         compared = {check.group for check in self.checks if check.comparison is Comparison.REST}
@@ -140,6 +145,7 @@ class _Judged:
         """Go, hold or roll back."""
         if self.gone or self.blamed:
             return Decision.ROLL_BACK
+        # Only the last look may say go: an earlier one may be followed by a rise.
         if self.rollout or self.doubts or self.missing or not self.question.look.is_last:
             return Decision.HOLD
         return Decision.GO
@@ -204,6 +210,7 @@ class _Missing:
                 f"No request metrics of {service} were found. Connect them, or set "
                 "prometheus.service_label and aliases in the service catalogue."
             )
+            # Without a series every other line would say the same.
             return
         if not {check.group for check in self.checks}.intersection(FELT):
             yield f"Neither errors nor latency could be judged: {self._why_not()}."
@@ -216,6 +223,7 @@ class _Missing:
             )
         for group, coarse in TOO_COARSE.items():
             checks = [check for check in self.checks if check.group is group]
+            # One comparison that is fine enough suffices for a go.
             if checks and all(_is_coarse(check, coarse) for check in checks):
                 vary = "varies" if group is Group.LATENCY else "vary"
                 yield (
@@ -301,6 +309,7 @@ def _least_noticed(checks: Sequence[SignalCheck]) -> str:
 
 def _lower(sentence: str) -> str:
     words = sentence.split(maxsplit=1)
+    # A name such as `CPU` or `checkoutService` keeps its capitals.
     if not words or not words[0][1:].islower():
         return sentence
     return sentence[:1].lower() + sentence[1:]

@@ -55,7 +55,9 @@ class WindowScale:
         """The points as they are averaged."""
         if self.counts:
             return self.series.values
+        # Zero has no logarithm: take a hundredth of the usual level.
         smallest = max(SMALLEST, 0.01 * float(np.nanmedian(np.abs(self.series.values))))
+        # Latency and load vary by factors, so they are compared as logarithms.
         logs: Floats = np.log(np.maximum(self.series.values, smallest))
         return -logs if self.series.falls else logs
 
@@ -68,6 +70,7 @@ class WindowScale:
         """A level as the signal's own value."""
         if self.counts:
             return max(0.0, level) ** 2
+        # Beyond 700 the exponential overflows.
         return math.exp(min(700.0, -level if self.series.falls else level))
 
     def level_between(self, start: float, end: float) -> float:
@@ -94,6 +97,7 @@ class WindowScale:
         if not self.counts:
             return LEAST_NOISE[self.series.group]
         if self.series.is_share:
+            # The root of a count has a standard deviation of one half, whatever the count is.
             return 0.5 / math.sqrt(self.requests) if self.requests else SHARE_NOISE
         if self.series.per_second:
             return 0.5 / math.sqrt(self.seconds)

@@ -64,6 +64,7 @@ def increases(
     times, values = part.times, part.values
     before = np.concatenate([[values[0]], values[:-1]])
     since = np.concatenate([times[:1], times[:-1]])
+    # Only a GPU seen earlier tells a new series from an exporter that has just started.
     if 0 < first_seen < int(times[0]) and times[0] > start:
         before[0], since[0] = 0.0, max(first_seen, start)
     rises = values - before
@@ -94,6 +95,7 @@ def fast_steps(
     steps = increases(part, fleet, first_seen)
     if not len(steps.times):
         return None
+    # Below a minute apart, a single count would look like a high rate.
     minutes = np.maximum((steps.times - steps.since) / NS / 60, 1.0)
     quick = steps.sizes / minutes > per_minute
     lasted = float(minutes[quick].sum())
@@ -131,6 +133,7 @@ def _largest_rise(
     """Of the sources that count the same device, the one with the most errors, with its rate
     before."""
     rises = [(increases(part, fleet, first_seen), rate_before(part, fleet)) for part in parts]
+    # Several sources count the same errors: adding them up would double them.
     return max(rises, key=lambda rise: rise[0].total)
 
 

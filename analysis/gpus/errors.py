@@ -92,6 +92,7 @@ def _xids_of(gpu: Device, fleet: Fleet, first_seen: int) -> dict[int, XidEvent]:
     for part in fleet.of(gs.XID_EVENTS).get(gpu, ()):
         # The code in the labels of a counter of events; 0 where it is none.
         text = part.xid or ""
+        # Bound the length before int(): a label is foreign text.
         code = int(text) if text.isdecimal() and len(text) < 5 else 0
         steps = increases(part, fleet, first_seen, falls_restart=False)
         if _is_code(code) and len(steps.times):
@@ -121,7 +122,9 @@ def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, XidEve
         last_code, was = float(part.values[is_earlier][-1]), int(part.times[is_earlier][-1])
     inside = part.between(start, end)
     for at, value in zip(inside.times.tolist(), inside.values.tolist(), strict=True):
+        # The gauge repeats the last code with every sample: only another one is news.
         if value != last_code and _is_code(value):
+            # Without a sample before it, only a GPU that was seen before makes it new.
             is_new = bool(was) or (0 < first_seen < at)
             codes.setdefault(int(value), XidEvent(at, was or first_seen or at, is_new))
         last_code, was = value, at
@@ -130,6 +133,7 @@ def _new_codes(part: Samples, fleet: Fleet, first_seen: int) -> dict[int, XidEve
 
 def _xid_sign(gpu: Device, xids: Mapping[int, XidEvent]) -> Sign:
     def weight(code: int) -> float:
+        # A code that may be old ranks behind a new one of the same weight.
         return xid_meaning(code)[2] * (1.0 if xids[code].is_new else MAYBE_OLD)
 
     codes = sorted(xids, key=lambda code: (-weight(code), xids[code].at, code))
@@ -160,7 +164,7 @@ def _xid_sign(gpu: Device, xids: Mapping[int, XidEvent]) -> Sign:
 
 
 def _rises(fleet: Fleet, signal: str) -> Iterator[tuple[Device, CounterSteps]]:
-    """Each series of a counter of which any increase is an error."""
+    """Each series of a counter whose every increase is an error."""
     samples = first_samples(fleet)
     for gpu, parts in fleet.of(signal).items():
         for part in parts:
@@ -236,6 +240,7 @@ def _remap_sign(gpu: Device, signal: str, part: Samples, steps: CounterSteps) ->
         kind=REMAP,
         device=gpu,
         signal=signal,
+        # A fault from before the incident is worth fixing, but explains little.
         strength=strength if is_new else 0.25,
         says=says if is_new else says + ", since before the incident",
         reason=signal,

@@ -121,7 +121,7 @@ def _at_start(words: str) -> str:
 
 
 def _ranks(case: Case, devices: Iterable[Device], sign: Sign) -> list[int]:
-    """The ranks of the devices, as far as the scope says where they run."""
+    """The ranks of the devices; only those that the scope places."""
     if case.scope.training is None or sign.whole_job or sign.signal not in OF_A_GPU:
         return []
     ranks = []

@@ -65,6 +65,7 @@ def link_signs(fleet: Fleet) -> Iterator[Sign]:
 
 def _nvlink_replays(fleet: Fleet, first_seen: Mapping[Device, int]) -> Iterator[Sign]:
     for gpu, steps in unusual_steps(fleet, gs.NVLINK_ERRORS, NVLINK_LEAST, first_seen):
+        # Replays range over decades, so the strength grows with their logarithm.
         strength = min(0.85, 0.45 + 0.1 * np.log10(steps.total))
         yield counter_sign(
             NVLINK,

@@ -94,6 +94,7 @@ def slow_gpus(fleet: Fleet) -> list[Sign]:
 
 def median(values: Floats, axis: int | None = None) -> Floats:
     """Median without NaN; NaN where there is nothing."""
+    # nanmedian warns about rows without a value, which are expected here.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanmedian(values, axis=axis))
@@ -110,6 +111,7 @@ def busy_steps(grid: Grid, like: Floats) -> Bools | None:
     bits = grid.gauge(gs.EVENT_REASONS)
     if bits is None:
         return None
+    # Without utilisation, the idle bit is all that tells who works.
     return np.asarray(np.isfinite(like) & ~_has(bits, GPU_IDLE))
 
 
@@ -125,6 +127,7 @@ def peers_median(values: Floats, counted: Bools, groups: Ints) -> Floats:
         rows = groups == group
         part = np.where(counted[rows], values[rows], np.nan)
         centre = median(part, axis=0)
+        # The GPU itself is among them, so two others take three.
         enough = np.isfinite(part).sum(axis=0) > MIN_PEERS
         out[rows] = np.where(enough, centre, np.nan)[None, :]
     return out
@@ -156,6 +159,7 @@ def _clocks(fleet: Fleet) -> _Clocks | None:
     if busy is None:
         return None
     busy &= np.isfinite(clock)
+    # The incident must not be part of its own reference.
     before = np.where(busy & ~grid.search, clock, np.nan)
     enough = np.isfinite(before).sum(axis=1) >= LEAST_STEPS
     baseline = np.where(enough, median(before, axis=1), np.nan)
@@ -293,6 +297,7 @@ def _by_bits_alone(fleet: Fleet) -> Iterator[Sign]:
         alone = harmful[row] & ~common
         first, last, count = longest_run(alone & grid.search, valid[row] & grid.search)
         before = (harmful[row] & valid[row] & ~grid.search).sum()
+        # Bits that a tenth of the baseline had as well are not new.
         if count < LEAST_STEPS or before * 10 > (valid[row] & ~grid.search).sum():
             continue
         reason, words = _reason(bits[row][first : last + 1][alone[first : last + 1]])

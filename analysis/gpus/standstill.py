@@ -68,6 +68,7 @@ def _gone(fleet: Fleet) -> Iterator[Sign]:
     # When most GPUs fall silent together, the job or its monitoring ended.
     host_may_be_gone = everywhere * 2 >= len(last) and len(alive_on) > 1
     for gpu, at in last.items():
+        # A GPU that was gone before the incident is no news.
         if newest - at < late or at < start:
             continue
         here = alive_on[gpu.host]
@@ -103,6 +104,7 @@ def _missing_sign(gpu: Device, at: int, step: int, here: int, everywhere: int) -
 def _last_samples(fleet: Fleet) -> tuple[dict[Device, int], int]:
     """When each GPU was last seen in any gauge, and the usual distance of samples."""
     last: dict[Device, int] = {}
+    # Zero stands in for a fleet without series.
     steps = [0.0]
     for signal in (gs.UTILIZATION, gs.TEMPERATURE, gs.SM_CLOCK, gs.POWER):
         for gpu, parts in fleet.of(signal).items():
@@ -120,6 +122,7 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
         return
     valid = np.isfinite(used)
     idle, waiting = valid & (used <= IDLE), valid & (used >= WAITING)
+    # At least 1: in a step without samples, no GPU would be as many as all.
     total = np.maximum(valid.sum(axis=0), 1)
     waiting_gpus, idle_gpus = waiting.sum(axis=0), idle.sum(axis=0)
     hung = (waiting_gpus >= WAITING_SHARE * total) & (idle_gpus <= IDLE_SHARE * total)
@@ -130,6 +133,7 @@ def _idle_alone(fleet: Fleet) -> Iterator[Sign]:
             continue
         stretch = slice(first, last + 1)
         peers = float(median(waiting_gpus[stretch][mask[stretch]].astype(np.float64)))
+        # The last two steps decide whether it has moved on.
         is_over = not mask[-2:].any() and last < len(mask) - 2
         minutes = stuck * grid.step_ns / NS / 60
         yield Sign(
@@ -159,6 +163,7 @@ def _stuck(mask: Bools, valid: Bools, fleet: Fleet) -> tuple[int, int, int]:
     usual."""
     grid = fleet.grid
     first, last, count = longest_run(mask & grid.search, valid & grid.search)
+    # The same wait in the baseline, for instance around a checkpoint, is the job's habit.
     usual = longest_run(mask & ~grid.search, valid & ~grid.search)[2]
     is_long = count * grid.step_ns >= STUCK_S * NS and count >= 3
     is_unusual = count >= TIMES_BASELINE * usual
@@ -183,6 +188,7 @@ def _spinning(fleet: Fleet) -> Iterator[Sign]:
     if workless is None:
         return
     total = np.maximum(valid.sum(axis=0), 1)
+    # One GPU in ten may be busy with something else, or read late.
     mask = (full & workless).sum(axis=0) >= 0.9 * total
     first, last, stuck = _stuck(mask, np.asarray(valid.any(axis=0)), fleet)
     if not stuck:
@@ -234,6 +240,7 @@ def _workless(fleet: Fleet, worked: Bools) -> tuple[Bools | None, str]:
         return None, ""
     low = np.asarray(power <= LESS_POWER * _usual_at_work(power, worked))
     if active is not None:
+        # Idle multiprocessors confirm it; where they are unknown, low power decides.
         low &= ~(active > LESS_SM * _usual_at_work(active, worked))
     return low, gs.POWER
 

@@ -81,11 +81,13 @@ class Throttling(NamedTuple):
 def with_throttled(fleet: Fleet, slow: Sequence[Sign]) -> list[Sign]:
     """The signs of slow GPUs, and of those held back; a clock that is low for a known reason says
     more than a counter, and a counter more than heat or a low clock alone."""
+    # A sign with events already says why the clock is low.
     explained = {sign.device for sign in slow if sign.events}
     signs: dict[Device, Sign] = {}
     for signal in LIMITS:
         for sign in _throttled_signs(fleet, signal):
             if sign.device not in explained:
+                # The first limit says most, so later ones do not replace it.
                 signs.setdefault(sign.device, sign)
     return [sign for sign in slow if sign.device not in signs] + list(signs.values())
 
@@ -132,6 +134,7 @@ def _throttling(part: Samples, spans: Iterable[tuple[int, int]]) -> Throttling:
         seconds += float(steps.sum())
         watched += float(inside.times[-1] - inside.times[0]) / NS
         rises += int(np.count_nonzero(steps))
+        # The first window in which it rose decides.
         begins = begins or int(inside.times[1:][steps >= BEGINS * steps.max()][0])
     share = min(1.0, seconds / watched) if watched else np.nan
     return Throttling(min(seconds, watched), share, rises, begins)

@@ -53,7 +53,7 @@ class FaultKind:
     next_step_if_less: str = ""
     """The step instead, where the signal fell."""
     cause: CauseKind | None = None
-    """What answers call it; a cause of its own name where this is None."""
+    """What answers call it. Where this is None, the cause has the fault's name."""
     inherent: bool = False
     """Whether the subject has it by itself, and its callers feel it. Otherwise it is a symptom."""
     travels: Literal["slow", "fails"] | None = None
@@ -65,7 +65,7 @@ class FaultKind:
     training: bool = False
     """Whether it is a fault of a training job."""
     is_symptom: bool = False
-    """Whether alerts speak of it, and it tells nothing of why."""
+    """Whether alerts are about it, and it does not say why."""
     has_impact: bool = False
     """Whether somebody outside of the subject notices it."""
     alerts_as: Literal["latency", "failures"] | None = None
@@ -81,6 +81,7 @@ class FaultKind:
 
     def __post_init__(self) -> None:
         """Raises ValueError for a fault that no answer could put into words."""
+        # Check at construction: a gap in the table must stop the start, not an answer.
         if not self.phrase and self.cause is None:
             raise ValueError(f"the fault {self.name!r} has neither a phrase nor a cause")
 

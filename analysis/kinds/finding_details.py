@@ -34,8 +34,9 @@ AFinding = TypeVar("AFinding", bound=DetailedFinding)
 
 
 class FindingDetails(BaseModel):
-    """What may be asked of any finding. An analyzer without a model of its own uses this one."""
+    """What may be asked of any finding. An analyzer that has no model uses this one."""
 
+    # An added analyzer may carry values that nobody declares here.
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True, defer_build=True)
 
     signal_class: str | None = Field(default=None, alias="class")
@@ -63,6 +64,7 @@ class FindingDetails(BaseModel):
         try:
             return cls.model_validate(raw_values)
         except ValidationError as error:
+            # The place begins with the field's name, however deep inside the fault lies.
             wrong = {str(error["loc"][0]) for error in error.errors()}
         return cls.model_validate({name: v for name, v in raw_values.items() if name not in wrong})
 
@@ -275,7 +277,7 @@ class StateFactDetails(_Closed):
     expected: str = ""
     """What was to be there instead."""
     explained_by: str | None = None
-    """The subject of the fact that brought this one about, as far as one did."""
+    """The subject of the fact that brought this one about, if one did."""
     called_as: tuple[str, ...] = ()
     """Of a provider: names and domains by which services call it."""
 

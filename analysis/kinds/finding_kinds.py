@@ -85,9 +85,11 @@ class FindingKind:
 def _fault_of_shift(finding: DetailedFinding) -> FaultKind | None:
     """The fault of a metric's move: by its class, where the move is one for the worse."""
     signal_class = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
+    # Somebody sets a limit, so its move is no fault by itself.
     if signal_class is SignalClass.LIMIT or not finding.details.bad:
         return None
     if signal_class in RESOURCES:
+        # Free memory falls where used memory rises: both say that it gets scarce.
         scarcer = "down" if is_headroom(finding.signal or "") else "up"
         return fault.RESOURCE if finding.details.direction == scarcer else None
     return fault.FAULT_OF_METRIC.get(signal_class, fault.OTHER)
@@ -498,7 +500,7 @@ def declare(kinds: Iterable[FindingKind]) -> None:
 
 
 def declared() -> Mapping[str, FindingKind]:
-    """Every kind by its name, as far as its analyzer was imported."""
+    """Every kind whose analyzer was imported, by its name."""
     return _declared
 
 

@@ -1,4 +1,4 @@
-"""What a signal measures, told from its name: the names of metrics differ between vendors, their
+"""What a signal measures, read from its name: the names of metrics differ between vendors, their
 words do not.
 
 The words are those of the Prometheus naming guide, the OpenTelemetry semantic conventions and
@@ -46,6 +46,7 @@ SYMPTOMS = frozenset(
 RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 """What a service runs out of by itself."""
 
+# The first match decides, so special words stand before general ones.
 _WORDS = (
     (SignalClass.LIMIT, r"(^|_)(limit|quota|capacity_total|requested|learning_rate|lr)(_|$)"),
     # A sum of seconds grows with the requests as well as with their duration, so it tells neither.

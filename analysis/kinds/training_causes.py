@@ -1,7 +1,7 @@
 """The faults of training jobs: one entry per rule of the trace doctor that may accuse.
 
-The faults of GPUs, told from their counters, stand among them. Each is also a kind of finding of
-the same name, see `faultline.analysis.kinds.finding_kinds`.
+The faults of GPUs, read from their counters, are among them. Each is also a kind of finding of the
+same name, see `faultline.analysis.kinds.finding_kinds`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class SignalSource(StrEnum):
 
 
 class AlertQuery(BaseModel):
-    """What the monitor that sent an alert computes, as far as the alert or its vendor says.
+    """What the monitor that sent an alert computes; only what the alert or its vendor says.
 
     `text` is the expression or the monitor's query; of language "metric" it is the metric's name,
     and the other fields hold the rest of the condition.

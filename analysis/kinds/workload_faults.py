@@ -130,6 +130,7 @@ PROBES = (
         "{object} fails its readiness probe: {value}",
         less="{object} is not ready",
         step="Find out what the readiness probe of {subject} waits for.",
+        # Such a probe may fail for something that the service calls.
         travels=True,
         logged_as=("probe_failed",),
     ),

@@ -98,8 +98,10 @@ def count_chunks(chunks: Iterable[pl.DataFrame], windows: Windows) -> pl.DataFra
     total: pl.DataFrame | None = None
     for chunk in chunks:
         counts = _bounded(_counts(chunk, windows, parts))
+        # Merge after each chunk: memory stays that of one chunk and of the different lines.
         total = counts if total is None else _bounded(_merged(pl.concat([total, counts])))
     if total is None:
+        # No chunk at all still has to give the table's columns.
         return distinct_lines(empty("logs"), windows)
     return total.with_columns(
         pl.col("n").sum().over("service").alias("service_n"),
@@ -132,6 +134,7 @@ def _counts(logs: pl.DataFrame, windows: Windows, parts: list[Window]) -> pl.Dat
     rows = rows.filter(pl.col("now") | pl.col("before")).with_columns(
         pl.col("service").fill_null(UNKNOWN_SERVICE)
     )
+    # Where the windows overlap, a line counts for the incident alone.
     before = pl.col("before") & ~pl.col("now")
     in_part = [before & (pl.col("time") >= w.start) & (pl.col("time") < w.end) for w in parts]
     events = log_events(rows)
@@ -202,15 +205,18 @@ def _bounded(counts: pl.DataFrame) -> pl.DataFrame:
     if counts.height <= limit:
         return counts
     many = pl.len().over("service") > limit
+    # The first grouping is costly, so only services that exceed the limit pay for it.
     if counts.select(many.any()).item():
         templates = [counts.filter(~many)]
         templates += map(_as_templates, counts.filter(many).partition_by("service"))
         counts = _merged(pl.concat(templates))
+    # Adding the number of lines lifts every error above all lines that are none.
     often = (pl.col("n") + pl.col("n_before")) + pl.col("is_error") * pl.len()
     place = often.rank("ordinal", descending=True).over("service")
     over = counts.select(((place > limit) & many).alias("over"))["over"]
     if not over.any():
         return counts
+    # The rest of an earlier chunk joins the new one.
     over = over | (counts["masked"] == OTHER)
     rest = counts.filter(over).with_columns(
         pl.lit(OTHER).alias("masked"),

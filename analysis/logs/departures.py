@@ -78,6 +78,7 @@ def _by_count(
 ) -> StandsOut | None:
     """A surge or a loss, by the expectation that makes it least remarkable in size."""
     sigmas = [_sigmas(count, expectation) for expectation in expected]
+    # The larger expectation decides on a surge, and the smaller one on a loss.
     most = max(expectation.mean for expectation in expected)
     least = min(expectation.mean for expectation in expected)
     if count >= SURGE_RATIO * most and max(sigmas) >= SURGE_SIGMAS:
@@ -141,6 +142,7 @@ def new_lines_expected(templates: pl.DataFrame) -> pl.DataFrame:
         growth_of_service.alias("growth"),
     )
     whole, first = pl.col("whole").cast(pl.Float64), pl.col("half").cast(pl.Float64)
+    # One half is added on both sides: a service without lines in the first half has no logarithm.
     slope = ((whole + 0.5) / (first + 0.5)).log(2).clip(0.0, 1.0)
     growth = pl.col("growth").clip(0.0, MAX_GROWTH)
     expected = whole * ((1.0 + growth) ** slope - 1.0)
@@ -225,6 +227,7 @@ def _about(
 
 
 def _sigmas(count: float, expected: _Expected) -> float:
+    # Add one, so that an expectation of none has a spread too.
     variance = expected.mean + 1.0 + expected.spread * expected.mean**2
     return (count - expected.mean) / math.sqrt(variance)
 

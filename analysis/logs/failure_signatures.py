@@ -108,6 +108,7 @@ def _signature(file: str, where: str, row: Any) -> Signature:
     if not isinstance(row, Mapping):
         raise EvidenceError(file, "is not a table", where)
     where = f"{where} ({row.get('name', 'without a name')})"
+    # A misspelt key would otherwise be ignored, and its default used instead.
     unknown = sorted(set(row) - {*_TEXTS, "words", "weight", "symptom"})
     if unknown:
         raise EvidenceError(file, f"unknown key {unknown[0]}", where)
@@ -131,6 +132,7 @@ def _signature(file: str, where: str, row: Any) -> Signature:
         weight=_weight(file, where, row.get("weight")),
         symptom=row.get("symptom", False) is True,
     )
+    # Compile at reading: a bad pattern must stop the start, not an investigation.
     try:
         re.compile(signature.regex, re.ASCII)
     except (re.error, RecursionError, OverflowError) as error:
@@ -144,12 +146,14 @@ def _words(file: str, where: str, words: Any) -> tuple[str, ...]:
         and words
         and all(isinstance(w, str) and w and w == w.lower() for w in words)
     )
+    # The search for words ignores case in ASCII only, so they must be lower-case ASCII.
     if not good or not all(w.isascii() for w in words):
         raise EvidenceError(file, "words must be a list of texts in lower-case ASCII", where)
     return tuple(words)
 
 
 def _weight(file: str, where: str, weight: Any) -> float:
+    # In Python a bool is an int: `weight = true` is a mistake.
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
         raise EvidenceError(file, "weight must be a number from 0 to 1", where)
     return float(weight)

@@ -104,6 +104,7 @@ def _xids() -> list[str]:
 def _row(*cells: str) -> str:
     return (
         "| "
+        # A bar would end the cell, and `<*>` would be taken for a tag.
         + " | ".join(c.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;") for c in cells)
         + " |"
     )

@@ -154,6 +154,7 @@ def unwrap(lines: list[str]) -> tuple[list[str], list[str | None]]:
     levels: list[str | None] = []
     for line in lines:
         text, level = line, None
+        # Most lines are plain text: spare them the decoder.
         if line.startswith("{"):
             text, level = (
                 _from_container(line) if line.startswith(_CONTAINER) else _unwrap_line(line)
@@ -166,6 +167,7 @@ def unwrap(lines: list[str]) -> tuple[list[str], list[str | None]]:
 def _from_container(line: str) -> tuple[str, str | None]:
     try:
         container_decoder = _container_decoder.decode(line)
+    # UnicodeEncodeError: a line with half a surrogate pair is no UTF-8.
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return _unwrap_line(line)
     level = container_decoder.severity or container_decoder.level
@@ -185,10 +187,12 @@ def _unwrap_line(line: str, depth: int = 2) -> tuple[str, str | None]:
     level = level if level is None else _level(level)
     if text is None:
         return line, level
+    # Runtimes wrap a logger's JSON in their own: look inside once more, and no deeper.
     if depth > 1 and text.startswith("{"):
         inner, inner_level = _unwrap_line(text, depth - 1)
         return inner, inner_level or level
     stack = _stack(decoder) if decoder.has_stack() else None
+    # A logger may repeat its stack trace in the message.
     return (f"{text}\n{stack}" if stack and stack not in text else text), level
 
 
@@ -253,6 +257,7 @@ def _joined(rows: pl.DataFrame) -> pl.DataFrame:
         if "attributes" in rows.columns
         else pl.lit("")
     )
+    # Writers of one service interleave: only within a stream are lines of one trace neighbours.
     rows = rows.with_columns(stream.alias("stream")).sort(
         "service", "stream", "time", maintain_order=True
     )
@@ -267,6 +272,7 @@ def _joined(rows: pl.DataFrame) -> pl.DataFrame:
     ) | (pl.col("time").diff().dt.total_seconds() > MAX_GAP_S).fill_null(value=True)
     inside = pl.col("own") | pl.col("head") | pl.col("text").str.contains(_INSIDE)
     marked = marked.with_columns(apart.alias("apart"), inside.alias("inside"))
+    # A block is what may be one trace; whether it is shows below, by a line that only traces have.
     marked = marked.with_columns((~pl.col("inside") | pl.col("apart")).cum_sum().alias("block"))
     stacked = (pl.col("own") | pl.col("head")).cast(pl.Int8).cum_max().over("block") == 1
     starts = pl.col("apart") | pl.col("head") | ~(pl.col("inside") & stacked)
@@ -286,6 +292,7 @@ def _folded(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with their texts cut to what a stack trace's first and last lines say, and what it
     names."""
     texts = rows["text"]
+    # Only texts of several lines can hold a stack trace.
     lines = texts.str.contains("\n", literal=True).arg_true()
     where = lines.filter(texts.gather(lines).str.contains(_STACK))
     none = pl.lit(None, dtype=pl.String)
@@ -306,6 +313,7 @@ def _with_stacks(rows: pl.DataFrame, where: pl.Series) -> pl.DataFrame:
         if head_and_fold is None:
             fold = fold_stack(text) if len(cache) < MAX_STACKS else _NO_STACK
             head_and_fold = (_first_words(text, fold.error_class), fold)
+            # Stop reading and keeping at the limit: distinct traces would fill the memory.
             if len(cache) < MAX_STACKS:
                 cache[text] = head_and_fold
         heads.append(head_and_fold[0])

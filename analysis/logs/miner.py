@@ -60,6 +60,7 @@ class TemplateMiner:
                 line = self._keys[words] = len(self._words)
                 self._words.append(list(words))
                 self._merged[line] = line
+            # Bounded, so that lines which never repeat do not fill the memory.
             if len(self._lines) < 10 * self._limit:
                 self._lines[masked] = line
         return line
@@ -95,6 +96,7 @@ class TemplateMiner:
         self._point(dict.fromkeys(members, first))
 
     def _join_equal(self) -> None:
+        # Sorted, so that the lowest number stands for the template, in every run.
         first: dict[tuple[str, ...], int] = {}
         self._point(
             {
@@ -157,6 +159,7 @@ def _families(
     for number, words in groups.items():
         alike[len(words), words[0] if words else ""].append(number)
     families: dict[tuple[tuple[int, ...], tuple[str, ...]], list[int]] = defaultdict(list)
+    # Too few lines alike can form no family: skip them before the costly part.
     for number in (n for numbers in alike.values() if len(numbers) >= VARIANTS for n in numbers):
         for chosen in _variable_places(groups[number], single_place):
             rest = list(groups[number])

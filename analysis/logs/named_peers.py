@@ -1,4 +1,4 @@
-"""Whom a failing line says it was calling, where nothing else knows the name.
+"""The service that a failing line says it was calling, where nothing else knows the name.
 
 Providers outside, host names and databases often appear nowhere but in the lines of those who
 call them.

@@ -91,6 +91,7 @@ def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[di
     line: it says most."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for line, signature in zip(lines.iter_rows(named=True), signatures, strict=True):
+        # Start from zero: the row itself is added below like every other.
         new = {**line, "signature": signature, "n": 0, "n_before": 0, "example": ""}
         new |= {"hosts": [], "items": []}
         row = rows.setdefault((line["service"], signature.name), new)
@@ -109,6 +110,7 @@ def _by_failure(lines: pl.DataFrame, signatures: Sequence[Signature]) -> list[di
 
 def _finding(row: dict[str, Any], log_lines: CountedLogLines) -> Finding | None:
     out = stands_out(row, log_lines.seconds)
+    # A failure that got rarer explains nothing.
     if out is None or out.kind == VANISHED:
         return None
     signature: Signature = row["signature"]
@@ -129,6 +131,7 @@ def _finding(row: dict[str, Any], log_lines: CountedLogLines) -> Finding | None:
         kind=KIND,
         subject=service,
         signal="logs",
+        # Only a line that the baseline lacks tells when it began.
         onset=first if isinstance(first, datetime) and out.kind == NEW else None,
         effect=numbers.get("ratio", float(row["n"])),
         effect_unit="x" if "ratio" in numbers else "lines",
@@ -156,6 +159,7 @@ def _where(hosts: Sequence[str]) -> str:
 
 
 def _strength(out: StandsOut, signature: Signature) -> float:
+    # A symptom may be another service's doing, so a single line of it proves nothing.
     clear = out.kind == NEW and not signature.symptom and signature.weight >= CLEAR_WEIGHT
     return max(out.strength, ONCE) if clear else max(0.0, out.strength)
 
@@ -241,6 +245,7 @@ def _named_by(alert: Alert) -> Signature | None:
     if signature is None:
         return None
     named_signature = specific_signature(signature, text)
+    # An alert is prose, so trust only a clear signature in it.
     return (
         named_signature
         if not named_signature.symptom and named_signature.weight >= CLEAR_WEIGHT

@@ -30,6 +30,7 @@ class SignatureTable:
 
     def match(self, line: str) -> Signature | None:
         """The signature that one line shows."""
+        # Patterns are bounded, but their work still grows with the line.
         shown = line[:LINE_LIMIT]
         low = shown.lower()
         return self._first((word for word in self.words if word in low), shown)
@@ -37,6 +38,7 @@ class SignatureTable:
     def match_all(self, lines: Sequence[str]) -> list[Signature | None]:
         """The signature of each line, in one pass over all of them."""
         signatures: list[Signature | None] = [None] * len(lines)
+        # Polars takes UTF-8 alone, and a line may hold half a surrogate pair.
         texts = pl.Series([_encodable(line[:LINE_LIMIT]) for line in lines], dtype=pl.String)
         suspects = self.suspects(texts).arg_true()
         hits = texts.gather(suspects).str.extract_many(
@@ -53,6 +55,7 @@ class SignatureTable:
         return texts.str.contains_any(list(self.words), ascii_case_insensitive=True)
 
     def _first(self, words: Iterable[str], line: str) -> Signature | None:
+        # Keep the table's order, which goes from the special to the general.
         places = sorted({place for word in words for place in self._by_word.get(word, ())})
         return next(
             (s for s in map(self.signatures.__getitem__, places) if s.pattern.search(line)), None

@@ -83,7 +83,7 @@ _WRAPPERS = (
     "ServletException",
     "CompletionException",
     "ExecutionException",
-    # Fmt: skip.
+    # Java's reflection and .NET wrap what a called method raised.
     "InvocationTargetException",
     "UndeclaredThrowableException",
     "AggregateException",
@@ -139,9 +139,11 @@ def error_class(text: str) -> str | None:
     head, *causes = _CAUSED.split(text)
     if causes and (match := _NAME.match(causes[-1])):
         return match[0].rstrip(".")
+    # Only Python's traceback names the error behind its frames.
     if (at := head.rfind('\n  File "')) >= 0 and (last := _python_last(head[at:])):
         return last
     named: list[str] = _CLASS.findall(_before_frames(head))
+    # Name a wrapper only where there is nothing else.
     plain = [name for name in named if not name.endswith(_WRAPPERS)]
     return (plain or named)[-1] if named else None
 
@@ -172,6 +174,7 @@ def _java(text: str) -> list[CodeFrame]:
     frames = []
     for part in reversed(_CAUSED.split(text)):
         for name, file, line in _limited(_JAVA, part):
+            # Java frames name a class and a method; without a dot it is other text.
             if "." in name:
                 frames.append(
                     CodeFrame(
@@ -221,10 +224,12 @@ def _python(text: str) -> list[CodeFrame]:
 def _go(text: str) -> list[CodeFrame]:
     """A line with the function, then one with the file. What runs after the panic is the runtime's
     own."""
+    # After a panic, the frames before this one are those of the runtime.
     lines = text[max(text.rfind("panic({"), 0) :].split("\n")
     frames: list[CodeFrame] = []
     for function, place in pairwise(lines):
         if (match := _GO.match(place)) and len(frames) < MAX_FRAMES:
+            # The arguments are addresses, and the path before the last slash is the module.
             name = function.strip().rsplit("(", 1)[0].rsplit("/", 1)[-1][:200]
             frames.append(
                 CodeFrame(_short(match[1]), int(match[2]), name, _is_app_code("go", match[1]))
@@ -263,6 +268,7 @@ def _limited(pattern: re.Pattern[str], text: str) -> list[tuple[str, str, str]]:
 def _is_app_code(language: str, name: str) -> bool:
     if language in ("java", "dotnet"):
         return not name.startswith(FOREIGN[language])
+    # Windows writes its paths with backslashes.
     low = name.replace("\\", "/")
     return not any(part in low for part in FOREIGN[language])
 

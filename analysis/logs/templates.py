@@ -97,6 +97,7 @@ def template_counts(lines: pl.DataFrame) -> pl.DataFrame:
     for miner in miners.values():
         miner.merge()
     texts = pl.Series("text", [miner.text(group) for miner, group in groups], dtype=pl.String)
+    # Lines beyond the limit are of many kinds, so their total says nothing.
     lines_of = remaining_lines.with_columns(texts).filter(texts != OTHER)
     codes = pl.col("code").n_unique().over("service", "text")
     lines_of = lines_of.with_columns(pl.when(codes <= MAX_CODES).then(pl.col("code")).alias("code"))

@@ -90,6 +90,7 @@ def _action_text(steps: Sequence[Any]) -> str:
     """The actions as the beginning of a sentence; an action that comes twice is said once."""
     sentences = dict.fromkeys(str(step["say"]) for step in steps if step)
     text = " ".join(sentences).rstrip(".")
+    # A proper name keeps its capital within a sentence.
     if text.startswith("NVIDIA"):
         return text
     return text[:1].lower() + text[1:]

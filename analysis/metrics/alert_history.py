@@ -95,6 +95,7 @@ def alarms_of(case: Case) -> list[Alarm]:
     )
     alarms: list[Alarm] = []
     began: datetime | None = None
+    # Other states change nothing, so a repeated alarm counts once.
     for state, since in states.select("state", "since").iter_rows():
         if state in FIRING and began is None:
             began = since
@@ -163,6 +164,7 @@ def _flapping(case: Case) -> list[Finding]:
     hours = rounded(max((end - first).total_seconds() / 3600, 0.1), 2)
     minutes = rounded(max(longest / 60, 0.1), 2)
     fires, back = len(alarms), len(lengths)
+    # One minute more than the longest flap, so that none of them would have fired.
     wait = float(np.ceil(longest / 60) + 1)
     often = "each time" if back == fires else counted(back, "time")
     finding = Finding(
@@ -207,6 +209,7 @@ def _stopped(case: Case) -> list[Finding]:
     if len(times) < MIN_BASELINE_POINTS:
         return []
     last, step = float(times.max()), float(np.median(np.diff(np.sort(times))))
+    # At least three minutes, because a scrape may be missed without anything being wrong.
     late = max(STOPPED_STEPS * step, STOPPED_S)
     newest = _newest_elsewhere(case)
     going_on = [service for service, at in newest if at - last > late]

@@ -102,6 +102,7 @@ def threshold_findings(case: Case) -> list[Finding]:
     service, signal = alert.service or "", alert.signal or ""
     unit = unit_of(signal, reading.unit or None, (reading.threshold, reading.farthest))
     side, change = ("above", "Raise") if reading.above else ("below", "Lower")
+    # Measure from the centre: a level far from zero must not stretch the margin.
     margin = MARGIN * abs(reading.farthest - reading.centre)
     if not reading.above:
         margin = -margin
@@ -154,6 +155,7 @@ def read_threshold(case: Case) -> ThresholdReading | None:
         observed = None
     above = fires_above(case.alert)
     shown = _shows(now, observed, threshold, above)
+    # In another unit every comparison with the threshold would be wrong.
     if not shown and _in_other_unit(now, observed if observed is not None else threshold):
         return None
     beyond: Bools = before > threshold if above else before < threshold
@@ -179,6 +181,7 @@ def fires_above(alert: Alert) -> bool:
     if compared is not None and compared[0] in "<>":
         return compared[0] == ">"
     observed, threshold = alert.observed, alert.threshold
+    # On the threshold itself, the observed value does not tell the direction.
     if observed is not None and threshold is not None and observed != threshold:
         return observed > threshold
     signal = alert.signal or ""
@@ -203,8 +206,10 @@ def _read_points(case: Case) -> SignalPoints | None:
         pl.col("signal") == alert.signal,
         pl.col("value").abs() <= LARGEST,
     )
+    # A counter's level says nothing: an alert compares its increase.
     if not rows.height or rows["signal"].str.contains(COUNTER).any():
         return None
+    # Sorted, so that the first unit is the same in every run.
     units = [unit for unit in rows["unit"].unique().sort().to_list() if unit]
     rows = rows.group_by("time").agg(pl.col("value").mean()).sort("time")
     windows = metric_windows(case)
@@ -229,6 +234,7 @@ def _shows(now: Floats, observed: float | None, threshold: float, above: bool) -
     crossed = high >= threshold if above else low <= threshold
     if not crossed or not threshold:
         return crossed
+    # A series far beyond the threshold is in another unit, for instance percent beside ratio.
     times_threshold = abs(float(np.median(now)) / threshold)
     return times_threshold <= SCALES[0] * (1 - SHOWN)
 
@@ -236,6 +242,7 @@ def _shows(now: Floats, observed: float | None, threshold: float, above: bool) -
 def _in_other_unit(now: Floats, threshold: float) -> bool:
     """Whether the points show the wanted value once they are converted."""
     low, high = float(now.min()), float(now.max())
+    # No factor turns a value at or below zero into a positive threshold.
     if high <= 0:
         return False
     for scale in SCALES:

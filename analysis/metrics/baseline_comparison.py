@@ -109,6 +109,7 @@ class _Search:
 
 def compare(block: Block) -> SeriesComparison:
     """The comparison of each series of a block with its baseline."""
+    # Rows without points give NaN, as intended.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _compared(block)
 
@@ -140,6 +141,7 @@ def _compared(block: Block) -> SeriesComparison:
         level=level,
         end_level=row_medians(block.values, np.maximum(searched - LAST_POINTS, 0), searched - 1),
         sigmas=search.sigmas,
+        # A share of the larger level stays bounded when one of the two is near zero.
         relative=np.abs(level - centre) / largest,
         points=points,
         interval_s=_intervals(times),
@@ -214,6 +216,7 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     # The column from which an earlier onset is looked for.
     usable = np.isfinite(_recent(block))
     total = usable.sum(axis=1)
+    # Look back by twice the window, but leave half of the baseline to compare with.
     back = np.minimum(total // 2, LOOK_BACK * block.values.shape[1])
     middle: Ints = (np.cumsum(usable, axis=1) <= (total - back)[:, None]).sum(axis=1)
     early = _search(values, block.pooled, middle)
@@ -223,6 +226,7 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     rows = np.flatnonzero(begun)
     if not len(rows):
         return search
+    # Search again only in those rows, with the baseline cut at their onset.
     again = _search(values[rows], block.pooled[rows], onset_of_early.at[rows])
     return _Search(
         cut=_with_rows(search.cut, rows, again.cut),
@@ -288,6 +292,7 @@ def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
     after = np.where(in_baseline, np.nan, values)
     base = _without_incident(np.where(in_baseline, values, np.nan))
     move = np.nanmax(np.abs(after - base.centre[:, None]), axis=1)
+    # A flat baseline has no scale: take the one that the signal has elsewhere.
     floor = FLAT_FLOOR * np.where(pooled > 0, pooled, move)
     scale = np.where(base.scale > 0, base.scale, floor)
     scale = np.where(scale > 0, scale, 1.0)

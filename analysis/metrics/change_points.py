@@ -58,6 +58,7 @@ def _likeliest(deviations: Floats, step: Floats, allowed: Bools) -> tuple[Ints, 
     """The column in which a step of that many sigmas most likely began, and all that are nearly as
     likely."""
     gain = np.where(allowed, step[:, None] * deviations - step[:, None] ** 2 / 2, 0.0)
+    # Summed from the right: each column holds the gain of a step from there to the end.
     likelihood = np.where(allowed, np.cumsum(gain[:, ::-1], axis=1)[:, ::-1], -np.inf)
     at = likelihood.argmax(axis=1)
     highest = np.take_along_axis(likelihood, at[:, None], axis=1)

@@ -74,6 +74,7 @@ def measured(case: Case) -> Measured:
         kind = classify(signal)
         classes.add((service, kind))
         if kind is SignalClass.TRAFFIC and level and level > 0:
+            # Keep the first by name: several traffic signals would count one request several times.
             requests.setdefault(service, level)
     return Measured(frozenset(classes), requests)
 
@@ -109,4 +110,5 @@ def calls_per_request(callee: str, caller: str, measures: Measured) -> float:
     above, below = measures.requests.get(caller), measures.requests.get(callee)
     if not above or not below:
         return UNKNOWN_CALLS
+    # Sampling may show fewer calls than requests: assume at least one.
     return min(MOST_CALLS, max(1.0, below / above))

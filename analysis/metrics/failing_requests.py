@@ -70,6 +70,7 @@ def failing_requests(case: Case, service: str, since: datetime) -> FailingReques
     rows = rows.with_columns(pl.col("unit", "labels").fill_null(""))
     signal, time = case.alert.signal, pl.col("time")
     during = _failing(rows.filter(windows.in_search("time"), time >= since), signal)
+    # Failures that are always there are not the incident's, so a baseline is needed.
     before = _failing(rows.filter(windows.in_baseline("time"), time < since), signal)
     if during is None or before is None:
         return None
@@ -175,6 +176,7 @@ def _events(rows: pl.DataFrame, kind: SignalClass) -> pl.DataFrame:
         events = (pl.col("value") * per_point).alias("events")
         table = series_rows.select("labels", "time", events)
         total = float(table["events"].sum())
+        # A signal may count a part of the requests only: the largest counts most of them.
         if most_events is None or total > most_events:
             most, most_events = table, total
     return most

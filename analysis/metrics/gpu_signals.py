@@ -110,6 +110,7 @@ lie above)."""
 
 def clock_events(bits: int) -> tuple[str, ...]:
     """The names of the bits that are set, the idle and clock-setting ones left out."""
+    # Idle and set clocks are no reason for a GPU to be slow.
     return tuple(
         name for bit, name in CLOCK_EVENTS.items() if bits & bit and bit not in (0x1, 0x2, 0x100)
     )

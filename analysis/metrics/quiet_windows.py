@@ -36,7 +36,7 @@ def quiet_share(
     sums = np.concatenate([np.zeros((len(steps), 1)), np.cumsum(steps, axis=1)], axis=1)
     heights = (sums + _sliding_max(-sums, width + 1))[:, 1:]
     largest = _sliding_max(heights, width)[:, width - 1 :]
-    # Windows at least half of which are points, by their last column.
+    # Mark by their last column the windows in which at least half of the steps have a point.
     usable = np.isfinite(deviations)
     counts = np.cumsum(
         np.concatenate([np.zeros((len(usable), 1), dtype=np.int64), usable], axis=1), axis=1

@@ -136,9 +136,11 @@ def recovered_at(case: Case, finding: Finding) -> datetime | None:
     rows = rows.filter(metric_windows(case).in_search("time"), time >= finding.onset)
     # Labels split a series: its level is the mean over them.
     rows = rows.group_by("time").agg(value.mean()).sort("time")
+    # The nearer of the two levels decides, whatever the noise is.
     half = before + HALF_WAY * (during - before)
     out = rows.filter(value >= half if during > before else value <= half)
     if not out.height:
+        # If nothing was ever out, there is no time at which it came back.
         return None
     after = rows.filter(time > out["time"].max())["time"].min()
     return after.astimezone(UTC) if isinstance(after, datetime) else None

@@ -80,6 +80,7 @@ def metric_blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[Block]:
     )
     scales = dict(spread.group_by("signal").agg(pl.col("s").median()).iter_rows())
     recent = windows.recent
+    # Without windows of earlier days every point is recent.
     recent_ns = int(pl.Series([recent]).dt.epoch("ns")[0]) if recent else np.iinfo(np.int64).min
     for _, block in series.group_by(by, maintain_order=True):
         pooled = np.array([scales.get(s, 0.0) for s in block["signal"]], dtype=np.float64)
@@ -87,6 +88,7 @@ def metric_blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[Block]:
         # 1 or 100 for an availability that lives just below it, NaN for every other series.
         signals = block["signal"]
         top, usual = np.nanmax(before, axis=1), np.nanmedian(before, axis=1)
+        # Only a series that lives just below 1, or 100, is a share of that.
         of_unit = (top <= 1.0) & (usual >= NEAR_CEILING)
         of_hundred = (top <= 100.0) & (usual >= 100 * NEAR_CEILING)
         is_availability = np.array(
@@ -105,6 +107,7 @@ def metric_blocks(metrics: pl.DataFrame, windows: Windows) -> Iterator[Block]:
 
 
 def _prepared(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
+    # Infinite and absurd values would spoil every sum of their row.
     rows = metrics.filter(pl.col("value").abs() <= LARGEST, pl.col("service").is_not_null())
     rows = rows.filter(
         ~pl.col("signal").is_in(list(GPU_SIGNALS))
@@ -145,6 +148,7 @@ def as_rates(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     before = pl.col("step").filter(pl.col("is_baseline"))
     rising = ((before > 0).mean() >= RISES) & ((before < 0).mean() <= 1 - RISES)
     counters = counters.with_columns(rising.fill_null(value=False).over(keys).alias("rising"))
+    # A fall is a restart: what was counted in between is unknown.
     rates = counters.filter("rising", pl.col("step") >= 0).with_columns(
         (pl.col("step") / pl.col("seconds")).alias("value"), pl.lit(PER_SECOND).alias("unit")
     )

@@ -61,6 +61,7 @@ def describe(values: Floats) -> Baseline:
     mad = MAD_TO_SIGMA * _quantile(deviations, points, 0.5)
     spread = _quantile(ordered, points, 0.95) - _quantile(ordered, points, 0.05)
     scale = np.fmax(np.fmax(mad, RANGE_FLOOR * spread), RELATIVE_FLOOR * np.abs(centre))
+    # Few points underestimate the spread: widen it by how few they are.
     return Baseline(centre, scale * (1.0 + 2.0 / np.maximum(points, 1)), points)
 
 
@@ -68,6 +69,7 @@ def find_departures(deviations: Floats) -> Departure:
     """The largest sustained excursion of each row of deviations (in sigmas; NaN is skipped)."""
     usable = np.isfinite(deviations)
     clipped = np.where(usable, np.clip(deviations, -CLIP, CLIP), 0.0)
+    # A missing point adds nothing: less the drift, it would pull the sum down.
     up = _excursion(np.where(usable, clipped - DRIFT, 0.0))
     down = _excursion(np.where(usable, -clipped - DRIFT, 0.0))
     rises = up.score >= down.score
@@ -94,6 +96,7 @@ def _excursion(steps: Floats) -> Departure:
     heights = (sums - lowest)[:, 1:]
     last = heights.argmax(axis=1)
     score = heights[np.arange(rows), last]
+    # Of equally low places the last counts: there the excursion begins.
     at_lowest = np.where(sums == lowest, np.arange(columns + 1)[None, :], 0)
     first = np.maximum.accumulate(at_lowest, axis=1)[np.arange(rows), last]
     none = score <= 0

@@ -123,6 +123,7 @@ def _usual_move(finding: Finding, series: MetricSeries, window_s: float) -> Usua
     lasting = max(_stretches(now, half, up=up), default=0.0)
     if lasting <= 0:
         return None
+    # A shorter move of the baseline is another kind of move.
     earlier = [length for length in _stretches(before, half, up=up) if length >= HALF_WAY * lasting]
     span = float(before.times[-1] - before.times[0])
     if len(earlier) < LEAST_TIMES or span <= 0:

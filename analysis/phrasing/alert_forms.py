@@ -17,6 +17,7 @@ HOURS = Unit("time", 3600.0)
 
 def usual_level(finding: Finding, voice: Voice) -> Statement | None:
     """The alerting signal's level, which is a usual one."""
+    # A finding that an earlier version stored may lack some of the numbers.
     if not {"now", "low", "high"} <= finding.numbers.keys():
         return None
     unit = finding_unit(finding)
@@ -36,6 +37,7 @@ def threshold(finding: Finding, voice: Voice) -> Statement | None:
     proposed = finding.numbers.get("proposed")
     if limit is None or percent is None or proposed is None:
         return None
+    # The proposal lies beyond the threshold, on the side that the alert fires on.
     side = "above" if proposed >= limit else "below"
     usual = say(
         "{side} the alert's threshold of {limit} for {percent} of the time in normal operation",

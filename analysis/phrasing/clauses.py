@@ -1,6 +1,6 @@
 """What a finding says of its subject, as a statement that a larger sentence can take up.
 
-A kind of finding without a form of its own speaks through its own sentence.
+A kind of finding that has no form is worded by its own sentence.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def statement(finding: Finding, *, as_pronoun: bool = False) -> Statement:
     fault = fault_of(finding)
     form = _FORMS.get(fault.name) if fault is not None else None
     form = form or _FORMS_OF_KINDS.get(finding.kind)
+    # An object's state is worded by what the connector says, whatever its fault is.
     if StateFactDetails.of(finding) is not None:
         form = state_forms.of_an_object
     elif form is None and JobDetails.of(finding) is not None:
@@ -82,6 +83,7 @@ def place_phrase(finding: Finding) -> str:
     except ValueError:
         return ""
     for kind, place in (parts_of(labels) if isinstance(labels, dict) else {}).items():
+        # Only a place that the sentence names itself: a label alone does not make it the point.
         if f" in {kind} {plain(place)} " in finding.sentence:
             called = plain(place) if kind in place else f"{kind} {plain(place)}"
             # The series is one pod's: of the others in that place it says nothing.

@@ -55,6 +55,7 @@ def spinning(finding: Finding, voice: Voice) -> Statement | None:
     who = say("{who}", who=voice.who)
     rest = say(": {waiting} {seen}", waiting=waiting, seen=utilisation)
     whole = say("{who} hangs{rest}", who=who, rest=rest)
+    # Otherwise the finding rests on power, whose two levels are no shares.
     if finding.signal == TENSOR_USE and {"incident", "usual"} <= numbers.keys():
         idle = say(
             "the tensor cores of {whose} GPUs are {now} in use (usually {usual})",
@@ -113,6 +114,7 @@ def run_ended(finding: Finding, voice: Voice) -> Statement | None:
 def stalled(finding: Finding, voice: Voice) -> Statement | None:
     """All ranks wait for their data."""
     numbers = finding.numbers
+    # A step of no length has no share to name.
     if not {"ranks", "data_ms", "step_ms"} <= numbers.keys() or not numbers["step_ms"]:
         return None
     share = amount(100 * numbers["data_ms"] / numbers["step_ms"], PERCENT)
@@ -139,6 +141,7 @@ def cost(finding: Finding) -> Phrase:
     if fault.hangs or fault.name == "gpu_idle_alone":
         return say("{job} makes no progress", job=job)
     if fault.name == "gpu_throttled" and numbers.get("reference"):
+        # Every rank that waits for it in a collective loses as much.
         slower = amount(100 * (1 - numbers["incident"] / numbers["reference"]), PERCENT)
         lower = figure(finding, "incident", slower)
         return say(
@@ -153,6 +156,7 @@ def cost(finding: Finding) -> Phrase:
             job=job,
         )
     if fault.name == "dataloader_stall" and {"data_ms", "step_ms"} <= numbers.keys():
+        # A step that is all waiting has no speed without the wait.
         work = numbers["step_ms"] - numbers["data_ms"]
         faster = times(numbers["step_ms"] / work) if work > 0 else ""
         gain = figure(finding, "step_ms", faster)

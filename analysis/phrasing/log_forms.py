@@ -75,6 +75,7 @@ def _failure_statement(finding: Finding, signature: SignatureDetails, voice: Voi
     often = _how_often(finding, signature.lines, signature.baseline_lines)
     called = OF_CALLED.get(signature.signature)
     if called is not None and signature.names:
+        # The caller logs it, but the fault is the callee's, so the sentence is about the callee.
         whose = Part(possessive(subject_name(signature.names)), "name")
         clause = say(called, who=name(signature.names), whose=whose)
         witness = say("{whose} log: {often}", whose=voice.whose, often=often)
@@ -118,6 +119,7 @@ def _rate_before(finding: Finding, before: int) -> Phrase:
     ratio = finding.numbers.get("ratio")
     if not before:
         return say(", none before")
+    # Without a ratio the rate before is unknown.
     if ratio is None:
         return NOTHING
     return say(", {times} the usual rate", times=figure(finding, "ratio", times(ratio)))

@@ -75,6 +75,7 @@ def shifted(finding: Finding, voice: Voice) -> Statement | None:
         return step_time(finding, voice)
     ratio = _ratio(finding)
     is_traffic = finding.details.signal_class == SignalClass.TRAFFIC.value
+    # Traffic is said as a multiple even where it has not doubled.
     many = ratio is not None and (is_traffic or ratio >= DOUBLED)
     return multiplied(finding, voice) if many else moved(finding, voice)
 
@@ -143,6 +144,7 @@ def fails(finding: Finding, voice: Voice) -> Statement | None:
     if 100 * finding.numbers["baseline"] * unit.factor < NEVER:
         usual = NOTHING
     verb = FAIL
+    # A request that gets this status did not have to fail.
     if called != "error rate":
         answers = called.removeprefix("rate of ")
         verb = Verb(f"get {answers}", f"got {answers}", f"get {answers}")
@@ -317,6 +319,7 @@ def both_levels(finding: Finding) -> tuple[Part, Part, Unit]:
     usual, now = levels(before, after, unit)
     ending = _ending(finding, unit)
     kind = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
+    # Close to the whole, rounding would turn "nearly all" into "all".
     if unit.kind == "share" and kind not in _SHARES_OF_ALL and NEAR < after * unit.factor <= 1:
         now = failing(100 * after * unit.factor)
     if ending and unit.kind == "rate":

@@ -58,6 +58,7 @@ class Phrase:
         """The text as a whole sentence. A name that it begins with stays as it is written."""
         text = str(self).strip()
         first = next((part for part in self.parts if part.text.strip()), None)
+        # A name or a quotation is written as its owner writes it, also at the beginning.
         if first is not None and first.role not in ("name", "quote"):
             text = capitalised(text)
         return text if text.endswith((".", "!", "?", "…")) else f"{text}."
@@ -130,6 +131,7 @@ def in_brackets(what: Phrase, more: Phrase) -> Phrase:
     last = what.parts[-1] if what.parts else None
     if last is None or not last.text.endswith(")"):
         return say("{what} ({more})", what=what, more=more)
+    # Nested brackets are hard to read, so reuse the pair that is there.
     opened = Phrase((*what.parts[:-1], replace(last, text=last.text[:-1])))
     return say("{what}, {more})", what=opened, more=more)
 

@@ -112,6 +112,7 @@ def path_ended(finding: Finding, voice: Voice) -> Statement | None:
     percent, operation = finding.numbers.get("percent"), finding.series.get("operation")
     if details is None or details.callers or percent is None or not operation:
         return None
+    # A long step would fill the sentence: its finding's own sentence stands instead.
     if not details.event or len(details.event) > QUOTABLE:
         return None
     before = finding.numbers.get("baseline_percent", 0.0)
@@ -131,6 +132,7 @@ def path_ended(finding: Finding, voice: Voice) -> Statement | None:
         verbs, step = CALLED, name(callee)
         if operation_called:
             step = say("{callee} ({op})", callee=name(callee), op=operation_called)
+    # Nearly all took the step before, and nearly none does now: no figure is needed.
     if percent <= GONE and before >= ALWAYS:
         return Statement(what, verbs[0], say("{step}", step=step))
     stopped = figure(finding, "percent", amount(100 - percent, PERCENT))
@@ -148,6 +150,7 @@ def critical_path(finding: Finding, voice: Voice) -> Statement | None:
     if details is None or root is None or operation is None or "slower_ms" not in finding.numbers:
         return None
     percent: Slot = measured(finding, "percent", PERCENT)
+    # "99.7 %" reads as if some were different in kind.
     if finding.numbers.get("percent", 0.0) >= NEARLY_ALL:
         percent = figure(finding, "percent", "all")
     called = operation_of(root, operation)
@@ -170,6 +173,7 @@ def error_origin(finding: Finding, voice: Voice) -> Statement | None:
     percent = measured(finding, "percent", PERCENT)
     place = say(where, who=voice.who, operation=_of_kind(finding, operation))
     return Statement(
+        # Failures travel upward, so the first one on the path is where they begin.
         say("{percent} of the failing requests", percent=percent),
         Verb("fail first", "failed first", "fail first"),
         place,

@@ -91,6 +91,7 @@ def state_of(finding: Finding) -> ObjectState | None:
     kind, _, name = details.objects[0].partition(" ")
     namespace, _, short = name.rpartition("/")
     value, expected = details.value, details.expected
+    # A finding of an earlier version has them only in its sentence.
     if not value and not expected:
         value, expected = _read_back(finding.sentence, details.fact, details.objects[0])
     return ObjectState(details.fact, kind, namespace, short, value, expected)
@@ -145,6 +146,7 @@ def of_an_object(finding: Finding, voice: Voice) -> Statement | None:
 def _readable(finding: Finding) -> str:
     """The finding's sentence, with the API server's words on a quota as people say them."""
     sentence = finding.sentence.strip().rstrip(".")
+    # Only the API server's refusal of a quota is too terse to be read as a sentence.
     match = _REQUESTED.search(sentence)
     if match is None:
         return sentence
@@ -158,6 +160,7 @@ def _readable(finding: Finding) -> str:
 def is_down(finding: Finding) -> bool:
     """Whether it says that not one instance of its subject runs."""
     state = state_of(finding)
+    # An object that still has an instance is not down, however many are missing.
     return state is not None and state.fact == "replicas_missing" and state.value == "0"
 
 
@@ -167,6 +170,7 @@ def _in_short(finding: Finding, voice: Voice) -> Phrase | None:
         return None
     words = _words(state)
     who = voice.who
+    # A node's name alone does not tell a reader that it is a node.
     if state.fact in _OF_NODES and not voice.as_pronoun and not _says_its_kind(state, finding):
         who = Part(f"{state.kind.lower()} {finding.subject}", "name")
     if not words:
@@ -200,6 +204,7 @@ def _words(state: ObjectState) -> str:
         return ""
     read = _READERS.get(state.fact)
     detail = read(state.value) if read is not None else state.value
+    # A clause with an empty slot would be no sentence: the general description stands instead.
     if not detail or ("{expected}" in clause and not expected):
         return ""
     return clause.format(
@@ -211,6 +216,7 @@ def _words(state: ObjectState) -> str:
 
 
 def _escaped(text: str) -> str:
+    # Foreign text may hold braces, which `say` would take for slots.
     return text.replace("{", "{{").replace("}", "}}")
 
 

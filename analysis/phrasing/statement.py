@@ -64,6 +64,7 @@ class Statement:
     def short(self, tense: Tense = Tense.NOW) -> Phrase:
         """The same with its shorter rest."""
         if self.verb is None:
+            # Without a verb, `rest` is part of `subject`, so there is nothing to put after it.
             return self.subject if self.shorter is None else self.shorter
         return self._with(self.rest if self.shorter is None else self.shorter, tense)
 
@@ -91,6 +92,7 @@ class Statement:
         return self._caused(self.rest if self.shorter is None else self.shorter)
 
     def _caused(self, rest: Phrase) -> Phrase | None:
+        # A verb without a present is a whole clause already, which no cause can precede.
         if self.verb is None or not self.verb.present:
             return None
         return spaced(self.verb.cause, self.subject, self.verb.base, rest)
@@ -113,6 +115,7 @@ class Voice:
 
 def possessive(who: str) -> str:
     """`checkout's`, `payments'`."""
+    # A name that ends in s reads as a plural.
     return f"{who}'" if who.endswith("s") else f"{who}'s"
 
 

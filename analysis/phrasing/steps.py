@@ -76,6 +76,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     """The step; None where the finding names nothing that the general step does not."""
     state = state_of(finding)
     who = subject_name(finding.subject)
+    # An object's own state says what is wrong, so it goes before the kind of fault.
     if state is not None:
         step = _OF_STATES.get(state.fact)
         return step(state, who) if step is not None else None
@@ -90,6 +91,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     raised = _RAISED.search(
         " ".join(fact.sentence for fact in about if fact.subject == finding.subject)
     )
+    # Only a training job has a traceback of a rank to look up.
     if raised is not None and JobDetails.of(finding) is not None:
         return (
             f"Fix what raises {raised[1]} in {raised[2]} (the traceback is in the log of {who}), "
@@ -110,6 +112,7 @@ def _of_a_line(line: LogLineDetails, who: str) -> str | None:
             f"Move the message aside (dead-letter queue) so that {who} can go on, then find out "
             "who wrote it."
         )
+    # Mask before cutting: half of a secret is no longer recognised.
     text = plain(masked(message_of(line.example)), QUOTED)
     if any(words in line.example.lower() for words in _SLOW_QUERY):
         return f"Find the statement behind “{text}” in the slow query log of {who}, and its plan."
@@ -148,6 +151,7 @@ def _by_findings(subject: str, about: Sequence[Finding]) -> str | None:
         return f"Find out who sends {who} {more}, then scale it or shed them."
     for finding in findings:
         line = LogLineDetails.of(finding)
+        # A line that names another service, or a status, is about what it called.
         if line is not None and line.is_error and not line.names and line.code is None:
             return _of_a_line(line, who)
     for finding in findings:
@@ -191,11 +195,13 @@ def _of_a_resource(finding: Finding, who: str, about: Sequence[Finding]) -> str 
     used = _USED.get(kind)
     if used is None:
         return None
+    # Disks and headroom run out by what is kept, whatever the requests are.
     if is_headroom(finding.signal or "") or kind is SignalClass.DISK:
         return f"Find out what fills the {used} of {who}, free some of it, or add more."
     more = _more_requests([fact for fact in about if fact.subject == finding.subject])
     if more is not None:
         return f"Find out who sends {who} {more}, then scale it or shed them."
+    # The profile of a database says less than its statements.
     if _DATABASE.search(finding.subject):
         return f"List the statements that run on {who} now, and see which of them is new or costly."
     if kind is SignalClass.MEMORY:
@@ -213,6 +219,7 @@ def _of_callers(finding: Finding, who: str, about: Sequence[Finding]) -> str | N
         fits = (
             line is not None and fact.subject in details.callers and finding.subject in line.example
         )
+        # A timeout may be a firewall that drops packets; a refusal cannot.
         if fits and line is not None and any(words in line.example.lower() for words in _WAITS):
             return (
                 f"Call {who} from a host of {caller} and time it: its callers get no answer in "
@@ -252,6 +259,7 @@ def _of_restarts(finding: Finding, who: str, about: Sequence[Finding]) -> str | 
         return None
     since = f"since {clock(finding.onset).text} UTC"
     pods = [state_of(fact) for fact in about if fact.subject == finding.subject]
+    # With the pod's name the command can be copied as it stands.
     pod = next((pod for pod in pods if pod is not None and pod.kind == "Pod"), None)
     if pod is not None:
         return _crash(pod, who)

@@ -57,7 +57,7 @@ class AlertGate:
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing of the alert is to be explained."""
+        """Whether the alert needs no explanation."""
         if self.state is GateState.UNCLEAR:
             return not self.corroborated
         return self.state is GateState.CALM
@@ -70,6 +70,7 @@ def alert_gate(observation: Observed) -> AlertGate:
         return AlertGate(GateState.OUT if out else GateState.UNKNOWN, names_nothing=not out)
     if observation.alert is None:
         return AlertGate(GateState.UNKNOWN)
+    # Too short a past cannot tell what is unusual.
     if observation.alert.quiet_windows < LEAST_QUIET:
         return AlertGate(GateState.UNKNOWN)
     if observation.alert.excess >= CLEARLY_OUT:
@@ -85,6 +86,7 @@ def _any_front_door_out(observation: Observed) -> bool:
             deviation.service
         ):
             continue
+        # A service without any known call may stand anywhere, so it is no front door.
         is_door = bool(observation.graph.callees(deviation.service))
         if is_door and deviation.quiet_windows >= LEAST_QUIET and deviation.excess >= CLEARLY_OUT:
             return True

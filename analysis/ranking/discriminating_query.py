@@ -36,8 +36,8 @@ ALIKE = 0.8
 checked."""
 MAX_HOPS = 3
 NOT_THERE, SINGLE_SIDE = 1.0, 0.6
-"""What asking brings where nothing of it was collected, and where only the baseline or only the
-incident was; where both are there, nothing new."""
+"""What asking brings where nothing was collected, and where only the baseline or only the incident
+was. Where both are there, it brings nothing new."""
 
 TELLS: Mapping[EvidenceKind, float] = {
     "spans": 1.0,
@@ -70,8 +70,8 @@ QUERY_WORDS = {
 
 @dataclass(frozen=True)
 class _Option:
-    """One question that could be asked: of which service, what each cause predicts, and what it is
-    worth."""
+    """One question that could be asked: about a service, with what each cause predicts, and what
+    the question is worth."""
 
     kind: EvidenceKind
     service: str
@@ -118,6 +118,7 @@ def _options(
 ) -> Iterator[_Option]:
     if kind == "spans":
         yield from _by_call(first, second, topology, have)
+    # Changes are compared by their presence, not by the predictions of kinds.
     if kind == "changes":
         yield from _by_change(first, second, have)
         return
@@ -149,6 +150,7 @@ def _by_call(
         name = plain(caller.subject, 60)
         if_caller = f"{name} {caller_text}"
         if_callee = f"{name} {called.format(callee=plain(callee.subject, 60))}"
+        # Keep the order of the causes, whichever of them is the caller.
         predictions = (if_caller, if_callee) if caller is first else (if_callee, if_caller)
         of_caller = have.novelty("spans", caller.subject, None)
         of_callee = have.novelty("spans", callee.subject, None)
@@ -215,6 +217,7 @@ class _Collected:
             return NOT_THERE
         windows_of = {"metrics": metric_windows, "logs": log_windows, "spans": span_windows}[kind]
         time = "start" if kind == "spans" else "time"
+        # One window alone cannot be compared: asking would bring the other.
         if not windows_of(case).both_in(rows, time):
             return SINGLE_SIDE
         # A gap says that more was there than came.
@@ -235,6 +238,7 @@ class _Collected:
 def _window(case: Case, causes: Sequence[Cause], findings: Sequence[Finding]) -> Window:
     """Around the first onset of either cause, in whole minutes."""
     onsets: list[datetime] = [cause.onset for cause in causes if cause.onset is not None]
+    # Without an onset of a cause, its findings tell when it began.
     if not onsets:
         cited = set().union(*(cause.findings for cause in causes))
         onsets = [f.onset for f in findings if f.id in cited and f.onset is not None]

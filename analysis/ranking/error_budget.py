@@ -2,7 +2,7 @@
 
 Burn rate as in the Google SRE Workbook, chapter 5, "Alerting on SLOs": the error rate divided by
 what the objective allows; at a rate of 1 the budget lasts exactly the SLO's period. No objective is
-assumed: it must are in the alert.
+assumed: the alert has to name it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PERIOD_DAYS = 30.0
 """The workbook's period; an alert may say another one in `slo_period` or `slo_window`, as `28d`."""
 PERIOD_LABELS = ("slo_period", "slo_window")
 LEAST_BURN = 1.0
-"""Slower than this the budget lasts its period: nothing is said."""
+"""At a lower rate the budget lasts its period, so it is not mentioned."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ def objective_of(labels: Mapping[str, str]) -> float | None:
         value = _number(labels.get(name, "").strip().removesuffix("%"))
         if value is not None and 50 < value < 100:
             return value / 100
+        # Require more than one half: a smaller number is a share of errors, or something else.
         if value is not None and 0.5 < value < 1:
             return value
     return None
@@ -90,6 +91,7 @@ def _period_days(labels: Mapping[str, str]) -> float:
 
 def _number(text: str) -> float | None:
     try:
+        # Labels are foreign text: read no number of arbitrary length.
         value = float(text) if len(text) <= 20 else math.nan
     except ValueError:
         return None

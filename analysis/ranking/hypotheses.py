@@ -78,6 +78,7 @@ class Tested:
 def causes_to_remember(diagnosis: Diagnosis) -> tuple[EarlierCause, ...]:
     """The first causes of a diagnosis in the form in which they can be tested again; none where
     none was found."""
+    # Other verdicts name no cause that could show again.
     if diagnosis.verdict not in (Verdict.CAUSE_FOUND, Verdict.RECOVERED):
         return ()
     findings_by_id = {finding.id: finding for finding in diagnosis.findings}
@@ -127,6 +128,7 @@ def memory_findings(
     reportable = [
         t
         for t in [_test(memory, case, findings) for memory in recalled]
+        # A merely similar case that does not show again tells the reader nothing.
         if t.recalled.why == "same_alert" or t.outcome == "holds again"
     ]
     order: dict[Why, int] = {"same_alert": 0, "same_service": 1, "similar_words": 2}
@@ -154,6 +156,7 @@ def _test(recalled: Recalled, case: Case, findings: Sequence[Finding]) -> Tested
         return Tested(recalled, "named no cause")
     cause = earlier.causes[0]
     shown = [f for f in findings if f.subject == cause.subject and f.strength >= CLEAR]
+    # Only the main fault decides: the others may be its effects.
     main = _of_fault(shown, cause.troubles[0])
     if main is not None:
         change = _change_of_kind(shown, cause.change_kind) if cause.change_kind else None
@@ -229,6 +232,7 @@ def _opening(tested: Tested, first: bool, earlier: Earlier) -> tuple[str, dict[s
     if count - 2 < len(ORDINALS):
         ordinal = ORDINALS[count - 2]
     else:
+        # 11th, 12th and 13th are irregular.
         if 10 <= count % 100 <= 20:
             ordinal = f"{count}th"
         else:

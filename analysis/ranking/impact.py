@@ -63,6 +63,7 @@ def assess_impact(
         if service != symptom.subject:
             cited.append(_strongest(noticed, service))
     services = sorted({*services, *slowed})
+    # A service may have been slow long before: only those that are reached date the impact.
     since = _since([finding for finding in noticed if finding.subject in services], symptom)
     parts = [_Part(symptom.sentence.rstrip("."), symptom.numbers, (symptom.id,))]
     parts += _came_back(findings, symptom)
@@ -79,6 +80,7 @@ def _noticed(case: Case, findings: Sequence[Finding]) -> list[Finding]:
     """What somebody notices, without moves that the baseline makes all the time."""
     clear = [finding for finding in findings if finding.strength >= CLEAR and _has_impact(finding)]
     usual = usual_moves(case, clear)
+    # Nobody takes a move that the series makes anyway for an incident.
     return [finding for finding in clear if finding.id not in usual]
 
 
@@ -181,18 +183,20 @@ def _reached(
     affected: set[str], symptom: Finding, topology: Topology, causes: Sequence[Cause]
 ) -> list[str]:
     """The affected services that calls connect with the first cause or with what is noticed, upward
-    and downward (what a caller sends on may be broken), and those of which no calls are known. The
-    rest stays among the findings."""
+    and downward (what a caller sends on may be broken), and those without known calls. The rest
+    stays among the findings."""
     if not causes or causes[0].subject not in topology.services:
         return sorted(affected)
     connected: set[str] = set()
     for centre in (causes[0].subject, symptom.subject):
         connected.update(topology.upstream(centre), topology.downstream(centre))
+    # Services without known calls may be affected too, so keep them.
     unknown = affected - set(topology.services)
     return sorted((affected & connected) | unknown)
 
 
 def _since(noticed: Sequence[Finding], symptom: Finding) -> datetime | None:
+    # A weak finding with an early onset may be chance, and would date the whole incident.
     onsets = [f.onset for f in noticed if f.onset and f.strength >= 0.5 * symptom.strength]
     return min(onsets, default=None)
 
@@ -283,6 +287,7 @@ def _order(
     else:
         nearness_to_alert = 2 if finding.signal == case.alert.signal else 1
     return (
+        # The alert's own signal leads: the reader was called for it.
         -nearness_to_alert,
         not _is_symptom(finding),
         _place(finding.subject, topology, above),

@@ -84,6 +84,7 @@ def has_service_rows(case: Case) -> bool:
     names none."""
     service = case.alert.service
     if service is None or case.trace_files:
+        # Traces are about ranks, which the alert does not name as its service.
         return True
     tables = (case.metrics, case.logs, case.spans)
     return any((table["service"] == service).any() for table in tables)
@@ -108,7 +109,7 @@ def missing_evidence(
 
 
 def _unqueried_kinds(case: Case, compared: set[str]) -> Iterator[tuple[float, str]]:
-    """The tables that could not be compared and of which no gap is known, with their weight."""
+    """The tables that could not be compared and have no known gap, with their weight."""
     gaps = {gap.kind for gap in case.gaps}
     for kind, text in HOW_TO_GET.items():
         # A training job has no spans.
@@ -172,6 +173,7 @@ def _gap_sentence(group: GapGroup) -> str:
     reason = plain(group.reason, 160).rstrip(".")
     sentence = f"{listed(group.kinds)} from {source} {are} missing: {reason}."
     for words, advice in ADVICE:
+        # Reasons are foreign text of any length: search a bounded part of it.
         if re.search(words, group.reason[:1000], re.IGNORECASE):
             return f"{sentence} {advice.format(source=source)}."
     return sentence

@@ -80,6 +80,7 @@ def rank_causes(
             if rank == 1:
                 reason = _reason_without_change(suspect, findings, topology)
         beside = [*_effects(suspect, suspects), *_part(suspect, findings)]
+        # No later cause may seem surer than the first, whose confidence has its own limits.
         sure = first if rank == 1 else round(min(first, suspect.probability), 3)
         causes.append(_cause(rank, suspect, change, reason, sure, against, beside))
     return causes
@@ -158,6 +159,7 @@ def _change_for(
 
     Of the first suspect, a change on a service that it calls counts as well.
     """
+    # Only the first suspect may reach downward, or every caller would blame the same change.
     reach = topology.downstream(suspect.subject) if order == 0 else {suspect.subject: 0}
     tied = []
     for finding in findings:
@@ -230,6 +232,7 @@ class _Draft:
         self.summary = f"{self.summary} {_closed(change.sentence)}"
         self.step = CHANGE_STEPS.get(str(details.change_kind), CHANGE_STEP)
         self.advice = ""
+        # A straggler stays a straggler, whatever change caused it.
         if not self.fault.delays_peers:
             self.kind = str(details.change_kind)
         self.change = details.change
@@ -268,6 +271,7 @@ def _cause(
     cited = [main_finding, *suspect.findings[:MAX_SUPPORT]]
     cited += [finding for finding in (change, reason) if finding is not None]
     ids = dict.fromkeys(finding.id for finding in (*cited, *beside))
+    # A finding cannot speak for and against the same cause.
     contradicting = dict.fromkeys(finding.id for finding in against if finding.id not in ids)
     return Cause(
         rank=rank,

@@ -37,6 +37,7 @@ def without_first_samples(case: Case, findings: Iterable[Finding]) -> list[Findi
 def has_no_past(case: Case) -> bool:
     """Whether the sources began so late that the windows could not be fitted to what they hold."""
     since = case.scope.data_since
+    # A window that could be moved to what the sources hold begins no earlier than they do.
     return since is not None and bool(case.scope.baseline) and case.scope.baseline[0].start < since
 
 

@@ -112,6 +112,7 @@ def _hours(case: Case, finding: Finding) -> float:
     if finding.onset is None:
         return 0.0
     until = case.scope.incident.end
+    # A job that recovered loses nothing more.
     if finding.details.recovered:
         until = recovered_at(case, finding) or until
     return (until - finding.onset).total_seconds() / 3600
@@ -146,6 +147,7 @@ def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
     else:
         services = case.metrics["service"].drop_nulls().unique()
         rank_series = int(services.str.starts_with(f"{job}/rank ").sum())
+    # The job's own figure comes first: some ranks may send nothing.
     for ranks in (
         training.ranks if training else None,
         _world_size(case),
@@ -159,6 +161,7 @@ def ranks_of(case: Case, job: str, findings: Sequence[Finding]) -> int | None:
 
 def _world_size(case: Case) -> int | None:
     world_size = case.alert.labels.get("world_size", "")
+    # Bound the length before int(): a label is foreign text.
     return int(world_size) if world_size.isdecimal() and len(world_size) < 8 else None
 
 

@@ -1,4 +1,4 @@
-"""What is said where nothing, or nothing but the past, tells whom the alerting service calls."""
+"""The sentence for a case where nothing, or only the past, shows the alerting service's calls."""
 
 from __future__ import annotations
 

@@ -240,6 +240,7 @@ def _is_doubtful(case: Case, causes: Sequence[Cause], findings: Sequence[Finding
     if not causes:
         return False
     first = causes[0]
+    # Confidence is about the first cause, so only what it cites can make it doubtful.
     cited = [finding for finding in findings if finding.id in first.findings]
     of_job = case.alert.job is not None or bool(case.trace_files)
     if of_job or any(is_training(finding) for finding in cited):
@@ -247,6 +248,7 @@ def _is_doubtful(case: Case, causes: Sequence[Cause], findings: Sequence[Finding
     if first.confidence < SURE:
         return True
     by_metrics_alone = all(finding_kind(finding.kind).tables == ("metrics",) for finding in cited)
+    # Spans and logs name who fails; a metric that moved may be anybody's.
     return by_metrics_alone and not _is_felt(case, first, findings)
 
 
@@ -277,6 +279,7 @@ def _real_below(case: Case, findings: Sequence[Finding], state: AlertState) -> b
     if alike is None or not alert.service:
         return False
     shown = _clearly_showing(alike, findings, state)
+    # The alerting service cannot corroborate itself.
     shown.discard(alert.service)
     if not shown:
         return False
@@ -305,6 +308,7 @@ def _worse(case: Case, signal_class: SignalClass) -> bool:
         return False
     before, now = points.before[1], points.now[1]
     more = float(np.mean(now) - np.median(before))
+    # Availability is worse when it falls.
     if signal_class is SignalClass.AVAILABILITY:
         return more < 0
     if signal_class is SignalClass.ERRORS:

@@ -51,6 +51,7 @@ def call_patterns(
     outcomes = spans.select("row", failed.alias("failed"))
     made = calls.join(entries, on="caller_visit", how="inner", maintain_order="left")
     made = made.join(outcomes, on="row", how="inner")
+    # Both windows are needed: there is nothing to compare a single one with.
     if made["now"].n_unique() < 2:
         return []
     # The calls with `repeats`: whether the visit's call before, to the same operation, had failed.
@@ -82,6 +83,7 @@ def _fan_outs(made: pl.DataFrame, evidence: tuple[str, ...]) -> Iterator[Finding
 
 def _wider(made: pl.DataFrame) -> pl.DataFrame:
     """The edges on which a visit makes more calls than before."""
+    # Repeats are reported as retries, and would count twice as a wider fan-out.
     first_tries = made.filter(~pl.col("repeats"))
     visits = first_tries.group_by("caller_visit", "now", *_EDGE).agg(pl.len().alias("n"))
     n, now = pl.col("n"), pl.col("now") == 1
@@ -144,6 +146,7 @@ def _unreached(
         pl.col("share_before") <= 1 - ALWAYS,
         pl.col("share") - pl.col("share_before") >= MIN_RISE,
     ).sort("share", *by, descending=[True, False, False, False])
+    # One finding for each callee: all its callers miss the same service.
     clearest = gone.unique("usual", keep="first", maintain_order=True)
     for row in clearest.head(MAX_PER_KIND).iter_rows(named=True):
         percent, before_percent = _percents(row)

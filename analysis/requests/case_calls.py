@@ -61,6 +61,7 @@ def _calls(case: Case) -> Iterator[ServiceCall]:
     now = [report for report in in_table if report.learned_in is None]
     now += [_CallReport(pair, CATALOGUE) for pair in case.scope.calls]
     now += _in_spans(case)
+    # Labels are the weakest source: ask them only where nothing else reports a call.
     if not any(_is_call(report.pair) for report in now):
         now = [_CallReport(pair, METRIC_LABELS) for pair in labelled_edges(case.metrics)]
     pairs = {report.pair for report in now}
@@ -127,6 +128,7 @@ def labelled_edges(metrics: pl.DataFrame) -> list[Pair]:
 def call_edges(spans: pl.DataFrame) -> pl.DataFrame:
     """One row per call between services: caller, callee, operation of the callee, start, and both
     durations (us)."""
+    # A span may be sent twice: join only the first, or each call counts twice.
     parents = spans.select(
         "trace_id",
         pl.col("span_id").alias("parent_id"),

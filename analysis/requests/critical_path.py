@@ -59,6 +59,7 @@ def _parts(calls: pl.DataFrame, visits: pl.DataFrame, windows: Windows) -> pl.Da
     """Per request its parts: root, side, root_service, root_operation, first (call), total_us;
     service, how, us."""
     visits = _scaled(_with_calls(visits, calls))
+    # Only a span that is around one call alone tells what was lost between the two.
     lost = pl.when("dedicated").then(pl.col("us_call") - pl.col("callee_us")).clip(lower_bound=0)
     alias = (pl.col("own_us") * pl.col("scale")).alias("us")
     lost_us = (lost * pl.col("scale")).alias("us")
@@ -82,7 +83,7 @@ def _with_calls(visits: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _roots(visits: pl.DataFrame, calls: pl.DataFrame, windows: Windows) -> pl.DataFrame:
-    """The requests of either window: what was asked of whom, what it called first, and how long it
+    """The requests of either window: service and operation, what it called first, and how long it
     took."""
     side = windows.side("start", searched=NOW, baseline=BEFORE)
     in_order = calls.sort("start", "row")
@@ -110,10 +111,13 @@ def _scaled(visits: pl.DataFrame) -> pl.DataFrame:
     at = visits.join(index, on="caller_visit", how="left", maintain_order="left")["at"]
     here = np.arange(visits.height)
     above = np.where(at.is_null().to_numpy(), here, at.fill_null(0).to_numpy())
+    # Calls that overlap take longer in sum than the visit waits: share the wait out among them.
     waited = (visits["us"] - visits["own_us"]).to_numpy()
     called = np.maximum(visits["called"].fill_null(0.0).to_numpy(), 1e-9)
+    # Factors along the path multiply, so that their logarithms can be summed.
     factor = np.log(np.clip(waited / called, 1e-6, 1.0))
     scale = np.where(above == here, 0.0, factor[above])
+    # Each pass doubles the number of calls that are followed upward.
     for _ in range(MAX_DEPTH_BITS):
         if np.array_equal(above[above], above):
             break
@@ -184,6 +188,7 @@ def _finding(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
         f"is {service}'s own time" if row["how"] == SELF else f"is lost on the calls to {service}"
     )
     sure = 1.0 - math.exp(-min(row["n"], row["n_before"]) / 4.0)
+    # Beside a mean near zero every delay would be large: at least two milliseconds.
     size = 1.0 - math.exp(-row["delta_us"] / max(row["mean_before"], 2 * MIN_DELTA_US))
     return Finding(
         id="",

@@ -55,8 +55,10 @@ def error_origins(
         pl.col("now").is_not_null()
     )
     bad = marked.filter("failed")
+    # Without a failing span in the incident there is no origin to look for.
     if not bad.filter(pl.col("now") == 1).height:
         return []
+    # A failing span above another failing one only passes its error on.
     passing_on = bad["parent"].drop_nulls().unique()
     first = bad.filter(~pl.col("row").is_in(passing_on.implode()))
     blamed = _blamed(first, spans, calls)
@@ -81,6 +83,7 @@ def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl
     waits = pl.col("gave_up") & slow_service.is_not_null() & (slow_service != service)
     calls_a_peer = pl.col("peer").is_not_null() & (pl.col("peer") != service)
     left_a_trace = pl.col("row").is_in(calls["parent"].unique().implode())
+    # An entry span was reached; only a call that left no span may have been lost.
     unreached = calls_a_peer & ~left_a_trace & ~pl.col("entry")
     sends_spans = pl.col("peer").is_in(list(services))
     blamed = pl.when(waits).then("slow_service").when(unreached).then("peer").otherwise("service")
@@ -161,6 +164,7 @@ def _rising(blamed: pl.DataFrame, requests: Mapping[int, int], failing: int) -> 
     )
     requests_now, requests_before = max(1, total), max(1, total_before)
     rate, rate_before = pl.col("n") / requests_now, pl.col("n_before") / requests_before
+    # One more of each outcome, so that a rate of 0 or 1 has an error as well.
     pooled = (pl.col("n") + pl.col("n_before") + 1) / (total + total_before + 2)
     error = (pooled * (1 - pooled) * (1 / requests_now + 1 / requests_before)).sqrt()
     rises = (rate - rate_before >= MIN_RISE) & (rate - rate_before >= MIN_SIGMAS * error)

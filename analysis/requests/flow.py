@@ -55,6 +55,7 @@ def _clearest(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     steps_by_service: dict[str, set[tuple[str, str]]] = {}
     for row in rows:
         observed_steps = steps_by_service.setdefault(row["service"], set())
+        # Report a missing step once, not again as the step before the next one.
         steps = {(row["operation"], row["step"]), (row["operation"], row["then"])}
         if steps & observed_steps or len(observed_steps) >= 2 * MAX_PER_SERVICE:
             continue
@@ -68,6 +69,7 @@ def _in_service(row: Mapping[str, Any], evidence: tuple[str, ...]) -> Finding:
     step, then = _words(row["step"]), _words(row["then"])
     percent, before = _percents(row)
     reaching, on = f' that reach "{step}"', "go on"
+    # Nothing comes before the start, so there is no step to quote.
     if row["step"] == START:
         reaching, on = "", "get past their start"
     how = on if row["ended"] else f'come to "{then}"'

@@ -59,6 +59,7 @@ def request_breaks(paths: RequestPaths) -> Breaks:
     """Where the incident's visits break and no callee's break in the same request explains it."""
     visits = _undisturbed(paths)
     pairs, broken = _broken(visits, paths.steps)
+    # A break below explains those above it in the same request.
     above = _above(broken["visit"].unique(), visits)
     broken = broken.with_columns(pl.col("visit").is_in(above.implode()).alias("explained"))
     rows = _unexplained_pairs(pairs, broken)
@@ -73,6 +74,7 @@ def request_breaks(paths: RequestPaths) -> Breaks:
     last = (
         paths.steps.filter(pl.col("next") == END).join(callees, on="step").select("visit", "callee")
     )
+    # Visits that end after a call to an accused callee are explained by it.
     accused = last.join(behind.select("callee").unique(), on="callee", how="semi")["visit"]
     broken = broken.with_columns(pl.col("explained") | pl.col("visit").is_in(accused.implode()))
     return Breaks(_unexplained_pairs(pairs, broken), behind)
@@ -97,6 +99,7 @@ def _undisturbed(paths: RequestPaths) -> pl.DataFrame:
     if not paths.errors.height:
         return visits
     names = visits["service"].unique().sort().to_list()
+    # The name of a service differs in lines that say the same: take it out before comparing.
     kind = pl.col("masked").str.replace_many(names, ["<service>"] * len(names), leftmost=True)
     met = paths.errors.join(visits, on="visit").with_columns(kind.alias("kind"))
     requests = dict(visits.group_by("side").agg(pl.col("trace_id").n_unique()).iter_rows())
@@ -194,6 +197,7 @@ def _compared(judged: pl.DataFrame, holds: pl.Expr) -> pl.DataFrame:
     )
     overall = pl.col("k_before").sum().over(PAIR) / pl.col("n_before").sum().over(PAIR)
     likely = (pl.col("k_before") + PRIOR * overall) / (pl.col("n_before") + PRIOR)
+    # A context with few visits says little by itself: draw it towards the others.
     pairs = (
         contexts.with_columns((pl.col("n") * likely).alias("expected"))
         .group_by(PAIR)
@@ -203,8 +207,10 @@ def _compared(judged: pl.DataFrame, holds: pl.Expr) -> pl.DataFrame:
     )
     total = pl.col("n_before") + pl.col("n")
     pooled = (pl.col("expected") * pl.col("n_before") + pl.col("k")) / total
+    # A share of exactly 0 or 1 would have no error at all.
     pooled = pooled.clip(1 / (total + 1), 1 - 1 / (total + 1))
     inverse = 1 / pl.col("n_before") + 1 / pl.col("n")
+    # The continuity correction makes up for shares of few visits moving in steps.
     distance = pl.col("expected") - pl.col("share") - inverse / 2
     return pairs.with_columns(
         (distance / (pooled * (1 - pooled) * inverse).sqrt()).alias("sigmas")

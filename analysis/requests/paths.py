@@ -66,6 +66,7 @@ def request_paths(case: Case) -> RequestPaths | None:
         return None
     spans = with_visits(case.spans)
     entries = _sided_entries(case, spans)
+    # A single side has nothing to compare with.
     if entries["side"].n_unique() < 2:
         return None
     spans = spans.join(entries.select("visit"), on="visit", how="semi", maintain_order="left")
@@ -86,6 +87,7 @@ def request_paths(case: Case) -> RequestPaths | None:
             lines.filter(~pl.col("is_error")).select("visit", "time", "step"),
         ]
     )
+    # A step that repeats counts once, when it first came: loops vary from request to request.
     rows = happened.sort("visit", "time", "step").unique(
         ["visit", "step"], keep="first", maintain_order=True
     )
@@ -152,6 +154,7 @@ def _lines(case: Case, spans: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFra
     if not logs.height:
         return pl.DataFrame(schema=_SCHEMA)
     named = spans.select("trace_id", "span_id", "service", pl.col("visit").alias("named"))
+    # With two visits of the service in one trace, a line without a span id fits neither.
     only = entries.select("trace_id", "service", pl.col("visit").alias("only")).unique(
         ["trace_id", "service"], keep="none"
     )

@@ -62,7 +62,7 @@ def peer_calls(visits: pl.DataFrame) -> pl.DataFrame:
 
 
 def peer_named(attributes: str, services: Collection[str]) -> str | None:
-    """Whom a client span calls; None for spans of other kinds, bare addresses and unreadable
+    """The callee of a client span; None for spans of other kinds, bare addresses and unreadable
     attributes."""
     labels = labels_of(attributes)
     if labels.get("span.kind", "").lower() in NOT_CALLING:
@@ -78,6 +78,7 @@ def peer_name(address: str, services: Collection[str]) -> str | None:
     name = _PORT.sub("", address.strip())
     if not name or len(name) > LONGEST or not name.isprintable() or name.lower() in _LOCAL:
         return None
+    # An address of a pod or a load balancer names nobody, and is another one tomorrow.
     if _is_address(name) or _is_address(address.strip()):
         return None
     first = name.split(".", 1)[0]

@@ -62,6 +62,7 @@ def span_shifts(case: Case) -> list[Finding]:
     calls = calls_made(spans)
     visits = self_times(spans, calls)
     window_visits = _in_windows(visits, windows, "start")
+    # A span around several calls does not tell between which two the time was lost.
     gaps = _in_windows(calls.filter("dedicated"), windows, "start")
     return [
         *_latencies(window_visits, gaps, evidence),
@@ -104,6 +105,7 @@ def slower_visits(case: Case) -> dict[str, SlowerVisits]:
     visits = visits_of(case).filter("entry").with_columns(pl.col("duration_us").alias("us"))
     moved = _compared(_in_windows(visits, span_windows(case), "start"), ["service", "operation"])
     slower_by_service: dict[str, SlowerVisits] = {}
+    # The largest delay comes first and stands for its service.
     for row in sorted(moved.iter_rows(named=True), key=_delay, reverse=True):
         before, after = rounded(row["us_before"] / 1000), rounded(row["us"] / 1000)
         onset = row["onset"]
@@ -127,6 +129,7 @@ def _latencies(
     """A small delay beside a large one is its effect or chance: each counts by its share of the
     largest per request."""
     slower = _compared(visits.with_columns(pl.col("own_us").alias("us")), ["service", "operation"])
+    # Clocks of two hosts differ, so a negative gap is no gain.
     lost = (pl.col("us") - pl.col("callee_us")).clip(lower_bound=0)
     apart = _compared(gaps.with_columns(lost.alias("us")), ["caller", "callee"])
     largest = max(_largest_delay(slower), _largest_delay(apart))
@@ -154,6 +157,7 @@ def _gaps(
     strengths = {}
     for row in apart.iter_rows(named=True):
         strengths[row["caller"], row["callee"]] = _strength(row)
+    # If many edges into one service lose time at once, the service is at fault.
     blamed = accountable(strengths, gaps, MIN_SPANS)
     for row in apart.iter_rows(named=True):
         caller, callee = row["caller"], row["callee"]
@@ -174,6 +178,7 @@ def _gaps(
 def _delay(row: Mapping[str, Any]) -> float:
     """Microseconds per request that the delay adds, for a request that meets it."""
     longer = _float(row["us"]) - _float(row["us_before"])
+    # Calls per request count: a short delay that is met often costs as much as a long one.
     return longer * _float(row["n"]) / max(1.0, _float(row["requests"]))
 
 
@@ -234,6 +239,7 @@ def _latency_finding(
         onset=onset if isinstance(onset, datetime) else None,
         effect=ratio if ratio is not None else rounded((after - before) / 1000),
         effect_unit="x" if ratio is not None else "ms",
+        # The root keeps smaller delays in sight beside the largest.
         strength=round(_strength(row) * math.sqrt(_delay(row) / largest), 4),
         sentence=f"{start_of_sentence}, {times} the baseline's {_ms(before)} ms.",
         numbers=numbers,
@@ -255,6 +261,7 @@ def _strength(row: Mapping[str, Any]) -> float:
     how many spans."""
     before, after = _float(row["us_before"]), _float(row["us"])
     above = max(0.0, (_float(row["above"]) - 0.05) / 0.95)
+    # Beside a baseline near zero every delay would be large: at least two milliseconds.
     size = 1.0 - math.exp(-(after - before) / max(before, 2 * MIN_DELTA_US))
     support = 1.0 - math.exp(-min(_float(row["n"]), _float(row["n_before"])) / 4.0)
     return max(0.0, min(1.0, (0.35 + 0.65 * above) * size * support))

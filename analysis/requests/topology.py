@@ -1,4 +1,4 @@
-"""Who calls whom, as a graph of services."""
+"""The calls between services, as a graph."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class Topology:
         same service."""
         key = (service, within, down)
         if key not in self._walks:
+            # Drop all of them at once: only the latest service is asked again.
             if len(self._walks) >= MAX_WALKS:
                 self._walks.clear()
             neighbours = self._callees if down else self._callers
@@ -56,6 +57,7 @@ class Topology:
             queue = deque([service])
             while queue:
                 at = queue.popleft()
+                # The walk is breadth first, so beyond this distance nothing is nearer.
                 if hops[at] == within:
                     continue
                 for other in neighbours.get(at, ()):

@@ -29,6 +29,7 @@ def with_visits(spans: pl.DataFrame) -> pl.DataFrame:
     """The spans, each once, with `row` (their number), `parent` (the parent's), `visit` (the number
     of the entry span) and `entry` (whether it is that span). Start times are in ns; a duration that
     is missing or none is 0."""
+    # A span may be sent twice, and counts once.
     rows = spans.unique(["trace_id", "span_id"], keep="first", maintain_order=True).with_row_index(
         "row"
     )
@@ -42,6 +43,7 @@ def with_visits(spans: pl.DataFrame) -> pl.DataFrame:
     )
     rows = rows.join(above, on=["trace_id", "parent_id"], how="left", maintain_order="left")
     parent = rows["parent"].fill_null(0).to_numpy().astype(np.int64)
+    # A dense rank compares numbers instead of names.
     service = rows["service"].rank("dense").to_numpy()
     entry = rows["parent"].is_null().to_numpy() | (service[parent] != service)
     visit = np.where(entry, np.arange(len(parent)), parent)
@@ -103,6 +105,7 @@ def self_times(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     begin, took = pl.col("start").dt.epoch("ns"), (1000 * pl.col("us")).cast(pl.Int64)
     spent = spent.select("caller_visit", begin.alias("begin"), (begin + took).alias("end"))
     spent = spent.sort("caller_visit", "begin", "end")
+    # A running end, so that calls that overlap are waited for once.
     reached = pl.col("end").cum_max().shift(1).over("caller_visit")
     new = (pl.col("end") - pl.max_horizontal("begin", reached)).clip(lower_bound=0)
     inner = (

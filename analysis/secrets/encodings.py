@@ -39,7 +39,7 @@ class Undone:
 
 
 def undone(text: str) -> Iterator[Undone]:
-    """The text with its escapes undone once, twice and three times, as far as it has any."""
+    """The text with its escapes undone once, twice and three times, while it has any."""
     places: list[int] | None = None
     for _ in range(DEEPEST):
         if len(text) > LONGEST_UNDONE:
@@ -50,6 +50,7 @@ def undone(text: str) -> Iterator[Undone]:
         for match in _ESCAPE.finditer(text):
             pieces.append(text[last : match.start()])
             positions.extend(range(last, match.start()))
+            # The notations `\u00..`, `\x..` and `%..` give the code of a character.
             digits = match[1] or match[2] or match[5]
             if digits:
                 meant = chr(int(digits, 16))
@@ -76,6 +77,7 @@ def base64_runs(text: str) -> Iterator[tuple[int, int, str]]:
         for match in pattern.finditer(text):
             run_count += 1
             if run_count > MOST_RUNS:
+                # Each run costs a decoding, and a text may consist of nothing else.
                 return
             decoded = _decoded(match.group())
             if decoded is not None:

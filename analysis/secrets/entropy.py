@@ -41,6 +41,7 @@ def random_words(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_random(word: str) -> bool:
+    # The beginning of a long word decides as well as all of it.
     word = word[:256]
     kinds = [_kind(c) for c in word]
     if len(set(kinds) - {"s"}) < 3 or kinds.count("s") > MOST_SLASHES * len(word):

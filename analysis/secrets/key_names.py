@@ -102,6 +102,7 @@ _RULES = (
 def sureness(name: str) -> Sure | None:
     """How sure the name makes that its value is secret; None where it does not."""
     words = [word.lower() for word in _WORDS.findall(name)]
+    # One spelling for `apiKey`, `api-key` and `API_KEY`.
     snake = "_".join(words)
     if not words or words[-1] in _HARMLESS_ENDS or _NOT_TOKENS.match(snake):
         return None
@@ -165,6 +166,7 @@ def looks_made(value: str) -> bool:
     if len(value) < 8 or _NUMBER.fullmatch(value) or _OBJECT.fullmatch(value):
         return False
     digits = sum(c.isdigit() for c in value)
+    # Digits alone are an id or a count unless they are long.
     return digits > 0 and (digits < len(value) or len(value) >= 12)
 
 
@@ -172,6 +174,7 @@ def holds_secret(value: str, sure: Sure, *, quoted: bool, assigned: bool) -> boo
     """Whether the value beside a name is secret. `assigned`: a sign such as `=` stands between
     them, or they are a pair of a program's notation; otherwise both may be words of a sentence."""
     bare = value.strip()
+    # Two characters are no secret, and would mask half of every line.
     if len(bare) < 3 or any(stands_for_none(bare) for stands_for_none in _NO_SECRETS):
         return False
     if sure is Sure.PASSWORD:
@@ -181,5 +184,6 @@ def holds_secret(value: str, sure: Sure, *, quoted: bool, assigned: bool) -> boo
     if sure is Sure.CODE:
         return _DIGITS.fullmatch(bare) is not None or looks_made(bare)
     if looks_made(bare):
+        # A path or an address is no token, unless a query follows that may hold one.
         return not bare.startswith(("/", "http://", "https://", "arn:")) or "?" in bare
     return assigned and len(bare) >= 16 and _WORDY.fullmatch(bare) is None and " " not in bare

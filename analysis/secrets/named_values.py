@@ -183,6 +183,7 @@ class _Name:
 
     def values(self) -> Iterator[tuple[int, int]]:
         text, start, end = self.text, self.start, self.end
+        # `IDENTIFIED` is SQL's word, and no other notation uses it.
         if self.lower_name == "identified":
             sql = self._sql()
             if sql:
@@ -332,6 +333,7 @@ class _Name:
         text, start = self.text, self.start
         opening = text.rfind("<", max(0, start - 40), start)
         if opening < 0 or not re.fullmatch(r"<(?:[\w.\-]{1,30}:)?", text[opening:start]):
+            # Only a tag that consists of the name; any other tag is text.
             return None
         match = _TAG.match(text, self.end)
         return self._secret(*match.span(1), quoted=True) if match else None
@@ -374,6 +376,7 @@ class _Name:
         if string is None:
             return None
         low, high, quoted = string
+        # The next flag is no value of this one.
         if text[low:high].startswith("-") or (is_symbol and not quoted):
             return None
         return self._secret(low, high, quoted=quoted)
@@ -384,6 +387,7 @@ class _Name:
         space = _SQL.match(text, self.end)
         if space is None or not self.lower_name.endswith(_SQL_NAMES):
             return None
+        # `N'` and `E'` begin strings of SQL Server and of PostgreSQL.
         at = space.end() + (text[space.end() : space.end() + 2] in ("N'", "E'"))
         if text[at : at + 1] not in ("'", '"'):
             is_sql = self.lower_name == "identified" and "by" in space[0].lower()
@@ -449,6 +453,7 @@ def named_values(text: str) -> Iterator[Span]:
     """The values beside the names of secrets, in the order of their names; they may overlap."""
     done = 0
     for core in _CORE.finditer(text):
+        # One name may hold several of the words: read it once.
         if core.start() < done:
             continue
         before = _NAME_BEFORE.search(text, max(0, core.start() - LONGEST_NAME), core.start())
@@ -456,6 +461,7 @@ def named_values(text: str) -> Iterator[Span]:
         start = before.start() if before else core.start()
         end = after.end() if after else core.end()
         done = end
+        # A separator before the name belongs to the text around it.
         while start < core.start() and text[start] in ".-":
             start += 1
         name = text[start:end].rstrip(".-")
@@ -465,6 +471,7 @@ def named_values(text: str) -> Iterator[Span]:
             first = _FIRST_WORD.search(text, max(0, start - 16), start)
             start = first.start() if first else start
             name = text[start:end]
+        # A long name is judged by its end, where its kind stands.
         sure = sureness(name[-LONGEST_NAME:])
         if sure is None:
             sure = _query_key(text, start, name)

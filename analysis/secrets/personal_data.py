@@ -93,6 +93,7 @@ def passes_luhn(digits: str) -> bool:
     doubled = (sum(divmod(2 * d, 10)) for d in bare[-2::-2])
     return (
         13 <= len(bare) <= 19
+        # Zeros alone pass the checksum.
         and len(set(bare)) > 1
         and (sum(bare[-1::-2]) + sum(doubled)) % 10 == 0
     )
@@ -103,6 +104,7 @@ def is_iban(text: str) -> bool:
     bare = text.replace(" ", "").upper()
     return (
         15 <= len(bare) <= 34
+        # Letters stand for 10 to 35, and the first four characters move to the end (ISO 13616).
         and int("".join(str(int(c, 36)) for c in bare[4:] + bare[:4])) % 97 == 1
     )
 
@@ -116,12 +118,15 @@ def is_public_address(text: str) -> bool:
         return False
     if isinstance(address, ipaddress.IPv6Address):
         return address in _GLOBAL_UNICAST
+    # Private ranges name a machine of the operator, which an engineer needs to see.
     return not (
         address.is_private or address.is_multicast or address.is_reserved or address in _SHARED
     )
 
 
+# All addresses of the IPv6 internet (RFC 4291).
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+# Carrier-grade NAT (RFC 6598), which `is_private` does not cover.
 _SHARED = ipaddress.ip_network("100.64.0.0/10")
 
 
@@ -138,6 +143,7 @@ def _is_phone(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
+    # An id of digits alone is no name.
     return text.lower() not in _ACCOUNTS and not text.isdecimal() and any(c.isalpha() for c in text)
 
 

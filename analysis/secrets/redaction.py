@@ -57,6 +57,7 @@ def use_rules(rules: Sequence[Rule]) -> None:
     """Set the operator's rules of this process. Raises BadPattern."""
     global _rules  # noqa: PLW0603  of a process, as its log
     _rules = RuleSet(rules)
+    # A text that was clean under the old rules may hold a secret under the new ones.
     _clean.clear()
 
 
@@ -85,6 +86,7 @@ def replaced(text: str, replacement: Callable[[str, str], str], *, packed: bool 
     `packed`, base64 and random words are left alone."""
     if packed and text in _clean:
         return text
+    # Blocking comes first: nothing of such a text may be kept.
     if _rules.blocks(text):
         return BLOCKED
     cut = text[:LONGEST]
@@ -95,6 +97,7 @@ def replaced(text: str, replacement: Callable[[str, str], str], *, packed: bool 
         last = end
     if last == 0 and len(cut) == len(text):
         if packed and len(text) <= SHORT:
+            # Drop all at once: counting which of them were used last would cost more than it saves.
             if len(_clean) >= MOST_CLEAN:
                 _clean.clear()
             _clean.add(text)
@@ -137,6 +140,7 @@ def kind_under(key: str, value: str) -> str | None:
     may_name = _may_name_secret if len(key) <= SHORT else may_name_secret
     if not may_name(key) or _MASKED.match(value):
         return None
+    # Written as JSON, so that the notation of pairs recognises key and value.
     prefix, quoted = f'"{key}": "', value.replace("\\", "\\\\").replace('"', '\\"')
     whole = (len(prefix), len(prefix) + len(quoted))
     for start, end, kind in named_values(prefix + quoted + '"'):
@@ -166,6 +170,7 @@ def secret_spans(text: str, *, packed: bool = True) -> list[Span]:
     written_spans = _all_spans(text, DEEPEST_BASE64) if packed else _written_spans(text)
     if not written_spans:
         return []
+    # What an operator calls harmless stays, even if another pattern calls it a secret.
     harmless_spans = [] if _rules.is_empty else list(_rules.harmless_spans(text))
     placeholders = [match.span() for match in _MASKED.finditer(text)]
     spans: list[Span] = []
@@ -182,6 +187,7 @@ def _without(start: int, end: int, kind: str, holes: Iterable[tuple[int, int]]) 
     inside = [hole for hole in holes if hole[0] < end and start < hole[1]]
     if not inside:
         return [(start, end, kind)]
+    # A placeholder at the beginning means that the value has been masked before.
     if inside[0][0] <= start + 1:
         return []
     return [(start, inside[0][0], kind)] if inside[0][0] - start > 2 else []
@@ -238,8 +244,8 @@ def _plain_spans(text: str) -> list[Span]:
 
 
 def _candidate_places(text: str, words: Sequence[tuple[str, int]]) -> set[int]:
-    """The places of the patterns of which the text holds a word: most texts hold none, and no
-    pattern has to be tried on them."""
+    """The places of the patterns that have a word in the text: most texts hold none, and no pattern
+    has to be tried on them."""
     return {place for word, place in words if word in text}
 
 

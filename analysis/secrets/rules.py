@@ -46,6 +46,7 @@ def compiled(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else error
         raise BadPattern(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+    # Such a pattern would mask between all letters of every text.
     if made.search("") is not None:
         raise BadPattern("it matches the empty text, and so every text")
     return made
@@ -81,6 +82,7 @@ def _of(action: Action, rules: Iterable[Rule]) -> list[Any]:
 def _match_spans(patterns: Iterable[Any], text: str) -> Iterator[tuple[int, int]]:
     for pattern in patterns:
         for match in pattern.finditer(text):
+            # An optional group may not have matched: then the whole match is meant.
             group = 1 if match.re.groups and match.group(1) is not None else 0
             if match.start(group) < match.end(group):
                 yield match.start(group), match.end(group)

@@ -93,6 +93,7 @@ def fact_groups(case: Case) -> list[FactGroup]:
     facts = []
     for row in case.states.head(MAX_FACTS).iter_rows(named=True):
         fact = _read(row)
+        # A fact that begins after the incident cannot have raised its alert.
         if fact is not None and not (
             fact.since is not None and fact.since > case.scope.incident.end
         ):
@@ -113,6 +114,7 @@ def _read(row: Mapping[str, Any]) -> StateFact | None:
     """A fact of a name that nobody knows says nothing."""
     fault = STATE_FAULTS.get(row["fact"])
     if fault is None:
+        # A newer version may write facts that this one does not know.
         return None
     return StateFact(
         fault=fault,
@@ -138,12 +140,13 @@ def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:
 
 
 def _subject(fact: StateFact, services: Mapping[str, set[str]]) -> str:
-    """Whom the fact accuses: the node, the provider, the namespace, the one service that the object
-    is of, or the object itself where it is of several or of none."""
+    """What the fact accuses: the node, the provider, the namespace, or the service that the object
+    belongs to. An object of several services, or of none, is accused itself."""
     if fact.fault.name in OF_NODES or fact.fault.name in OF_PROVIDERS:
         return fact.name
     if fact.fault.name in OF_NAMESPACES:
         return f"namespace/{fact.namespace or fact.name}"
+    # The same object may belong to several services; then it stands for itself.
     service = services.get(fact.object, set())
     if len(service) == 1:
         return next(iter(service))
@@ -161,5 +164,6 @@ def unwell_instances(groups: Sequence[FactGroup]) -> dict[str, str]:
     for group in groups:
         if group.is_unwell_instance:
             for fact in group.facts:
+                # A later row may lack the place that an earlier one had.
                 places[fact.object] = fact.place or places.get(fact.object, "")
     return places

@@ -97,6 +97,7 @@ def fact_sentence(group: FactGroup) -> str:
 
 def _fullest(group: FactGroup) -> StateFact:
     """The earliest fact that says most."""
+    # max() takes the first of equals, and the facts are sorted by time.
     return max(group.facts, key=lambda fact: bool(fact.value) + bool(fact.expected))
 
 

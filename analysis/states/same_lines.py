@@ -1,4 +1,4 @@
-"""Log lines that say what an object's state says: they are the same evidence, told twice.
+"""Log lines that say what an object's state says: they are the same evidence, reported twice.
 
 Connectors make log lines of a cluster's events and conditions. As lines they speak for the service
 that the pod or the node's pods are of; the state says whose fault it is and since when.

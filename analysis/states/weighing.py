@@ -118,6 +118,7 @@ def age_weight(since: datetime | None, case: Case) -> float:
         return 1.0
     if age >= OLD:
         return OLD_WEIGHT
+    # Logarithmic: one hour matters early on, and hardly after half a day.
     passed = math.log(age / FRESH) / math.log(OLD / FRESH)
     return 1.0 - (1.0 - OLD_WEIGHT) * passed
 
@@ -127,7 +128,7 @@ def _explains(other: FactGroup, group: FactGroup) -> bool:
     if other is group or not _may_precede(other, group):
         return False
     if other.fault.name in OF_PROVIDERS:
-        # Whether an outage outside reaches a service is not told by the status page.
+        # The status page does not say whether an outage outside reaches a service.
         return False
     if other.subject in group.places:
         return group.fault.depth >= other.fault.depth

@@ -34,7 +34,7 @@ UNLIKE = 0.5
 
 
 SIZED = frozenset({SignalClass.LATENCY, SignalClass.TRAFFIC}) | FAILING
-"""Classes of which levels are compared between services."""
+"""Classes whose levels are compared between services."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
         if request is None or load.clearness > request.clearness:
             moves.requests[service] = load
     for (service, signal, kind), parts in grouped.items():
+        # The clearest instance decides how sure it is: a mean would hide it among calm ones.
         sure = max(part.sure for part in parts)
         mean = Move(
             float(np.mean([part.before for part in parts])),
@@ -131,6 +132,7 @@ class Accounts:
         for signal, move in moves.get(service, {}).items():
             if move.size <= 0:
                 continue
+            # Callees may lose more together than the caller does, since calls run in parallel.
             remainder = max(0.0, move.size - below(service, signal, move.size))
             share = remainder / move.size
             # The alert may be about a signal that this service does not have.
@@ -173,9 +175,10 @@ class Accounts:
         return max(scores)
 
     def _calls(self, caller: str, callee: str) -> float:
-        """Calls per request of the caller, as far as requests of both are known."""
+        """Calls per request of the caller; 1 where requests of both are not known."""
         above, below = self.moves.requests.get(caller), self.moves.requests.get(callee)
         if above is None or below is None or above.before <= 0:
             return 1.0
+        # All its callers share its requests, and how they share them is not known.
         callers = max(1, len(self.graph.callers(callee)))
         return min(MOST_CALLS, max(LEAST_CALLS, below.before / above.before / callers))

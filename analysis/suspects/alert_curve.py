@@ -67,6 +67,7 @@ class AlertCurve:
         bad = self.badness[at]
         calm = 1.0 - bad
         if bad.sum() <= 0:
+            # The alert is never bad at these times, so nothing can agree with it.
             return 0.0
         while_bad = float((bad * share).sum() / bad.sum())
         if calm.sum() < CALM_POINTS:
@@ -83,6 +84,7 @@ def alerting_service(alert: Alert, services: Iterable[str]) -> str | None:
     title."""
     if alert.service:
         return alert.service
+    # Punctuation of titles sticks to the words.
     words = {word.strip(".,:;()[]'\"") for word in alert.title.split()}
     named = sorted((name for name in services if name in words), key=lambda n: (-len(n), n))
     return named[0] if named else None
@@ -132,6 +134,7 @@ def alert_curve(case: Case, alerting: Deviation | None) -> AlertCurve | None:
         return None
     start = int(case.scope.incident.start.timestamp() * 1e9)
     end = int(case.scope.incident.end.timestamp() * 1e9)
+    # Take as much time before it as it lasts, so that calm and trouble weigh alike.
     inside = (alerting.times >= 2 * start - end) & (alerting.times <= end)
     badness = alerting.badness[inside]
     if len(badness) < LEAST_POINTS or float(np.max(badness)) <= LEAST_SIGMAS:

@@ -1,6 +1,6 @@
-"""Who calls whom, as far as it is known or was seen from a caller.
+"""The graph of calls between services: the known ones, and those seen from a caller.
 
-To the known graph come the calls that a caller's own metrics name by their peer, and those that its
+The known graph gains the calls that a caller's own metrics name by their peer, and those that its
 failing lines name. Such a call may add a path; nothing is cleared because one is missing.
 """
 
@@ -29,7 +29,7 @@ PEER_LABELS = (
     "upstream",
     "target",
 )
-"""Labels in which a caller's metrics name whom it calls: OpenTelemetry, Istio, Envoy, Tempo."""
+"""Labels in which a caller's metrics name the callee: OpenTelemetry, Istio, Envoy, Tempo."""
 
 
 def peer_of(labels: Mapping[str, str]) -> str | None:
@@ -48,6 +48,7 @@ def with_observed_calls(
     for deviation in series:
         edges.add((deviation.service, peer_of(deviation.labels)))
     for line in lines:
+        # Lines that came in the baseline alone show no call of the incident.
         if line.lines:
             edges.add((line.writer, line.names))
     return topology_of(edges)
@@ -87,6 +88,7 @@ def reach_of(
         if distance == MAX_ROUNDS:
             continue
         for callee in graph.callees(caller):
+            # A path is as strong as its weakest call.
             trouble = min(strength[caller], through.get((caller, callee), 0.0))
             if trouble > strength.get(callee, 0.0):
                 strength[callee] = trouble

@@ -174,6 +174,7 @@ def _rows(block: Block) -> Iterator[_Series]:
 def _requests(series: Iterable[_Series]) -> dict[tuple[str, str], _Series]:
     """The first series of traffic of each (service, labels)."""
     requests: dict[tuple[str, str], _Series] = {}
+    # Sorted, so that the first of several signals of traffic is the same in every run.
     for candidate in sorted(series, key=lambda s: (s.service, s.labels, s.signal)):
         if candidate.signal_class is SignalClass.TRAFFIC:
             requests.setdefault((candidate.service, candidate.labels), candidate)
@@ -185,6 +186,7 @@ def _as_share(series: _Series, requests: Mapping[tuple[str, str], _Series]) -> _
     is_share = any(word in series.signal.lower() for word in SHARE_WORDS)
     if series.signal_class is not SignalClass.ERRORS or series.is_shortfall or is_share:
         return series
+    # Failures of a part may be counted against the requests of the whole service.
     counted = requests.get((series.service, series.labels)) or requests.get((series.service, ""))
     if counted is None or not len(counted.before):
         return series
@@ -234,6 +236,7 @@ def _deviation(series: _Series) -> Deviation | None:
     centre, scale = series.centre, series.scale
     if scale <= 0:
         move = float(np.max(np.abs(series.values - centre)))
+        # Without noise anything is far out: take the usual noise elsewhere, or the move itself.
         scale = FLAT * (series.usual_scale or move) or 1.0
     values = np.concatenate([series.before, series.values])
     badness = (values - centre) / scale
@@ -241,6 +244,7 @@ def _deviation(series: _Series) -> Deviation | None:
     if sign < 0:
         badness = -badness
     elif sign == 0:
+        # Neither direction is harmful by itself, so either is unusual.
         badness = np.abs(badness)
     searched = len(series.values)
     # One restart is an event by itself; of anything else a single point is a spike.
@@ -257,6 +261,7 @@ def _deviation(series: _Series) -> Deviation | None:
         values=values,
         searched=searched,
         before=centre,
+        # A floor for the quiet windows: a very calm past would make every wobble an excess.
         excess=max(0.0, height) / max(usual_height(quiet), LEAST_NOISE),
         quiet_windows=len(quiet),
     )
@@ -289,6 +294,6 @@ def usual_height(quiet: Floats) -> float:
 
 
 def loudest(series: Sequence[Deviation]) -> float:
-    """The largest size of all, of which others are shares; at least that of a series just out of
+    """The largest size of all; other sizes are shares of it. At least that of a series just out of
     its noise."""
     return max([deviation.size for deviation in series], default=0.0) or math.log1p(1.0)

@@ -80,11 +80,13 @@ def _times_by_name(
     times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     named_in: dict[str, tuple[str, ...]] = {}
     for seconds, writer, text in rows.iter_rows():
+        # Lines repeat, so look for names once for each text.
         if text not in named_in:
             named_in[text] = _named(text, service_names)
         other_names = [name for name in named_in[text] if name != writer]
         for other in other_names:
             times[writer, other].append(seconds)
+        # A line that names another service is about the call, not about its writer.
         if not other_names:
             times[writer, None].append(seconds)
     return times
@@ -136,6 +138,7 @@ def _counted(
         begins = np.arange(window.start.timestamp(), window.end.timestamp(), step)
         before_times.append(begins)
         before.append(_histogram(seconds, begins, step))
+    # One step more, so that the last lines of the window are counted.
     begins = np.arange(search.start.timestamp(), search.end.timestamp() + step, step)
     joined = np.concatenate(before).astype(float)
     if len(joined) < LEAST_QUIET_WINDOWS or not len(begins):

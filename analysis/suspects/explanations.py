@@ -2,7 +2,7 @@
 
 Its own faults (resources, lost time on the calls into it, its own time, a straggling rank) speak
 for a service by themselves. A symptom (latency, errors, availability, broken request paths) travels
-from callee to caller, so it speaks for a service only as far as no service it calls explains it.
+from callee to caller, so it speaks for a service only if no service that it calls explains it.
 The weights were set on recorded fault cases.
 """
 
@@ -56,6 +56,7 @@ def weigh_suspects(
     doors = front_doors(topology)
     names = doors | rank_names(findings)
     if doors:
+        # An endpoint that only callers see stands for the service behind it, here as in findings.
         edges = [(doors.get(a, a), doors.get(b, b)) for a, b in topology.edges]
         topology = topology_of(edges)
     always = {alert.service, doors.get(alert.service or "")}
@@ -74,6 +75,7 @@ def weigh_suspects(
         suspect.score *= _place_factor(suspect.subject, topology, alert)
         suspect.onset = onset_of(suspect.findings)
     _prefer_the_earliest(list(suspects.values()))
+    # Rounded, so that the last bit of a float does not decide the order.
     return sorted(suspects.values(), key=lambda s: (not s.is_root, -round(s.score, 6), s.subject))
 
 
@@ -97,7 +99,7 @@ def _suspects(
 
 
 def _place_factor(subject: str, topology: Topology, alert: Alert) -> float:
-    """What a service keeps by where it is in the graph of calls, as far as that is known."""
+    """What a service keeps by its place in the graph of calls; all of it where that is unknown."""
     if not topology.services:
         return 1.0
     if subject not in topology.services:
@@ -172,9 +174,11 @@ def _suspect(
         strength = finding.strength * _relevance(finding, fault, alert_class)
         signal = finding.signal or ""
         if fault.sized_by_move and largest.get(signal):
+            # The root keeps a small move of one service in sight beside a large one of another.
             strength *= math.sqrt(_move(finding) / largest[signal])
         grouped[fault.name].append(strength)
     for name, strengths in grouped.items():
+        # The strongest counts most: many weak findings must not add up to a clear one.
         together = _joined([0.9 * max(strengths), 0.1 * _joined(strengths)])
         suspect.raw_scores[name] = fault_kind(name).weight * together
     suspect.scores = dict(suspect.raw_scores)

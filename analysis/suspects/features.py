@@ -61,7 +61,7 @@ class Features:
     unexplained_failing: float = 0.0
     """Of what fails, what nothing that it calls explains."""
     local_on_path: float = 0.0
-    """What it loses or fails by itself, as far as trouble leads to it from the alert."""
+    """What it loses or fails by itself, by how much trouble leads to it from the alert."""
     lost_time: float = 0.0
     lost_requests: float = 0.0
     """What it loses by itself, as a share of what the alerting service loses."""
@@ -77,7 +77,7 @@ class Features:
     """Its new failing lines that name nobody."""
     resource: float = 0.0
     limits_on_path: float = 0.0
-    """A resource, a queue, a cache or a restart, as far as trouble leads to it."""
+    """A resource, a queue, a cache or a restart, by how much trouble leads to it."""
     waiting: float = 0.0
     """A queue, or connections in use."""
     cache_misses: float = 0.0
@@ -85,7 +85,7 @@ class Features:
     stuck: float = 0.0
     """The queue before it grows while it handles no more."""
     starved: float = 0.0
-    """How much less it gets than its callers are asked for, as far as these are in trouble."""
+    """How much less it gets than its callers are asked for, by how much trouble those are in."""
     asks_more: float = 0.0
     """How much more often it calls one of its callees than it is asked for itself."""
     surge: float = 0.0
@@ -198,9 +198,11 @@ def _weighed(
         key = (deviation.service, deviation.signal)
         # Within its own noise it explains nothing, however it goes with the alert.
         compared = curve is not None and (deviation.size > 0 or key in finding_keys)
+        # A series that stays within its noise explains nothing, so the costly comparison is spared.
         agreement = curve.agreement(deviation) if curve is not None and compared else 1.0
         weight = agreement * deviation.size / loud
         peer = peer_of(deviation.labels)
+        # A caller's series about a callee does not say how the caller itself does.
         if peer is not None:
             weighed.calls.append((peer, deviation, weight))
             continue
@@ -271,6 +273,7 @@ def _level_while_bad(deviation: Deviation, curve: AlertCurve | None) -> float:
     """Its median in the incident, over the times at which the alert is bad where there are any."""
     values = deviation.window_values
     if curve is not None:
+        # Where the alert has been bad only briefly, the whole window would dilute the level.
         bad = np.interp(deviation.window_times, curve.times, curve.badness) > 0.5
         if bad.any():
             values = values[bad]
@@ -341,6 +344,7 @@ class SuspectFeatures:
         not_loaded = 1.0 - min(1.0, loaded)
         limits = max(
             _largest(shown, RESOURCES),
+            # A queue that grows with the requests is the load's doing.
             waiting * not_loaded,
             shown[SignalClass.HIT_RATIO],
             shown[SignalClass.RESTARTS],
@@ -408,6 +412,7 @@ class SuspectFeatures:
         """By call, the share of the caller's trouble that is on it."""
         unseens = {}
         for caller, callee in self._graph.edges:
+            # A calm caller has no trouble to share out: avoid dividing by zero.
             trouble = max(self.trouble(caller), 1e-9)
             on_call = min(1.0, self._on_calls[caller].get(callee, 0.0) / trouble)
             unseens[caller, callee] = max(on_call, self._named_by(caller, callee))
@@ -429,6 +434,7 @@ class SuspectFeatures:
             return 0.0
         passed_on = 0.0
         for callee in self._graph.callees(subject):
+            # A callee that it cannot reach itself explains why calls to it fail.
             on_call = self._on_calls[subject].get(callee, 0.0) / blame
             passed_on = max(passed_on, on_call, self._named_by(subject, callee))
         return max(0.0, blame - shows) * (1.0 - min(1.0, passed_on))
@@ -452,6 +458,7 @@ class SuspectFeatures:
 
     def _stuck(self, subject: str, load: float | None) -> float:
         handles_less = load is not None and load < FALLS
+        # Without signals the queue before it decides alone.
         if not handles_less and subject in self._watched:
             return 0.0
         queues = [self._shown[caller] for caller in self._graph.callers(subject)]
@@ -469,6 +476,7 @@ class SuspectFeatures:
             return 0.0
         worst_sibling = 0.0
         for caller in callers:
+            # Callees of a caller off the path of trouble are no comparison.
             if self._reach.to(caller) <= 0.2:
                 continue
             for other in self._graph.callees(caller):

@@ -46,6 +46,7 @@ class LoadChange:
         """The logarithm of how many times its usual requests it gets; 0 within the usual."""
         if self.before <= 0:
             return 0.0
+        # A logarithm of zero does not exist, and requests do stop.
         change = math.log(max(self.now, FALLS_TO * self.before) / self.before)
         return change if abs(change) > self.usual else 0.0
 
@@ -63,6 +64,7 @@ def load_change(deviation: Deviation, now: float) -> LoadChange | None:
     length = max(LEAST_POINTS, min(deviation.searched, len(past)))
     # The median of each stretch of the incident's length, up to its start.
     count = max(1, len(past) // length)
+    # The latest stretches up to the start; what does not fill one at the beginning is left out.
     stretches = past[-count * length :].reshape(count, -1)
     levels = np.asarray(np.median(stretches, axis=1))
     before = float(np.median(levels[-RECENT:]))

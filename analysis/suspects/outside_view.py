@@ -54,6 +54,7 @@ def _calls_into(
     lines: Sequence[tuple[Deviation, float, int]],
 ) -> Finding | None:
     courses = [(course, weight) for course, weight, _ in lines]
+    # The worst first, whoever saw it: it names the series that the finding shows.
     every = sorted([*measured, *courses], key=lambda pair: (-pair[1], pair[0].service))
     worst, strength = every[0]
     if strength < LEAST_STRENGTH:
@@ -99,6 +100,7 @@ def place_contrasts(case: Case, observation: Observed) -> list[Finding]:
     """One finding per place in which several services are worse than elsewhere."""
     places = []
     for place in observation.places:
+        # One worse service may have its own trouble: a second one makes it the place's.
         if place.second > DIFFERENT and place.name not in observation.services:
             places.append(_place(case, place))
     return places
@@ -132,6 +134,7 @@ def onset_of(deviation: Deviation) -> datetime | None:
     worst = float(np.max(badness))
     if worst <= 0:
         return None
+    # Half of the worst, because a rise begins within the noise.
     first = int(np.argmax(badness >= worst / 2))
     return _EPOCH + timedelta(microseconds=int(deviation.window_times[first]) // 1000)
 

@@ -41,7 +41,7 @@ class PartContrast:
 def part_contrasts(
     service_series: Sequence[tuple[Deviation, float]], evidence: tuple[str, ...]
 ) -> list[Finding]:
-    """One finding per service of which at most half of its parts are in trouble.
+    """One finding per service that has at most half of its parts in trouble.
 
     `service_series` are the services' series with how far each explains the alert, in [0, 1];
     `evidence` is what they came with.
@@ -64,6 +64,7 @@ def _by_part(
     """By service, kind of part and class of signal."""
     parts: dict[tuple[str, str, str], list[SeriesOfPart]] = defaultdict(list)
     for deviation, weight in service_series:
+        # Load differs between parts without any fault; only symptoms tell a bad one.
         if deviation.signal_class not in SYMPTOMS or not deviation.labels:
             continue
         for kind, name in parts_of(deviation.labels).items():
@@ -80,6 +81,7 @@ def _contrast(service: str, kind: str, series: Sequence[SeriesOfPart]) -> PartCo
         weights[name] = max(weights.get(name, 0.0), weight)
     ordered = sorted(weights, key=lambda name: (-weights[name], name))
     worse_count, gap = 0, 0.0
+    # At most half of the parts may be the worse ones: beyond that the service is in trouble.
     for count in range(1, len(ordered) // 2 + 1):
         drop = weights[ordered[count - 1]] - weights[ordered[count]]
         if drop > gap:
@@ -92,6 +94,7 @@ def _contrast(service: str, kind: str, series: Sequence[SeriesOfPart]) -> PartCo
 
 def _clearest(contrasts: Sequence[PartContrast]) -> PartContrast:
     """Of the kinds whose gap is wide, the one with the fewest worse parts; then the first kind."""
+    # A gap nearly as wide is as clear; then fewer bad parts say more.
     clear = max(contrast.gap for contrast in contrasts) * AS_CLEAR
     as_clear = [contrast for contrast in contrasts if contrast.gap >= clear]
     return min(

@@ -66,7 +66,7 @@ class Place:
 
 def places(rows: Sequence[tuple[Deviation, float]], graph: Topology) -> list[Place]:
     """Every place that can be compared with others of its kind. `rows` are series with how far they
-    explain the alert, in [0, 1]; `graph` says who calls whom."""
+    explain the alert, in [0, 1]; `graph` holds the calls between services."""
     by_kind: dict[str, dict[ServiceSignal, list[tuple[str, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -82,6 +82,7 @@ def places(rows: Sequence[tuple[Deviation, float]], graph: Topology) -> list[Pla
         contrasts: dict[str, dict[str, float]] = defaultdict(dict)
         for (service, _), instances in signals.items():
             for name, contrast in _contrasts(instances):
+                # Of several signals the clearest speaks for the service.
                 before = contrasts[name].get(service, -1.0)
                 contrasts[name][service] = max(before, contrast)
         kind_places = []
@@ -101,6 +102,7 @@ def _contrasts(instances: Iterable[tuple[str, float]]) -> list[tuple[str, float]
     for name, inside in weights.items():
         outside = [w for other, weight in weights.items() if other != name for w in weight]
         if outside:
+            # The worst instance elsewhere counts too: a mean would hide it among many good ones.
             elsewhere = max(float(np.mean(outside)), WORST_ELSEWHERE * max(outside))
             contrasts.append((name, float(np.mean(inside)) - elsewhere))
     return contrasts
@@ -111,6 +113,7 @@ def _place(kind: str, name: str, by_service: Mapping[str, float], graph: Topolog
     worse = [service for service, contrast in ordered if contrast > DIFFERENT]
     second = ordered[1][1]
     if kind in WITH_ITS_CALLS and len(_not_its_callers(worse, graph)) < LEAST_SERVICES:
+        # Trouble that only travels up a chain of calls is one service's trouble.
         second = 0.0
     return Place(
         kind=kind,

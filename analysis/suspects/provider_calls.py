@@ -1,8 +1,8 @@
 """Incidents that providers report, tied to the services that call the provider.
 
-A status page says that something is wrong at a provider, and not whom it hurts. At any time some
-provider has an incident, so that one beside the alert is no evidence. It becomes a possible cause
-only where the alerting service, or one that it calls, is known to call the provider, or logs
+A status page says that something is wrong at a provider, and not which services it hurts. At any
+time some provider has an incident, so one beside the alert is no evidence. It becomes a possible
+cause only where the alerting service, or one that it calls, is known to call the provider, or logs
 failures that name it.
 """
 

@@ -37,10 +37,12 @@ def rank_suspects(
         odds[suspect.subject] = score + STATE_FACT * state_evidence(suspect)
     scaled = [odds[suspect.subject] / TEMPERATURE for suspect in suspects]
     highest = max([*scaled, NO_SUSPECT_ODDS])
+    # Subtract the highest first: the exponential of a large number overflows.
     weights = [math.exp(value - highest) for value in scaled]
     every = math.fsum(weights) + math.exp(NO_SUSPECT_ODDS - highest)
     for suspect, probability in zip(suspects, [weight / every for weight in weights], strict=True):
         suspect.probability = probability
+    # Rounded, so that the last bit of a float does not decide the order.
     ranked = sorted(suspects, key=lambda s: (not s.is_root, -round(s.probability, 6), s.subject))
     _explain_by_place(ranked, observation)
     return ranked
@@ -69,7 +71,7 @@ def _explain_by_place(ranked: Sequence[Suspect], observation: Observed) -> None:
 
 
 def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:
-    """What the findings say of each suspect, beside the one of whom they say most."""
+    """What the findings say about each suspect, as a share of the most that they say about one."""
     most = max((suspect.score for suspect in suspects), default=0.0) or 1.0
     shares = {}
     for suspect in suspects:

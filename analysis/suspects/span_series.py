@@ -34,7 +34,7 @@ SERIES = (
 
 
 def call_deviations(case: Case) -> list[Deviation]:
-    """Duration and share of failures of every pair of caller and callee, as far as spans have both
+    """Duration and share of failures of every pair of caller and callee that has spans in both
     windows."""
     if not case.spans.height:
         return []
@@ -66,6 +66,7 @@ def _points(caller: str, callee: str, pair: pl.DataFrame) -> Iterator[Points]:
             pl.col("failed").mean().alias("failed"),
             pl.len().alias("calls"),
         )
+        # Groups come in any order, and a series has to be in the order of time.
         .sort("start")
     )
     before, now = steps.filter(pl.col("now") == 0), steps.filter(pl.col("now") == 1)
@@ -89,6 +90,7 @@ def _points(caller: str, callee: str, pair: pl.DataFrame) -> Iterator[Points]:
 def _noise_of_share(pair: pl.DataFrame, steps: pl.DataFrame) -> float:
     """Standard error of a step's share of failures at the baseline's rate, which is never none."""
     before = pair.filter(pl.col("now") == 0)
+    # One half more of each: a rate of zero would have no noise at all.
     rate = (float(before["failed"].sum()) + 0.5) / (before.height + 1)
     calls = float(np.median(steps["calls"].to_numpy()))
     return math.sqrt(rate * (1 - rate) / calls)

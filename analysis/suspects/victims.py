@@ -1,9 +1,9 @@
 """Which of a service's symptoms another service explains: the loud victim is not the culprit.
 
-Slowness and failures travel from callee to caller. A caller's slowness is explained as far as its
-callee's own rise is large enough (`explained_share`), its failures by a callee that fails, or that
-is slow enough to time out. A callee whose slowness its callers do not show harms nobody. Load
-travels the other way, from caller to callee.
+Slowness and failures travel from callee to caller. A callee explains as much of a caller's slowness
+as its own rise is large enough for (`explained_share`). It explains the caller's failures if it
+fails, or is slow enough to time out. A callee whose slowness its callers do not show harms nobody.
+Load travels the other way, from caller to callee.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def discount_symptoms(
         kinds = [name for name in suspect.scores if fault_kind(name).travels]
         if not kinds:
             continue
+        # What a service does itself is followed over several calls, its symptoms over one.
         hops = {name: up[suspect.subject] for name, up in reaching.items() if suspect.subject in up}
         hops |= dict.fromkeys(topology.callees(suspect.subject), 1)
         explanations = model.strongest_explanations(suspect, kinds, hops)
@@ -124,6 +125,7 @@ class _Propagation:
             share = max(itself, slow) * (1.0 if size is None else size)
         else:
             share = max(itself, fails, TIMES_OUT * slow)
+            # Slow and without failures, it explains its caller's failures only by timing out.
             if itself < fails and self.measures.calm(callee.subject, FAILING, callee.findings):
                 share = max(itself, TIMES_OUT * fails)
         return share * PER_HOP ** (hops - 1)
@@ -152,6 +154,7 @@ def discount_not_propagated(
         above = set(topology.callers(name))
         if alerting is not None and name in reached:
             above.add(alerting)
+        # The alerting service is slow by its own alert, so its callees harm it.
         if alerts_for_latency and alerting in above:
             continue
         shares = []
@@ -228,6 +231,7 @@ class Began:
         Log lines have their own times. A metric's onset lies in (onset - uncertainty, onset], and
         its point may stand for the time before or after its stamp.
         """
+        # Logs carry the time of each event, metrics only that of a sample.
         if self.logged is not None and other.logged is not None:
             return self.logged - FIRST_LINE > other.logged
         slack = max(self.uncertainty, other.uncertainty)

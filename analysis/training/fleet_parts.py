@@ -75,8 +75,10 @@ def _blamed(
 ) -> BlamedPart | None:
     gpu = GpuDetails.of(finding)
     if gpu is not None and gpu.hosts:
+        # With several hosts, none of them is to blame by itself.
         if len(gpu.hosts) > 1:
             return None
+        # With several GPUs on one host, blame the host.
         part = gpu.gpus[0].rpartition("/")[2] if len(gpu.gpus) == 1 else ""
         named = f"gpu{part}" if part.isdigit() else part
         return BlamedPart(host=host_key(gpu.hosts[0]), part=named, fault=fault)
@@ -117,6 +119,7 @@ def hosts_of_job(scope: Scope, diagnosis: Diagnosis, metrics: bytes | None) -> t
 
 def _with_gpus(metrics: bytes) -> Iterable[str]:
     labels = pl.read_parquet(io.BytesIO(metrics), columns=["labels"])["labels"]
+    # Sorted, so that the cut keeps the same hosts in every run.
     for text in labels.drop_nulls().unique().sort():
         try:
             label_map = json.loads(text)

@@ -47,7 +47,7 @@ def is_repeated(blamed: int, probability: float, tested: int = 1) -> bool:
 
 
 def majority_part(parts: Iterable[str]) -> str:
-    """The one of which most speak; empty where they speak of several alike, or of none."""
+    """The part that most of them name; empty where they name several equally often, or none."""
     counted: dict[str, int] = {}
     total = 0
     for part in parts:

@@ -51,6 +51,7 @@ def _finding(record: HostRecord, requested_at: datetime | None, number: int) -> 
             numbers["year"] = at.year
             last += f" {at.year}"
     percent = 100 * record.by_chance
+    # A chance of zero would read as a proof.
     chance = "under 0.1 %"
     numbers["percent"] = 0.1
     if percent >= 0.1:

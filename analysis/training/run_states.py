@@ -48,6 +48,7 @@ def run_states(case: Case) -> list[Finding]:
             is_in_case = False
         else:
             begins = [window.start for window in case.scope.baseline]
+            # Without a baseline only a run that ended about now belongs to this alert.
             is_in_case = since >= min(begins) if begins else incident.start - since <= GRACE
         if is_in_case:
             findings.append(
@@ -64,6 +65,7 @@ def _finding(case: Case, monitor: str, service: str | None, state: str, since: d
     seconds = (case.scope.incident.end - since).total_seconds()
     numbers: dict[str, float] = {}
     sentence = f"The run {name} {ENDED[state]}"
+    # Below a minute the end is as good as the moment of collecting.
     if seconds >= 60:
         minutes = round(seconds / 60)
         numbers["minutes"] = float(minutes)

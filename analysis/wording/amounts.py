@@ -146,6 +146,7 @@ def unit_of(signal: str, unit: str | None, samples: Sequence[float] = ()) -> Uni
     """
     vendor_unit = (unit or "").strip()
     table_unit = _UNITS.get(vendor_unit.lower())
+    # "none" and "count" say nothing about the unit, so the name decides.
     if table_unit is not None and table_unit is not NUMBER:
         return table_unit
     name = _STATISTIC.sub("", re.sub(r"[.\-]", "_", signal.lower()))
@@ -178,6 +179,7 @@ def amount(value: float, unit: Unit = NUMBER) -> str:
 
 def levels(before: float, after: float, unit: Unit = NUMBER) -> tuple[str, str]:
     """Two values that shall be compared: with as many digits as their difference needs."""
+    # Use as few digits as show a difference: equal texts would say that nothing moved.
     for digits in range(2, MOST_DIGITS + 1):
         pair = _amount_text(before, unit, digits), _amount_text(after, unit, digits)
         if pair[0] != pair[1]:
@@ -255,4 +257,5 @@ def _stripped(text: str) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
+    # Rounding may leave the logarithm of a power of ten just below a whole number.
     return max(0, digits - 1 - math.floor(math.log10(abs(value)) + 1e-12))

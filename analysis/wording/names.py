@@ -76,7 +76,7 @@ _PROTOCOL = _words(
     http https grpc rpc trace server client kube k8s kubernetes
     """
 )
-"""Words that tell where a metric was taken, and nothing of what it is."""
+"""Words that say where a metric was taken, and not what it is."""
 _STATISTICS: Mapping[str, str] = {
     "mean": "mean",
     "avg": "mean",
@@ -132,6 +132,7 @@ _OF_VENDOR = re.compile(r"^(?P<name>.+?)_(?P<kind>[A-Z][A-Za-z]*(?:::[A-Za-z][A-
 @lru_cache(maxsize=4096)
 def signal_name(signal: str) -> str:
     """The signal in words, to be used as "{service}'s {name}" or "{name} of {service}"."""
+    # Every joint becomes an underscore, so that the patterns below need one form only.
     text = re.sub(r"[.\-/ ]+", "_", _CAMEL.sub("_", signal)).lower().strip("_")
     short_name = _SHORT.get(text)
     if short_name is not None:
@@ -143,6 +144,7 @@ def signal_name(signal: str) -> str:
     statistic = _statistic(text)
     words = _telling_words(text)
     vendor = _vendor(words) if family in _FAMILIES else ""
+    # A vendor's name is enough only where the family says the rest.
     if vendor:
         return plain(f"{vendor} {_family_name(signal, text, family)}", LONGEST)
     if words or family not in _FAMILIES:
@@ -158,6 +160,7 @@ def counted_name(name: str) -> str:
 def is_plural(name: str) -> bool:
     """Whether a signal's name takes a verb in the plural: "restarts", "connections in use"."""
     noun = name.split(" in ")[0].split(" of ")[0].split(" seen by ")[0]
+    # Words such as `access` and `status` are singular.
     return noun.endswith("s") and not noun.endswith(("ss", "us"))
 
 
@@ -174,6 +177,7 @@ def subject_name(subject: str) -> str:
     match = _OF_VENDOR.match(shown)
     if match is None:
         return shown
+    # The rest of the name already tells the cloud.
     parts = [part for part in match["kind"].split("::") if part not in ("AWS", "Azure", "GCP")]
     words = [" ".join(_CAMEL.split(part)) for part in dict.fromkeys(parts)]
     return f"{match['name']} ({' '.join(words)})" if words else match["name"]
@@ -214,6 +218,7 @@ def step_name(event: str) -> str:
     line = _LINE.match(event)
     if line is None:
         return operation_name(event)
+    # Levels and ids do not say what the line says.
     words = [word for word in line["text"].split() if not _NO_WORD.fullmatch(word)]
     return plain(" ".join(words), LONGEST)
 
@@ -235,6 +240,7 @@ def _statistic(text: str) -> str:
     quantile = _QUANTILE.search(text)
     if quantile is not None:
         number = quantile[1]
+        # 999 is 99.9 by convention.
         return "p99.9" if number == "999" else f"p{number}"
     statistics = [_STATISTICS[word] for word in text.split("_") if word in _STATISTICS]
     return statistics[0] if statistics else ""

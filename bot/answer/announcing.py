@@ -30,8 +30,8 @@ CHANNELS_AT_ONCE = 40
 """Channels in which a worker posts first messages at the same time; each waits for the vendor most
 of the time. A reply target may want fewer (`faultline.bot.policy.reply_targets.ReplyLimits`)."""
 LONGEST_STOP_S = 2.0
-"""Posts that are on their way when the worker stops are waited for so long. Then whoever comes next
-looks for them."""
+"""How long a worker that stops waits for posts that are on their way. Whoever comes next looks for
+the rest."""
 
 
 class Announce(BackgroundLoop):
@@ -101,6 +101,8 @@ class Announce(BackgroundLoop):
             log.warning(
                 "announcing %s: %s; its step will", due.investigation_id, type(error).__name__
             )
+            # Keep the channel taken meanwhile, so that a store that fails is not asked again at
+            # once.
             await asyncio.sleep(self._retry_after_s)
         except Exception:  # the edge of the loop: it must outlive what nobody thought of
             log.exception("announcing %s: its step will", due.investigation_id)
@@ -120,6 +122,7 @@ class Announce(BackgroundLoop):
             await target.announce(investigation)
             await first_message_posted(investigation, target.name, began)
         except ConnectorError as error:
+            # Only noted: the investigation's own step posts what could not be announced.
             progress_step = (investigation.id, f"announce {target.name}", str(error))
             key = f"announce {target.name}: at once"
             await in_store(self._store.add_progress, *progress_step, key=key)

@@ -55,6 +55,7 @@ def to_markdown(verdict: DeployVerdict) -> str:
     if more > 0:
         parts += [f"And {more} more that are not worse.", ""]
     parts += [shown(_span(verdict)), ""]
+    # Folded, so that a reviewer sees the verdict first.
     if verdict.evidence or verdict.gaps:
         parts += ["<details><summary>Evidence</summary>", "", *_evidence(verdict), "", "</details>"]
     return "\n".join(parts).rstrip() + "\n"

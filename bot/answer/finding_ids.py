@@ -33,6 +33,7 @@ def with_stable_ids(
     """
     ids = _matched(before.findings, after.findings)
     used = {*taken, *(f.id for f in before.findings)}
+    # `isdecimal`: `int` refuses other digits, such as "²".
     highest = max((int(i[1:]) for i in used if i[1:].isdecimal() and i.startswith("F")), default=0)
     names: dict[str, str] = {}
     for finding in after.findings:
@@ -61,6 +62,7 @@ def renamed(diagnosis: Diagnosis, names: Mapping[str, str]) -> Diagnosis:
 
     def finding(original: Finding) -> Finding:
         update: dict[str, object] = {"id": names.get(original.id, original.id)}
+        # What memory knows cites findings too.
         details = EarlierDetails.of(original)
         if details is not None:
             update["details"] = details.model_copy(update={"shows_in": ids(details.shows_in)})
@@ -102,6 +104,7 @@ def _matched(before: Iterable[Finding], after: Iterable[Finding]) -> dict[str, s
         ours, theirs = _unique(old, key), _unique(new, key)
         same = {theirs[k].id: ours[k].id for k in theirs if k in ours}
         renames |= same
+        # A finding that is matched must not match a second one by a looser key.
         old = [f for f in old if f.id not in same.values()]
         new = [f for f in new if f.id not in same]
     return renames

@@ -12,6 +12,7 @@ MAX_URL = 800
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (zero-width, direction), surrogate, private, unassigned, line and paragraph
 separators."""
+# Keep two combining marks on a letter: stacks of them cover the lines above and below.
 _MARKS = re.compile(
     r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]{2})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f]+"
 )
@@ -24,6 +25,7 @@ def single_line(text: str, limit: int) -> str:
 
     An address in it is readable and no link: chat clients and PagerDuty make one of every `://`.
     """
+    # Bound the work: four times the limit leaves room for white space that collapses.
     head = text[: 4 * limit + 64]
     # Printable is less than visible: spaces other than the plain one are not.
     if not head.isprintable():
@@ -57,7 +59,9 @@ def safe_url(url: str | None) -> str | None:
         return None
     try:
         parts = urlsplit(url)
+        # Reading the port raises ValueError where it is no number.
         _ = parts.port
     except ValueError:
         return None
+    # A user name before "@" can pose as the host.
     return url if parts.hostname and "@" not in parts.netloc else None

@@ -29,6 +29,7 @@ def guidance_of(applied: AppliedRunbooks) -> tuple[Guidance, ...]:
     order = list(MOST_PER_RUNBOOK)
     guidances: dict[tuple[str, str], Guidance] = {}
     for line in sorted(lines, key=lambda line: order.index(line.kind)):
+        # Several runbooks may say the same; once is enough.
         guidances.setdefault((line.kind, line.url or line.text), line)
     return tuple(guidances.values())[:MOST_LINES]
 

@@ -103,6 +103,7 @@ def _digest(
 def _recurring(lately: Sequence[HandoverIncident]) -> tuple[Recurring, ...]:
     by_fault = defaultdict[tuple[str, str, str], list[HandoverIncident]](list)
     for incident in lately:
+        # A cause that people called wrong does not recur.
         if (
             incident.cause is not None
             and incident.verdict in BLAMES
@@ -130,6 +131,7 @@ def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
             for incident in some
             if (incident.verdict in QUIET and incident.judged is not False)
         ]
+        # An alert that was real even once is no noise.
         if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(map(_is_real, some)):
             continue
         noises.append(Noise(tuple(some), len(quiet), _median_length(quiet)))

@@ -157,6 +157,7 @@ def _muted(mute: Mute) -> str:
 
 def _title(incident: HandoverIncident) -> str:
     title, service = foreign(incident.title, TITLE), foreign(incident.service, NAME)
+    # Many titles name the service already.
     return title if not service or service in title else f"{title} ({service})"
 
 
@@ -170,7 +171,9 @@ def _moment(time: datetime) -> str:
 
 def _length(length: timedelta) -> str:
     """In one unit: `7 days`, `5 hours`, `3 min`, `40 s`."""
+    # Clocks of two machines differ, so a length may come out negative.
     seconds = max(0, round(length.total_seconds()))
+    # "47 hours" says more than "1 day".
     if seconds >= 2 * 86_400:
         return counted(seconds // 86_400, "day")
     if seconds >= 2 * 3_600:

@@ -155,6 +155,7 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
 
 
 def _no_step(view: AnswerView) -> str:
+    # Nothing is missing, so there is nothing to connect.
     if view.verdict is Verdict.INSUFFICIENT_EVIDENCE and not view.missing:
         return "Ask again in a few minutes, or name a service to look at."
     return NO_STEP[view.verdict]
@@ -190,6 +191,7 @@ def _confidence(view: AnswerView) -> str:
 
 
 def _safe(links: Sequence[Link]) -> tuple[Link, ...]:
+    # A runbook may hold any address: only plain ones become links.
     shown = [link for link in links if safe_url(link.url)][:LINKS_PER_LINE]
     return tuple(Link(title=single_line(link.title, 60), url=link.url) for link in shown)
 
@@ -220,6 +222,7 @@ class _Citations:
         earlier = details.investigation if details else ""
         if not earlier:
             return None
+        # Escaped, because it becomes part of an address.
         url = safe_url(f"{self._page_url.rpartition('/')[0]}/{quote(earlier, safe='')}")
         return Link(title="earlier investigation", url=url) if url else None
 
@@ -233,6 +236,7 @@ class _Citations:
             finding = self._findings.get(finding_id)
             link = self._shown_by(finding) if finding is not None else None
             if link is not None:
+                # Several findings may rest on one page: link it once.
                 links.setdefault(link.url, link)
         return CitedLine(sentence(claim.text, LINE), tuple(links.values())[:LINKS_PER_LINE])
 

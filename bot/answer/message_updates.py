@@ -113,6 +113,7 @@ class MessageUpdates(BackgroundLoop):
         """At every target; one that posted it already is asked again and does nothing then."""
         if not posting:
             return
+        # A list, not a generator: after one target has failed, the others still post.
         done = [self._post_at(target, digest, now) for target in posting]
         if all(done):
             self._due.digested(digest, now)
@@ -121,6 +122,7 @@ class MessageUpdates(BackgroundLoop):
         """Whether nothing is left to do at this target."""
         key = (target.name, digest.channel)
         refused = self._refused.get(key)
+        # `abs`: a clock that was set back must not silence a target for hours.
         if refused and abs((now - refused).total_seconds()) < WAIT_AFTER_REFUSAL_S:
             return False
         try:
@@ -129,5 +131,6 @@ class MessageUpdates(BackgroundLoop):
         except ConnectorError as error:
             self._refused[key] = now
             log.warning("digest: %s; %s", error, "tried again" if error.retryable else "given up")
+            # What no retry can mend counts as done, or it would be tried for ever.
             return not error.retryable
         return True

@@ -1,8 +1,8 @@
 """`faultline investigate`: the production analysis on a recorded case, worded by the built-in
 writer.
 
-Where the case holds a report that a model wrote, that one is shown, as far as the findings still
-support it.
+If the case holds a report that a model wrote, that report is shown, without what the findings no
+longer support.
 """
 
 from __future__ import annotations
@@ -77,14 +77,15 @@ def replay(folder: Path) -> Replayed:
 
 
 def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
-    """The report that a model wrote for this case, as far as the findings of today support it; None
-    without one."""
+    """The report that a model wrote for this case, without what today's findings do not support;
+    None if there is none."""
     try:
         report, stored_diagnosis = read_report(case.path), read_diagnosis(case.path)
     except EvidenceError:
         return None
     if report.written_by == BUILT_IN:
         return None
+    # The analysis of today numbers its findings differently.
     _, names = with_stable_ids(stored_diagnosis, diagnosis, ())
     renamed = report.model_copy(
         update={"claims": claims_renamed(report.claims, names), "dropped": ()}

@@ -170,6 +170,7 @@ class AnswerView:
         """`Very likely (95 %)`; empty where nothing is blamed."""
         if not self.established or self.cause is None:
             return ""
+        # The alert names that service already.
         if not self.explained and self.cause.subject == self.alert.service:
             return f"{percent(self.confidence)} sure of the place; why is not known"
         if not self.explained:
@@ -208,6 +209,7 @@ class AnswerView:
     def rests_on(self) -> frozenset[str]:
         """Ids of findings behind the first cause, the impact and what the report says."""
         cited = set(self.impact.findings)
+        # Only the first cause: `named` has what the others rest on.
         for cause in self.causes[:1]:
             cited.update(cause.findings, cause.contradicting)
         for claim in (*self.ordered_claims, *self.next_steps):

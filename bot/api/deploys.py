@@ -44,7 +44,9 @@ class DeployHandlers:
         key, now = key_of(request), datetime.now(UTC)
         requester = await requester_of(self._access, request)
         deploy = self._deploy(new_check, now)
+        # Two callers may choose the same key, so it counts for its requester alone.
         check_id = requester_key(requester, f"deploy {key}")
+        # The same key with another request is a mistake, and is refused.
         await self._requests.refuse_unless_new(
             f"deploy {check_id}", requester, new_check.model_dump_json()
         )
@@ -70,6 +72,7 @@ class DeployHandlers:
         """One check."""
         requested_storable = storable(request.path_params["check_id"], LONGEST_ID)
         stored_check = await in_store(self._checks.get, requested_storable)
+        # Who may not see a check does not learn that it exists.
         if stored_check is None or not visibility_of(request).sees(stored_check.team):
             raise Refused(404, "No check of a deploy has this id")
         return _shown(stored_check, None)

@@ -108,6 +108,7 @@ class ListQuery(RequestModel):
 class EventsQuery(RequestModel):
     """From where progress is sent."""
 
+    # The store's integers end there.
     after: int = Field(default=0, ge=0, lt=2**63, description="`seq` of the last line you have.")
 
 

@@ -61,6 +61,7 @@ def document(operations: Sequence[Operation], server_url: str) -> dict[str, Any]
             models.append((operation.takes, "validation"))
         if operation.gives is not None:
             models.append((operation.gives, "serialization"))
+    # Several operations may share a model.
     names, schemas = models_json_schema(list(dict.fromkeys(models)), ref_template=REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:

@@ -98,6 +98,7 @@ def answer_of(model: BaseModel, status: int) -> Response:
 def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body.decode("utf-8"))
+    # Deeply nested JSON raises RecursionError.
     except (ValueError, RecursionError):
         raise Refused(400, "the body is not JSON") from None
 
@@ -106,6 +107,7 @@ def _checked(model: type[G], payload: Any) -> G:
     try:
         return model.model_validate(payload)
     except ValidationError as error:
+        # Do not echo the input: it may be long, or hold secrets.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(single_line(str(part), 60) for part in first["loc"]) or "the body"
         raise Refused(422, f"{where}: {first['msg']}") from None

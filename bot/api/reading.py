@@ -60,4 +60,5 @@ def _report(folder: Path) -> Report | None:
     try:
         return read_report(folder)
     except EvidenceError:
+        # A case may have lost its report: then the diagnosis speaks for itself.
         return None

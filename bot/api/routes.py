@@ -56,6 +56,7 @@ def api_routes(site: Site, access: AccessControl, accept: Accept) -> list[BaseRo
     return [
         *(operation.route(access) for operation in listed),
         Route(f"{API}/openapi.json", openapi, middleware=access.open_to_all()),
+        # This one takes everything below /api, so it stays last.
         Route(f"{API}/{{path:path}}", nothing, middleware=access.open_to("read")),
     ]
 
@@ -205,17 +206,20 @@ class ApiHandlers:
         )
         investigation_id = accepted.investigation_id
         note_investigation(request, investigation_id)
+        # Without an id the database is away, and the request waits on disk.
         outcome = accepted.outcome if investigation_id else "spooled"
         url = self._url(investigation_id) if investigation_id else None
         started = models.Started.model_validate(
             {"id": investigation_id, "outcome": outcome, "url": url, "key": key}
         )
+        # A repeated key starts nothing, so the answer is not 202.
         return answer_of(started, 200 if outcome == "duplicate" else 202)
 
     async def list(self, request: Request, list_query: models.ListQuery) -> models.Investigations:
         """One page."""
         visibility = visibility_of(request)
         cursor = None
+        # Pages go on from the last investigation that was seen, so that new ones shift nothing.
         if list_query.after is not None:
             last = await in_store(self.store.get, list_query.after, visibility)
             if last is None:
@@ -259,6 +263,7 @@ class ApiHandlers:
         investigation = await self._investigation(request)
         after = resume_point(request.headers.get("last-event-id"), str(events_query.after))
         stream = progress_events(self.store, investigation.id, after, request.is_disconnected)
+        # nginx would hold events back until its buffer is full.
         headers = {"x-accel-buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 

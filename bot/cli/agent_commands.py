@@ -37,6 +37,7 @@ def mcp(
 ) -> None:
     """Serve coding agents over MCP on standard input and output: against the configured sources,
     or those named here. Changes nothing anywhere."""
+    # Late: `--help` needs none of it.
     from faultline.bot.cli.ask_command import AskOptions
     from faultline.bot.cli.mcp_command import run_mcp
 

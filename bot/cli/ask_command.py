@@ -86,6 +86,7 @@ def settings_for(options: AskOptions, environ: Mapping[str, str]) -> Settings:
     urls = {variable(name, "url"): url for name, url in options.urls.items()}
     settings = load_settings(options.config, {**environ, **urls})
     kubernetes_settings = getattr(settings, KUBERNETES)
+    # The settings' own cluster wins over the current context.
     if (
         kubernetes_settings.url is not None
         or kubernetes_settings.kubeconfig is not None
@@ -98,6 +99,7 @@ def settings_for(options: AskOptions, environ: Mapping[str, str]) -> Settings:
     urls[variable(KUBERNETES, "kubeconfig")] = str(kube_context.file)
     urls[variable(KUBERNETES, "context")] = kube_context.name
     urls[variable(KUBERNETES, "namespaces")] = kube_context.namespace
+    # Load again, so that these values are checked like all others.
     return load_settings(options.config, {**environ, **urls})
 
 
@@ -144,6 +146,7 @@ def _answer(
         sys.stdout.write(f"Kept as {options.case}: faultline investigate {options.case}\n")
     if options.html is not None:
         sys.stdout.write(f"Written as a page: {options.html}\n")
+    # Questions need a person at both ends.
     if sys.stdin.isatty() and sys.stdout.isatty():
         answer_follow_ups(bot.settings, investigation, folder)
     return 0

@@ -37,6 +37,7 @@ def capture_now(
         try:
             name = getpass.getuser()
         except (OSError, KeyError):
+            # A container's user may have no entry in the password file.
             name = "someone"
         result = asyncio.run(
             run_capture(
@@ -52,6 +53,7 @@ def capture_now(
     if result.refusal is not None:
         sys.stderr.write(f"faultline: {job}: {single_line(result.refusal)}\n")
         return NOTHING_CAPTURED
+    # Paths are copied from here, so no line breaks within one.
     console = Console(highlight=False, soft_wrap=True)
     for file in result.files:
         who = f"rank {file.rank}" if file.rank is not None else "rank unknown"

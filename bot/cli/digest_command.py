@@ -53,6 +53,7 @@ def print_digest(settings: Settings, since: str, team: str | None, *, json_: boo
     digests = team_digests(incidents, mutes, begin)
     if team is not None:
         digests = tuple(digest for digest in digests if digest.team.casefold() == team.casefold())
+        # A team without alerts is fine; a name that nobody knows is a mistake.
         if not digests and team.casefold() not in map(str.casefold, settings.teams):
             raise SettingsError("--team", "is no team of the settings, and had no alert")
     if json_:
@@ -75,6 +76,7 @@ def _lines(
     for number, digest in enumerate(digests):
         if number:
             yield ""
+        # With a single part of no team, the label would say nothing.
         alone = len(digests) == 1 and not digest.team
         yield ("" if alone else f"{team_name(digest.team)}: ") + summary(digest, now - since)
         yield from _labelled(team_lines(digest, now), settings)

@@ -79,6 +79,7 @@ def init(options: InitOptions, environ: Mapping[str, str]) -> None:
     Raises SettingsError for an answer that no bot can start with, or where one of the files exists.
     """
     files = [options.directory / name for name in (DEFAULT_FILE, SECRETS_FILE)]
+    # Check before asking, so that nobody answers five questions for nothing.
     for file in files:
         if file.exists():
             raise SettingsError(str(file), "exists, and init overwrites nothing")
@@ -201,6 +202,7 @@ def next_steps(files: list[Path], missing: list[str]) -> str:
     if missing:
         phrase += f"Fill in there: {', '.join(missing)} (where to get them: docs/install.md).\n"
     load = shlex.quote(os.path.relpath(files[1]))
+    # A shell looks for a bare name in PATH.
     place = load if "/" in load else f"./{load}"
     return (
         f"{phrase}Next:\n    set -a; . {place}; set +a\n    faultline check\n    faultline serve\n"
@@ -246,6 +248,7 @@ def _context(name: str, environ: Mapping[str, str]) -> ClusterContext:
     kube_context = current_context(environ, name)
     if kube_context is None:
         raise SettingsError("--kubernetes", f"there is no context {name!r}")
+    # As kubectl does.
     return replace(kube_context, namespace=kube_context.namespace or "default")
 
 
@@ -277,6 +280,7 @@ def _write(file: Path, text: str, mode: int) -> None:
     """A new file. Raises SettingsError where it exists by now or cannot be made."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        # Created with its mode, and never over a file: nobody else can read a secret even briefly.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             out.write(text)

@@ -87,6 +87,7 @@ def demo(
 ) -> None:
     """Play a recorded incident from alert to answer on this machine. Needs no account and no
     key."""
+    # Late: each command loads only what it needs.
     from faultline.demo.run import run_demo
 
     raise typer.Exit(run_demo(stay=not exit_, port=port))
@@ -131,6 +132,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run the bot: webhooks, Slack, web pages and one worker."""
+    # First: Polars reads these settings when it is loaded.
     garbage.keep_little()
     with garbage.loading():
         from faultline.bot.processes.launch import serve as run
@@ -193,6 +195,7 @@ def init(
         alerts=alerts,
         slack_channel=slack_channel,
         public_url=public_url,
+        # Without a terminal nobody can answer.
         ask=not yes and sys.stdin.isatty(),
     )
     run(options, os.environ)
@@ -291,6 +294,7 @@ def export(
 
     written = exported(case, as_.value)
     if output is None:
+        # As bytes: a text stream may change the encoding and the line ends.
         sys.stdout.buffer.write(written)
         return
     try:
@@ -474,14 +478,17 @@ def main() -> None:
     except ModuleNotFoundError as error:
         from faultline.bot.settings.extras import extra_of, install
 
+        # The first argument that is no option is the command.
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
         extra = extra_of(error.name, command)
         if extra is None:
+            # No extra provides it: show the whole traceback.
             raise
         needed = f"faultline {command} needs an extra that is not installed: {install(extra)}"
         sys.stderr.write(f"{needed}\n")
         sys.exit(BAD_INPUT)
     except BrokenPipeError:
+        # Python flushes standard output when it exits, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
 

@@ -84,6 +84,7 @@ def _past(settings: Settings, scratch: Path) -> list[Shelf]:
     try:
         # Its tables are its own bot's to change.
         store = open_store(settings, migrated=True)
+        # Only a query shows whether the tables can be read.
         store.latest(1)
         return [Shelf(store, local_cases(open_cases(settings), scratch / "past"))]
     except (FaultlineError, SQLAlchemyError) as error:

@@ -85,6 +85,7 @@ def restore(
     from faultline.bot.operating.restore import restore as put_back
     from faultline.bot.settings import load_settings
 
+    # Exactly one of the two: a backup to put back, or a database that is back already.
     if (file is None) != database_is_back:
         raise SettingsError("FILE", "name a backup, or say --database-is-back")
     settings = load_settings(config)

@@ -48,8 +48,10 @@ def shows_sixels() -> bool:
                 return False
             answer += more
     finally:
+        # Otherwise the shell would stay without echo.
         termios.tcsetattr(stdin_fd, termios.TCSANOW, before)
     match = _ATTRIBUTES.search(answer)
+    # The first number is the terminal's class; its attributes follow.
     return match is not None and SIXEL_GRAPHICS in match[1].split(b";")[1:]
 
 
@@ -58,6 +60,7 @@ def sixels(png: bytes) -> str | None:
     pixels = pixels_of(png)
     if pixels is None:
         return None
+    # Round to the nearest level, in whole numbers.
     steps = (pixels.astype(np.uint16) * (LEVELS - 1) + 127) // 255
     numbers = steps[:, :, 0] * LEVELS * LEVELS + steps[:, :, 1] * LEVELS + steps[:, :, 2]
     height, width = numbers.shape
@@ -87,7 +90,9 @@ def _runs(columns: NDArray[np.int64]) -> Iterator[str]:
     edges = np.flatnonzero(np.diff(columns)) + 1
     starts = np.concatenate([[0], edges])
     for start, end in zip(starts, np.concatenate([edges, [len(columns)]]), strict=True):
+        # Sixel letters begin at "?", which is 63.
         count, letter = int(end - start), chr(63 + int(columns[start]))
+        # `!3x` is no shorter than three letters.
         yield f"!{count}{letter}" if count > 3 else letter * count
 
 
@@ -127,6 +132,7 @@ def _unfiltered(kind: int, line: Pixels, above: Pixels) -> Pixels:
     if kind == 0:
         return line
     if kind == 1:
+        # Sub: the sums wrap at 256, as bytes do.
         return np.cumsum(line, axis=0, dtype=np.uint8)
     if kind == 2:
         return line + above

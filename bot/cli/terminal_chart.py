@@ -71,6 +71,7 @@ def picture_codes(png: bytes, environ: Mapping[str, str]) -> str | None:
     program = environ.get("TERM_PROGRAM", "")
     is_kitty = environ.get("TERM", "") in ("xterm-kitty", "xterm-ghostty")
     if is_kitty or environ.get("KITTY_WINDOW_ID") or program == "ghostty":
+        # kitty takes at most 4,096 bytes at once; m=1 says that more follow.
         chunks = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
         codes = []
         for number, chunk in enumerate(chunks, start=1):
@@ -107,6 +108,7 @@ def _dots(
     room: int,
     share: Callable[[float], float],
 ) -> list[str]:
+    # A braille letter holds two columns and four rows of dots.
     wide, high = 2 * room, 4 * LINES
     seconds = max(1.0, chart.end - chart.start)
     cells = [[EMPTY] * room for _ in range(LINES)]
@@ -117,6 +119,7 @@ def _dots(
 
     for run in runs:
         points = [place(at, value) for at, value in run]
+        # A run of one point is a line to itself.
         for (x0, y0), (x1, y1) in zip(points, points[1:] or points, strict=False):
             steps = max(1, round(max(abs(x1 - x0), abs(y1 - y0))))
             for step in range(steps + 1):

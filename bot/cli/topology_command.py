@@ -67,6 +67,7 @@ class ListedCall:
 
 def print_topology(settings: Settings, service: str | None, *, json_: bool) -> None:
     """Print all calls, or those from and to one service."""
+    # People may use any of the service's names.
     requested_service = catalogue_name(service, settings)
     store = open_store(settings)
     try:

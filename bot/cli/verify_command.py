@@ -81,6 +81,7 @@ def verify_deploy(service: str, options: VerifyOptions) -> int:
 
 def _from_here(deploy: DeployToCheck, options: VerifyOptions, console: Console) -> DeployVerdict:
     settings = settings_for(options.sources, os.environ)
+    # The catalogue may know the service by another name.
     named = catalogued(settings, deploy.service) or deploy.service
     connectors = build_connectors(settings)
     if not any("metrics" in connector.kinds for connector in connectors):

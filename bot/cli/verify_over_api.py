@@ -44,6 +44,7 @@ def verify_over_api(
 ) -> DeployVerdict:
     """The bot's verdict, once it is final. Raises ConnectorError where there is none, and
     SettingsError where the bot refuses the request."""
+    # One key for the whole run, so that no retry starts a second check.
     headers = {"idempotency-key": uuid.uuid4().hex}
     if environ.get(TOKEN):
         headers["authorization"] = f"Bearer {environ[TOKEN]}"
@@ -90,6 +91,7 @@ def _request(client: httpx.Client, method: str, path: str, body: Any = None) -> 
         except httpx.HTTPError as error:
             problem = f"{type(error).__name__}: is the address right?"
             continue
+        # These may pass; any other status stays.
         if response.status_code in (429, 500, 502, 503, 504):
             problem = f"answered {response.status_code}"
             continue

@@ -70,6 +70,7 @@ def hypothetical(
     lines: list[AnswerLine] = []
     if first is not None and frozenset(tokens) & _BACK:
         sentence = f"I can't predict that, but {_supported(first)}."
+    # The line about the cause says it already.
     if subject is not None and subject.is_identified and not _names_cause(first, subject):
         subject_answer = about_subject.about(answered, subject)
         lines.append(AnswerLine(text=subject_answer.lead))
@@ -94,6 +95,7 @@ def _roll_back(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
     change = change_name(str(row["id"]))
     service = plain(str(row["service"]), 60)
     sentence = f"I change nothing: a person has to take back {change} of {service}."
+    # Only these have a deployment to go back to; flags and settings are set back.
     if row["kind"] in ("deploy", "merge", "scale", "rollout"):
         command = f"kubectl rollout undo deployment/{_safe(service)}"
         how_back = (

@@ -66,6 +66,7 @@ def against(answered: AnsweredCase) -> AnswerText:
         return AnswerText(lead=f"{NO_CAUSE[view.verdict]}.", lines=tuple(_missing(answered)))
     counter = view.really_against
     lines = [answered.line(f, "Against") for f in counter[:MOST]]
+    # A less likely suspect is no real alternative.
     rivals = [c for c in answered.causes[1:3] if c.confidence >= 0.1]
     lines += [
         answered.statement(

@@ -41,6 +41,7 @@ def metric(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str
             )
         )
     sentence = f"{lines[0].text}."
+    # The quantile that was asked for may not be collected: say so first.
     quantile = quantile_in(tokens)
     if quantile is not None and quantile not in case_series[0].name:
         sentence = f"I have no {quantile}. {sentence}"

@@ -25,6 +25,7 @@ LEVEL = "on call, level "
 def ownership(answered: AnsweredCase, tokens: Sequence[str], services: Sequence[str]) -> Look:
     """Who is on call for a service, and which team it belongs to; asked now where that is
     possible."""
+    # Without a word about being on call, the question is about the team.
     team = not {"call", "on-call", "oncall", "page"} & set(tokens)
     first = answered.first
     blamed = first.subject if first is not None else None
@@ -83,6 +84,7 @@ async def _on_call_now(
             try:
                 people = await connector.on_call(service)
             except FaultlineError as error:
+                # Another connector may know.
                 problem = str(error)
                 continue
             if people:

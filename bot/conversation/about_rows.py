@@ -115,6 +115,7 @@ def _slowest(answered: AnsweredCase, names: Sequence[str]) -> tuple[AnswerLine, 
         pl.col("duration_us").filter(pl.col("then")).quantile(0.95).alias("before"),
         pl.col("now").sum().alias("n"),
     )
+    # The names break ties, so that the same case gives the same lines.
     rows = by.filter(pl.col("n") > 0).sort(
         ["p95", "service", "operation"], descending=[True, False, False]
     )
@@ -152,9 +153,11 @@ def _chosen(rows: pl.DataFrame) -> list[dict[str, object]]:
     other: dict[str, dict[str, object]] = {}
     for row in rows.head(READ).iter_rows(named=True):
         message = str(row["message"])
+        # Bound the search: one line may hold a whole document.
         is_bad = bool(_BAD_LEVEL.match(str(row["level"] or "")) or _ERROR.search(message[:1000]))
         kind = bad if is_bad else other
         if len(kind) < LINES:
+            # Lines that differ only in numbers look alike.
             kind.setdefault(re.sub(r"\d+", "0", message[:200]), row)
         if len(bad) >= LINES:
             break
@@ -164,6 +167,7 @@ def _chosen(rows: pl.DataFrame) -> list[dict[str, object]]:
 
 def _shown(row: dict[str, object]) -> str:
     """One line as it was written, without the secrets in it."""
+    # Mask before the last cut: half a secret is not recognized.
     message = masked(plain(str(row["message"]), 4 * MAX_LINE))
     return plain(
         f"{row['time']:%H:%M:%S} {plain(str(row['service'] or '-'), 40)} {message}", MAX_LINE

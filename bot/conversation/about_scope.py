@@ -59,7 +59,7 @@ def missing(answered: AnsweredCase) -> AnswerText:
 
 
 def checked(answered: AnsweredCase) -> AnswerText:
-    """What was asked of whom, and which services look fine."""
+    """What was asked of which source, and which services look fine."""
     most_rows_first = sorted(answered.case.evidence, key=lambda evidence: -(evidence.rows or 0))
     lines = [_collected(item) for item in most_rows_first[:MOST]]
     window = answered.case.scope.incident
@@ -129,6 +129,7 @@ def fine_services(answered: AnsweredCase) -> list[str]:
         return []
     measured = table.filter(pl.col("value").is_finite())
     services = measured["service"].drop_nulls().unique().sort()
+    # A change that was ruled out leaves its service fine.
     with_findings = {f.subject for f in answered.findings.values() if f.kind != RULED_OUT}
     return [service for service in services.to_list() if service not in with_findings]
 

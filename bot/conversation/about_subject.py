@@ -76,6 +76,7 @@ def _suspected(
     answered: AnsweredCase, name: str, cause: Cause, about_it: Sequence[Finding]
 ) -> AnswerText:
     evidence = answered.some(cause.findings)
+    # A cause may rest on findings about other subjects alone.
     evidence = [f for f in evidence if f in about_it] or evidence
     # The summary of a cause repeats the sentences of its strongest findings.
     unsaid = [f for f in evidence if f.sentence.rstrip(".") not in cause.summary]

@@ -41,6 +41,7 @@ def since(answered: AnsweredCase) -> AnswerText:
     before = alert.started_at - onset
     order = f"before {moment}" if before > timedelta(0) else f"after {moment}"
     sentence = f"Since {at(onset)}, {span_of(before)} {order}."
+    # "0 s before the alert" helps nobody.
     if abs(before) < timedelta(seconds=1):
         then = moment if alert.is_question else "when the alert fired"
         sentence = f"Since {at(onset)}, {then}."
@@ -56,7 +57,7 @@ def _began_with(finding: Finding, onset: datetime) -> bool:
 
 
 def still(answered: AnsweredCase) -> AnswerText:
-    """Whether it is over, as far as the case goes, and how old that is."""
+    """Whether it was over when the data of the case ends, and how old that data is."""
     sentence, lines = _state_at_the_end(answered)
     resolved = answered.investigation.resolved_at
     if resolved is not None:
@@ -170,6 +171,7 @@ def _other_changes(answered: AnsweredCase, reported_ids: set[str]) -> Iterator[A
         return
     onset = answered.diagnosis.impact.since or answered.case.alert.started_at
     near = table.filter(pl.col("time") >= onset - BEFORE, pl.col("time") <= window.end)
+    # Findings cover some of these already, so read more than are shown.
     latest = near.sort("time", descending=True).head(4 * MOST)
     for row in latest.iter_rows(named=True):
         if str(row["id"]) not in reported_ids:

@@ -71,6 +71,7 @@ def _local(address: str, locations: Sequence[str]) -> str | None:
 
 def _below(segments: Sequence[str], location: str) -> bool:
     parts = location.strip("/").split("/")
+    # A location of "/" would open the whole disk.
     if len(segments) < len(parts) or not parts[0]:
         return False
     patterns = (_JOB.sub(r"[^/]+", re.escape(part)) for part in parts)

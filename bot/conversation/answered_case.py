@@ -67,6 +67,7 @@ class AnsweredCase:
     def services(self) -> tuple[str, ...]:
         """Every service that the case knows by name, and what findings and causes are about."""
         case = self.case
+        # A dict, not a set: its order decides which names stay.
         names: dict[object, None] = dict.fromkeys([case.alert.service, *case.scope.services])
         names |= dict.fromkeys(c.subject for c in self.causes)
         names |= dict.fromkeys(f.subject for f in self.findings.values())
@@ -117,6 +118,7 @@ class AnsweredCase:
         linked = next((item for item in cited if safe_url(item.link)), None)
         if linked is not None:
             links[single_line(linked.source, 40)] = linked.link or ""
+        # Addresses come from vendors: only plain ones become links.
         safe = ((title, safe_url(url)) for title, url in links.items())
         return tuple((title, url) for title, url in safe if url)
 

@@ -137,6 +137,7 @@ def answer_from_case(
         return reply
     service = _CaseQuestion(answered, question, catalogue, for_us=for_us).services[:1]
     named = " ".join([english.rstrip("?"), *service])
+    # With the service first; only where that finds nothing, without it.
     for translation in (f"{named}?", english):
         answer = _answer(_CaseQuestion(answered, translation, catalogue, for_us=for_us))
         if answer.useful:
@@ -155,6 +156,7 @@ def _answer(case_question: _CaseQuestion) -> Reply:
     if len(strange) < MANY_STRANGE or reply.kind in FREE_WORDS or not reply.useful:
         return reply
     answered = case_question.answered
+    # With more unknown words than known ones, the answer would be to another question.
     if 2 * len(strange) > case_question.request.telling():
         return _reply(answered, not_understood(answered), RequestKind.UNKNOWN, useful=False)
     taken = f"I took this for: {examples().get(reply.kind, reply.kind.value)}"
@@ -222,6 +224,7 @@ class _CaseQuestion:
                 return self._look_reply(asking_again.still(self.answered, words, self.services))
             case RequestKind.COMPARE:
                 days = days_ago(self.question, self.answered.case.alert.started_at)
+                # Today is the incident itself: compare it with the time before.
                 if days == 0:
                     return self._case_reply(
                         about_metric.metric(self.answered, words, self.services)
@@ -251,6 +254,7 @@ class _CaseQuestion:
             text = about_rows.logs(answered, self.subject, self.question)
             return self._case_reply(text, useful=bool(text.lines or text.code))
         if kind is RequestKind.UNKNOWN and self._is_about_a_metric():
+            # "error rate now" asks the source, not the case.
             if words[-1] in NOW:
                 return self._look_reply(asking_again.still(answered, words, self.services))
             text = about_metric.metric(answered, words, self.services)
@@ -297,6 +301,7 @@ class _CaseQuestion:
         somebody knows."""
         subject, include = self.subject, asks_to_include(self.question)
         names = subject.names if subject else ()
+        # Whoever addresses the bot may mean a service that the case does not know.
         if not names and include and self.for_us and subject is not None and subject.is_service:
             names = (subject.label,)
         unseen = tuple(name for name in names if include and not self._knows(name))

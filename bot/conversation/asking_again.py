@@ -121,6 +121,7 @@ async def read_again(
     """Ask every source of metrics for a window, of the services of the wanted series alone. What
     fails is said, never raised."""
     able = [connector for connector in connectors if METRICS.name in connector.kinds]
+    # The case has the baseline, so ask for the window alone.
     scope = answered.case.scope.model_copy(
         update={
             "incident": window,
@@ -151,8 +152,8 @@ async def read_again(
 
 
 def _services(answered: AnsweredCase, selected_series: Sequence[CaseSeries]) -> tuple[str, ...]:
-    """Whom to ask about, as the scope names them: all where it does not name each of them, as a
-    source may call a service by another name than the scope."""
+    """The services to ask about, as the scope names them. All of them, where the scope lacks one of
+    the names: a source may call a service by another name than the scope."""
     alert, services = answered.case.alert, answered.case.scope.services
     named = {case_series.service for case_series in selected_series} - {alert.service}
     if not selected_series or not named.issubset(services):
@@ -174,6 +175,7 @@ async def _collected(connector: Connector, request: Request) -> Collected:
         async with asyncio.timeout(WITHIN_S):
             return await collect_from(connector, request)
     except TimeoutError:
+        # No error: the other sources may have answered.
         return Collected()
 
 
@@ -225,6 +227,7 @@ def _is_out(levels: SeriesLevels, value: float) -> bool:
     if levels.before is None or levels.after is None:
         return False
     move = levels.after - levels.before
+    # A series that did not move has no half way, and nothing to divide by.
     return bool(move) and (value - levels.before) / move > HALF_WAY
 
 

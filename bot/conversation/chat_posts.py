@@ -37,7 +37,7 @@ class ChatPosts(Protocol):
         """Where an investigation that is asked for in this thread is answered."""
 
     def asker(self, question: Question) -> str:
-        """By whom it is counted."""
+        """The name under which the asker is counted."""
 
     def name_of(self, question: Question) -> str:
         """Who asked, as it is kept with what they said."""

@@ -28,6 +28,7 @@ _RIGHT = re.compile(
     r"\b(?:right|correct|exactly|confirmed|spot on|nailed it|agree)\b", re.IGNORECASE
 )
 _CAUSE = re.compile(
+    # "It was wrong" names no cause.
     r"\b(?P<said>it was|it turned out to be|cause (?:was|is)|it is|it'?s)\s+"
     r"(?!all\b|clearly|totally|wrong|right|correct|not\b)(?P<cause>[^\n]{2,400})",
     re.IGNORECASE,
@@ -55,6 +56,7 @@ class Correction:
 def correction_in(text: str) -> Correction:
     """What a text that judges the answer says."""
     text = without_mentions(text)
+    # The plainest wording first: "it was ..." before whatever follows "wrong".
     match = _CAUSE.search(text) or _BROKE.search(text) or _THEN.search(text)
     cause, named = "", False
     if match is not None:
@@ -62,6 +64,7 @@ def correction_in(text: str) -> Correction:
         named = "cause" in match.groupdict().get("said", "")
     wrong = _WRONG.search(text) is not None
     right = _RIGHT.search(text) is not None
+    # A text that also says "wrong", or names a cause, does not simply agree.
     agrees = right and not wrong and not cause
     return Correction(right=agrees, cause=cause, explicit=wrong or right or named)
 

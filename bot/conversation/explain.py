@@ -37,6 +37,7 @@ def explain(answered: AnsweredCase, ids: tuple[str, ...]) -> AnswerText:
     lines += [answered.line(f, f.id) for f in findings[1:4]]
     more = (f"There is no finding {', '.join(unknown[:3])}",) if unknown else ()
     phrase = f"{finding.id}: {finding.kind.replace('_', ' ')} of {plain(finding.subject, 80)}"
+    # Without a series there is nothing to draw.
     return AnswerText(
         lead=phrase, lines=tuple(lines), more=more, chart=finding.id if finding.series else None
     )

@@ -1,5 +1,5 @@
-"""`handover`: what happened, what is open, what recurs and which alerts were noise, as far as the
-asker may hear of it."""
+"""`handover`: what happened, what is open, what recurs and which alerts were noise, within what
+the asker may see."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def _read(
     since: datetime,
     now: datetime,
 ) -> tuple[list[HandoverIncident], tuple[HostRecord, ...], list[Mute]]:
-    """As far as the asker may hear of it."""
+    """Only what the asker may see."""
     engine, observed_visibility = context.store.engine, visibility.visibility_of(question)
     fleet = FleetMemory(engine, observed_visibility)
     fleet_time = {"since": now - timedelta(days=MACHINE_DAYS), "before": now}
@@ -105,6 +105,7 @@ async def _read(
         partial(handover_incidents, visibility=observed_visibility),
         engine,
         since,
+        # An alert of this very second counts.
         now + timedelta(seconds=1),
     )
     of_machines = await in_store(partial(fleet.investigations, **fleet_time))
@@ -113,6 +114,7 @@ async def _read(
     machines = await in_store(
         partial(fleet.suspicious, without=of_machines - visible_ids, **fleet_time)
     )
+    # Mutes count as of now, not as of the question.
     mutes = await in_store(Mutes(engine).active, datetime.now(UTC), observed_visibility)
     return [incident for incident in incidents if incident.id in visible_ids], machines, mutes
 

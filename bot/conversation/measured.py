@@ -90,6 +90,7 @@ def named_series(
         # Some vendors tell the share of requests that succeed instead.
         matches = _of_classes(every, {SignalClass.AVAILABILITY})
     quantile = quantile_in(tokens)
+    # Where no series has the quantile, show what there is.
     exact = [series for series in matches if quantile and quantile in signal_name(series.signal)]
     return in_order(answered, [series for series in exact or matches if _is_of(series, services)])
 
@@ -195,6 +196,7 @@ def _of_classes(some: Iterable[CaseSeries], classes: Container[SignalClass]) -> 
 
 def _is_of(series: CaseSeries, services: Sequence[str]) -> bool:
     service = series.service.casefold()
+    # `job/rank 2` is also rank 2.
     return not services or any(
         service == s.casefold() or service.endswith(f"/{s.casefold()}") for s in services
     )

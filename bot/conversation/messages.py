@@ -89,6 +89,7 @@ def code_box(lines: tuple[str, ...], limit: int) -> str:
     for line in lines:
         shown = single_line(line, 300)
         if len(shown) + 1 > room:
+            # Stop at the first line that does not fit: a gap in the middle would mislead.
             break
         showns.append(shown)
         room -= len(shown) + 1

@@ -90,6 +90,7 @@ def _answer(answered: GuardedAnswer, url: str) -> AnswerText:
 
 
 def _line(claim: Claim, fresh: set[str], url: str) -> AnswerLine:
+    # The page does not have findings that were made just now.
     findings = [finding for finding in claim.findings if finding not in fresh]
     links = tuple((finding, u) for finding in findings[:3] if (u := safe_url(f"{url}#{finding}")))
     label = INFERRED if claim.section is Section.INFERRED else ""
@@ -98,7 +99,7 @@ def _line(claim: Claim, fresh: set[str], url: str) -> AnswerLine:
 
 
 def _nothing(answered: GuardedAnswer) -> AnswerText:
-    """Said, and not passed over: the model failed, or nothing of its answer holds."""
+    """Say so, rather than stay silent: the model failed, or no claim of its answer holds."""
     name = single_line(answered.use.name, 60)
     if not answered.dropped:
         why = single_line(answered.use.ended, 200)

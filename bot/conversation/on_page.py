@@ -71,7 +71,7 @@ class PageAnswers:
 
 
 def _page_answer(answered: AnsweredCase, reply: Reply) -> AnswerText:
-    """The reply as far as a page can give it."""
+    """The part of the reply that a page can give."""
     if reply.kind is RequestKind.HELP:
         return HELP
     if reply.follow_up is not None:

@@ -1,5 +1,5 @@
-"""What is said to a question: by its kind, from the investigation it is about, as far as the asker
-may hear of it."""
+"""What is said to a question: by its kind, from the investigation it is about, within what the
+asker may see."""
 
 from __future__ import annotations
 
@@ -144,6 +144,7 @@ class Replies:
         waiting = await in_store(self._conversations.waiting)
         checks = await self._health.checks()
         where = "of public channels and those started here" if dm else "of this channel"
+        # This question is among those that wait.
         return status_text(counts, max(0, waiting - 1), checks, here, where=where)
 
     async def _investigate(self, question: Question) -> AnswerText:
@@ -196,12 +197,14 @@ class Replies:
 
         answered, reply = await self._in_folder(about.id, answer)
         by_model = None
+        # The model's budget is for questions that are addressed to the bot.
         if mentioned and not reply.exact:
             by_model = await self._by_model(question, about)
         if by_model is not None:
             if by_model.follow_up:
                 follow_up = FollowUpRequest(None, by_model.follow_up)
                 return await self._start_follow_up(question, answered, follow_up)
+            # A failure of the model is worth saying only where the case has no answer either.
             if by_model.stands or (by_model.was_called and not reply.useful):
                 return by_model.text
         if reply.follow_up is not None:
@@ -335,6 +338,7 @@ class Replies:
         newer one runs."""
         named = _ID.search(question.text)
         if named is not None:
+            # An id must not open what the asker may not see.
             investigation = await in_store(self._context.store.get, named[0])
             if investigation and await self._visibility.may_tell(question, investigation):
                 return investigation, False

@@ -132,6 +132,7 @@ class ConversationPosts:
         """A file in the question's thread."""
 
         async def find() -> str | None:
+            # A file has no metadata, so its name identifies it.
             return await self._find(question, lambda row: _holds_file(row, name))
 
         async def send() -> str:
@@ -151,6 +152,7 @@ class ConversationPosts:
 
     async def channel(self, channel: str) -> Mapping[str, Any]:
         """What Slack tells of a channel of this workspace. Raises ConnectorError."""
+        # Slack knows the channel without the workspace's name.
         channel_id = bare_id(channel)
         answer = await slack_answer(
             "conversations.info", self._client.conversations_info(channel=channel_id), channel_id

@@ -17,7 +17,7 @@ from faultline.connectors.shared.contract.base import Check, Connector
 
 CHECK_WITHIN_S = 5.0
 CHECKED_FOR_S = 60.0
-"""Vendors are not asked again for so long, however often somebody asks us."""
+"""Vendors are asked again only after this time, however often somebody asks us."""
 LAST = 5
 RUNNING = 5
 
@@ -33,6 +33,7 @@ class Health:
 
     async def checks(self) -> list[Check]:
         """One per connector, side by side."""
+        # One check serves everybody who asks meanwhile.
         async with self._asking:
             if time.monotonic() - self._at > CHECKED_FOR_S:
                 probes = [bounded(c.name, c.check, CHECK_WITHIN_S) for c in self._connectors]

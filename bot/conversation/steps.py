@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 TRACES = "traces"
 REPORT = "report.html"
 TOO_OLD = timedelta(hours=6)
-"""A question that could not be answered for so long is not answered any more."""
+"""A question that could not be answered within this time is not answered any more."""
 
 log = logging.getLogger("faultline.conversation")
 
@@ -106,11 +106,13 @@ class ConversationSteps:
         question = await self._question(question_id)
         if question is None or question.status != "asked":
             return False
+        # After a crash the words may be kept already: then they stay the same.
         if question.answer is not None:
             return True
         try:
             answer = await self._talk(question).replies.reply(question)
         except SQLAlchemyError:
+            # The step is tried again once the store is back.
             raise
         except Exception as error:  # the edge of an answer: it ends with an explanation
             log.exception("question %s", question_id)
@@ -184,13 +186,14 @@ class ConversationSteps:
             await talk.posts.post(question, answer, url)
             return None
         ref = await files.post(question, answer, url)
+        # The message says that the traces are being read: replace it with the answer.
         if question.kind == "trace":
             await files.edit(ref, answer, url)
             await self._attach_report(question, files)
         return ref
 
     async def finish(self, question_id: str, why: str) -> str:
-        """It is answered, or given up."""
+        """It is answered, or abandoned."""
         status: QuestionStatus = "answered" if why == "posted" else "given_up"
         await in_store(self._conversations.finish, question_id, status)
         return status
@@ -219,6 +222,7 @@ class ConversationSteps:
             file = Path(scratch) / REPORT
             await in_thread(file.write_bytes, content)
             await files.attach(question, file, f"{_trace_case(question)}.html", "Trace report")
+        # It is posted, so the copy can go.
         await in_thread(self._context.cases.delete, _trace_case(question), "")
 
     async def _attach_export(

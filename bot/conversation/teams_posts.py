@@ -100,6 +100,7 @@ class TeamsVisibility(ConversationVisibility):
         self._here = posts.investigations_in
 
     async def _may_tell(self, question: Question, place: Place) -> bool:
+        # With isolation, other teams' investigations stay unmentioned.
         if self._teams is not None and place.team not in ("", *self._teams_of(question)):
             return False
         return place.id in await in_store(self._here, question)

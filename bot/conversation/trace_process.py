@@ -2,7 +2,7 @@
 FOLDER`.
 
 Writes `report.html` and `answer.json` (verdict, statement, diagnoses, what was left out) into the
-folder. The process is killed when it takes too long; nothing of it stays in the worker.
+folder. The process is killed when it takes too long, and leaves nothing behind in the worker.
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ async def diagnosed(place: str, settings: TracesSettings, folder: Path) -> Mappi
         env=environ,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
+        # A separate session, so that processes which it forks are killed with it.
         start_new_session=True,
     )
     try:
@@ -87,6 +88,7 @@ async def diagnosed(place: str, settings: TracesSettings, folder: Path) -> Mappi
             await process.wait()
     answer = folder / "answer.json"
     if process.returncode != 0 or not answer.exists():
+        # The last line says what went wrong.
         last = problem.decode("utf-8", "replace").strip().splitlines()[-1:] or [
             "it ended without a word"
         ]
@@ -140,6 +142,7 @@ def _check_size(place: str, settings: TracesSettings) -> None:
     bucket, _, prefix = place.removeprefix("s3://").partition("/")
     options: dict[str, Any] = {}
     if settings.endpoint_url:
+        # Plain HTTP only where the operator's endpoint uses it.
         local = settings.endpoint_url.startswith("http://")
         options = {"endpoint": settings.endpoint_url, "client_options": {"allow_http": local}}
     files, total = 0, 0

@@ -3,8 +3,8 @@ they cannot see.
 
 In a channel: those that were answered in that channel. In a direct message and in the assistant's
 pane: those that were started there, those of public channels, and those of the channel that the
-person is looking at, which Slack only names to somebody who may see it. A channel of which Slack
-tells nothing is taken for private. What was answered in one workspace is not told in another.
+person is looking at, which Slack only names to somebody who may see it. A channel that Slack
+does not describe is taken for private. What was answered in one workspace is not told in another.
 
 With `login.isolation = "teams"`, moreover, only those of the channel's team and those of no team.
 """
@@ -53,7 +53,7 @@ class ConversationVisibility:
         return await self._may_tell(question, place)
 
     async def visible_ids(self, question: Question, some: Iterable[Place]) -> frozenset[str]:
-        """The ids of those of which an answer to this question may speak."""
+        """The ids of those that an answer to this question may mention."""
         return frozenset([place.id for place in some if await self._may_tell(question, place)])
 
     async def _may_tell(self, question: Question, place: Place) -> bool:
@@ -108,11 +108,13 @@ class ConversationVisibility:
         try:
             channel_info = await self._posts.channel(channel)
         except ConnectorError:
+            # Do not remember a failure: Slack may answer the next time.
             return False
         shared = any(
             channel_info.get(name)
             for name in ("is_ext_shared", "is_pending_ext_shared", "is_im", "is_mpim")
         )
+        # A channel that does not say so is taken for private.
         public = channel_info.get("is_private") is False and not shared
         if len(self._public) >= MAX_CHANNELS:
             self._public.clear()

@@ -82,6 +82,7 @@ async def _step(name: str, function: Callable[..., Coroutine[Any, Any, T]], *arg
         "max_attempts": STORE_TRIES,
         "interval_seconds": 1.0,
         "backoff_rate": 1.1,
+        # Another try helps only while the store is away.
         "should_retry": lambda error: isinstance(error, STORE_AWAY),
     }
     return await DBOS.run_step_async(options, watched(f"question {name}", function), *args)

@@ -161,6 +161,7 @@ class StoreWriter:
                 awaited = [waiter for waiter in batch if not waiter[1].done()]
                 if awaited:
                     await self._store_together(awaited)
+                    # `writes_for_s` measures the transaction, not the pause after it.
                     self._began = None
                     await asyncio.sleep(self._between_s)
         finally:
@@ -171,6 +172,7 @@ class StoreWriter:
         try:
             accepted = await in_store(self._store.accept_all, [arrival for arrival, _ in batch])
         except IncidentBusy as busy:
+            # Only alerts of a busy incident are sent again: the rest of the batch is stored now.
             _settle([batch[place] for place in busy.blocked], NotAccepted(str(busy)))
             free = [waiter for place, waiter in enumerate(batch) if place not in busy.blocked]
             if free and busy.blocked:
@@ -198,6 +200,7 @@ store_accept = StoreWriter
 def is_fault_of_alert(error: Exception) -> bool:
     """Whether a failure of the store is due to what an alert holds: a database that works refuses
     it again, and takes the others."""
+    # Test DBAPIError first: it is a StatementError, too, but mostly means a failing database.
     if isinstance(error, DBAPIError):
         return isinstance(error, DataError | IntegrityError) and not error.connection_invalidated
     if isinstance(error, SQLAlchemyError):
@@ -207,6 +210,7 @@ def is_fault_of_alert(error: Exception) -> bool:
 
 def _settle(batch: Batch, outcome: Sequence[Accepted] | NotAccepted) -> None:
     for number, (_, settled) in enumerate(batch):
+        # A sender that timed out cancelled its future, which takes no result.
         if settled.done():
             continue
         if isinstance(outcome, NotAccepted):

@@ -195,6 +195,7 @@ class AlertSource(DeclaredAlertSource, ABC):
     def missing(self, settings: Settings) -> str | None:
         """The environment variable (also what a 404 names) that must be set first, if any."""
         instances = settings.instances(self.section)
+        # One complete instance is enough to serve the source's path.
         if any(
             all(getattr(instance.section, key) for key in self.required) for instance in instances
         ):
@@ -278,6 +279,7 @@ class WebhookSource(AlertSource):
                     raise NotAccepted("changes are not kept here")
                 return await changes_response(content.changes, intake.keep)
             arrivals = [content] if isinstance(content, Arrival) else content
+            # The alert that always fires proves that alerts arrive. It starts no investigation.
             if intake.watchdog is not None:
                 arrivals = intake.watchdog.without(arrivals, datetime.now(UTC))
             if not arrivals:
@@ -377,6 +379,7 @@ async def _take_all(
             take(accept, arrival, within_s=limits.accept_within_s)
             for arrival in arrivals[start : start + MAX_TOGETHER]
         ]
+        # Wait for all of them before raising: what was stored is a duplicate at the retry.
         for outcome in await asyncio.gather(*together, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -47,6 +47,7 @@ def arrival_of(request: IncidentRequest, settings: Settings, now: datetime) -> A
     if not title:
         raise SettingsError("question", "is empty: say what you see, such as: checkout is slow")
     since = request.since or since_in(text, now, request.zone) or now
+    # A caller's clock may be a minute ahead.
     if since > now + SHORT:
         raise SettingsError("since", "lies in the future")
     if since < now - OLDEST:
@@ -76,6 +77,7 @@ def _labels(places: Mapping[str, str]) -> dict[str, str]:
 def since_in(text: str, now: datetime, zone: tzinfo = UTC) -> datetime | None:
     """When it began, by a text that says so: "since 14:19", "in the last 2 hours"."""
     span = span_in(text)
+    # "A wider window" names no beginning: there is no incident yet to widen.
     if span is None or (span.since is None and span.length is None):
         return None
     return window_of(span, Window(start=now, end=now), now, zone).start

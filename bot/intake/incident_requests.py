@@ -37,6 +37,7 @@ class Requester:
 
 def requester_key(requester: Requester, key: str) -> str:
     """A key as one requester means it: another's key of the same text is another key."""
+    # The NUL keeps "a" with the key "bc" apart from "ab" with the key "c".
     phrase = f"{requester.who}\x00{key}"
     return hashlib.sha256(phrase.encode("utf-8", "replace")).hexdigest()[:32]
 
@@ -51,9 +52,9 @@ class IncidentRequests:
         self._accept = accept
 
     async def start(self, request: IncidentRequest, requester: Requester, as_sent: str) -> Accepted:
-        """Start an investigation, or find the one of the same key (outcome `duplicate`). Of a
-        request that the spool took (`spooled`) the id is not known yet. `as_sent` is what must be
-        the same under the same key: of `30m` the time is another one each time.
+        """Start an investigation, or find the one of the same key (outcome `duplicate`). A
+        request that the spool took (`spooled`) has no known id yet. `as_sent` is what must be the
+        same under the same key, because the time that `30m` means differs with each request.
 
         Raises Refused for what cannot be asked (422) or is too much (429), NotAccepted where the
         request shall be sent again.
@@ -81,6 +82,7 @@ class IncidentRequests:
         self, key: str, requester: Requester, as_sent: str, now: datetime
     ) -> None:
         most = requester.most_per_hour
+        # Check the key first: a refused request does not count against the limit.
         if not await in_store(is_same_request, self._engine, key, as_sent, now):
             raise Refused(422, KEY_REUSED)
         if most is None:

@@ -52,6 +52,7 @@ class IntakeHealth:
         oldest = self.spool.figures().oldest_at
         if oldest is None:
             return 0.0
+        # Not negative, even when the clock was set back.
         return max(0.0, (datetime.now(UTC) - oldest).total_seconds())
 
     def not_storing(self) -> str | None:
@@ -73,6 +74,7 @@ class IntakeHealth:
     def hung(self) -> str | None:
         """Why this process should be started again: alerts wait, nothing could be written, and that
         was not tried yet in this outage."""
+        # A restart would lose what waits, or has not helped in this outage.
         if not self._survives_restart or self._restarted_before:
             return None
         waits, silent = self.not_stored_s(), self.silent_s()

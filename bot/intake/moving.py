@@ -100,9 +100,11 @@ class SpoolMover(BackgroundLoop):
         note_times(store.engine, times)
         if self._watchdog is None:
             return
+        # Only after the write: if it fails, the next probe tries again.
         if watchdog_at is not None:
             self._watchdog.saved(watchdog_at)
         latest = last_time(store.engine, WATCHDOG)
+        # Another web process may have heard it.
         if latest is not None:
             self._watchdog.note_firing(latest)
 
@@ -125,6 +127,7 @@ class SpoolMover(BackgroundLoop):
         except Exception as error:
             if not is_fault_of_alert(error):
                 raise
+            # The database works, so one of them is to blame: store the others without it.
             for alert in together:
                 self._admit_alone(alert)
 
@@ -139,6 +142,7 @@ class SpoolMover(BackgroundLoop):
 
     def _admit(self, alerts: Sequence[SpooledAlert]) -> None:
         arrivals = [alert.taken.arrival for alert in alerts]
+        # When they were taken, not now: they may have waited in the spool for long.
         now = max(alert.taken.taken_at for alert in alerts)
 
         def accept(store: Store) -> list[Accepted]:
@@ -150,6 +154,8 @@ class SpoolMover(BackgroundLoop):
 
         accepted = self._store.call(accept)
         self._health.written()
+        # Only after the commit: what a crash leaves in the spool is moved again, and its delivery
+        # id makes it a duplicate.
         self._spool.moved(alerts)
         for alert, outcome in zip(alerts, accepted, strict=True):
             taken = alert.taken

@@ -24,6 +24,7 @@ MAX_ROWS = 2_000
 MAX_URL = 4_096
 LARGEST_NUMBER = 1e300
 """What is larger can become infinite in the next calculation."""
+# Control characters except tab, LF and CR, direction marks, lone surrogates and the BOM.
 _REMOVED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
@@ -43,6 +44,7 @@ def plain(value: Any, limit: int = LONG) -> str:
     number."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
+    # Cut before cleaning, which is slow for megabytes, but leave room for what is removed.
     text = _REMOVED.sub("", str(value)[: 4 * limit]).strip()
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -62,6 +64,7 @@ def as_url(value: Any) -> str:
         parts = urlsplit(value)
     except ValueError:
         return ""
+    # Refuse credentials: `https://bank.example@evil.example` disguises its host.
     if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
         return ""
     return value

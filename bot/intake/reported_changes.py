@@ -1,4 +1,4 @@
-"""`POST /changes`: a change, told by whoever makes it.
+"""`POST /changes`: a change, reported by whoever makes it.
 
 For everything that no connector reads: the last step of a pipeline, a flag service, a person with
 curl.
@@ -82,6 +82,7 @@ def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits)
     tokens = settings.changes.tokens
 
     async def handle(request: Request) -> Response:
+        # Prove the sender first: nobody else's body is read.
         verify_token(SECTION, request.headers.get("authorization"), tokens)
         body = await read_body(request, limits)
         reports = read_reports(body)
@@ -125,6 +126,7 @@ def _report(entry: Any, number: int, count: int) -> ChangeReport:
     try:
         return ChangeReport.model_validate(entry)
     except ValidationError as error:
+        # Leave the input out: this line goes into the response and the log.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(single_line(part, 60) for part in first["loc"]) or "the body"
         which = f"change {number}: " if count > 1 else ""

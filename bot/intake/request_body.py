@@ -22,6 +22,7 @@ async def read_body(request: Request, limits: IntakeLimits) -> bytes:
     """The raw body. Raises Refused with 413 as soon as it is too large, 408 when it takes too
     long."""
     too_large = Refused(413, f"the body is larger than {limits.max_body_bytes} bytes")
+    # Refuse by the declared length first. It may be wrong, so count the chunks as well.
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > limits.max_body_bytes:
         raise too_large

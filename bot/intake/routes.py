@@ -53,6 +53,7 @@ def intake_routes(
     intake = Intake(
         accept, limits, slack_listeners, message_router, first_time, watchdog, keep, store
     )
+    # One count for all routes, so that a stranger cannot start again at the next one.
     senders = FailedSenders(settings)
     routes: list[BaseRoute] = []
     for source in alert_sources() if sources is None else sources:

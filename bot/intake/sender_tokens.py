@@ -21,7 +21,7 @@ SKEW_S = 300
 
 
 class SenderClaims(msgspec.Struct):
-    """Who issued a token, for whom, and for how long."""
+    """A token's issuer, its audience, and how long it is valid."""
 
     iss: str
     aud: str
@@ -49,6 +49,7 @@ async def sender_claims(source: str, keys: PublishedKeys, token: str, type: type
         problem = "the token lacks a claim, or holds one of another type"
         raise BadSignature(source, problem) from None
     now = time.time()
+    # Written with `not`, so that NaN is refused as well.
     if not claims.exp > now - SKEW_S:
         raise BadSignature(source, "the token has expired (exp)")
     if not claims.nbf <= now + SKEW_S:

@@ -52,8 +52,10 @@ def _from_catalogue(settings: Settings, text: str) -> str | None:
         for word in (name, *entry.aliases):
             if not word:
                 continue
+            # Not a part of a longer name: "payments-api" does not mention `api`.
             match = re.search(rf"(?<![\w-]){re.escape(word.casefold())}(?![\w-])", folded)
             if match:
+                # The length is negated: of names at the same place, `min` takes the longest.
                 matches.append((match.start(), -len(word), name))
     if not matches:
         return None

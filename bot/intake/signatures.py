@@ -66,6 +66,7 @@ def verify_slack(
     """
     if not timestamp or not signature:
         raise BadSignature("slack", "no signature headers")
+    # `isdigit` alone accepts digits such as "²", on which `int` fails.
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
         raise BadSignature("slack", "the timestamp is not a number")
     if abs(now - int(timestamp)) > SLACK_WINDOW_S:
@@ -104,4 +105,5 @@ def _decoded(source: str, credentials: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
+    # A lone surrogate must fail the comparison, not the encoding.
     return text.encode("utf-8", "surrogatepass")

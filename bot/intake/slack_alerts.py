@@ -150,6 +150,7 @@ def _datadog(host: str, parts: SplitResult) -> str | None:
 def _sentry(host: str, parts: SplitResult) -> str | None:
     cloud = host == "sentry.io" or host.endswith(".sentry.io")
     match = re.match(r"(/organizations/[\w-]+)?/issues/(\d{1,18})\b", parts.path)
+    # A self-hosted Sentry can have any host name, so its path must name the organization.
     return match[2] if match and (cloud or match[1]) else None
 
 
@@ -167,6 +168,7 @@ def _grafana(_host: str, parts: SplitResult) -> str | None:
     match = re.search(r"/alerting/grafana/([\w-]{1,64})/(?:view|edit)", parts.path)
     if match:
         return match[1]
+    # A link to the list is Grafana's, but does not say which rule is alerting.
     return "" if parts.path.endswith("/alerting/list") else None
 
 
@@ -279,6 +281,7 @@ def _hue(color: str) -> Literal["red", "green", ""]:
     # Grey and nearly black say nothing.
     if saturation < 0.4 or value < 0.3:
         return ""
+    # Red lies at both ends of the circle.
     if hue < RED_BELOW or hue > 1 - RED_BELOW:
         return "red"
     if GREEN_HUES[0] < hue < GREEN_HUES[1]:

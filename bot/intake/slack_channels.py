@@ -2,7 +2,7 @@
 ones and direct messages that they are in, as Slack says.
 
 Answers are kept in the store, so that a restart while Slack is away hides nothing that is public. A
-channel of which Slack never said anything is taken for private.
+channel that Slack has said nothing about counts as private.
 """
 
 from __future__ import annotations
@@ -103,10 +103,12 @@ class SlackChannels:
         return bool(user) and user in readers.members and now - readers.at < STALE
 
     async def _refresh(self, readers_by_channel: Mapping[str, ChannelReaders | None]) -> bool:
-        """Ask about the channels of which too little is known; whether anything may be new."""
+        """Ask about the channels that are not known well enough. Returns whether anything may be
+        new."""
         tasks = [self._ask(channel) for channel in self._outdated(readers_by_channel)]
         if not tasks:
             return False
+        # `wait` cancels nothing: an answer that comes later is kept for the next page.
         await asyncio.wait(tasks, timeout=WITHIN_S)
         return True
 
@@ -126,6 +128,7 @@ class SlackChannels:
         return task
 
     async def _refresh_channel(self, channel: str) -> None:
+        # Set before the call: a channel that fails is not asked again at once.
         self._again_at[channel] = time.monotonic() + ASK_AGAIN_AFTER_S
         client = self._clients[instance_in(channel)]
         async with self._slots:
@@ -149,6 +152,7 @@ async def _members(client: SlackWebClient, channel: str) -> frozenset[str] | Non
     channel_info: Any = (await client.conversations_info(channel=channel))["channel"]
     if channel_info.get("is_im"):
         return frozenset({str(channel_info.get("user") or "")} - {""})
+    # Only a clear `false` makes a channel public. A missing field counts as private.
     if channel_info.get("is_private") is False and not channel_info.get("is_mpim"):
         return None
     members: set[str] = set()

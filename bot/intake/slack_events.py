@@ -164,11 +164,12 @@ class SlackEvents:
             return
         if self._listener is not None:
             await self._listener.mention(envelope, within_s=self._limits.accept_within_s)
+        # A repeated event must not post the help twice.
         elif not repeated:
             self._answer_later(message)
 
     async def _begun(self, envelope: Envelope, question: str, ourselves: Ourselves) -> bool:
-        """Begin the investigation that is asked for; False when nothing says of what. Raises
+        """Begin the requested investigation. False when nothing says what to investigate. Raises
         NotAccepted."""
         message, about = envelope.event, None
         parent = await self.workspace.parent(message)
@@ -267,6 +268,7 @@ class SlackEvents:
                 log.warning("slack %s failed (%s)", name, failure_text(error))
 
         task = asyncio.create_task(posted())
+        # The event loop refers to tasks weakly: keep this one until it has ended.
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
@@ -283,6 +285,7 @@ class SlackEvents:
             logger=_without_payloads(),
             client=SlackWebClient(self.settings.slack.api_url, timeout=5),
             authorize=authorize,
+            # The route has verified the signature, and Socket Mode sends none.
             request_verification_enabled=False,
             ssl_check_enabled=False,
             ignoring_self_events_enabled=False,

@@ -33,6 +33,7 @@ class SlackListener:
         """A message without its own `app_mention` event. Raises NotAccepted."""
         event, message = envelope.event, of_person(envelope)
         channel = named_id(self._workspace, event.channel)
+        # A deletion names neither author nor text: only the time says which message is gone.
         if event.subtype == "message_deleted":
             await self._router.deleted(channel, event.deleted_ts, within_s=within_s)
             return
@@ -72,6 +73,7 @@ class SlackListener:
         """Whether the author has not asked for too many investigations in an hour, this one
         counted. Raises NotAccepted."""
         event = envelope.event
+        # Another bot may ask as well, and has no user id.
         who = named_id(self._workspace, event.user or event.bot_id)
         key = f"{named_id(self._workspace, event.channel)}:{event.ts}"
         return await self._router.may_investigate(who, key, within_s=within_s)
@@ -115,6 +117,7 @@ def of_person(envelope: Envelope) -> Message:
 
 
 def _is_persons(message: Message) -> bool:
+    # Each of these alone marks a bot's message.
     by_bot = (
         message.bot_id
         or message.app_id

@@ -43,8 +43,8 @@ def mention_arrival(
     now: datetime,
     about: Alert | None = None,
 ) -> Arrival | None:
-    """The investigation that was asked for, or None when neither the question nor the thread says
-    of what. `about` is the alert that is answered in the thread, where we answered one.
+    """The requested investigation, or None when neither the question nor the thread says what to
+    investigate. `about` is the alert that is answered in the thread, where we answered one.
 
     Each request is its own alert: someone who asks again shall get an answer, not silence.
     """

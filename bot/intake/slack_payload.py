@@ -92,7 +92,7 @@ class SlackEvent(Message):
 
 
 class Authorization(Payload):
-    """For whom the event was sent: us. `team_id` is where the app is installed."""
+    """The installation that an event was sent to: ours. `team_id` is where the app is installed."""
 
     team_id: Line = ""
     enterprise_id: Line = ""
@@ -126,6 +126,7 @@ class Envelope(Payload):
                 authorization.team_id,
                 authorization.enterprise_id if authorization.is_enterprise_install is True else "",
             }
+        # `team_id` comes last: in a shared channel it may be the other company's.
         return frozenset(ids - {""}) or frozenset({self.team_id} - {""})
 
 
@@ -139,6 +140,7 @@ class Ourselves:
 
     def wrote(self, message: Message) -> bool:
         """Whether a message is our own; we never react to those."""
+        # One sign is enough: a bot that answers itself never stops.
         return (
             message.metadata.event_type.startswith(OUR_METADATA)
             or message.user in self.user_ids

@@ -114,14 +114,18 @@ class SlackPeople:
         account = await self.account()
         home = self._home(account) or claimed.installed_in
         enterprise_id = account.enterprise_id if account else ""
+        # Ids of bots begin with B, those of users with U or W.
         if claimed.id.startswith("B"):
             return SlackPerson(claimed.id, "bot")
+        # In an organisation an account may carry the organisation's id instead of a workspace's.
         if any(team not in home and team != enterprise_id for team in claimed.teams):
             return SlackPerson(claimed.id, "stranger")
         if not claimed.id:
             return SlackPerson("", "stranger", verified=False)
         user = await self._users.get(claimed.id, lambda: self._user(claimed.id, home))
         if user is None:
+            # Slack does not answer: trust the event if it names a workspace, or if no other company
+            # is in the channel.
             by_event = bool(claimed.teams) or not claimed.shared
             return SlackPerson(claimed.id, "member" if by_event else "stranger", verified=False)
         if user.kind != "member":
@@ -186,6 +190,7 @@ class SlackPeople:
             answer = await asyncio.wait_for(call, LOOK_UP_WITHIN_S)
         except UNREACHABLE as error:
             if error_code(error) == "users_not_found":
+                # Nobody has that address: an answer that is kept, while None is asked again soon.
                 return ""
             _warn("users.lookupByEmail", error)
             return None
@@ -251,6 +256,7 @@ class _TimedCache(Generic[T]):
         if (asking := self._asking.get(key)) is None:
             asking = self._asking[key] = asyncio.ensure_future(ask())
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
+        # Shielded: a caller that gives up must not cancel the call for those who wait with it.
         fresh = await asyncio.shield(asking)
         now = time.monotonic()
         if fresh is not None:

@@ -31,6 +31,7 @@ class _SocketClient(SocketModeClient):
     async def issue_new_wss_url(self) -> str:
         """A fresh address."""
         url = await super().issue_new_wss_url()
+        # Which proxy the environment names depends on the host, and that is known only now.
         self.proxy = proxy_of_environment(url)
         return url
 

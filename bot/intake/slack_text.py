@@ -71,4 +71,5 @@ def _label(match: re.Match[str]) -> str:
 
 
 def _unescape(text: str) -> str:
+    # `&amp;` comes last: `&amp;lt;` stands for the text `&lt;`, not for a bracket.
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -203,6 +203,7 @@ class Spool:
                 made.rename(path)
                 _sync_directory(directory)
             except OSError:
+                # `adopt` removes the unfinished file later.
                 os.close(descriptor)
                 raise
             self._active = _Segment(path, descriptor)
@@ -232,8 +233,7 @@ class Spool:
     def next(self, most: int) -> list[SpooledAlert]:
         """The alerts to move next: the most urgent first, those of one alert in their order.
 
-        An alert that waits behind a more urgent one of its own fingerprint, or before it, is as
-        urgent.
+        An alert is as urgent as the most urgent one of the same fingerprint, before or after it.
         """
         with self._state_lock:
             urgent: dict[str, int] = {}
@@ -278,6 +278,7 @@ class Spool:
         finally:
             os.close(descriptor)
         self._refused = (self._refused or 0) + 1
+        # Only now: until the other file is on the disk, the spool keeps the alert.
         self._forget([alert.entry])
 
     def _forget(self, entries: Iterable[_Entry]) -> None:
@@ -342,6 +343,7 @@ class Spool:
         for number, line in enumerate(lines):
             taken = decode(line)
             if taken is not None:
+                # As in `_keep`, a clock that was set back must not change the order.
                 latest = max(latest, taken.taken_at)
                 with self._state_lock:
                     self._enter(segment, segment.size, _Line.of(taken, line), latest)
@@ -435,6 +437,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
+    # `os.write` may write less than it is given.
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]

@@ -53,6 +53,7 @@ def decode(line: bytes) -> TakenAlert | None:
     """The alert of a whole line; None for one that was torn, damaged, or is not ours."""
     checksum, _, rest = line.partition(b" ")
     text = rest.removesuffix(b"\n")
+    # Without its end of line it is torn, even where the checksum fits.
     if rest == text or checksum != b"%08x" % zlib.crc32(text):
         return None
     try:

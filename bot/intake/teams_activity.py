@@ -1,4 +1,4 @@
-"""What the Bot Framework sends, as far as it is read: a message, or a click on a card.
+"""The parts of the Bot Framework's activities that we read: a message, or a click on a card.
 
 Source: ConnectorAPI.json of botbuilder-python (`Activity`), learn.microsoft.com, "Universal Actions
 for Adaptive Cards" (`adaptiveCard/action`), and Teams' `channelData`. All text is hostile.
@@ -105,13 +105,16 @@ class Activity(msgspec.Struct, rename="camel"):
         for entity in self.entities:
             mentioned = entity.get("mentioned") if isinstance(entity, dict) else None
             if isinstance(mentioned, dict) and mentioned.get("id") == self.recipient.id:
+                # Two missing ids are equal as well.
                 return bool(self.recipient.id)
         return False
 
     @property
     def plain_text(self) -> str:
         """The text without mentions and markup."""
+        # Cut before the patterns run, but leave room for the markup that they remove.
         text = _TAG.sub(" ", _MENTION.sub(" ", (self.text or "")[: 4 * MAX_TEXT]))
+        # Unescape after removing tags: `&lt;at&gt;` is text that somebody typed, not a mention.
         return plain(" ".join(html.unescape(text).split()), MAX_TEXT)
 
     @property
@@ -131,6 +134,7 @@ def read_activity(body: bytes) -> Activity | None:
         activity = msgspec.json.decode(body, type=Activity)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+    # The activity's own id may be missing.
     ids = (activity.conversation.id, activity.sender.id, activity.id or "0")
     is_whole = bool(activity.service_url) and all(_ID.fullmatch(identifier) for identifier in ids)
     return activity if is_whole else None

@@ -54,9 +54,11 @@ class TeamsClicks:
             person = await self._people.sender(activity)
         except Unknown as error:
             return f"{error}."
+        # Check the role first: without one, nobody learns whether the investigation exists.
         if not may(person.role, act):
             return person.refusal(act)
         name = click.data.get("investigation")
+        # The client sends the name, so check that a card of this bot carries it.
         investigation = await self._store.posted_here(name) if isinstance(name, str) else None
         if investigation is None:
             return GONE

@@ -65,6 +65,7 @@ class TeamsCommands:
         NotAccepted."""
         person = await self._people.sender(activity)
         words = activity.plain_text
+        # `_mute_in` goes first: to `command_in`, `mute` silences the bot, not the alert.
         command = _mute_in(words) or command_in(words) or Command("question")
         act = _act(command)
         if not may(person.role, act):
@@ -103,6 +104,7 @@ class TeamsCommands:
         title = single_line(question) or (single_line(about.alert.title) if about else "")
         if not title:
             return HELP
+        # Named after the message, so that a repeated delivery counts and starts only once.
         name = f"{activity.channel}:{activity.id}"
         if not await self._store.may_investigate(person, name):
             return too_many_investigations(self._settings.people.investigations_per_hour)
@@ -128,6 +130,7 @@ class TeamsCommands:
         words = argument.split()
         length, now = USUAL, datetime.now(UTC)
         try:
+            # "handover please" takes the usual length.
             if words and words[0][:1].isdigit():
                 length = length_of(words[0].rstrip(".,;!?"), "handover")
         except SettingsError:
@@ -159,6 +162,7 @@ def _mute_in(text: str) -> Command | None:
     """`mute 8h`, `mute this alert`: in Teams it is about the alert, as the bot hears mentions
     alone."""
     words = text.casefold().rstrip(".!").split()
+    # In a longer sentence the word is part of a question.
     if not words or words[0] not in ("mute", "unmute") or len(words) > 4:
         return None
     if words[0] == "unmute":

@@ -1,7 +1,7 @@
-"""One bot in Teams: whom it believes, and what it does with what it hears.
+"""One bot in Teams: which requests it trusts, and what it does with them.
 
-A message that mentions it asks for an investigation, the hand-over, a mute or help. A click on a
-card of its own judges, mutes, runs again or asks for a ticket. What takes longer is a worker's.
+A message that mentions it asks for an investigation, the hand-over, a mute or help. A click on one
+of its cards judges, mutes, runs again or asks for a ticket. What takes longer is a worker's.
 """
 
 from __future__ import annotations
@@ -54,10 +54,12 @@ class TeamsDoor:
             return Ignored("it is of another channel than Teams")
         if activity.service_url != claims.serviceurl:
             raise BadSignature(SOURCE, "the token was given for another service (serviceurl)")
+        # People of other tenants have no role here, so they get no answer either.
         if activity.tenant != self._settings.tenant_id:
             return Ignored("it was sent in another tenant")
         if activity.click is not None:
             value = await self._clicks.clicked(activity, activity.click)
+            # Teams shows the value to the person who clicked, and to nobody else.
             return {"statusCode": 200, "type": MESSAGE, "value": value}
         if activity.type != "message":
             return Ignored(f"nothing is done for {activity.type[:40]!r}")

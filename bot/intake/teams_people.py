@@ -82,6 +82,7 @@ class TeamsPeople:
             person = self._person(msgspec.json.decode(request.content, type=Member), activity)
         except UNREACHABLE as error:
             raise Unknown("Teams did not tell who you are. Please try again") from error
+        # Forget everybody rather than track ages: asking again costs one request each.
         if len(self._cache) >= MAX_PEOPLE:
             self._cache.clear()
         self._cache[key] = (time.monotonic(), person)
@@ -99,8 +100,10 @@ class TeamsPeople:
 
     def _kind(self, member: Member, activity: Activity) -> str:
         home = self._settings.msteams.tenant_id
+        # A member without a tenant is judged by the activity's, which is the sender's.
         if home not in (member.tenant_id, None) or activity.tenant != home:
             return "stranger"
+        # An unknown role counts as a guest's.
         is_guest = (member.user_role or "") not in MEMBER_ROLES
         if is_guest or GUEST_MARK in (member.user_principal_name or "").upper():
             return "guest"

@@ -1,5 +1,5 @@
 """What people in Teams have the store do: judge an answer, mute its alert, run it again, ask for a
-ticket. Each says what came of it, in one line.
+ticket. Each returns the result in one line.
 
 An investigation counts only where it was posted by this bot: cards name it, and whoever may click
 saw it there.
@@ -85,6 +85,7 @@ class TeamsStore:
 
     async def posted_here(self, investigation_id: str) -> StoredInvestigation | None:
         """An investigation that a card of this bot names."""
+        # The name comes from the client, so bound its length.
         investigation = await self._stored(self._store.get, investigation_id[:100])
         if investigation is None:
             return None
@@ -94,8 +95,8 @@ class TeamsStore:
     async def lately(
         self, since: datetime, now: datetime
     ) -> tuple[list[HandoverIncident], list[Mute]]:
-        """What may be named in Teams: nothing of a Slack channel, and with isolation by team
-        nothing of a team's."""
+        """What may be named in Teams: nothing from a Slack channel, and with isolation by team
+        nothing that belongs to a team."""
         apart = self._settings.login.isolation == "teams"
         visibility = Visibility(frozenset() if apart else None, frozenset())
 
@@ -138,6 +139,7 @@ class TeamsStore:
         self, investigation: StoredInvestigation, person: TeamsPerson, conversation: str
     ) -> str:
         """The same once more, with the scope that it had, answered in the same thread."""
+        # Clicks in the same slot of a minute share a key, so a double click starts one.
         key = f"again:{investigation.id}:{int(time.time()) // DOUBLE_CLICK_S}"
         if not await self.may_investigate(person, key):
             return too_many_investigations(self._settings.people.investigations_per_hour)
@@ -165,6 +167,7 @@ class TeamsStore:
         """Mute its alert."""
         if not may_mute(investigation):
             return "Somebody asked for this one: there is no alert to mute."
+        # Either is enough: alerts that joined may have made the investigation more urgent.
         urgent = investigation.priority == URGENT or priority_of(investigation.alert) == URGENT
         act: Act = "mute critical" if urgent else "mute"
         if not may(person.role, act):
@@ -205,6 +208,7 @@ class TeamsStore:
     ) -> str:
         """Ask for a ticket, which a worker makes."""
         offers = await self._stored(issue_offers, investigation, self._store, self._settings)
+        # The client sends the target, so take only one that is offered now.
         requested_offers = [offer for offer in offers if offer.target == target]
         if not requested_offers:
             return "That tracker is not set up any more."

@@ -39,6 +39,7 @@ class WaitingAlerts:
         priority = arrival_priority(arrival)
         dropped: Waiting | None = None
         if len(self) >= self._most:
+            # Only when it is full, because this looks through everything that waits.
             self._forget_the_answered()
         if len(self) >= self._most:
             least = max(p for p, queue in self._of_priority.items() if queue)

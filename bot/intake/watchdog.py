@@ -30,6 +30,7 @@ class Watchdog:
         for arrival in arrivals:
             if not self._is(arrival):
                 other_arrivals.append(arrival)
+            # Its end arrives as well, but then it is no longer firing.
             elif arrival.alert.status != "resolved":
                 self.note_firing(now)
         return other_arrivals
@@ -44,7 +45,7 @@ class Watchdog:
         self._fired_at = max(at, self._fired_at or at)
 
     def unsaved(self) -> datetime | None:
-        """When it was heard last, where `saved` was not told that yet."""
+        """When it was heard last, where that is not saved yet."""
         return self._fired_at if self._fired_at != self._saved_at else None
 
     def saved(self, at: datetime) -> None:

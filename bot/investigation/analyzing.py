@@ -27,7 +27,7 @@ def load() -> None:
 
 
 def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
-    """Diagnose the case in `folder`; also who calls whom in it, and where that is."""
+    """Diagnose the case in `folder`. Also returns who calls whom in it, and the alert's place."""
     from faultline.analysis.case.alert_place import place_of
     from faultline.analysis.case.calls import MOST_WRITTEN, CallList
     from faultline.analysis.case.folder import read_case
@@ -69,6 +69,7 @@ def write_answer(folder: Path) -> WrittenAnswer:
 
     case, diagnosis = read_case(folder), read_diagnosis(folder)
     report = word(diagnosis, case.alert, case.gaps)
+    # The built-in report passes the same guard as a model's.
     report = keep_supported(report, diagnosis, case.alert, gaps=case.gaps)
     report = with_guidance(report, case.runbooks)
     view = answer_view(case.alert, diagnosis, report, gaps=case.gaps, evidence=case.evidence)

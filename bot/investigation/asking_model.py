@@ -69,6 +69,7 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
     async def progress(line: str) -> None:
         nonlocal count
         count += 1
+        # Each stage is kept once, so every line needs its own number.
         await say(f"model: {count}", line)
 
     keep = partial(context.cases.put, case_id)
@@ -94,6 +95,7 @@ async def _investigated(context: WorkerContext, case_id: str, say: Say) -> None:
     files = {**done.changed, "report.json": json_bytes(with_guidance(done.report, runbooks))}
     for name, content in files.items():
         await in_thread(keep, f"{SETTLED}/{name}", content)
+    # Stored last: a worker that finds it also finds every file that it names.
     await in_thread(keep, RESULT, json.dumps(sorted(files)).encode())
 
 

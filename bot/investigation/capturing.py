@@ -84,6 +84,7 @@ async def _ask(
     try:
         plan = _plan(settings, job)
         result = await run_capture(plan, log, files, requested_by=f"{REQUESTER_PREFIX}{case_id}")
+        # In a cool-down: the earlier capture may be this investigation's own, or one to share.
         if result.refusal is not None:
             interrupted_capture = await in_store(_interrupted, plan.job, log, case_id)
             shared = interrupted_capture or await _shared(plan, log, cases, files)
@@ -111,6 +112,7 @@ def _interrupted(job: str, log: CaptureLog, case_id: str) -> Collected | None:
 
 
 def _last(job: str, log: CaptureLog) -> CaptureRecord | None:
+    # Rows that do not count asked no machine.
     return next((r for r in log.history(job) if r.counts), None)
 
 
@@ -154,6 +156,7 @@ def _copied(capture: CaptureRecord, cases: CaseStore, files: Path) -> Collected 
         for name in cases.names(other, below):
             content = cases.get(other, name)
             target = folder / name.rsplit("/", 1)[-1]
+            # Found in the part already, while the files are being moved.
             if content is None or target.exists():
                 continue
             folder.mkdir(exist_ok=True)

@@ -44,6 +44,7 @@ def case_for(deploy: DeployToCheck, look: Look) -> tuple[Alert, Scope]:
         incident=Window(start=at, end=look.end),
         baseline=(Window(start=at - deploy.baseline, end=at),),
         baseline_logs=(Window(start=at - min(deploy.baseline, LOGS_BEFORE), end=at),),
+        # Only metrics and logs are judged.
         baseline_spans=(),
         services=(deploy.service,),
     )

@@ -124,6 +124,7 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
             if reading.rows.height:
                 write_table(folder, table, reading.rows)
                 tables.append(table)
+        # One unreadable table must not cost the others.
         except EvidenceError as error:
             gaps.append(Gap(id="", kind=table, source=name, query=name, reason=str(error)))
     posixes = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
@@ -163,6 +164,7 @@ def assemble(
         folder = Path(scratch)
         write_json(folder / "scope.json", scope)
         logged: frozenset[str] = frozenset()
+        # Rows refer to items by id, so the ids must be known before the tables are joined.
         ids = _item_ids(parts)
         for table in SCHEMAS:
             matching_parts = [part for part in parts if table in part.tables]
@@ -191,8 +193,8 @@ def read_part(cases: CaseStore, case_id: str, connector: str) -> CollectionPart:
 def _without_covered_gaps(
     part: CollectionPart, parts: Sequence[CollectionPart], folder: Path
 ) -> CollectionPart:
-    """The part without gaps for services that another server of its vendor knows: of a server for
-    each cluster, most know nothing of a service that runs in one."""
+    """The part without gaps for services that another server of its vendor knows. With a server for
+    each cluster, most of them do not know a service that runs in one."""
     vendors = [vendor_in(part.connector) for part in parts]
     if vendors.count(vendor_in(part.connector)) < 2:
         return part
@@ -205,7 +207,7 @@ def _without_covered_gaps(
 
 
 def _with_shared_logs(part: CollectionPart, logged: frozenset[str]) -> CollectionPart:
-    """The part; of a cluster's container logs those say so that others brought too."""
+    """The part, with a mark on a cluster's container logs that others brought, too."""
     if vendor_in(part.connector) != KUBERNETES.name:
         return part
     return part.model_copy(update={"items": marked_items(part.items, logged)})
@@ -253,8 +255,8 @@ def _join(
     case_id: str,
     folder: Path,
 ) -> frozenset[str]:
-    """Write the rows of all parts; of log lines gives the services whose lines others than a
-    cluster collect."""
+    """Write the rows of all parts. For log lines, returns the services whose lines a source other
+    than a cluster collects."""
     clusters: list[pl.DataFrame] = []
     frames: list[pl.DataFrame] = []
     for part in parts:
@@ -264,6 +266,7 @@ def _join(
         file = f"{part.connector}/{table}.parquet"
         frame = with_item_ids(conform(pl.read_parquet(stored), table, file), ids[part.connector])
         is_cluster = vendor_in(part.connector) == KUBERNETES.name
+        # Apart, because a cluster reports some rows that other sources report as well.
         (clusters if is_cluster else frames).append(frame)
     logged: frozenset[str] = frozenset()
     if table == LOGS.name and clusters:

@@ -34,9 +34,9 @@ class CurrentLevel:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is nearer to the incident's level than to the baseline's: of levels above
-        zero by their ratios, because a latency that fell from 100 times to twice is nearly
-        back."""
+        """Whether it is nearer to the incident's level than to the baseline's. Levels above zero
+        are compared by their ratios, because a latency that fell from 100 times to twice is
+        nearly back."""
         before, incident = self.summary.before, self.summary.now
         if before is None or incident is None:
             return False

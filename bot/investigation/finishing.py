@@ -1,4 +1,4 @@
-"""The last step of an investigation: its answer is stored, and what is learned of it is kept."""
+"""The last step of an investigation: its answer is stored, and what is learned from it is kept."""
 
 from __future__ import annotations
 

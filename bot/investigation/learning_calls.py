@@ -58,7 +58,7 @@ class EarlierCalls:
         self._since = investigation.accepted_at - timedelta(days=self._days)
 
     def callees(self, service: str | None) -> list[str]:
-        """Whom the service calls, those seen last first; none where memory fails."""
+        """The services that it calls, those seen last first; none where memory fails."""
         if not service:
             return []
         calls = self._stored_calls(service)
@@ -86,14 +86,14 @@ class EarlierCalls:
 
 
 def says_callees(scope: Scope) -> bool:
-    """Whether the catalogue says whom the alerting service calls."""
+    """Whether the catalogue says what the alerting service calls."""
     first = scope.services[:1]
     return any(caller in first for caller, _ in scope.calls)
 
 
 def with_callees(scope: Scope, callees: Sequence[str]) -> Scope:
-    """The scope with services that the alerting one is known to call, where the catalogue does not
-    say whom it calls."""
+    """The scope with services that the alerting one is known to call, where the catalogue names
+    none."""
     if says_callees(scope):
         return scope
     more = [callee for callee in dict.fromkeys(callees) if callee not in scope.services]
@@ -104,8 +104,8 @@ def with_callees(scope: Scope, callees: Sequence[str]) -> Scope:
 async def callees_now(
     connectors: Iterable[Connector], alert: Alert, scope: Scope, deadline_s: float
 ) -> list[str]:
-    """Whom the alerting service calls, as far as a connector knows before it collects. What
-    takes too long is learned while it collects."""
+    """The services that the alerting one calls, where a connector knows them before it collects.
+    What takes too long is learned while it collects."""
     if not alert.service:
         return []
     callees = [
@@ -149,6 +149,7 @@ def learn_calls(
 def _to_learn(call_list: CallList, investigation: StoredInvestigation) -> Iterator[LearnedCall]:
     now = investigation.accepted_at
     for call in call_list.calls:
+        # Learning it again from the case would keep it forever.
         if call.learned_in is not None:
             continue
         for source in call.sources:

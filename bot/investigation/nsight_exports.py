@@ -72,6 +72,7 @@ def _in_place(report: Path, name: str, most_bytes: int, seconds: float) -> Path:
         )
         target = report.with_suffix(".sqlite")
         shutil.move(copy, target)
+    # Only now that the export is in its place.
     os.unlink(report)
     return target
 

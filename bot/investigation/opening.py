@@ -48,6 +48,7 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
     now = datetime.now(UTC)
     guiding = partial(guided_scope, alert, settings, now=now, recorded=recorded)
     scope, runbooks = await in_thread(guiding)
+    # A recorded case cannot be asked about more services.
     if recorded is None:
         if investigation.related:
             related = [grouped_alert.alert for grouped_alert in investigation.related]
@@ -69,6 +70,7 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
     if runbooks is not None:
         await context.put(investigation.id, RUNBOOKS_FILE, json_bytes(runbooks))
         await context.say(investigation.id, "runbooks", runbooks_line(runbooks))
+    # Fixed here for all later steps, so that a run that is resumed takes the same ones.
     return {
         "alert": alert.model_dump(mode="json"),
         "scope": scope.model_dump(mode="json"),

@@ -46,7 +46,7 @@ Say = Callable[[str, str], Awaitable[None]]
 
 FAN_OUT_BYTES = 1_000_000_000
 """Unpacked bytes of traces from which several workers read them. Fewer are read by one process in
-some 6 s (own: 0.55 s of CPU per 100 MB), of which sharing them out would save little: it costs 1 to
+some 6 s (own: 0.55 s of CPU per 100 MB). Sharing them out would save little, because it costs 1 to
 2 s."""
 WORTH_A_TURN_BYTES = 1_000_000
 """Smaller files are read by the analysis itself in the time that the queue would need."""
@@ -133,6 +133,7 @@ class TraceReading:
         while left := await trace_queue.left(run, attempt):
             await progress.tell(len(left))
             if time.monotonic() > ends:
+                # Nobody waits for them any more.
                 await trace_queue.take_back(left)
                 return
             await asyncio.sleep(POLL_S)
@@ -150,6 +151,7 @@ class TraceReading:
             async with readers:
                 text = await in_thread(self._cases.get, case_id, record_name(name))
             record = record_of(text, name) if text is not None else None
+            # A record of another version of the file says nothing about this one.
             if record is None or record.version != traces[name].version:
                 return None
             return None if record.passing and record.run != run else record
@@ -170,6 +172,7 @@ class TraceReading:
 
     async def read(self, case_id: str, trace: str, run: str) -> str:
         """Read one trace into its record."""
+        # The investigation may have gone on without this trace.
         if not await trace_queue.is_awaited(run):
             return "not wanted any more"
         with tempfile.TemporaryDirectory(prefix="faultline-trace-") as scratch:
@@ -184,6 +187,7 @@ class TraceReading:
 
     async def _record(self, case_id: str, trace: str, run: str, scratch: Path) -> bytes | None:
         name = f"{TRACES}/{trace}"
+        # The head is enough to recognise a file that is no trace. A large one takes long to fetch.
         path, stored = await in_thread(self._cases.fetch_head, case_id, name, scratch)
         job_file = await in_thread(_job_file, path)
         if job_file is None:
@@ -198,6 +202,7 @@ class TraceReading:
                 KILLED if error.what == "memory" else f"was not read within {self._deadline_s:g} s"
             )
             log.warning("%s of %s: %s", readable(trace, MAX_NAME), case_id, why)
+            # Record the failure, or the trace would be queued again in this run.
             return record_bytes(_unread(trace, stored, run, job_file.kind, why))
 
     async def _put(self, case_id: str, trace: str, record: bytes) -> None:

@@ -69,7 +69,7 @@ def recall(
     of_job: bool = False,
 ) -> Earlier:
     """What memory knows of an alert: answered before it was accepted, within a number of days
-    before. Of a training job also the machines that were blamed more than once.
+    before. For a training job, also the machines that were blamed more than once.
 
     `apart`: only of the same team, and of no team. What came from a Slack channel that is not known
     to be public is recalled in that channel alone; `askable` as for `SlackChannelFacts.told_in`.
@@ -87,6 +87,7 @@ def recall(
     first = memory.get(FollowUps(engine).first(investigation.id))
     incident_ids = {investigation.id, first.id} if first else {investigation.id}
     services = [alert.service] if alert.service else []
+    # One more than is shown, because this incident may be among them.
     same = memory.same_alert(alert, since=since, before=before, limit=SAME_ALERT + 1)
     beside = memory.of_services(
         services, since=since, before=before, limit=SAME_SERVICE + SAME_ALERT

@@ -1,5 +1,5 @@
-"""The steps that post: the first message, the answer by code, the answer. Of a reply target that
-does not answer it is said whether to try again."""
+"""The steps that post: the first message, the answer by code, the answer. For a reply target that
+does not answer, the result says whether to try again."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ async def reply(context: WorkerContext, investigation_id: str, target: str) -> P
     try:
         await _target(context, target).answer(outcome)
     except ConnectorError as error:
+        # The problem is part of the stage: a line is kept once for each, however often we try.
         await context.say(investigation_id, f"reply {target}: {error.problem}", str(error))
         return {"again": error.retryable, "why": masked(str(error))}
     await context.say(investigation_id, f"reply {target}", f"answered in {target}")
@@ -78,6 +79,7 @@ async def point_from_joined(context: WorkerContext, investigation_id: str, targe
 
 async def _answer(context: WorkerContext, investigation_id: str) -> Answer:
     chart = await in_thread(context.cases.get, investigation_id, CHART)
+    # Traces can have gigabytes, and the answer needs none of them.
     async with context.checkout(investigation_id, without=[TRACES]) as folder:
         case = await in_thread(read_case, folder)
         diagnosis, report = read_diagnosis(folder), read_report(folder)

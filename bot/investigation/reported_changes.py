@@ -33,6 +33,7 @@ class ReportedChangesConnector:
     async def collect(self, request: Request) -> Collected:
         """The changes since the first baseline began, but those of another environment, cluster or
         region than the alert's."""
+        # Where nothing was ever reported, an empty result does not mean that nothing changed.
         if not await in_store(self._changes.any):
             return Collected()
         scope = request.scope
@@ -55,7 +56,7 @@ class ReportedChangesConnector:
 
 
 def _may_concern(change: ReportedChange, place: Mapping[str, str]) -> bool:
-    """Whether it was made where the alert is, as far as both say where that is."""
+    """Whether it may concern the alert's place: false only where both name one and they differ."""
     made = place_in(change.place)
     return all(made.get(kind, value) == value for kind, value in place.items())
 

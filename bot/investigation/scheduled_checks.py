@@ -103,12 +103,13 @@ class WatchLoop(BackgroundLoop):
             # Before the state: a worker that dies in between alerts again, under the same id.
             self._store.accept_all([arrival_of(state, watch, verdict, "firing")])
             alerted = True
+        # Missing data is no sign of recovery.
         elif verdict is not None and not is_worse and alerted and not verdict.missing:
             self._store.accept_all([arrival_of(state, watch, verdict, "resolved")])
             alerted = False
         self._states.record_look(
             state,
-            # What could not be asked says nothing of the service.
+            # What could not be asked says nothing about the service.
             worse_in_a_row=state.worse_in_a_row if verdict is None else in_a_row,
             alerted=alerted,
             headline=verdict.headline if verdict is not None else "could not be looked at",

@@ -45,7 +45,7 @@ class Posted(TypedDict):
     again: bool
     why: str
     joined: NotRequired[bool]
-    """Whether alerts joined that have places of their own there."""
+    """Whether alerts joined that have their own places there."""
 
 
 def alert_and_scope(opened: Opened) -> tuple[Alert, Scope]:

@@ -60,6 +60,7 @@ class InvestigationSteps:
     async def open(self, investigation_id: str) -> Opened:
         """Mark it running; fix the scope and the connectors that will be asked."""
         await self._resume(investigation_id)
+        # Resume first: a run that has not started yet is not taken up again.
         await in_store(self.context.store.start, investigation_id)
         investigation = await self.context.investigation(investigation_id)
         return await open_investigation(self.context, investigation)
@@ -99,6 +100,7 @@ class InvestigationSteps:
                 f"no trace of the incident: asking {job.name} for one",
             )
         log = CaptureLog(context.store.engine)
+        # Without a job, too: `assemble` reads a part for each name.
         part = await capture_part(job, context.settings, log, context.cases, investigation_id)
         await self.context.say(
             investigation_id, "capture", part.summary if job else "not needed: there are traces"
@@ -143,6 +145,7 @@ class InvestigationSteps:
             if reading is not None
             else []
         )
+        # The records stand for the traces that were read.
         async with self.context.checkout(investigation_id, without=read) as folder:
             diagnosis, calls = await self.context.in_process(
                 investigation_id, analyze_with_calls, folder
@@ -216,6 +219,7 @@ class InvestigationSteps:
 
     async def finish(self, investigation_id: str, analyzed: Analyzed, headline: str) -> str:
         """The answer stands; what the connectors' parts held is in the case now."""
+        # The answer comes first: what is learned only helps later investigations.
         await finishing.store_answer(self.context, investigation_id, analyzed, headline)
         self._resumed.discard(investigation_id)
         await finishing.keep_learned(self.context, investigation_id, headline)
@@ -243,6 +247,7 @@ class InvestigationSteps:
         try:
             return await replying.reply(self.context, investigation_id, target)
         finally:
+            # Also after a failure: other investigations must not wait for a vendor.
             self._giving_way.end(investigation_id)
 
     async def point_from_joined(self, investigation_id: str, target: str) -> Posted:
@@ -276,8 +281,8 @@ class InvestigationSteps:
         self._resumed.add(investigation_id)
 
     def release(self) -> None:
-        """This worker is about to end in order: say so of what it leaves, which then does not count
-        against it."""
+        """This worker is about to end in order. Say so for each investigation that it leaves, so
+        that this does not count against it."""
         for investigation_id in sorted(self._resumed):
             phrase = "its worker stops; another goes on with it"
             self.context.store.add_progress(

@@ -78,8 +78,10 @@ async def put(case_id: str, traces: Sequence[str], run: str, attempt: int) -> No
                 {
                     "workflow_name": WORKFLOW_READ_TRACE,
                     "queue_name": TRACES_QUEUE,
+                    # The same id each time, so that a step that is repeated enqueues nothing twice.
                     "workflow_id": f"{_prefix(run, attempt)}{name}",
                     "app_version": APPLICATION_VERSION,
+                    # By its place in the case, so that one large case does not delay all others.
                     "priority": turn,
                 },
                 case_id,

@@ -38,6 +38,7 @@ def worth_another() -> Callable[[BaseException], bool]:
     began = time.monotonic()
 
     def worth(error: BaseException) -> bool:
+        # Only STORE_TRIES limits these.
         if isinstance(error, STORE_AWAY):
             return True
         return cases_away(error) and time.monotonic() - began < CASES_PATIENCE_S

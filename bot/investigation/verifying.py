@@ -90,7 +90,7 @@ class VerifiedFinding:
 
 @dataclass(frozen=True)
 class Verification:
-    """All findings that were asked about, by id. `same_time` and `lately` are what code decides of
+    """All findings that were asked about, by id. `same_time` and `lately` are what code decides for
     both times; None where no source could be asked."""
 
     at: datetime
@@ -121,7 +121,7 @@ async def verify(
     run: Run,
     scratch: Path,
 ) -> Verification:
-    """Ask the sources of these findings again, as far as they are among `connectors`.
+    """Ask the sources of these findings again, where they are among `connectors`.
 
     `scratch` is an empty folder. Raises FaultlineError where the rows cannot be analysed; a source
     that fails makes its findings `not_asked`.
@@ -139,6 +139,7 @@ async def verify(
             verified_findings[finding.id] = unqueried
         return Verification(now, verified_findings, (), missing, None, None)
     lately = Window(start=now - LATELY, end=now)
+    # The baseline is stored already, so ask about the last minutes alone.
     recent = {"incident": lately, "baseline": (), "baseline_logs": None, "baseline_spans": None}
     again = await _ask(case, case.scope, requested_connectors, scratch / "again")
     fresh = await _ask(
@@ -184,6 +185,7 @@ def same_finding(finding: Finding, among: Iterable[Finding]) -> Finding | None:
         apart = 0.0
         if candidate.onset is not None and finding.onset is not None:
             apart = abs((candidate.onset - finding.onset).total_seconds())
+        # The same sentence counts more than a near onset.
         return candidate.sentence != finding.sentence, apart
 
     return min(alike, key=away, default=None)
@@ -205,6 +207,7 @@ def _same_line(finding: Finding, other: Finding) -> bool:
     if signatures[0] is not None and signatures[1] is not None:
         return signatures[0].signature == signatures[1].signature
     if ours is None or theirs is None:
+        # Equal only where neither of them is about a line.
         return ours is theirs
     return fuzz.ratio(ours.template, theirs.template) >= SAME_TEMPLATE
 
@@ -283,6 +286,7 @@ async def _analysed_now(
     }
     scope = case.scope.model_copy(update={"incident": lately, **baselines})
     await in_thread(_write, case, work, scope, parts, before, list(case.evidence))
+    # For the analysis, the alert begins with the last minutes.
     write_json(work / "alert.json", case.alert.model_copy(update={"started_at": lately.start}))
     return await _result(parts, run, work)
 
@@ -308,6 +312,7 @@ def _write(
     working_copy(case.path, work)
     write_json(work / "scope.json", scope)
     evidence: list[Evidence] = list(unqueried_evidence)
+    # Number after the stored items, whose ids stored rows still name.
     first = max((int(e.id[1:]) for e in case.evidence if e.id[1:].isdecimal()), default=0) + 1
     rows = {name: [stored(name)] for name in SCHEMAS}
     gaps: list[Gap] = []
@@ -320,6 +325,7 @@ def _write(
         for name in part.tables:
             rows[name].append(with_item_ids(read_table(place, name), ids))
     for name, frames in rows.items():
+        # The case may hold the table in another format, which must not stay beside the new one.
         for old in work.glob(f"{name}.*"):
             old.unlink()
         write_table(work, name, distinct_rows(pl.concat(frames, how="diagonal_relaxed")))
@@ -338,6 +344,7 @@ def _unqueried_rows(case: Case, name: str, queried_sources: Collection[str]) -> 
         return rows
     if ORIGIN in rows.columns:
         ids = [item.id for item in queried_evidence]
+        # A row without an origin may come from another source, so keep it.
         return rows.filter(~pl.col(ORIGIN).is_in(ids).fill_null(value=False))
     return _rows_not_shown(rows, queried_evidence, changes=name == "changes")
 
@@ -354,6 +361,7 @@ def _rows_not_shown(
         where = row.get("service"), row.get("signal"), change
         shown.append(any(item.may_show(*where) for item in queried_evidence))
     not_shown = distinct.filter(~pl.Series(shown, dtype=pl.Boolean))
+    # Rows without a service are a group as well.
     return rows.join(not_shown, on=keys, how="semi", nulls_equal=True)
 
 
@@ -365,7 +373,7 @@ def _then(
 ) -> tuple[Then, str, tuple[ComparedNumber, ...]]:
     fresh_finding = same_finding(finding, again.diagnosis.findings)
     if problem := _unasked(evidence, again, queried_sources):
-        # What others brought is still there and says nothing of the sources.
+        # What others brought is still there and says nothing about these sources.
         return "not_asked", problem, ()
     if fresh_finding is None:
         return "not_found", "the same queries over the same time do not show it any more", ()
@@ -389,6 +397,7 @@ def _unasked(
         return _why_unasked(absent)
     queries = {(item.source, item.query) for item in evidence}
     for gap in again.gaps:
+        # A gap that is named after its source covers all queries of the source.
         if (gap.source, gap.query) in queries or gap.query == gap.source:
             return f"{gap.source} gave nothing: {gap.reason}"
     sources = ", ".join(sorted({item.source for item in evidence}))

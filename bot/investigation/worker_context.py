@@ -51,7 +51,8 @@ class WorkerContext:
         await in_thread(self.cases.put, investigation_id, name, data)
 
     async def say(self, investigation_id: str, stage: str, text: str) -> None:
-        """A line of progress. A stage is `name` or `name:what`, of which each stands once."""
+        """A line of progress. A stage is `name` or `name:what`. Each is kept once."""
+        # The stage is the key, so that a step that is repeated writes its line once.
         await in_store(
             self.store.add_progress, investigation_id, stage.split(":")[0], text, key=stage
         )

@@ -16,8 +16,8 @@ from faultline.connectors.shared.contract.base import Connector
 log = logging.getLogger("faultline.steps")
 
 LEAST = timedelta(minutes=2)
-"""Of a baseline: eight samples at the usual 15 s. Fewer say nothing of how far a signal moves by
-itself."""
+"""The shortest baseline: eight samples at the usual 15 s. Fewer do not tell how far a signal moves
+by itself."""
 ENOUGH = timedelta(minutes=10)
 """40 samples at the usual 15 s: beyond it the incident window gets what is left, up to its own
 length."""
@@ -42,7 +42,7 @@ async def fitted_to_history(
 
 
 def fitted(scope: Scope, began: datetime, data_since: datetime) -> Scope:
-    """The windows of an incident that `began` then, of what there is since `data_since`.
+    """The windows of an incident that `began` then, within the data that exists since `data_since`.
 
     The baseline keeps at least half of what lies before, or ten minutes. Where hardly anything
     does, nothing can be compared and the windows stay: the answer says so.
@@ -60,6 +60,7 @@ def fitted(scope: Scope, began: datetime, data_since: datetime) -> Scope:
     for name in ("baseline", "baseline_logs", "baseline_spans"):
         windows: tuple[Window, ...] | None = getattr(scope, name)
         if windows is not None:
+            # The same hours of earlier days follow the first window. They stay.
             changed[name] = (baseline, *windows[1:])
     if baseline.seconds < A_LIMIT * full_baseline.seconds:
         changed["data_since"] = data_since

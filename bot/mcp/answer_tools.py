@@ -56,6 +56,7 @@ async def answer(run: ToolRun, arguments: OfInvestigation) -> Result:
 def _answer(case: OpenCase) -> dict[str, Any]:
     view = case.answered.view
     sentences = sentences_of(view)
+    # Cited ones first; the rest is sorted, so that the same case gives the same result.
     shown = view.findings_of(tuple(dict.fromkeys([*cited(sentences), *sorted(view.rests_on)])))
     json = json_of(view)
     json["findings"] = [proof_json(finding, items_of(finding, view)) for finding in shown]
@@ -122,6 +123,7 @@ def _finding(case: OpenCase, finding_id: str) -> Finding:
 
 
 async def _recomputed(case: OpenCase, finding: Finding) -> dict[str, Any]:
+    # What was looked up just now has no earlier number to compare with.
     if all(case_finding.id != finding.id for case_finding in case.answered.diagnosis.findings):
         return {"same": True, "how": "computed from the case's rows when it was looked up"}
     again = same_finding(finding, (await case.recomputed()).findings)

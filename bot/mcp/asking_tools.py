@@ -84,6 +84,7 @@ async def _state(run: ToolRun, handle: InvestigationHandle) -> Result:
         lines = await run.investigations.progress(handle)
         value["progress"] = [shown(line) for line in lines[-MOST_LINES:]]
         value["next"] = Exact("`wait` with this id.")
+    # No case is open here, so no placeholders have to agree with others.
     return await in_thread(outgoing, value, Redactor())
 
 

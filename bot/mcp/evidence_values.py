@@ -56,6 +56,7 @@ def _series(case: Case, where: Mapping[str, str]) -> dict[str, Any]:
     windows = metric_windows(case)
     rows = metric_rows(metrics, windows)
     series_summaries = summaries(case, metrics)
+    # Of several baselines, the one closest to the incident.
     before = max(windows.baseline, key=lambda window: window.end, default=None)
     shown = []
     for summary in series_summaries[:MOST_SERIES]:
@@ -97,6 +98,7 @@ def _points(rows: pl.DataFrame, window: Window) -> list[list[Any]]:
     first, last = inside.min(), inside.max()
     assert isinstance(first, datetime)
     assert isinstance(last, datetime)
+    # Round up, so that at most MOST_POINTS parts result.
     step = max(LEAST_STEP_S, -(-int((last - first).total_seconds() + 1) // MOST_POINTS))
     # Half-open, and the last point belongs to it.
     closed_window = Window(start=first, end=last + timedelta(seconds=1))
@@ -113,6 +115,7 @@ def _rows(case: Case, table: str, where: Mapping[str, str], finding: Finding) ->
         table_rows = table_rows.filter(windows.in_search(time))
         value["incident_rows"] = table_rows.height
     if table == "spans" and table_rows.height:
+        # The slowest first, as only the first rows are shown.
         table_rows = table_rows.sort("duration_us", descending=True, nulls_last=True)
         value["p50_ms"], value["p95_ms"] = (
             _ms(table_rows["duration_us"].quantile(share)) for share in (0.5, 0.95)

@@ -58,8 +58,10 @@ class HttpCallers:
         if self._provider is None or token.count(".") != DOTS_OF_A_SIGNED_TOKEN:
             return None
         try:
+            # For this server alone: a token for another one must not open it.
             person = await self._provider.bearer(token, self._resource.address)
         except ConnectorError as error:
+            # The provider answered and refused it: the token is wrong.
             if error.call == "token":
                 return None
             raise

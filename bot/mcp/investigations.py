@@ -83,6 +83,7 @@ class Investigations:
         now = datetime.now(UTC)
         incident = IncidentRequest(
             text=question,
+            # Agents send no key, so each call starts an investigation.
             key=requester_key(requester, uuid.uuid4().hex),
             door="mcp",
             service=service,
@@ -109,6 +110,7 @@ class Investigations:
         for shelf in self.shelves:
             latest = await in_store(shelf.store.latest, most, caller.visibility)
             handles += [InvestigationHandle(investigation, shelf) for investigation in latest]
+        # Each shelf is in order by itself, but not all of them together.
         handles.sort(key=lambda handle: handle.investigation.accepted_at, reverse=True)
         return handles[:most]
 
@@ -129,6 +131,7 @@ class Investigations:
                 after = line.seq
             if handle.has_ended or time.monotonic() >= deadline:
                 return handle
+            # Never sleep past the deadline.
             await asyncio.sleep(min(LOOK_EVERY_S, max(0.0, deadline - time.monotonic())))
 
     async def progress(self, handle: InvestigationHandle) -> list[Progress]:

@@ -41,7 +41,7 @@ from faultline.connectors.shared.queries.querying import answering
 MOST_OPEN = 4
 """Cases held at once. One holds its tables: a large one some hundred MB."""
 IDLE_S = 600.0
-"""A case that nobody looked at for so long is closed."""
+"""A case that nobody looked at for this long is closed."""
 STORE = "mcp"
 READ = (SERIES, LOGS, TRACES, REQUEST, CHANGES, TOPOLOGY)
 
@@ -120,6 +120,7 @@ class OpenCases:
         investigation = handle.investigation
         # Two callers share nothing, and an investigation that ran again is another case.
         key = (caller.who, investigation.id, investigation.runs, investigation.finished_at)
+        # One at a time: two first calls would read the same case twice.
         async with self._opening:
             if key not in self._open:
                 self._open[key] = await in_thread(self._read, handle, folder)
@@ -134,6 +135,7 @@ class OpenCases:
     def _close_idle(self) -> None:
         idle = time.monotonic() - self._idle_s
         for key in [key for key, case in self._open.items() if case.used_at <= idle]:
+            # The event loop keeps only weak references, so hold the task until it ends.
             self._closing.add(task := asyncio.ensure_future(self._close(key)))
             task.add_done_callback(self._closing.discard)
 

@@ -66,6 +66,7 @@ def _clean(value: Any, redactor: Redactor) -> Any:
         return {_key(key, redactor): _clean(member, redactor) for key, member in value.items()}
     if isinstance(value, Sequence):
         return [_clean(member, redactor) for member in value]
+    # JSON has neither NaN nor infinity.
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -73,6 +74,7 @@ def _clean(value: Any, redactor: Redactor) -> Any:
 
 def _key(key: object, redactor: Redactor) -> str:
     name = str(key)
+    # Our own keys are identifiers; any other comes from a vendor.
     return name if name.isidentifier() else neutral(redactor.redact(name), LONGEST_TEXT)
 
 
@@ -88,6 +90,7 @@ def shortened(value: dict[str, Any], most: int) -> dict[str, Any]:
         )
         if not longest:
             break
+        # Halve it, so that a few rounds are enough for any size.
         remaining_count = len(longest) // 2
         left_out[path] = left_out.get(path, 0) + len(longest) - remaining_count
         del longest[remaining_count:]
@@ -96,7 +99,7 @@ def shortened(value: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Lists that may be cut, by where they are. One with parts of its own is cut itself, so that
+    """Lists that may be cut, by where they are. A list that contains lists is cut itself, so that
     what is left stays whole."""
     if isinstance(value, list):
         if value:

@@ -98,6 +98,7 @@ class McpOverHttp:
         self._resource = resource
         self._caller_of = caller_of
         self._refused = refused
+        # Stateless: any of several servers can answer the next request.
         self._sessions = StreamableHTTPSessionManager(
             server.built(), stateless=True, max_request_body_size=MAX_BODY_BYTES
         )
@@ -116,6 +117,7 @@ class McpOverHttp:
         """The server, and the metadata that anybody may read."""
         return [
             Route(PATH, endpoint=_Endpoint(self._answer)),
+            # Clients ask with the server's path, or without it.
             Route(METADATA, self._metadata, methods=["GET"]),
             Route(METADATA + PATH, self._metadata, methods=["GET"]),
         ]

@@ -85,6 +85,7 @@ async def _incoming(descriptor: int) -> AsyncIterator[Any]:
     """The client's lines. Of a pipe they are read without a thread, which nothing could stop."""
     mode = os.fstat(descriptor).st_mode
     file = os.fdopen(descriptor, "rb", closefd=False)
+    # asyncio has no transport for regular files, so a thread reads them.
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         yield anyio.wrap_file(io.TextIOWrapper(file, encoding="utf-8", errors="replace"))
         return
@@ -109,6 +110,7 @@ class _Lines:
     async def __anext__(self) -> str:
         try:
             line = await self._reader.readline()
+        # The reader raises it where a line exceeds its limit.
         except ValueError:
             sys.stderr.write(f"faultline: a message is longer than {LONGEST_MESSAGE} bytes\n")
             raise StopAsyncIteration from None

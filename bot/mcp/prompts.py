@@ -49,6 +49,7 @@ class McpPrompt:
             if argument.required and not value:
                 raise FaultlineError(f"the prompt {self.name} needs {argument.name}")
             values[argument.name] = (
+                # A JSON string: what somebody typed stays data inside the prompt.
                 json.dumps(value, ensure_ascii=False) if value else MISSING_ARGUMENT
             )
         # In one pass: what somebody typed may look like a name.

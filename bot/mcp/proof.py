@@ -93,7 +93,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def evidence_json(item: Evidence) -> dict[str, Any]:
-    """What was asked of whom, over which time."""
+    """What was asked of which source, over which time."""
     return {
         "id": Exact(item.id),
         "kind": Exact(item.kind),
@@ -107,7 +107,7 @@ def evidence_json(item: Evidence) -> dict[str, Any]:
 
 
 def items_of(finding: Finding, view: AnswerView) -> list[Evidence]:
-    """The evidence of a finding, as far as the case has it."""
+    """The evidence of a finding that the case holds."""
     return [
         view.evidence[evidence_id]
         for evidence_id in finding.evidence

@@ -80,6 +80,7 @@ async def listed(
     FaultlineError for a cursor that none of these pages gave."""
     skip = 0
     if cursor is not None:
+        # A cursor comes from outside.
         if not cursor.isdecimal() or int(cursor) > MOST_LISTED:
             raise FaultlineError("the cursor is none that a list gave")
         skip = int(cursor)

@@ -159,6 +159,7 @@ class McpServer:
 
             async def report_progress(line: str) -> None:
                 nonlocal lines
+                # The protocol asks for a number that grows.
                 lines += 1
                 await ctx.session.report_progress(lines, None, line)
 

@@ -34,6 +34,7 @@ class TraceArguments(ToolArguments):
 
 async def trace_doctor(run: ToolRun, arguments: TraceArguments) -> Result:
     """The diagnoses, the worst first."""
+    # Exactly one of them: neither says what to read, and both contradict each other.
     if (arguments.path is None) == (arguments.investigation is None):
         raise FaultlineError("give either `path` or `investigation`")
     if arguments.investigation is not None:

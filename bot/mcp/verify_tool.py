@@ -35,7 +35,7 @@ from faultline.bot.web.heavy_work import HeavyWork
 VERIFY_S = 400.0
 """Two collections of two minutes each at most, and the analysis of both."""
 THENS: tuple[Then, ...] = ("not_found", "changed", "confirmed")
-"""The worst first: a sentence holds as far as the weakest finding that it rests on."""
+"""The worst first: a sentence is no better than the weakest finding that it rests on."""
 HOLDS: Mapping[Then, bool | None] = {
     "confirmed": True,
     "changed": False,
@@ -111,6 +111,7 @@ def _verification_json(
                     number.name: {"then": number.then, "again": number.again}
                     for number in finding.numbers
                 }
+                # What was not asked again keeps the numbers that were stated.
                 or dict(finding.finding.numbers),
                 "then": Exact(finding.then),
                 "why": finding.why,
@@ -144,6 +145,7 @@ def _sentence(
     ]
     then = _then(findings)
     is_impact = sentence.place == Section.HAPPENING.value
+    # No finding has the impact's numbers, so compare them here.
     if is_impact and then == "confirmed" and not all(number.same for number in impact):
         then = "changed"
     return {
@@ -165,6 +167,7 @@ def _then(findings: Sequence[VerifiedFinding]) -> Then:
 
 
 def _now(findings: Sequence[VerifiedFinding]) -> Now:
+    # An event neither goes on nor ends.
     states = {finding.now for finding in findings} - {"event"}
     if not findings:
         return "unknown"

@@ -52,10 +52,12 @@ def back_up(settings: Settings, to: Path) -> str:
     target = to / f"faultline-{now:%Y%m%d-%H%M%S}.tar.gz" if to.is_dir() else to
     if target.exists():
         raise FaultlineError(f"{target} exists already")
+    # Write beside the target and rename, so that a file of the target's name is complete.
     part = target.with_name(f".{target.name}.part")
     try:
         with tempfile.TemporaryDirectory(prefix="faultline-backup-", dir=target.parent) as scratch:
             count = _write(settings, part, Path(scratch), now)
+        # The databases hold logins and evidence, so only this user may read them.
         os.chmod(part, 0o600)
         part.replace(target)
     except (OSError, sqlite3.Error, tarfile.TarError) as error:
@@ -103,6 +105,7 @@ def copy_database(source: Path, target: Path) -> None:
     opened = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=60)
     copied = sqlite3.connect(target)
     try:
+        # The pause after each piece lets writers in.
         opened.backup(copied, pages=PAGES_AT_ONCE, sleep=0.01)
         copied.execute("PRAGMA journal_mode=DELETE")
     finally:
@@ -120,6 +123,7 @@ def cases_here(settings: Settings) -> Path | None:
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        # A link may lead out of the case folders.
         if path.is_file() and not path.is_symlink():
             yield path
 

@@ -39,6 +39,7 @@ def print_findings(findings: Sequence[CheckResult]) -> None:
     width = max((len(f.about) for f in findings), default=0)
     for finding in findings:
         mark, style = MARKS[finding.state]
+        # `Text` prints brackets as they are, while a string would be read as markup.
         console.print(
             Text.assemble(
                 (mark, style), f"  {finding.about:<{width}}  {plain(finding.what, LONGEST)}"

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from faultline.connectors.shared.contract.base import Check
 
 START_S = 10.0
-"""A bot that starts again and again shall ask no vendor each time."""
+"""A bot that restarts again and again must not ask the vendors each time."""
 DEADLINE_S = 120.0
 NICER = 10
 LOOK_EVERY_S = 0.2
 LONGEST_STOP_S = 3.0
-"""The process that asks is ended within so long."""
+"""The process that asks ends within this time."""
 WARNING = "warning: "
-"""How a connector's check begins what it says of a credential that can do more than read."""
+"""Begins the part of a connector's check about a credential that can do more than read."""
 
 log = logging.getLogger("faultline.credentials")
 
@@ -64,6 +64,7 @@ class Credentials(BackgroundLoop):
         try:
             self.look()
         except BudgetExceeded as error:
+            # A stop ends the look on purpose, so it is not worth a line.
             if not self.stopping.is_set():
                 log.warning("credentials were not checked: %s", error)
         return False
@@ -79,6 +80,7 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
         asking = asyncio.create_task(pool.run(ask_connectors, settings))
         try:
             while not (await asyncio.wait({asking}, timeout=LOOK_EVERY_S))[0]:
+                # Vendors may take minutes to answer, and the stop must not wait for them.
                 if stopping.is_set():
                     raise BudgetExceeded("time", "the bot stops")
             return asking.result()
@@ -89,7 +91,7 @@ def checks_beside(settings: Settings, stopping: threading.Event) -> Sequence[Che
 
 
 def problem_of(check: Check) -> str | None:
-    """What somebody should do something about, on one line; None where nothing is."""
+    """What somebody should fix, on one line, or None."""
     line = " ".join(check.line.split())
     if not check.ok:
         return line

@@ -58,6 +58,7 @@ def bring_up(settings: Settings) -> None:
 def take_back(settings: Settings, to: str, *, sure: bool) -> None:
     """Take the tables back to an older version. Raises FaultlineError while a worker is alive."""
     with _opened(settings) as engine:
+        # A living worker would go on writing to columns that are gone.
         living = living_workers(settings, engine)
         if living:
             raise FaultlineError(

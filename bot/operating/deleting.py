@@ -46,6 +46,7 @@ def delete_investigation(settings: Settings, name: str, *, sure: bool) -> None:
                 f"would delete {name}: {contents}\n{_stays(posts)}Say --yes to delete it.\n"
             )
             return
+        # The rows of the store go last: until then the command can be run again after a failure.
         inspection.rows.delete([w.id for w in work])
         try:
             delete_case(folder, name)
@@ -78,6 +79,7 @@ def _refuse_running(inspection: Inspection, name: str, work: list[Workflow]) -> 
         taken = (
             workflow.status == "PENDING" and workflow.executor and living.lives(workflow.executor)
         )
+        # A living worker may begin what is queued at any moment.
         if taken or (workflow.active and workflow.status != "PENDING" and living.count):
             raise FaultlineError(
                 f"{name} is being worked on ({workflow.id}); wait until it ends, or stop the "

@@ -88,7 +88,7 @@ class Step:
 
 @dataclass(frozen=True)
 class QueueBacklog:
-    """One queue: what nobody has begun with, what somebody has, and since when the oldest waits."""
+    """One queue: what waits, what has begun, and since when the oldest waits."""
 
     queue: str
     enqueued: int
@@ -149,6 +149,7 @@ class EngineRows:
         """Which of these workflow ids there are."""
         s, ids, left = self._status.c, set[str](), iter(names)
         with self._engine.connect() as connection:
+            # In batches, because databases bound the parameters of a statement.
             while batch := list(islice(left, AT_ONCE)):
                 ids |= set(
                     connection.scalars(select(s.workflow_uuid).where(s.workflow_uuid.in_(batch)))
@@ -164,6 +165,7 @@ class EngineRows:
                 s.function_name,
                 s.started_at_epoch_ms,
                 s.completed_at_epoch_ms,
+                # Only whether it failed: the error's text may quote an alert.
                 s.error.is_not(None).label("failed"),
             )
             .where(s.workflow_uuid == workflow_id)
@@ -191,6 +193,7 @@ class EngineRows:
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete workflows with all that the engine keeps of them."""
+        # Through DBOS, which knows every table that holds a part of a workflow.
         client = DBOSClient(system_database_engine=self._engine)
         left = iter(ids)
         while batch := list(islice(left, AT_ONCE)):
@@ -222,6 +225,7 @@ def investigation_of(workflow_id: str) -> str:
 
 
 def _belongs(of: TableClause, name: str) -> ColumnElement[bool]:
+    # `autoescape`: `_` and `%` in an id are no wildcards.
     return or_(
         of.c.workflow_uuid == name, of.c.workflow_uuid.startswith(f"{name}:", autoescape=True)
     )

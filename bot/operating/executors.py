@@ -90,6 +90,7 @@ def living_by_files(directory: Path) -> Executors:
 def living_by_database(connection: Connection) -> Executors:
     """Of workers on one PostgreSQL."""
     lost = _lost(connection)
+    # A lost worker's session, and so its lock, may outlive its host.
     not_theirs = {lock_number(name) for name in lost}
     lock_rows = connection.execute(text(EXECUTOR_LOCKS), {"space": LOCK_SPACE}).all()
     rows = [row for row in lock_rows if int(row.lock) not in not_theirs]
@@ -118,6 +119,7 @@ def lock_number(executor: str) -> int:
 def _is_locked(file: Path) -> bool:
     try:
         with file.open("rb") as opened:
+            # A shared lock, so that two looks at once do not take each other for a worker.
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

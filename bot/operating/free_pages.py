@@ -34,6 +34,7 @@ def give_back(engine: Engine, stop: Callable[[], bool] = lambda: False) -> int:
             # `execute` would end after the first page: it steps once where no columns come.
             connection.executescript(f"PRAGMA incremental_vacuum({pages})")
             left = _pragma(connection, "freelist_count")
+            # Without progress this would never end.
             if left >= free:
                 break
             free = left

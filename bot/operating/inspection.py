@@ -62,6 +62,7 @@ def inspected(settings: Settings, now: datetime | None = None) -> Iterator[Inspe
     """Open what can be opened. Raises FaultlineError where nothing can be looked at."""
     url = store_url(settings)
     file = make_url(url).database or ""
+    # Check first: connecting would create the file.
     if url.startswith("sqlite") and not Path(file).exists():
         raise FaultlineError(f"no installation here: {file} does not exist (store.directory)")
     store, engine = connect(url), None

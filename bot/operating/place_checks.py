@@ -69,6 +69,7 @@ def _no_write(file: Path) -> str:
     try:
         connection = sqlite3.connect(file, timeout=LOCK_WAIT_S, isolation_level=None)
         try:
+            # IMMEDIATE takes the write lock, and nothing is written under it.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
         finally:
@@ -87,6 +88,7 @@ def _server(inspection: Inspection) -> Iterator[CheckResult]:
     with inspection.store.connect() as connection:
         before = datetime.now(UTC)
         theirs = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+        # The server read its clock about halfway through the request.
         ours = before + (datetime.now(UTC) - before) / 2
         waiting, longest = connection.execute(text(BLOCKED)).one()
         full = connection.execute(
@@ -155,6 +157,7 @@ def _room(settings: Settings) -> Iterator[CheckResult]:
             )
             continue
         little = disk.free < LEAST_FREE_BYTES or disk.free < LEAST_FREE_SHARE * disk.total
+        # File systems without a fixed number of files report 0.
         few = files.f_files > 0 and files.f_favail < LEAST_FILES_SHARE * files.f_files
         phrase = f"{place}: {disk.free / 2**30:.1f} GiB free of {disk.total / 2**30:.1f}"
         phrase += f", and few files left ({files.f_favail})" if few else ""

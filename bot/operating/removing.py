@@ -30,6 +30,7 @@ def delete_rows(session: Session, names: Sequence[str]) -> None:
         session.execute(delete(SuppressedAlertRow).where(rate_limited))
     learned = LearnedCallRow.investigation_id.in_(names)
     session.execute(delete(LearnedCallRow).where(learned))
+    # The foreign keys delete progress, posts and judgements along with the row.
     session.execute(delete(InvestigationRow).where(InvestigationRow.id.in_(names)))
 
 

@@ -26,7 +26,7 @@ UNDER_WAY = timedelta(minutes=5)
 """A claim is renewed every few seconds while its request is under way, and passes on after 10 s
 (`LEASE`)."""
 TRIED = 2
-"""A reply that was tried so often meets a target that does not answer."""
+"""After this many tries the target counts as not answering."""
 FORGOTTEN = forgotten_key("")
 DIGEST_LATE = DIGEST_WAITS + timedelta(minutes=10)
 TELLS_LATE = timedelta(minutes=10)
@@ -112,11 +112,13 @@ def _claims(inspection: Inspection, replying: set[str]) -> Iterator[CheckResult]
     row = PostRow
     query = select(row.key, row.attempted_at, row.investigation_id).where(
         row.ref.is_(None),
+        # `faultline requeue` leaves these as marks: nobody posts under them.
         ~row.key.endswith(FORGOTTEN),
         row.attempted_at < inspection.now - UNDER_WAY,
     )
     with inspection.read() as session:
         rows = session.execute(query.order_by(row.attempted_at).limit(200)).all()
+    # A reply that is still at work looks for its own post.
     ended = [(key, at) for key, at, id_ in rows if id_ not in replying]
     if not ended:
         return

@@ -32,7 +32,7 @@ ANSWER, FILE = "answer", "file"
 """Names in the keys of a question's posts: `faultline.bot.conversation.slack_posts`."""
 NOTIFIED_FOR = timedelta(days=1)
 """A reply target that is down is tried again for most of a day
-(`faultline.bot.investigation.workflow`): what ended before was answered, or given up."""
+(`faultline.bot.investigation.workflow`). What ended earlier was answered or abandoned."""
 LONG_AGO = timedelta(hours=1)
 """When the attempts were that nobody remembers: long enough for all of them to have arrived."""
 
@@ -71,6 +71,7 @@ def requeue_all(
     No worker may be alive.
     """
     row = InvestigationRow
+    # Count from the newest answer, because a restored backup may be old.
     with reading(store) as session:
         newest = since or session.scalar(
             select(row.finished_at).order_by(row.finished_at.desc().nulls_last()).limit(1)
@@ -111,6 +112,7 @@ def _requeue(
                 row.dispatched_at, row.status = None, "accepted"
                 begun.append(name)
             elif _lacks_a_post(session, row, targets):
+                # A newer revision makes a worker edit the messages, and post the missing ones.
                 row.revision += 1
                 reposts.append(name)
     if questions:

@@ -54,6 +54,7 @@ def restore(settings: Settings, backup: Path) -> str:
         )
     directory = settings.store.directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
+    # Below the directory, so that the databases are moved into place by a rename.
     scratch = directory / ".restoring"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -101,12 +102,14 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
     with tarfile.open(backup, "r:gz") as archive:
         for member in archive:
             expected = member.name in (*DATABASES, MANIFEST) or member.name.startswith(f"{CASES}/")
+            # A link or a device could lead out of the folder.
             if not (expected and member.isfile()):
                 raise EvidenceError(
                     str(backup), f"holds {member.name[:80]!r}, which is not part of a backup"
                 )
             _write(archive, member, scratch, backup)
     manifest = scratch / MANIFEST
+    # It is read whole, so bound its size first.
     if not manifest.exists() or manifest.stat().st_size > MAX_MANIFEST_BYTES:
         raise EvidenceError(str(backup), "has no table of contents at its end: it is incomplete")
     try:
@@ -123,8 +126,8 @@ def _unpack(backup: Path, scratch: Path) -> dict[str, Any]:
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, backup: Path) -> None:
-    """One file; where it would lie outside of `scratch`, EvidenceError. (Python before 3.11.4 has
-    no filters.)"""
+    """Write one file. Raises EvidenceError if it would lie outside of `scratch`. (Python before
+    3.11.4 has no filters.)"""
     target = (scratch / member.name).resolve()
     packed = archive.extractfile(member)
     if packed is None or not target.is_relative_to(scratch.resolve()):
@@ -136,6 +139,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, scratch: Path, bac
 
 def _check(scratch: Path, about: dict[str, Any]) -> None:
     """Everything that was packed is here, and both databases are sound."""
+    # The store's database is in every backup, the engine's only where it existed.
     if DATABASES[1] not in about["databases"]:
         raise EvidenceError(DATABASES[1], "is not in the backup")
     for name, digest in about["databases"].items():
@@ -172,6 +176,7 @@ def _put_in_place(settings: Settings, scratch: Path, about: dict[str, Any]) -> N
     bot would start on."""
     cases = cases_here(settings)
     if cases is not None and (scratch / CASES).is_dir():
+        # `move` would put the folder into a directory that exists.
         if cases.is_dir():
             cases.rmdir()
         cases.parent.mkdir(parents=True, exist_ok=True)

@@ -53,14 +53,14 @@ class Retention(BackgroundLoop):
         self._cases = cases
 
     def turn(self) -> bool:
-        """One sweep, logged; told to stop, it ends after the batch that is under way."""
+        """One sweep, with a line in the log. A stop ends it after the current batch."""
         deleted = self.sweep()
         if deleted:
             log.info("deleted: %s", ", ".join(f"{n} {what}" for what, n in deleted.items()))
         return False
 
     def sweep(self) -> dict[str, int]:
-        """One sweep, unless another worker is at it; how much of what was deleted."""
+        """One sweep, unless another worker is sweeping; returns the counts by kind."""
         with sweep_lock(self._settings, self._store) as mine:
             if not mine:
                 return {}
@@ -70,6 +70,7 @@ class Retention(BackgroundLoop):
                 rows, now = EngineRows(engine), datetime.now(UTC)
                 sweep = Sweep(self._settings, store, self._cases, rows, now, self.stopping.is_set)
                 deleted = dict(sweep.run())
+                # After the sweep, because only deleting makes pages free.
                 for database in (store.engine, engine):
                     give_back(database, self.stopping.is_set)
                 return deleted

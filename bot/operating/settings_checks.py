@@ -24,6 +24,7 @@ def settings_checks(settings: Settings) -> Iterator[CheckResult]:
 
 def _in_and_out(settings: Settings) -> Iterator[CheckResult]:
     configured = configured_targets(settings)
+    # Targets such as tickets act on a click, so they alone post no answer.
     if all(declaration.on_click for declaration in configured):
         declared = [
             declared_target
@@ -84,6 +85,7 @@ def _proxies(settings: Settings) -> Iterator[CheckResult]:
 
 def _retention(settings: Settings) -> Iterator[CheckResult]:
     retention, investigation = settings.retention, settings.investigation
+    # 0 days keeps them forever.
     if 0 < retention.investigations_days < investigation.memory_days:
         phrase = (
             f"investigations are deleted after {retention.investigations_days:g} "

@@ -46,6 +46,7 @@ def size_checks(inspection: Inspection) -> Iterator[CheckResult]:
     finally:
         if engine is not None:
             engine.dispose()
+    # Free pages are what deleted rows left, so they count for no investigation.
     grows = (size - unused) / count * per_day if count else 0.0
     since = f", oldest investigation {oldest:%Y-%m-%d}" if oldest else ""
     phrase = f"{_mb(size)} with {counted(count, 'investigation')}{since}; about {_mb(grows)} a day"
@@ -71,6 +72,7 @@ def _investigations(inspection: Inspection) -> tuple[int, float, datetime | None
         recent = session.scalar(lately) or 0
     # Of an installation that is younger than a week, by its age.
     age = min(LATELY, inspection.now - oldest) if oldest else LATELY
+    # At least one day, or the first alerts of a new installation look like steep growth.
     return count, recent / max(1.0, age / timedelta(days=1)), oldest
 
 
@@ -93,6 +95,7 @@ def _bucket(cases: CaseStore, now: datetime) -> CheckResult:
     on their own, because the newest are listed last."""
     try:
         everything = cases.sizes()
+        # Folder names begin with the time, so the listing can start a week back.
         week = cases.sizes(after=f"{now - LATELY:%Y%m%d-%H%M%S}")
     except FaultlineError as error:
         return CheckResult("note", CASE_STORE, f"not known: {error}", "")
@@ -148,6 +151,7 @@ def _full(
     if cases is not None and cases.is_dir():
         places.append((cases, case_grows))
     for place, more in places:
+        # Two places on one disk fill it together.
         disk = place.stat().st_dev
         growth[disk] = (place, growth.get(disk, (place, 0.0))[1] + more)
     for place, more in growth.values():

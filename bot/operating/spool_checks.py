@@ -26,6 +26,7 @@ def spool_checks(settings: Settings, now: datetime) -> Iterator[CheckResult]:
     try:
         figures = figures_of(directory)
     except OSError as error:
+        # Only the bot's user may read the directory, and another one may run this.
         phrase = f"{directory} cannot be read ({error.strerror})"
         yield CheckResult("wrong", "spool", phrase, "look as the user that runs the bot")
         return

@@ -1,5 +1,5 @@
-"""The current step of a running investigation: how long it has been in it, and whom it waits
-for."""
+"""The current step of a running investigation: how long it has been in that step, and what it
+waits for."""
 
 from __future__ import annotations
 
@@ -135,6 +135,7 @@ def _connectors(progress: Sequence[ProgressRow]) -> list[str]:
     """The connectors that the step `open` named in its line: "...; asking a, b"."""
     for row in progress:
         if row.stage == "scope":
+            # From the right, because what comes before may hold the word too.
             _, mark, names = row.text.rpartition("asking ")
             if not mark:
                 return []

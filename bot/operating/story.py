@@ -33,6 +33,7 @@ MAX_NAME = 300
 def story(inspection: Inspection, name: str) -> list[CheckResult]:
     """Everything that is known under a name: an investigation's id, or that of a delivery, an alert
     or an incident."""
+    # PostgreSQL refuses text with a NUL, and the name comes from the command line.
     name = storable(name.strip(), MAX_NAME)
     with inspection.read() as session:
         row = session.get(InvestigationRow, name)
@@ -41,6 +42,7 @@ def story(inspection: Inspection, name: str) -> list[CheckResult]:
         stories = list(_by_other_names(session, name))
     if stories:
         return stories
+    # A store that was restored from a backup lacks what the engine still knows.
     ghosts = inspection.rows.of(name) if inspection.rows else []
     if ghosts:
         phrase = (
@@ -173,7 +175,9 @@ def _workflow(inspection: Inspection, workflow: Workflow) -> Iterator[CheckResul
         state, label, f"{workflow.id}: {begun}, {workflow.status.lower().replace('_', ' ')}"
     )
     steps = inspection.rows.steps(workflow.id) if inspection.rows else []
+    # A reply may be tried for most of a day, and its last steps say enough.
     for step in steps[:MOST_LINES] if label == "run" else steps[-3:]:
+        # DBOS records its own calls, such as a sleep, as steps.
         if not step.name.startswith("DBOS."):
             yield _step(step)
 
@@ -201,6 +205,7 @@ def _post_checks(session: Session, row: InvestigationRow) -> Iterator[CheckResul
                 f"{when(post.attempted_at)}: its posts are looked for at vendors first",
             )
             continue
+        # Such a claim only notes that something is done.
         if post.ref == NO_POST:
             continue
         if post.ref is not None:
@@ -247,6 +252,7 @@ def _stands(
         w.status == "PENDING" and w.executor and inspection.executors().lives(w.executor)
         for w in active
     )
+    # A queued run is in order as long as a worker lives that can take it.
     waits = any(w.status != "PENDING" for w in active) and inspection.executors().count > 0
     runs, usually = inspection.now - begun, usual_length(inspection)
     well = (at_work or waits) and runs <= usually
@@ -294,6 +300,7 @@ def _answered_at(address: str) -> ColumnElement[bool]:
 def _by_other_names(session: Session, name: str) -> Iterator[CheckResult]:
     """Alerts that joined, were held back or are duplicates, and whatever else leads to an
     investigation."""
+    # Two sources may use the same delivery id.
     for delivery in session.scalars(
         select(DeliveryRow).where(DeliveryRow.delivery_id == name).limit(5)
     ):

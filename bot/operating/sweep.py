@@ -66,7 +66,7 @@ class Sweep:
     stop: Stop = lambda: False
 
     def run(self) -> Counter[str]:
-        """Delete what is due; how much of what that was."""
+        """Delete what is due; returns the counts by kind."""
         retention, done = self.settings.retention, Counter[str]()
         parts: tuple[tuple[str, float, Callable[[datetime], int]], ...] = (
             ("engine", retention.engine_days, self.engine_rows),
@@ -82,8 +82,10 @@ class Sweep:
             ("short-lived", SHORTEST_DAYS, self.short_lived),
         )
         for name, days, delete_before in parts:
+            # 0 days keeps them forever.
             if days > 0 and not self.stop():
                 done[name] += delete_before(self.now - timedelta(days=days))
+        # Unary plus drops the counts of 0.
         return +done
 
     def engine_rows(self, before: datetime) -> int:
@@ -104,6 +106,7 @@ class Sweep:
                 work = {name: engine_work(self.rows, session, name) for name in names}
             if not names:
                 break
+            # Go on after these: what cannot be deleted now must not come up again in this sweep.
             after = names[-1]
             idle = [name for name in names if not any(w.active for w in work[name])]
             gone = [
@@ -136,7 +139,7 @@ class Sweep:
         return count
 
     def conversations(self, before: datetime) -> int:
-        """Questions that are answered or given up."""
+        """Questions that were answered or abandoned."""
         row = QuestionRow
         over = select(row.id).where(row.asked_at < before, row.status != "asked").limit(BATCH)
         return self._in_batches(
@@ -191,6 +194,7 @@ class Sweep:
             .order_by(row.received_at)
             .limit(BATCH)
         )
+        # Every row up to the last one found is due as well, so one bound deletes the batch.
         return self._in_batches(
             lambda s: s.scalars(over).all(), lambda at: delete(row).where(row.received_at <= at[-1])
         )
@@ -206,6 +210,7 @@ class Sweep:
         with Session(self.store.engine) as session, session.begin():
             session.execute(delete(SessionRow).where(SessionRow.expires_at < self.now))
             session.execute(delete(ApiTokenRow).where(ApiTokenRow.expires_at < before))
+            # Sessions go first: whoever has one left is still signed in.
             signed_in = select(SessionRow.visitor_id)
             session.execute(
                 delete(visitor).where(visitor.last_at < before, visitor.id.not_in(signed_in))
@@ -221,12 +226,12 @@ class Sweep:
             session.execute(delete(CaptureRow).where(CaptureRow.asked_at < before))
             session.execute(delete(MuteRow).where(MuteRow.until < before))
             session.execute(delete(QuietThreadRow).where(QuietThreadRow.at < before))
-            # Who reads a private channel is needed as long as anything of it is kept.
+            # A private channel's readers are needed as long as anything from it is kept.
             session.execute(delete(channel).where(channel.at < before, ~used.exists()))
         return 0
 
     def short_lived(self, _before: datetime) -> int:
-        """What is kept for days, where nobody writes any more who would delete it."""
+        """Rows kept for some days, which their writers delete as long as there are any writers."""
         now = self.now
         with Session(self.store.engine) as session, session.begin():
             silent = ExecutorRow.beat_at < now - SILENT_WORKER_RETENTION
@@ -248,7 +253,7 @@ class Sweep:
         return list(session.scalars(query.limit(INVESTIGATIONS_AT_ONCE)))
 
     def _ended(self, before: datetime) -> ColumnElement[bool]:
-        """Ended, told, and open no longer: nothing of what may still come would look for it."""
+        """Ended, announced and closed: no later alert or question would need it."""
         row, member, question_row = InvestigationRow, GroupedAlertRow, QuestionRow
         joins = self.now - timedelta(hours=self.settings.investigation.join_hours)
         open_members = select(member.id).where(
@@ -302,11 +307,12 @@ class Sweep:
 
 
 def named_at(name: str) -> datetime | None:
-    """When a folder was begun, by its name; None for a name that is none of ours."""
+    """When a folder was begun, by its name; None for a name in another form."""
     timed, match = NAMED_BY_TIME.fullmatch(name), TRACE_REPORT.fullmatch(name)
     try:
         if timed:
             return datetime.strptime(timed[1] + timed[2], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
         return datetime.fromtimestamp(int(match[1]), UTC) if match else None
+    # Digits that look like a time may be none, such as a month 13.
     except (ValueError, OverflowError, OSError):
         return None

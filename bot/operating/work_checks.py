@@ -30,7 +30,7 @@ USUAL_OF = 200
 """The usual duration comes from this many answers."""
 LEAST_USUAL = timedelta(minutes=10)
 NOTE_LOST_FOR = timedelta(hours=1)
-"""So long a worker that was lost is worth a note after its work was taken over."""
+"""A lost worker is worth a note for this long after its work was taken over."""
 NAMED = 5
 
 
@@ -40,6 +40,7 @@ def work_checks(inspection: Inspection) -> Iterator[CheckResult]:
     yield _workers(inspection, living.count)
     hosts = sorted(living.hosts)
     cases = inspection.settings.store.cases
+    # Workers on several machines need one case store, and a directory may be local.
     if len(hosts) > 1 and not (cases or "").startswith("s3://"):
         phrase = (
             f"workers on {len(hosts)} machines, and the case folders in a directory: "
@@ -115,6 +116,7 @@ def _in_the_store(inspection: Inspection) -> Iterator[CheckResult]:
         f"{counted(count, 'investigation')} accepted and waiting, the oldest for "
         f"{lasting(waits)}; {running} running"
     )
+    # Nothing runs, so there is room, and yet nobody takes it.
     if not running and waits > FORGOTTEN:
         todo = "no worker takes any: their logs say why (`dispatch: ...`), or none is alive"
         yield CheckResult("wrong", "queue", phrase, todo)
@@ -159,6 +161,7 @@ def _of_the_dead(
         if w.status == "PENDING"
         and w.executor
         and not living.lives(w.executor)
+        # `_of_the_lost` reports these.
         and w.executor not in living.lost
     ]
     old = [w for w in dead if inspection.now - w.updated_at > SETTLING]
@@ -178,6 +181,7 @@ def _of_the_dead(
 
 def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[CheckResult]:
     assert inspection.rows is not None
+    # What was dispatched just now may not be among `active` yet.
     row, before = InvestigationRow, inspection.now - FORGOTTEN
     query = (
         select(row.id)
@@ -187,6 +191,7 @@ def _without_half(inspection: Inspection, active: list[Workflow]) -> Iterator[Ch
     with inspection.read() as session:
         open_ = list(session.scalars(query))
         present_ids = set(open_)
+        # Of the other workflows, ask whether the store knows their investigation at all.
         named = {investigation_of(w.id) for w in active} - {""} - present_ids
         if named:
             present_ids |= _present(inspection, named)
@@ -223,6 +228,7 @@ def _present(inspection: Inspection, names: set[str]) -> set[str]:
     with inspection.read() as session:
         some = sorted(names)
         presents = set[str]()
+        # In batches, because databases bound the parameters of a statement.
         for first in range(0, len(some), 200):
             presents |= set(
                 session.scalars(

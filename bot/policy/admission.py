@@ -78,8 +78,9 @@ class Policy:
         return self._of(channel).per_hour
 
     def quiet_until(self, alert: Alert, channel: str, now: datetime) -> datetime | None:
-        """Until when the channel is not told of this alert; None: at once."""
+        """Until when the channel is not notified of this alert; None: it is notified at once."""
         rules = self._of(channel)
+        # The operator chose severities that reach people in quiet hours, too.
         if plain_severity(alert.severity) in {plain_severity(s) for s in rules.break_through}:
             return None
         return quiet_until(rules, now)

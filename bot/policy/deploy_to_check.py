@@ -35,6 +35,7 @@ class DeployToCheck(Frozen):
 
     def checked(self, now: datetime) -> DeployToCheck:
         """Itself. Raises SettingsError for what cannot be judged."""
+        # A pipeline's clock may be slightly ahead.
         if self.deployed_at > now + SHORT:
             raise SettingsError("since", "lies in the future")
         if self.deployed_at < now - OLDEST:
@@ -52,8 +53,7 @@ class DeployToCheck(Frozen):
         return self
 
     def looks(self, now: datetime, done: int = 0) -> tuple[Look, ...]:
-        """The looks that are left at `now` after the first `done`, the first of which may be
-        due."""
+        """The looks that are left at `now` after the first `done`. The first of them may be due."""
         every = looks_of(self.deployed_at, self.wait, self.warm_up)
         return looks_left(every[done:], now - SETTLES)
 

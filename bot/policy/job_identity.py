@@ -47,6 +47,7 @@ def identify_job(alert: Alert, settings: Settings, services_job: str | None) -> 
         ranks_per_host=table.ranks_per_host,
         ranks=table.ranks or everybody,
     )
+    # A rank that is not named follows from the machine and its GPU.
     if job.rank is not None or job.node is None or job.gpu is None:
         with_rank = job
     else:
@@ -66,6 +67,7 @@ def _job_labels(labels: Mapping[str, str], settings: Settings) -> dict[str, str]
     names = settings.training
     node = _first(labels, names.node_labels)
     machine = _NODE.fullmatch(node)
+    # NVIDIA's exporter calls a device "nvidia0".
     gpu = _first(labels, names.gpu_labels).removeprefix("nvidia")
     job_labels = {
         "run": _safe(_first(labels, names.run_labels)),
@@ -87,6 +89,7 @@ def _safe(value: str) -> str:
 
 
 def _number(value: str | None) -> int | None:
+    # `\d` also matches digits of other scripts.
     return int(value) if value and _NUMBER.fullmatch(value) and value.isascii() else None
 
 
@@ -107,6 +110,7 @@ def _name(
         value = job_labels.get(key)
         if value:
             running = [job_name for job_name, job in jobs.items() if _runs_as(job, key, value)]
+            # With several candidates nobody knows which one is meant.
             if len(running) == 1:
                 return running[0]
     return _safe(services_job or "") or None
@@ -133,6 +137,7 @@ def _like(word: str, patterns: Iterable[str]) -> bool:
     """Whether a pattern matches; only `*` is special."""
     plain = word.casefold()[:_MOST_NAME]
     return any(
+        # fnmatch also knows `?` and `[...]`.
         fnmatchcase(plain, pattern.casefold().replace("[", "[[]").replace("?", "[?]"))
         for pattern in patterns
     )

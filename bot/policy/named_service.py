@@ -34,6 +34,7 @@ def service_in(text: str, service_names: Iterable[str]) -> str | None:
     for forms in (_whole, _stem, _parts):
         counts = {name: len(form) for name in names for form in forms(name) if form in phrases}
         longest = [name for name in counts if counts[name] == max(counts.values())]
+        # A whole name is certain, even where two are equally long.
         if len(longest) == 1 or (longest and forms is _whole):
             return longest[0]
     return None

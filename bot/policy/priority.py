@@ -113,6 +113,7 @@ def _level(severity: str | None, words: Mapping[str, int]) -> int | None:
         if numbered is not None:
             kind = "sev" if (numbered["kind"] or "").startswith("s") else "p"
             return LEVELS[kind][int(numbered["number"])]
+        # "warning 12": the word counts where its number is no level.
         plain = word.rstrip("0123456789 \t\n:_#-")
         if plain != word and plain in words:
             return words[plain]

@@ -26,7 +26,7 @@ the window."""
 MAX_NAME = 60
 SERVICE_KEY = "service:"
 MAX_CALLEES = 50
-"""Services called by one, of which common ones are looked for."""
+"""Callees of one service that are compared with those of another."""
 MAX_NEIGHBOURS = 200
 """Callers and callees whose alerts are looked for."""
 
@@ -46,6 +46,7 @@ def relate(
     apart = abs(new.started_at - old.started_at)
     if apart > window or elsewhere(new, old):
         return None
+    # The strongest reason first.
     reason = _by_name(new, old) or _by_call(new, old, topology) or _by_host(new, old)
     if reason is None and apart <= window * WEAK_SHARE:
         reason = _by_shared_callee(new, old, topology) or _by_place(new, old)
@@ -75,6 +76,7 @@ def sought_keys(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
 
 def elsewhere(new: Traits, old: Traits) -> bool:
     """Whether the two say different places."""
+    # A place that one of them does not name cannot differ.
     return any(old.places.get(place, value) != value for place, value in new.places.items())
 
 
@@ -95,6 +97,7 @@ def _by_name(new: Traits, old: Traits) -> tuple[int, str] | None:
 
 
 def _by_call(new: Traits, old: Traits, topology: ServiceTopology) -> tuple[int, str] | None:
+    # Either may call the other: the relation is symmetric.
     for caller, other in ((new, old), (old, new)):
         if caller.service and other.service and other.service in topology.called_by(caller.service):
             return 2, f"{_named(caller.service)} calls {_named(other.service)}"

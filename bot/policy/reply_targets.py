@@ -69,6 +69,7 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 
     def for_instance(self, instance: InstanceSettings) -> Self:
         """The same target, for one table of its section."""
+        # A copy: all settings share the declaration.
         made = copy(self)
         made.instance = instance
         return made

@@ -106,6 +106,7 @@ def slack_role(person: SlackPerson, login: LoginSettings, people: PeopleSettings
         # It may be a guest of whom Slack did not tell.
         return _at_most_responder(_role(people.members))
     named = named_role(login, person.groups, [person.email])
+    # Where the operator names no admins, those of the workspace are admins.
     if named is None and not login.admins and person.runs_workspace:
         return "admin"
     return named or _role(people.members)

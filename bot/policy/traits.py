@@ -1,5 +1,5 @@
-"""What an alert is about, as far as it says by which others it belongs with: service, job, machine,
-place, words."""
+"""What an alert is about, where that decides which other alerts it belongs with: service, job,
+machine, place, words."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
     service = service_of(alert, topology)
     entry = settings.services.get(service) if service else None
     job = identify_job(alert, settings, entry.training_job if entry else None)
+    # A machine's label may end with the exporter's port.
     subs = (_PORT.sub("", _short(alert.labels.get(name))).casefold() for name in HOST_LABELS)
     hosts = frozenset([host for host in dict.fromkeys(subs) if host][:MAX_HOSTS])
     return Traits(

@@ -65,6 +65,7 @@ def masked_alert(alert: Alert) -> Alert:
     same for each repeat."""
     clean = masked_model(alert, keep=_NAMES)
     labels = {name: alert.labels[name] for name in _IDENTITIES if name in alert.labels}
+    # These labels tell alerts apart: one mask for all of them would make them one.
     identities = {name: _identity(value) for name, value in labels.items()}
     if any(clean.labels.get(name) != value for name, value in identities.items()):
         clean = clean.model_copy(update={"labels": {**clean.labels, **identities}})
@@ -100,8 +101,9 @@ class Arrival:
     """Severities of its alert source, beside those of `faultline.bot.policy.priority`."""
 
     def __post_init__(self) -> None:
-        """Nothing of an alert is stored before the secrets in it are masked."""
+        """No part of an alert is stored before the secrets in it are masked."""
         alert = self.alert
+        # Ids are reused: only the very same object counts.
         if _clean.get(id(alert)) is alert:
             masked_once = alert
         else:
@@ -110,6 +112,7 @@ class Arrival:
                 _clean.clear()
             _clean[id(clean)] = clean
             masked_once = clean
+        # The dataclass is frozen.
         object.__setattr__(self, "alert", masked_once)
         if self.question is not None:
             object.__setattr__(self, "question", masked(self.question))

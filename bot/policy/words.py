@@ -422,6 +422,7 @@ _ALONE = re.compile(
     ""
     ""
     ""
+    # Radicals, kana, ideographs and their extensions.
     "([\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
 )
 
@@ -443,7 +444,9 @@ def search_words(text: str) -> tuple[str, ...]:
 
 
 def _words(text: str) -> Iterable[str]:
+    # NFKD separates accents from their letters, so that they can be dropped.
     plain = "".join(
         c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c)
     )
+    # Once more: normalizing can bring capitals back.
     return (run[:MAX_WORD] for run in _RUN.findall(_ALONE.sub(r" \1 ", plain.casefold())))

@@ -29,14 +29,15 @@ from faultline.connectors.shared.contract.plugins import Plugin, installed
 
 def run_checks(settings: Settings, role: ProcessRole | None = None) -> int:
     """Print one line per part and one that counts; 1 when something that is configured does not
-    work, else 0. A part of which some things cannot be read works, and is marked. With `role`,
-    also whether that process holds secrets that it does not need."""
+    work, else 0. A part that works but cannot read everything is marked. With `role`, also whether
+    that process holds secrets that it does not need."""
     checks = list(asyncio.run(all_checks(settings, vendors=role != "server")))
     if role is not None:
         checks.append(secrets_check(settings, role))
     console = Console(highlight=False, soft_wrap=True)
     width = max(len(check.name) for check in checks)
     for check in checks:
+        # A vendor's error may hold line ends, and each part has one line.
         line = f"  {check.name:<{width}}  {' '.join(check.line.split())}"
         if not check.ok:
             mark = Text("FAIL", style="bold red")
@@ -49,6 +50,7 @@ def run_checks(settings: Settings, role: ProcessRole | None = None) -> int:
 
 def _summary(checks: Sequence[Check]) -> str:
     """The last line: what does not work, and what cannot be read of the rest."""
+    # A part may have several checks, and is named once.
     failed = dict.fromkeys(check.name for check in checks if not check.ok)
     in_part = dict.fromkeys(check.name for check in checks if check.ok and check.unread)
     if not (failed or in_part):
@@ -86,10 +88,12 @@ async def all_checks(settings: Settings, *, vendors: bool = True) -> Sequence[Ch
     if settings.login.issuer is not None:
         parts.append(("login", lambda: _login(settings)))
     if not vendors:
+        # Checking reply targets asks vendors too.
         parts = [part for part in parts if part[0] != "replies"]
         return await asyncio.gather(*(bounded(name, check) for name, check in parts))
     connectors = sorted(build_connectors(settings), key=lambda connector: connector.name)
     models = [bounded(name, check) for name, check in parts]
+    # `_model` has its own deadline, which is longer.
     models.append(_model(settings))
     checks = await asyncio.gather(*models, *(bounded(c.name, c.check) for c in connectors))
     runbooks = await in_thread(runbook_checks, settings)
@@ -171,7 +175,7 @@ async def _replies(settings: Settings) -> Check:
     lines = [", ".join(target.target_label for target in types)]
     lines += [check.line for check in checks if check.line]
     failed = [check.line for check in checks if not check.ok]
-    # One that fails is the news; what works would only hide it.
+    # Name only what fails: what works would hide it.
     return Check("replies", not failed, "; ".join(failed or lines))
 
 

@@ -35,6 +35,7 @@ class FirstContact:
         """
         self._and_then = and_then
         self._identity_path = spool_directory(settings) / IDENTITY_FILE
+        # A hash, because the address may hold a password.
         self._identity = hashlib.sha256(store_url(settings).encode()).hexdigest()
         self.store = open_store(settings, migrated=True)
         self.made = False
@@ -64,6 +65,7 @@ class FirstContact:
             log.warning("cannot write to the spool's directory (%s)", error.strerror)
 
     def _answers(self) -> None:
+        # A call that hangs must not occupy one of the store's own connections.
         abandonable_store = AbandonableStore(
             partial(another_store, self.store), within_s=ANSWER_WITHIN_S
         )

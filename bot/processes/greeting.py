@@ -71,6 +71,7 @@ class Greeting:
     def _trial(self) -> str:
         if not self.sources:
             return "faultline init asks five questions and writes the settings"
+        # A bot token alone only posts: Slack must also be an alert source.
         if "Slack" in self.replies and any("Slack" in alert for alert in self.alerts):
             return "@faultline investigate checkout errors since 10:05   (in Slack)"
         return self._command('ask "checkout is slow since 14:19"')

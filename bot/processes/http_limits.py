@@ -34,7 +34,7 @@ FEWEST_CONNECTIONS = 64
 CLOSES_WITHIN_S = 5.0
 """For the last bytes of a refusal to leave."""
 IPV6_HOST_BITS = 64
-"""Of an IPv6 address, those that a host chooses by itself (RFC 4291, 2.5.1)."""
+"""The bits of an IPv6 address that a host chooses itself (RFC 4291, 2.5.1)."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Connections:
         self._waiting_of: defaultdict[str, dict[LimitedConnection, None]] = defaultdict(dict)
 
     def open(self, connection: LimitedConnection, host: str) -> bool:
-        """Count one, if need be in another's place; whether there is room for it."""
+        """Count one, in another's place if necessary; whether there is room for it."""
         address, exempt = self._address_of(host)
         candidates = None
         if not exempt and self._of_address[address] >= self.limits.per_address:
@@ -142,6 +142,7 @@ class Connections:
             address = ipaddress.ip_address(host)
         except ValueError:
             return host, False
+        # `::ffff:10.0.0.1` is 10.0.0.1, which is how `proxies` names it.
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
             address = address.ipv4_mapped
         if any(address in proxy for proxy in self._proxies):
@@ -183,7 +184,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Count what came before the end of a head."""
-        # What was refused may still send.
+        # A refused client may still send.
         if self.transport.is_closing():
             return
         if self._in_head:
@@ -211,7 +212,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._expect(None)
         self._all.serve(self)
         super().on_message_complete()
-        # Answered before its body had come, as what is too large is.
+        # The answer may be complete before the body, as for one that is too large.
         if self.cycle is not None and self.cycle.response_complete:
             self._rest()
 

@@ -219,7 +219,7 @@ def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> l
     faces: dict[str, SlackFace] = {}
 
     def register(app: AsyncApp, workspace: Settings) -> None:
-        # Where somebody asks, and not before: it needs the analysis.
+        # Import late, because it needs the analysis.
         from faultline.bot.conversation.slack.listeners import SlackFace
 
         name = workspace.instance_of("slack")
@@ -335,8 +335,8 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
 def local_cases(
     cases: CaseStore, cache: Path | None = None
 ) -> Callable[[str], Awaitable[Path | None]]:
-    """Case folders for the pages; of those in S3 a copy below `cache`, of which each view fetches
-    what is new."""
+    """Case folders for the pages. A case in S3 is copied below `cache`, and each view fetches what
+    is new."""
     cache = cache or Path(tempfile.mkdtemp(prefix="faultline-pages-"))
     versions_by_case: defaultdict[str, dict[str, str]] = defaultdict(dict)
     copying: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)

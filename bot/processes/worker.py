@@ -111,9 +111,9 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
     traces = TraceReading(context.cases, settings.worker)
     context = replace(context, traces=traces)
     talks = any(workspace.slack.bot_token for workspace in settings.per_instance("slack"))
-    # Where nobody is heard in Teams, nobody asks there.
+    # Without a tenant id the bot hears nobody in Teams.
     talks = talks or any(tenant.msteams.tenant_id for tenant in settings.per_instance("msteams"))
-    # Woken when the store changes; and looking all the same, for what is due by the clock.
+    # A change of the store wakes them. They also look regularly, for what is due by the clock.
     rest_s = settings.worker.polling_interval_s
     # A loop that gives no sign of life for long counts as hung.
     every_s = max(rest_s, min(LOOK_AT_LEAST_EVERY_S, settings.telemetry.wedged_after_s / 4))
@@ -146,7 +146,7 @@ def worker_components(settings: Settings, store: Store) -> list[Component]:
         loops.append(Dispatch(conversations, enqueue, every_s=every_s, rest_s=rest_s))
     for loop in loops:
         engine.changes.on(STORE, loop.wake)
-    # By the clock: nothing that is stored makes them due.
+    # The clock makes these due, and nothing that is stored.
     checks: list[BackgroundLoop] = [DeployCheckLoop(store, context.connectors)]
     if settings.watch:
         checks.append(WatchLoop(settings, store, context.connectors))

@@ -31,6 +31,7 @@ class SpawnedWorker:
         try:
             self._process = subprocess.Popen(arguments, pass_fds=[ready])
         finally:
+            # Only the worker may keep this end open: then its death ends the pipe.
             os.close(ready)
 
     def wait(self) -> bool:
@@ -78,6 +79,7 @@ class ForkedWorker:
 
 def _was_ready(ready: int) -> bool:
     try:
+        # A worker writes `1` once it is ready; if it dies before, the pipe ends empty.
         return os.read(ready, 1) == b"1"
     finally:
         os.close(ready)

@@ -44,6 +44,7 @@ FENCE = (
 CURRENT = "SELECT 1 FROM executors WHERE id = :id AND epoch = :epoch FOR KEY SHARE"
 """Held to the transaction's end, against `FENCE` but not against `BEAT`
 (https://www.postgresql.org/docs/current/explicit-locking.html#LOCKING-ROWS)."""
+# pg_locks lists the locks of all databases of the server, hence the condition on `database`.
 EXECUTOR_LOCKS = (
     "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = :space"
     " AND granted"
@@ -69,6 +70,7 @@ class AdvisoryLocks:
 
     def hold(self, executor_id: str) -> None:
         """Lock in a separate session, kept open, and begin to give signs of life."""
+        # AUTOCOMMIT: the session stays open for hours, and the server ends idle transactions.
         self._session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         if not _advisory(self._session, "pg_try_advisory_lock", executor_id):
             raise FaultlineError(f"executor {executor_id} is running already")
@@ -134,6 +136,7 @@ class AdvisoryLocks:
         with self._engine.connect() as session:
             execute = set(session.execute(text(EXECUTOR_LOCKS), {"space": LOCK_SPACE}).scalars())
             lost = set(session.execute(text(LOST), {"silent": LOST_AFTER_S}).scalars())
+        # objid is an unsigned oid, while the keys that we lock are signed.
         return len(execute - {_lock_number(executor_id) & 0xFFFFFFFF for executor_id in lost})
 
     def _declare_lost(self, executor_id: str) -> None:
@@ -144,9 +147,11 @@ class AdvisoryLocks:
             parameters = {"id": executor_id, "silent": LOST_AFTER_S}
             if session.execute(text(FENCE), parameters).rowcount:
                 log.warning("%s is lost: no sign of life for %g s", executor_id, LOST_AFTER_S)
+            # Ask again, whoever fenced it: the server may still keep the session with its lock.
             lost = session.execute(text(f"{LOST} AND id = :id"), parameters).scalar()
         if lost is None:
             return
+        # A role without the right to end sessions still has the fence.
         with (
             suppress(SQLAlchemyError),
             self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session,
@@ -170,12 +175,13 @@ def _advisory(session: Connection, function: str, name: str, space: int = LOCK_S
 
 
 def _lock_number(name: str) -> int:
+    # An advisory lock of two keys takes signed 32-bit integers.
     return zlib.crc32(name.encode()) - 2**31
 
 
 class Beats(BackgroundLoop):
-    """Signs of life of this executor. It ends when another has declared it lost, or when it could
-    give none for so long that another may have."""
+    """Signs of life of this executor. It ends when another has declared it lost, or when it has
+    given none for so long that another may have done so."""
 
     expected_errors = ENGINE_ERRORS
 
@@ -187,6 +193,7 @@ class Beats(BackgroundLoop):
 
     def turn(self) -> bool:
         """One sign."""
+        # The time before the call: a sign that took long is already that old for the others.
         began = time.monotonic()
         try:
             current = self._locks.beat()

@@ -1,12 +1,12 @@
-"""Says at once that the database holds something new, so that an idle worker need not look all the
-time.
+"""Says at once that the database holds something new, so that an idle worker does not have to look
+all the time.
 
 On SQLite `PRAGMA data_version` is asked ten times a second, which costs some microseconds and tells
 of every commit of any process (https://sqlite.org/pragma.html#pragma_data_version). On PostgreSQL
 triggers notify one listening session. While notifications do not arrive (the connection is lost, or
-a pooler in transaction mode keeps them back), everybody is woken as often as he would look himself.
+a pooler in transaction mode holds them), everybody is woken as often as they would look themselves.
 
-It may be late or wrong: whoever is woken looks for himself, and now and then without being woken.
+It may be late or wrong: whoever is woken looks for themselves, and now and then without a wake.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class FileChanges(Changes):
         before = self._data_versions.get(what)
         try:
             if what not in self._open:
-                # Not one that is made by being looked at.
+                # `mode=rw`: a look must not create the file.
                 address = f"{Path(self._files[what]).absolute().as_uri()}?mode=rw"
                 self._open[what] = sqlite3.connect(address, uri=True, isolation_level=None)
             (now,) = self._open[what].execute("PRAGMA data_version").fetchone()
@@ -142,6 +142,7 @@ class NotifiedChanges(Changes):
         super().__init__()
         self._engine = engine
         self._polling_s = polling_s
+        # A pipe, because `select` cannot wait for an Event.
         self._wakeup, self._stop_pipe = os.pipe()
         self.hears = False
 
@@ -159,7 +160,7 @@ class NotifiedChanges(Changes):
                 why = "notifications do not arrive"
             except (psycopg.Error, SQLAlchemyError, OSError) as error:
                 why = type(error).__name__
-            # The edge of the thread: it must outlive what nobody thought of.
+            # The edge of the thread: it must outlive unforeseen errors.
             except Exception as error:
                 log.exception("listening")
                 why = type(error).__name__
@@ -189,7 +190,7 @@ class NotifiedChanges(Changes):
                     return
                 if not self.hears:
                     self.hears = True
-                    # What changed before anybody listened.
+                    # Something may have changed before anybody listened.
                     self.changed(STORE)
                     self.changed(QUEUES)
                 self._hear(session, CHECK_EVERY_S)
@@ -202,9 +203,10 @@ class NotifiedChanges(Changes):
             )
 
     def _hear(self, session: psycopg.Connection[Any], seconds: float, sign: str = "") -> bool:
-        """Listen for so long, or until `sign` is heard; says whether it was."""
+        """Listen for `seconds`, or until `sign` is heard; says whether it was."""
         until = time.monotonic() + seconds
         while not self._stopping.is_set():
+            # Read what has arrived before waiting: what is buffered wakes no `select`.
             payloads = {notify.payload for notify in session.notifies(timeout=0)}
             for what in payloads & {STORE, QUEUES}:
                 self.changed(what)
@@ -235,6 +237,7 @@ def changes_in(engine: Engine, *, polling_s: float) -> Changes:
 def install(engine: Engine) -> None:
     """Make the triggers that are missing, of tables that are there. Raises SQLAlchemyError."""
     missing = []
+    # Look without the lock first: all but the first start find every trigger in place.
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as session:
         for table in TRIGGERS:
             there = session.execute(text("SELECT to_regclass(:table)"), {"table": table}).scalar()
@@ -248,6 +251,7 @@ def install(engine: Engine) -> None:
         session.execute(text(LOCK))
         session.execute(text(FUNCTION))
         for table in missing:
+            # Look again under the lock: another worker may have made it since.
             if session.execute(text(HAS_TRIGGER), {"table": table}).scalar() is None:
                 when = f"AFTER INSERT OR UPDATE ON {table} {TRIGGERS[table]}"
                 session.execute(text(f"CREATE TRIGGER faultline_changed {when}"))

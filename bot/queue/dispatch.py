@@ -60,7 +60,7 @@ class Dispatch(BackgroundLoop):
         self._enqueue = enqueue
 
     def dispatch(self) -> int:
-        """Queue what has been accepted; says how many that were."""
+        """Queue what has been accepted; returns how many."""
         ids = self._store.undispatched(BATCH)
         for investigation_id in ids:
             self._enqueue(investigation_id)
@@ -74,7 +74,7 @@ class Dispatch(BackgroundLoop):
 
 
 class Queues(Protocol):
-    """The engine, as far as handing investigations over needs it."""
+    """The part of the engine that handing investigations over needs."""
 
     def enqueue(self, investigation_id: str, queue: str = INVESTIGATIONS) -> None:
         """Queue one; the same id again changes nothing."""
@@ -116,7 +116,8 @@ class FairDispatch(Dispatch):
         self._waiting_s, self._idle_s = rest_s or every_s, every_s
 
     def dispatch(self) -> int:
-        """Queue what there is capacity for, the most urgent first; says how many that were."""
+        """Queue as many as there is capacity for, the most urgent first; returns how many."""
+        # Look before locking: with nothing waiting, a turn costs one read.
         waiting = any_waiting(self._investigations.engine)
         self.every_s = self._waiting_s if waiting else self._idle_s
         if not waiting:
@@ -139,6 +140,7 @@ class FairDispatch(Dispatch):
 
         urgent_waiting = [candidate for candidate in waiting if candidate.priority == URGENT]
         urgent = in_order(urgent_waiting, by_team, share, now, most=capacity.urgent)
+        # Urgent ones count against their team's share of the usual slots.
         by_team.update(candidate.team for candidate in urgent)
 
         # Urgent ones that got no urgent slot compete for the usual slots.

@@ -63,6 +63,7 @@ class WorkerEngine:
         self._watch: QueueWatch | None = None
         self._takeover: Takeover | None = None
         self._beats: Beats | None = None
+        # Old enough that the first call counts the workers.
         self._workers = (1, -WORKERS_COUNTED_EVERY_S)
         config = DBOSConfig(
             name=APPLICATION,
@@ -71,7 +72,7 @@ class WorkerEngine:
             executor_id=self.executor_id,
             log_level="WARNING",
             max_executor_threads=16,
-            # Of messages and streams between workflows, which nothing here uses.
+            # For messages and streams between workflows, which nothing here uses.
             use_listen_notify=False,
             notification_listener_polling_interval_sec=1.0,
         )
@@ -87,6 +88,7 @@ class WorkerEngine:
     ) -> None:
         """Start working; `more_queues` are names and how many at once. `on_lock_lost` must end the
         process: another may already do its work. `store` then commits nothing any more."""
+        # Lock before the launch: others take over what belongs to an executor without a lock.
         self._locks.hold(self.executor_id)
         if store is not None:
             self._locks.fence(store, on_lock_lost)
@@ -96,6 +98,7 @@ class WorkerEngine:
         }
         queues |= {reply_queue(p): 4 * self._concurrency for p in places}
         queues |= more_queues or {}
+        # DBOS starts no poller for a queue it does not listen to: `Pollers` runs them below.
         wakeable = can_be_woken(self._instance)
         DBOS.listen_queues([] if wakeable else list(queues))
         DBOS.launch()
@@ -104,6 +107,7 @@ class WorkerEngine:
                 queue,
                 worker_concurrency=concurrency,
                 polling_interval_sec=self._polling,
+                # The database remembers queues, and the settings of this start win.
                 on_conflict="always_update",
             )
             for queue, concurrency in queues.items()
@@ -161,6 +165,7 @@ class WorkerEngine:
             load_input=False,
             load_output=False,
         )
+        # A workflow's id is the investigation's, or begins with it and a colon.
         return [status.workflow_id.partition(":")[0] for status in workflows]
 
     def take_no_more(self, within_s: float) -> None:
@@ -168,6 +173,7 @@ class WorkerEngine:
         at most."""
         self._stop_looking()
         ending = {"workflow_completion_timeout_sec": math.ceil(within_s)}
+        # `destroy` blocks until what runs has finished, and the caller has more to stop.
         threading.Thread(
             target=DBOS.destroy, kwargs=ending, name="engine-ending", daemon=True
         ).start()
@@ -203,8 +209,8 @@ class WorkerEngine:
             self._takeover = None
 
     def take_over(self) -> int:
-        """Put the pending work of dead executors back on its queue; says how many workflows that
-        were."""
+        """Put the pending work of dead executors back on its queue; returns the number of
+        workflows."""
         with self._engine.connect() as session:
             owners = set(session.scalars(text(OWNERS.format(tables_prefix(self._engine)))))
         resumed = 0

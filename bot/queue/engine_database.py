@@ -37,12 +37,14 @@ def system_engine(url: str, waits: Waits = WAITS) -> Engine:
         )
         bound(engine, waits)
         return engine
+    # SQLite has one writer at a time, so more connections would only wait for each other's lock.
     engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=60)
 
     @event.listens_for(engine, "connect")
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = "IMMEDIATE"
         connection.execute("PRAGMA busy_timeout=30000")
+        # Before the first table only: later, auto_vacuum changes nothing without VACUUM.
         if connection.execute("PRAGMA page_count").fetchone() == (0,):
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")

@@ -20,8 +20,8 @@ class ExecutorLocks(Protocol):
     """Locks by executor id that die with their holder."""
 
     def hold(self, executor_id: str) -> None:
-        """Take the lock for the life of this process. Raises FaultlineError when it cannot be
-        had."""
+        """Take the lock for the life of this process. Raises FaultlineError when another process
+        holds it."""
 
     def lost(self) -> bool:
         """Whether the lock taken by `hold` is gone."""
@@ -55,6 +55,7 @@ class FileLocks:
 
     def hold(self, executor_id: str) -> None:
         """Keep the file open and locked. Waits for a peer that looks at it just now."""
+        # The open file is the lock: the kernel releases it however the process dies.
         self._lock_file = (self._directory / f"{executor_id}.lock").open("w")
         fcntl.flock(self._lock_file, fcntl.LOCK_EX)
 
@@ -96,6 +97,7 @@ class FileLocks:
         live_executors = 0
         for path in self._directory.glob("*.lock"):
             with suppress(FileNotFoundError), path.open("r") as file:
+                # A shared lock: two processes that count at once do not see each other's.
                 live_executors += not _locked(file, fcntl.LOCK_SH)
         return live_executors
 

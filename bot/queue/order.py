@@ -51,6 +51,7 @@ def in_order(
     of_team: dict[int, dict[str, list[WaitingInvestigation]]] = {
         p: defaultdict(list) for p in PRIORITIES
     }
+    # Latest first, so that `pop` takes the oldest.
     for investigation in sorted(waiting, key=lambda w: (w.accepted_at, w.id), reverse=True):
         of_team[min(level(investigation.priority, investigation.accepted_at, now), PRIORITIES[-1])][
             investigation.team
@@ -58,6 +59,7 @@ def in_order(
     count, chosen = Counter(taken), list[WaitingInvestigation]()
     for queues in of_team.values():
         while queues and len(chosen) < most:
+            # Of teams with an equal share in use, the one that waited longest is next.
             team = min(queues, key=lambda t: (count[t] / share(t), queues[t][-1].accepted_at, t))
             chosen.append(queues[team].pop())
             count[team] += 1

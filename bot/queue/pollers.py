@@ -26,15 +26,16 @@ except ImportError:  # another release of DBOS
     INTERNAL_QUEUE_NAME = ""
 
 LONGEST_WAIT_S = 60.0
-"""`QueueWatch` finds what no signal told of, long before."""
+"""`QueueWatch` finds work without a signal long before this."""
 SHORTEST_WAIT_S = 0.05
-"""Of work that comes one by one, what comes within this is taken in one look."""
+"""Work that arrives within this time is taken in one look."""
 
 
 def can_be_woken(instance: DBOS) -> bool:
     """Whether this release of DBOS lets its queues be looked at from here. Otherwise it polls."""
     if queue_worker_thread is None:
         return False
+    # DBOS's internals, which another release may change.
     expected = ["stop_event", "dbos", "queue"]
     same = list(inspect.signature(queue_worker_thread).parameters) == expected
     return same and hasattr(instance, "background_thread_stop_events")
@@ -69,7 +70,7 @@ class WakeableEvent(threading.Event):
 
 
 class Pollers:
-    """A polling thread for each queue, of a DBOS that was launched and told to listen to none."""
+    """A polling thread for each queue, for a DBOS that was launched without queues to listen to."""
 
     def __init__(self, instance: DBOS, queues: Iterable[Queue]) -> None:
         self._instance = instance
@@ -81,10 +82,10 @@ class Pollers:
 
     def start(self) -> None:
         """Take the place of the engine's own threads."""
-        # Of its list of queues, and of schedules, which nothing here uses.
+        # These watch its list of queues and its schedules, which nothing here uses.
         for event in self._instance.background_thread_stop_events:
             event.set()
-        # Of delayed workflows and of workflows with a deadline, which nothing here uses either.
+        # This one serves delayed workflows and deadlines, which nothing here uses either.
         jobs = getattr(self._instance, "_background_jobs_stop_event", None)
         if jobs is not None:
             jobs.set()

@@ -1,4 +1,4 @@
-"""Looks which queues have work, so that their pollers need not."""
+"""Looks for work in all queues at once, so that their pollers do not have to."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WAITING = (
 
 
 class QueueWatch(BackgroundLoop):
-    """Looks which queues have work, and wakes their pollers: at once when told, a polling interval
-    later while there is work left, and now and then in case that nobody told."""
+    """Finds the queues with work and wakes their pollers: at once after a signal, one polling
+    interval later while work is left, and now and then in case a signal was lost."""
 
     expected_errors = ENGINE_ERRORS
 

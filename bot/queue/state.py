@@ -1,5 +1,5 @@
-"""The queue as the store has it: what waits, for how long, what runs, whose it is, and what is
-before whom.
+"""The queue as the store has it: what waits, for how long, what runs, whose it is, and in which
+order it waits.
 
 Synchronous, each operation one read; callers on an event loop use `in_store`.
 """
@@ -142,6 +142,7 @@ def busy(engine: Engine, ids: Sequence[str], now: datetime) -> int:
     count = 0
     with reading(engine) as session:
         for started_at, collected in session.execute(_progressed(), {"ids": list(ids)}):
+            # The clocks of two hosts may differ.
             age = abs(now - started_at) if started_at is not None else timedelta(0)
             count += age < (AT_MOST if collected else VENDORS_WAIT)
     return count

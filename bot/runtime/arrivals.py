@@ -64,6 +64,7 @@ class ArrivalWatch:
         if source is None:
             await self._app(scope, receive, send)
             return
+        # From the end of the head, so that the wait for the event loop counts too.
         status, began = 0, time.monotonic() - waited_s(scope)
 
         async def noting(message: Message) -> None:
@@ -94,6 +95,7 @@ def alert_taken(source: str, accepted: Accepted, took_s: float) -> None:
     if accepted.investigation_id is not None:
         note_investigation(accepted.investigation_id)
         log.info("alert from %s: %s", source, accepted.outcome)
+        # A duplicate's investigation has its span from the first delivery.
         if accepted.outcome != "duplicate":
             tracing.accept_span(
                 accepted.investigation_id, word("source", source), accepted.outcome, took_s

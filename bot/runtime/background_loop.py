@@ -82,8 +82,10 @@ class BackgroundLoop(ABC):
         """Wait for the next turn: `seconds`, or until woken. None waits only for that."""
         self._woken.wait(seconds)
         rest_s = self._ended_at + self._rest_s - time.monotonic()
+        # 0 seconds means that the last turn left work, which needs no rest.
         if rest_s > 0 and seconds != 0:
             self.stopping.wait(rest_s)
+        # Clear after the rest: what woke the loop meanwhile is served by the same turn.
         self._woken.clear()
 
     def ended(self) -> None:  # noqa: B027  most loops have nothing to release
@@ -109,7 +111,7 @@ class BackgroundLoop(ABC):
         except self.expected_errors as error:
             self._failures.expected(error, self._retry_s())
             return self._retry_s()
-        # The edge of the thread: it must outlive what nobody thought of.
+        # The edge of the thread: it must outlive unforeseen errors.
         except Exception as error:  # noqa: BLE001
             self._failures.unexpected(error, self._retry_s())
             return self._retry_s()
@@ -137,7 +139,7 @@ class _Failures:
             self._log.warning("%s; %s", type(error).__name__, _next_try(every_s))
 
     def unexpected(self, error: Exception, every_s: float | None) -> None:
-        """A failure that nobody thought of, with its traceback."""
+        """An unforeseen failure, with its traceback."""
         if self._is_news(error):
             self._log.error("%s", _next_try(every_s), exc_info=error)
 

@@ -27,6 +27,7 @@ class ByNeed(Generic[T]):
 
     def _once(self) -> T:
         with self._making:
+            # Look again under the lock: another thread may have made it.
             made = self.made
             if made is None:
                 with garbage.loading():

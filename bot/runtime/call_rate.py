@@ -22,12 +22,14 @@ class CallRate:
         """Count a call; 0 where it may be answered, else the seconds until one may be."""
         now = self._clock()
         calls = self._calls.setdefault(visitor, deque())
+        # Whoever has not called for longest stays in front, and is forgotten first.
         self._calls.move_to_end(visitor)
         if len(self._calls) > MOST_VISITORS:
             self._calls.popitem(last=False)
         while calls and now - calls[0] >= self._window_s:
             calls.popleft()
         if len(calls) >= most:
+            # Rounded up, so that whoever waits that long may call.
             return int(calls[0] + self._window_s - now) + 1
         calls.append(now)
         return 0

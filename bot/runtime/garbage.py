@@ -47,10 +47,11 @@ def give_back() -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Look for none while modules are loaded, and never among what they made: it stays for good."""
+    """Look for none while modules are loaded, and never among what they made, because it stays."""
     gc.disable()
     try:
         yield
     finally:
+        # `freeze` takes what was loaded out of every later look.
         gc.freeze()
         gc.enable()

@@ -80,6 +80,7 @@ class Heartbeat:
         return f"no sign of life: {', '.join(silent)}" if silent else None
 
     def _answered(self) -> None:
+        # One answer shows that the loop runs, whichever beat it answers.
         self._pending_beats = 0
         self.beat(EVENT_LOOP)
 

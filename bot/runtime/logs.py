@@ -136,6 +136,7 @@ def configure_logging(settings: TelemetrySettings, process: str) -> None:
     """Write the whole process's log to standard error; `process` is what it is called in JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(process) if settings.logs == "json" else TextLines())
+    # `force` removes the handlers that libraries gave the root logger.
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger(OURS).setLevel(settings.log_level.upper())
     for name in QUIET:
@@ -170,6 +171,7 @@ def _error(record: logging.LogRecord) -> tuple[str, list[str]] | None:
     classes: list[str] = []
     ids: set[int] = set()
     cause: BaseException | None = error
+    # Causes may form a circle.
     while cause is not None and id(cause) not in ids and len(classes) < 10:
         ids.add(id(cause))
         classes.append(type(cause).__name__)

@@ -143,6 +143,7 @@ TAKEOVERS = Counter(
     "Workflows of dead workers that were put back on the queue.",
     registry=REGISTRY,
 )
+# The class only: an error's message may quote what a sender wrote.
 DATABASE_ERRORS = Counter(
     "faultline_database_errors",
     "Errors of the database, by the driver's class.",
@@ -171,6 +172,7 @@ _words_lock = threading.Lock()
 
 def word(label: str, value: str) -> str:
     """The value, if it is plain and the label has not too many of them already; else `other`."""
+    # No word of ours is long or unprintable, so a sender may have chosen it.
     if len(value) > 60 or not value.isascii() or not value.isprintable():
         return OTHER
     with _words_lock:

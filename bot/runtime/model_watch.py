@@ -36,6 +36,7 @@ def watched_round() -> Iterator[Round]:
 def model_used(sent: int, cached: int, answered: int, cost_usd: float | None) -> None:
     """What one answer took; `cached` of what was sent."""
     for kind, tokens in (("input", sent), ("cached", cached), ("output", answered)):
+        # A counter raises for a negative amount.
         measures.MODEL_TOKENS.labels(kind).inc(max(0, tokens))
     if cost_usd is not None:
         measures.MODEL_COST.inc(max(0.0, cost_usd))

@@ -61,7 +61,7 @@ class ForkedChild:
         poll.register(self._descriptor, select.POLLIN)
         ended = bool(poll.poll(None if timeout_s is None else 1000 * timeout_s))
         if ended:
-            # Where it is this process' own child: a nursery forgets its own.
+            # Only this process's own child can be reaped here; a nursery reaps its children.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, os.WNOHANG)
         return ended
@@ -263,7 +263,7 @@ def _keep(request_socket: socket.socket, parent: int, load: Callable[[], None] |
             count, packed = request[0], request[1:]
             _, descriptors, _, _ = socket.recv_fds(request_socket, 1, max(count, 1))
             nursery = os.getpid()
-            # One that ends at once is not forgotten before its descriptor was opened.
+            # A child that ends at once must not be reaped before its descriptor is open.
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
             pid = os.fork()
             if pid == 0:
@@ -293,8 +293,8 @@ def _keep_for_a_while(load: Callable[[], None], descriptor: int) -> None:
 
 
 def _await_request(line: Connection, *, for_good: bool) -> bool:
-    """Wait for the next request; no where it is not `for_good`, and nothing that was forked is
-    left."""
+    """Wait for the next request. Returns False if the nursery is not `for_good` and no process
+    that it forked is left."""
     while not line.poll(None if for_good else LOOK_EVERY_S):
         if not _has_children():
             return False
@@ -336,7 +336,7 @@ def _live(parent: int, life: Callable[..., None], arguments: Sequence[Any]) -> N
 
 
 def _flush() -> None:
-    # Or a fork would write what waits in them once more.
+    # Otherwise a fork would write what waits in them once more.
     sys.stdout.flush()
     sys.stderr.flush()
 

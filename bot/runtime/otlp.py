@@ -77,6 +77,7 @@ def traces_to(
         resource=resource,
         id_generator=ids,
         span_limits=limits,
+        # `stop_tracing` shuts it down, within a bound.
         shutdown_on_exit=False,
     )
     provider.add_span_processor(

@@ -25,6 +25,7 @@ def die_with_parent(parent: int) -> None:
     """Ask the kernel to end this process when `parent` dies; end it now if that has happened
     already."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have died before the request, and the kernel does not say so later.
     if os.getppid() != parent:
         os._exit(1)
 

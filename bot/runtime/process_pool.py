@@ -49,7 +49,7 @@ TASKS_PER_PROCESS = 500
 """A process is replaced after this many tasks, so that memory that libraries never give back does
 not grow for as long as the worker runs. A start takes about a second: two milliseconds a task."""
 IDLE_S = 30.0
-"""A process without work for so long is ended: it holds 100 MB, and is back in .3 s. The analyses
+"""A process without work for this long is ended: it holds 100 MB, and is back in .3 s. The analyses
 of one incident follow each other faster."""
 
 
@@ -124,8 +124,8 @@ class PooledProcess:
             process.join()
 
     def end_if_idle(self, idle_s: float) -> float | None:
-        """End it where its last task ended so long ago, else in how many seconds to ask again; None
-        where it does not run."""
+        """End it if its last task ended `idle_s` ago or earlier. Returns the seconds after which to
+        ask again, or None if it does not run."""
         if not self._busy.acquire(blocking=False):
             return idle_s
         try:
@@ -164,7 +164,7 @@ class PooledProcess:
         # The limit counts private memory, which of a fork is also all that the worker has loaded.
         if nursery is None or self._setup.memory_bytes is not None:
             return None
-        # One that was killed is no reason to analyse nothing.
+        # A nursery that was killed is no reason to analyse nothing.
         with contextlib.suppress(OSError):
             return nursery.start(_serve_forked, self._setup, descriptors=[theirs.fileno()])
         return None
@@ -284,7 +284,7 @@ class ProcessPool:
         self._threads.shutdown(wait=False)
 
     async def _run_once(self, function: Callable[[A], R], argument: A) -> R:
-        # The one used last: the others need not even be started.
+        # The one used last: the others may not even have to start.
         process = self._free.pop()
         loop = asyncio.get_running_loop()
         try:

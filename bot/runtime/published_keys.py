@@ -2,8 +2,8 @@
 says once one of them signed it.
 
 Sources: RFC 7517 (key sets), RFC 7518 section 3.3 (lengths), RFC 8725 (algorithms are ours to
-choose, never the token's). Signatures are joserfc's. Whom and what a token is for is the caller's
-to check.
+choose, never the token's). joserfc checks the signatures. The caller checks a token's recipient and
+purpose.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MIN_RSA_BITS = 2048
 """RFC 7518 section 3.3."""
 MAX_KEYS = 100
 MAX_AGE_S = 3600.0
-"""The keys are read again after so long: one that was withdrawn counts no longer."""
+"""The keys are read again after this time, so that a withdrawn one counts no longer."""
 REREADS, REREAD_WITHIN_S = 6, 60.0
-"""An unknown key makes the keys be read at once, as after a rotation, but not more often than
-so."""
+"""An unknown key, as after a rotation, makes the keys be read at once, but not more often than
+this."""
 UNREADABLE = (JoseError, ValueError, TypeError, AttributeError, KeyError, RecursionError)
 """What reading a crafted token may end with."""
 PublicKey = RSAKey | ECKey
@@ -64,6 +64,7 @@ class PublishedKeys:
     async def claims(self, token: str) -> Mapping[str, Any]:
         """What a token says that one of the keys signed. Raises ConnectorError, of the call "token"
         where the token is to blame."""
+        # Read the header first: a token signed in another way causes no request for keys.
         key_id = self._key_id(token)
         key = await self._key(key_id)
         try:
@@ -90,10 +91,12 @@ class PublishedKeys:
         return kid
 
     async def _key(self, key_id: str | None) -> PublicKey:
+        # One reader at a time: callers that waited use the keys that it read.
         async with self._reading:
             fresh = self._keys is not None and time.monotonic() - self._keys[0] <= MAX_AGE_S
             keys = self._keys[1] if self._keys is not None and fresh else await self._refreshed()
             chosen = _chosen(keys, key_id)
+            # Keys that were too old have been read again just now.
             if chosen is None and fresh and self._may_reread():
                 chosen = _chosen(await self._refreshed(), key_id)
         if chosen is None:
@@ -131,6 +134,7 @@ def _imported(entry: dict[str, Any]) -> PublicKey | None:
         return None
     try:
         if entry.get("kty") == "RSA":
+            # A base64 character holds 6 bits, so a short key is refused before it is parsed.
             long_enough = len(entry["n"]) * 6 >= MIN_RSA_BITS
             key = RSAKey.import_key(entry) if long_enough else None
             return key if key is not None and key.public_key.key_size >= MIN_RSA_BITS else None

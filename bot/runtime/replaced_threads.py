@@ -98,7 +98,7 @@ class ReplacedThreads(Executor):
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            # Else the last call's result would be held until the next call.
+            # Otherwise the last call's result stays in memory until the next call.
             del call, future, function
 
     def _next(self, me: threading.Thread) -> _Call | None:

@@ -66,7 +66,7 @@ class Scratch:
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Remove the folders of processes of this user that live no more."""
+    """Remove the folders of this user's dead processes."""
     for folder in root.glob(f"{PREFIX}*"):
         try:
             status = folder.lstat()
@@ -78,6 +78,7 @@ def _remove_abandoned(root: Path) -> None:
 
 def _abandoned(folder: Path, made: float) -> bool:
     try:
+        # The temporary directory is everybody's: a link there may lead to any file.
         lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return time.time() - made > MADE_WITHIN_S

@@ -75,6 +75,7 @@ def watched(name: str, function: Step[T]) -> Step[T]:
                 result = await function(investigation_id, *more)
                 outcome = post_outcome(verb, result)
                 tracing.note_outcome(span, outcome)
+            # Outside the span: counting is no part of the step.
             await _note(investigation_id, verb, target, outcome, began)
             return result
 
@@ -128,6 +129,7 @@ async def first_message_posted(
     if await in_store(WATCH.posted_since, investigation.id, place, began):
         now = datetime.now(UTC)
         measures.POSTS.labels(word("target", place), KINDS[FIRST], "posted").inc()
+        # The clocks of two hosts may differ, so the difference may be negative.
         waited = max(0.0, (now - investigation.accepted_at).total_seconds())
         measures.FIRST_MESSAGE.labels(word("target", place)).observe(waited)
 
@@ -137,6 +139,7 @@ async def _note(
 ) -> None:
     """Count posts and ends. What goes wrong here must not cost the step."""
     try:
+        # `first_message_posted` counts it, and the announcing loop calls that too.
         is_first_post = verb == FIRST and outcome == "posted"
         if outcome is not None and not is_first_post:
             measures.POSTS.labels(word("target", target), KINDS[verb], outcome).inc()

@@ -82,6 +82,7 @@ async def in_store(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
         took = time.monotonic() - began
         measures.STORE_CALLS.labels(outcome).observe(took)
         if took >= SLOW_S:
+            # A `partial` has no `__qualname__`.
             name = getattr(function, "__qualname__", type(function).__name__)
             log.warning("%s: %s after %.1f s", name, outcome, took)
 

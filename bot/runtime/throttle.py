@@ -41,6 +41,7 @@ class Throttle:
         now = self._clock()
         mine = self._addresses.get(_place(address))
         if mine is not None and mine.failures >= PER_ADDRESS and now - mine.since < WINDOW_S:
+            # Rounded up, so that whoever waits that long is past the window.
             return int(mine.since + WINDOW_S - now) + 1
         return 0
 
@@ -54,6 +55,7 @@ class Throttle:
         if mine is None or now - mine.since >= WINDOW_S:
             mine = self._addresses[place] = _Count(now)
         mine.failures += 1
+        # The address that failed longest ago stays in front, and is forgotten first.
         self._addresses.move_to_end(place)
         if len(self._addresses) > MAX_ADDRESSES:
             self._addresses.popitem(last=False)
@@ -64,6 +66,7 @@ def _place(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
+        # Not an IP address: shorten it, because thousands of them are kept.
         return address[:64]
     if parsed.version == 4:
         return address

@@ -42,6 +42,7 @@ _tracing: Tracing | None = None
 
 def trace_id_of(investigation_id: str) -> int:
     """128 bits, the same wherever they are worked out; never 0."""
+    # An id of 0 means no id in OpenTelemetry.
     return int.from_bytes(_digest(investigation_id)[:16], "big") or 1
 
 
@@ -123,6 +124,7 @@ def stop_tracing() -> None:
 @contextlib.contextmanager
 def step_span(investigation_id: str, name: str, target: str) -> Iterator[Span | None]:
     """A span below the investigation's root; what happens inside is below it."""
+    # A local name: `stop_tracing` may clear the global while this runs.
     tracing = _tracing
     if tracing is None:
         yield None
@@ -176,6 +178,7 @@ def root_span(
         try:
             from opentelemetry.context import Context
 
+            # An empty context, so that the span has no parent.
             context = Context()
             _past(
                 tracing,
@@ -212,6 +215,7 @@ def _vendor_span(vendor_request: VendorRequest) -> None:
         vendor_request.began,
         ended,
         attributes,
+        # The classes `5xx` and `none`: the server failed, or gave no answer.
         vendor_request.status_class[0] in "5n",
     )
 
@@ -225,12 +229,13 @@ def _past(
     attributes: Any,
     failed: bool = False,
 ) -> None:
-    """A span of which beginning and end are known; times as `time.time()`."""
+    """A span whose beginning and end are known; times as `time.time()`."""
     span = tracing.tracer.start_span(
         name, context=context, attributes=attributes, start_time=int(began * NS)
     )
     if failed:
         _fail(span, "")
+    # The clock may have been set back, and a span must not end before it begins.
     span.end(int(max(began, ended) * NS))
 
 

@@ -31,12 +31,13 @@ def client_address(request: Request, trusted: Sequence[str]) -> str:
     """The visitor's address: the last of X-Forwarded-For that no trusted proxy has, if a trusted
     one sent it.
 
-    Each proxy adds whom it was asked by at the end, so what stands before the first stranger is the
-    stranger's word.
+    Each proxy appends the address that it got the request from. What stands before the first
+    untrusted address is therefore that sender's claim.
     """
     here = request.client.host if request.client else ""
     networks = [ipaddress.ip_network(t) for t in trusted]
     hops = ",".join(request.headers.getlist("x-forwarded-for")).split(",")
+    # Foreign input: look at the last hops only, because their number has no bound.
     for hop in reversed(hops[-MAX_HOPS:]):
         if not _is_in(here, networks):
             break

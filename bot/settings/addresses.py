@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 def names_this_machine(url: str) -> bool:
     """Whether an address leads to loopback. A public address means a proxy, and a proxy may hide
-    whom it serves: nginx sends a loopback Host and no forwarding header unless
-    configured otherwise.
+    its clients: by default nginx sends a loopback Host and no forwarding header.
     """
     host = _hostname(url)
     return host == "localhost" or is_loopback(host)

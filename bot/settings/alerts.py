@@ -97,6 +97,7 @@ class ChannelSettings(Section):
     @field_validator("quiet_days")
     @classmethod
     def _are_days(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        # `Monday` and `mon` are one day.
         days = tuple(value.casefold()[:3] for value in values)
         for value, day in zip(values, days, strict=True):
             if day not in DAYS:
@@ -112,6 +113,7 @@ class ChannelSettings(Section):
     def _is_a_zone(cls, value: str) -> str:
         try:
             ZoneInfo(value)
+        # `ZoneInfo` opens a file of that name, and a directory raises OSError.
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError(f"{value[:60]!r} is not a time zone such as Europe/Berlin") from None
         return value
@@ -141,6 +143,7 @@ class AlertSettings(Section):
 
     @model_validator(mode="after")
     def _every_rule_can_match(self) -> AlertSettings:
+        # Only the last rule may match everything.
         for number, rule in enumerate(self.rules[:-1], start=1):
             if rule.matches_all:
                 raise ValueError(

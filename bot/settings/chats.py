@@ -79,6 +79,7 @@ class MsTeamsSettings(ChannelsSettings):
     def _check_host(self) -> MsTeamsSettings:
         parts = urlsplit(self.service_url)
         is_service_host = parts.hostname in self.service_hosts
+        # The bot's token goes there. `netloc` holds a port and a user too, so neither slips in.
         if not is_service_host and (parts.scheme != "https" or parts.netloc not in TEAMS_HOSTS):
             raise ValueError(
                 "service_url is none of Microsoft's over https: name its host in service_hosts"
@@ -146,6 +147,7 @@ class EmailSettings(Section):
     @model_validator(mode="after")
     def _addresses(self) -> EmailSettings:
         for address in (*self.to, *(a for some in self.services.values() for a in some)):
+            # A line end in an address would add a header to the message.
             if not ADDRESS.fullmatch(address):
                 raise ValueError(f"{address[:80]!r} is no address such as ops@acme.com")
         if self.sender is not None and not SENDER.fullmatch(self.sender):
@@ -162,6 +164,7 @@ SHORTEST_KEY = 24
 def signing_key(secret: SecretStr) -> bytes:
     """The bytes behind `whsec_`; none where they are no base64."""
     try:
+        # Without `validate`, characters outside of base64 are skipped.
         return base64.b64decode(secret.get_secret_value().removeprefix("whsec_"), validate=True)
     except ValueError:
         return b""

@@ -35,6 +35,7 @@ def for_section(
 ) -> str:
     """The suggestion for an unknown section, or for a key that stands outside of its section."""
     near = suggestion(word, names)
+    # Only a plain value can be a key outside of its section.
     if near or isinstance(value, dict | list):
         return near
     homes = [name for name, table in tables.items() if word in table.model_fields]

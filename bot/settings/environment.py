@@ -43,6 +43,7 @@ def secret_variable(section: str, name: str, instance: str | None = None) -> str
 def is_secret(section: type[BaseModel], name: str) -> bool:
     """Whether the key holds a secret, so that it may come from the environment only."""
     annotation = section.model_fields[name].annotation
+    # Also `SecretStr | None`, and tuples of secrets.
     return annotation is SecretStr or any(
         a is SecretStr or SecretStr in get_args(a) for a in (annotation, *get_args(annotation))
     )
@@ -91,6 +92,7 @@ def _set_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str, 
 
 def _named_by_file(key: str, model: type[BaseModel] | None) -> str | None:
     """The secret whose file this key names; None where it names none."""
+    # A key may end that way by itself, such as `ca_file`.
     if model is None or key in model.model_fields or not key.endswith(FROM_FILE):
         return None
     secret = key.removesuffix(FROM_FILE)
@@ -104,6 +106,7 @@ def _secret_in(path: Path, key: str) -> str:
     no error."""
     try:
         with path.open("rb") as file:
+            # One byte more than is allowed shows that the file is too long.
             content = file.read(MAX_SECRET_BYTES + 1)
         text = content.decode("utf-8").strip()
     except OSError as error:

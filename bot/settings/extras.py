@@ -89,8 +89,10 @@ def install(extra: str, prefix: str | None = None) -> str:
     """The command that adds an extra to this installation."""
     root = Path(prefix or sys.prefix)
     package = f'"faultline-bot[{extra}]"'
+    # uv and pipx leave these files in the environments that they make.
     if (root / "uv-receipt.toml").exists():
         return f"uv tool install {package}"
     if (root / "pipx_metadata.json").exists():
+        # Without `--force`, pipx leaves an installed package as it is.
         return f"pipx install --force {package}"
     return f"pip install {package}"

@@ -36,6 +36,7 @@ def take_instances(
     and table.
     """
     tables: dict[str, Tables] = {}
+    # Collect the names first, because the loop deletes from `values`.
     for section in [name for name, value in values.items() if isinstance(value, list)]:
         section_tables = values[section]
         if section not in sections:
@@ -55,6 +56,7 @@ def refuse_secrets(
 ) -> None:
     """Raise SettingsError where a table of the file holds a secret."""
     for key in table:
+        # An address without a password may be in the file.
         is_exempt = (section, key) == ("store", "database")
         if key in model.model_fields and is_secret(model, key) and not is_exempt:
             variable = secret_variable(section, key, instance)
@@ -88,10 +90,12 @@ def instances_of(
 
 def problem_in(error: ValidationError, model: type[BaseModel], *above: str) -> SettingsError:
     """The first thing that is wrong, in one line that names the key."""
+    # The input may be a secret.
     first = error.errors(include_input=False)[0]
     key = ".".join([*above, *(str(part) for part in first["loc"])])
     if first["type"] == "extra_forbidden":
         return SettingsError(key, "no such setting" + did_you_mean.for_key(model, first["loc"]))
+    # pydantic puts these words before the message of a ValueError.
     message = first["msg"].removeprefix("Value error, ")
     return SettingsError(key, message[:1].lower() + message[1:])
 

@@ -96,6 +96,7 @@ class JobSettings(JobLocations):
 
 def _ports(text: str) -> range:
     """The ports, or an empty range for what names none."""
+    # Otherwise `\d` matches digits of every script.
     match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", text, re.ASCII)
     if match is None:
         return range(0)

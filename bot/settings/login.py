@@ -62,6 +62,7 @@ class LoginSettings(Section):
             raise ValueError("login.issuer needs login.client_id")
         if "openid" not in self.scopes:
             raise ValueError("login.scopes must hold openid")
+        # Over plain http, somebody on the way could forge the provider's answers.
         if not self.issuer.startswith("https://") and not _on_loopback(self.issuer):
             raise ValueError("login.issuer must begin with https://")
         named = (*self.viewers, *self.responders, *self.admins)

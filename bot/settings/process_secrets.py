@@ -61,6 +61,7 @@ def _secrets(settings: Settings) -> Iterator[tuple[str, str, str]]:
         ]
         for name, section_settings in tables or [(None, getattr(settings, section))]:
             if not isinstance(section_settings, BaseModel):
+                # Tables with names of the operator's choice hold no secret.
                 continue
             for key in type(section_settings).model_fields:
                 if is_secret(type(section_settings), key) and getattr(section_settings, key):

@@ -182,6 +182,7 @@ def _rows(name: str, section: type[BaseModel], *, without: frozenset[str] = froz
     for key, info in section.model_fields.items():
         if key not in without:
             rows.append(_row(name, key, section, info, meanings.get(key, "")))
+    # Parents first, so that a section's own words replace theirs.
     return "\n".join(rows)
 
 

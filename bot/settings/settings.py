@@ -128,6 +128,7 @@ class ServerSettings(Section):
         if not isinstance(values, dict) or "public_url" in values:
             return values
         port = str(values.get("port", ""))
+        # Port 0 is any free one, which is known only once the server listens.
         has_port = port.isdecimal() and int(port) > 0
         return {**values, "public_url": f"http://127.0.0.1:{port}"} if has_port else values
 
@@ -295,6 +296,7 @@ def settings_model(unknown: tuple[str, ...] = ()) -> type[Settings]:
         name: (connector.settings, ...) for name, connector in connectors.items()
     }
     for name, section in sections_of_alert_sources(set(unknown) - set(sections)).items():
+        # Every key of an alert source's section has a default.
         sections[name] = (section, section())
     targets = sections_of_reply_targets(set(unknown) - set(sections))
     for name, target in targets.items():
@@ -351,12 +353,14 @@ def _is_set(settings: Settings, section: str) -> bool:
 def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
     """Settings of what the file holds and of the environment. Raises SettingsError."""
     sections = {*values, *sections_of_environment(environ)}
+    # Sorted, because the model is cached by this tuple.
     model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
     tables = {name: table for name, table in _tables_of(model).items() if name not in NAMED_TABLES}
     for name in values:
         if name not in model.model_fields:
             near = did_you_mean.for_section(name, tables, model.model_fields, values[name])
             raise SettingsError(name, "no such section of the settings" + near)
+    # Before the validation, which knows watches by name alone.
     watches_by_name(values)
     several = sections_that_repeat(model)
     repeated = take_instances(values, several, model.model_fields)
@@ -370,6 +374,7 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
         if variable.section not in tables:
             near = did_you_mean.suggestion(variable.section, tables)
             raise SettingsError(variable.name, "no such section of the settings" + near)
+        # A section may be set by the environment alone.
         table = values.setdefault(variable.section, {})
         if not isinstance(table, dict):
             raise SettingsError(variable.section, "must be a table")
@@ -377,6 +382,7 @@ def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
     try:
         settings = model.model_validate(values)
     except ValidationError as error:
+        # `from None`: the original error quotes values, and secrets may be among them.
         raise problem_in(error, model) from None
     settings = settings.with_instances(instances_of(repeated, several))
     refuse_unknown_workspaces(settings)
@@ -389,6 +395,7 @@ def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
     tables = _tables_of(model)
     for connector in (*CONNECTORS.values(), *model.plugins.values()):
         section = tables[connector.name]
+        # Where a section has such a key itself, a table could not tell the two apart.
         if connector.several and not set(INSTANCE_KEYS) & set(section.model_fields):
             sections_by_name[connector.name] = section
     chats: dict[str, type[Section]] = {

@@ -35,6 +35,7 @@ Address = Annotated[str, AfterValidator(_address)]
 def host_and_port(address: str) -> tuple[str, int]:
     """The two parts of an address."""
     host, _, port = address.rpartition(":")
+    # An IPv6 address stands in brackets.
     return host.strip("[]"), int(port)
 
 

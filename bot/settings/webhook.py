@@ -96,6 +96,7 @@ class WebhookSettings(Section):
 
     @model_validator(mode="after")
     def _check_title(self) -> WebhookSettings:
+        # Without tokens the source is off, and needs nothing.
         if self.tokens and not self.preset and not self.title:
             raise ValueError("title or preset must be set beside the tokens")
         if self.tokens and self.maps_to == "changes":

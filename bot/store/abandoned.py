@@ -138,7 +138,7 @@ def _raise(error: BaseException) -> Any:
 
 
 def another_store(store: Store) -> Store:
-    """The same store over separate connections, each of which is made or given up within
+    """The same store over separate connections. An attempt to connect ends within
     `CONNECT_TIMEOUT_S`."""
     url = store.engine.url
     if url.get_backend_name() == "postgresql" and "connect_timeout" not in url.query:

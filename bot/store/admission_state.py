@@ -38,6 +38,7 @@ _DELIVERIES = select(DeliveryRow).where(
 )
 _MUTED = holding(bindparam("now"), MuteRow.fingerprint).where(MuteRow.fingerprint.in_(_VALUES))
 _FIRST = _locked(InvestigationRow, InvestigationRow.open_fingerprint)
+# A storm has thousands of these rows, and nothing here reads their large columns.
 _JOINED = _locked(GroupedAlertRow, GroupedAlertRow.open_fingerprint).options(
     defer(GroupedAlertRow.alert), defer(GroupedAlertRow.why)
 )
@@ -45,8 +46,8 @@ _BY_ID = _locked(InvestigationRow, InvestigationRow.id)
 
 
 class AdmissionState:
-    """Deliveries by their keys; and of which fingerprints there may be an open alert, or a mute
-    that holds."""
+    """Deliveries by their keys, and the fingerprints that may have an open alert or a mute that
+    holds."""
 
     def __init__(
         self, session: Session, arrivals: Sequence[Arrival], policy: Policy, now: datetime

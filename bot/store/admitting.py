@@ -63,6 +63,7 @@ class Admission:
             if (admit := repeat_of(state, arrival, now)) is not None:
                 return admit
         accepted = self._route(session, state, arrival, now)
+        # Later alerts of the batch look in the database: this one may have opened or closed it.
         state.open.add(arrival.alert.fingerprint)
         if delivery is not None:
             state.keep(
@@ -112,6 +113,7 @@ class Admission:
         if member is not None:
             member.open_fingerprint = None
             member.resolved_at = now
+            # A new revision makes a worker edit the messages.
             _locked(session, state, member.investigation_id).revision += 1
         return Accepted("resolved", member.investigation_id if member else None)
 
@@ -123,6 +125,7 @@ class Admission:
             return None
         critical = arrival_priority(arrival) == URGENT
         mute = lock_mute(session, alert.fingerprint, now, critical=critical)
+        # It may have ended by now, or does not cover the alert while that is critical.
         if mute is None:
             return None
         mute.alert_count += 1
@@ -150,11 +153,13 @@ class Admission:
             _more_urgent(of, arrival)
             self._break_through(of, arrival.alert, now)
             return Accepted("joined", of.id)
+        # Too old to join: close it, so that this alert can open another.
         for open_row in (row, member):
             if open_row is not None:
                 open_row.open_fingerprint = None
         if row is not None or member is not None:
             state.groups.forget(arrival.alert.fingerprint)
+            # The database refuses a second open row of the alert, so the closing is written first.
             session.flush()
         return None
 
@@ -212,10 +217,11 @@ class Admission:
         newest = newest.order_by(
             InvestigationRow.accepted_at.desc(), InvestigationRow.id.desc()
         ).limit(1)
-        # One that another host changes just now is not waited for, unless there is no other.
+        # Skip a row that another host is changing, unless there is no other.
         free = session.scalars(newest.with_for_update(skip_locked=True)).first()
         row = free or session.scalars(newest.with_for_update()).one()
         why = f"rate of this channel: {limit} an hour"
+        # A repeat does not change the number that the messages give.
         if count_suppressed(
             session, f"surplus:{row.id}:{alert.fingerprint}", "surplus", alert, channel, why, now
         ):
@@ -245,10 +251,12 @@ class Admission:
         if not is_on_request(arrival) and policy.groups != "off":
             traits = policy.traits(alert)
             like = None
+            # In shadow mode nothing joins: a line of progress says what would have.
             if policy.groups == "shadow":
                 workspaces = policy.workspaces_of(alert, reply_to)
                 like = state.groups.related(traits, fresh.team, workspaces)
             session.add(fresh)
+            # The keys refer to the row, so it is written first.
             session.flush()
             state.groups.note(fresh, traits)
             if like is not None:

@@ -63,6 +63,7 @@ class Announcing:
         """Take it: whether nobody else has, and no worker has begun it meanwhile."""
         statement = (
             update(Row)
+            # The conditions again: of two that saw it due, one claims it.
             .where(Row.id == investigation_id, *DUE)
             .values(announced_at=now)
             .returning(Row.id)

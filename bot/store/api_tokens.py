@@ -84,6 +84,7 @@ def caller_of(store: Store, header: str | None, now: datetime | None = None) -> 
         return None
     with reading(store.engine) as session:
         row = session.get(ApiTokenRow, storable(token_id, MAX_NAME))
+        # In constant time: the time of a comparison would tell how much of it is right.
         if row is None or not hmac.compare_digest(row.digest, _digest(token)):
             return None
         if row.expires_at <= now:
@@ -105,8 +106,8 @@ def make_token(
     limits: TokenLimits | None = None,
     now: datetime | None = None,
 ) -> tuple[str, Caller]:
-    """A new token, which cannot be read again, and whom it stands for. Raises BudgetExceeded when
-    there are too many."""
+    """A new token, which cannot be read again, and the caller it stands for. Raises BudgetExceeded
+    when there are too many."""
     now, limits = now or datetime.now(UTC), limits or TokenLimits()
     token_id = secrets.token_hex(4)
     token = f"{PREFIX}{token_id}_{secrets.token_urlsafe(32)}"
@@ -162,7 +163,7 @@ def _digest(token: str) -> str:
 
 def _caller(row: ApiTokenRow) -> Caller:
     limits = TokenLimits(row.investigations_per_hour, row.calls_per_minute)
-    # A role of a later version, after a way back, opens nothing more than reading.
+    # After a downgrade, a role of the newer version allows reading only.
     role = next((role for role in ROLES if role == row.role), ROLES[0])
     return Caller(row.id, row.name, role, row.team, limits)
 

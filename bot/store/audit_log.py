@@ -68,6 +68,7 @@ class AuditLog:
                 session.execute(delete(VisitRow).where(VisitRow.at < now - self._retention))
                 gone = (
                     VisitorRow.last_at < now - self._retention,
+                    # A visitor with an open login is still needed.
                     VisitorRow.id.not_in(select(SessionRow.visitor_id)),
                 )
                 session.execute(delete(VisitorRow).where(*gone))
@@ -114,6 +115,7 @@ class AuditLog:
 def _query(audit_filter: AuditFilter) -> Select[VisitRow]:
     query = select(VisitRow)
     if audit_filter.who:
+        # PostgreSQL refuses a NUL in a parameter too.
         query = query.where(VisitRow.who == storable(audit_filter.who, MAX_TEXT))
     if audit_filter.action:
         query = query.where(VisitRow.action == storable(audit_filter.action, MAX_TEXT))

@@ -46,7 +46,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def __del__(self, *_: object) -> None:
-        # One whose thread was left behind has nobody else who closes it.
+        # Nobody else closes a connection whose thread was left behind.
         if hasattr(self, "pgconn") and not self.closed:
             self.pgconn.finish()
 

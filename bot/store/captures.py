@@ -25,7 +25,7 @@ CLAIM_LOCK = 0x63617074
 """First half of the PostgreSQL advisory lock under which a job is claimed; the second is the job's
 name."""
 LONGEST_CAPTURE = timedelta(hours=2)
-"""A capture without an end is taken to run for so long: its process may have been killed."""
+"""A capture without an end counts as running for this long: its process may have been killed."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class CaptureLog:
         return CaptureClaim(capture_id, refusal)
 
     def finish(self, capture_id: str, status: CaptureStatus, *, result: str, counts: bool) -> None:
-        """What came of it. `counts`: whether any machine was asked to record."""
+        """Keep its result. `counts`: whether any machine was asked to record."""
         with Session(self._engine) as session, session.begin():
             row = session.get_one(CaptureRow, capture_id)
             row.status = status
@@ -123,7 +123,9 @@ class CaptureLog:
     @contextmanager
     def _write(self, job: str) -> Iterator[Session]:
         with Session(self._engine) as session, session.begin():
+            # SQLite's transaction holds its one lock already.
             if session.get_bind().dialect.name == "postgresql":
+                # An advisory lock of two keys takes signed 32-bit integers.
                 keys = {"room": CLAIM_LOCK, "job": zlib.crc32(job.encode()) - 2**31}
                 session.execute(text("SELECT pg_advisory_xact_lock(:room, :job)"), keys)
             yield session

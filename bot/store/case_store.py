@@ -58,6 +58,7 @@ class Stored:
 
 def _s3_store(location: str, endpoint_url: str | None) -> S3Store:
     if endpoint_url is None:
+        # obstore refuses plain http unless it is allowed.
         return S3Store.from_url(location)
     allow_http = endpoint_url.startswith("http://")
     return S3Store.from_url(
@@ -126,6 +127,7 @@ class CaseStore:
         """
         if self._directory is not None:
             path = self._directory / case_id / name
+            # `stat` raises FileNotFoundError for a missing file.
             return path, Stored(path.stat().st_size, version_of(path))
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,8 +141,7 @@ class CaseStore:
         return target, _stored(got.meta)
 
     def fetch_head(self, case_id: str, name: str, folder: Path) -> tuple[Path, Stored]:
-        """The same with the first HEAD_BYTES of the file alone, where it would have to be
-        copied."""
+        """The same, but of a file that would have to be copied only the first HEAD_BYTES."""
         if self._directory is not None:
             return self.fetch(case_id, name, folder)
         try:
@@ -160,6 +161,7 @@ class CaseStore:
         """The ids of all cases that have files, sorted."""
         if self._directory is not None:
             return sorted(entry.name for entry in self._directory.iterdir() if entry.is_dir())
+        # With a delimiter the bucket lists one prefix for each case, and none of its files.
         return sorted(
             path.rstrip("/") for path in obstore.list_with_delimiter(self._store)["common_prefixes"]
         )
@@ -170,6 +172,7 @@ class CaseStore:
         try:
             obstore.rename(self._store, f"{case_id}/{source}", f"{case_id}/{target}")
         except (NotFoundError, FileNotFoundError):
+            # No source: this raises unless the target shows that it was moved before.
             obstore.head(self._store, f"{case_id}/{target}")
 
     def delete(self, case_id: str, below: str) -> None:
@@ -177,6 +180,7 @@ class CaseStore:
         paths = [f"{case_id}/{name}" for name in self.names(case_id, below)]
         if paths:
             obstore.delete(self._store, paths)
+        # obstore deletes files, and leaves their folders.
         if self._directory is not None:
             shutil.rmtree(self._directory / case_id / below, ignore_errors=True)
 

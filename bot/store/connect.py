@@ -72,6 +72,7 @@ def _sqlite(url: str) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _wal(connection: sqlite3.Connection, _record: Any) -> None:
+        # The driver must begin no transaction by itself: `_lock` does.
         connection.isolation_level = None
         cursor = connection.cursor()
         # Only before the first table: later it takes the lock, and changes nothing without VACUUM.
@@ -79,6 +80,7 @@ def _sqlite(url: str) -> Engine:
             cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.execute(f"PRAGMA journal_size_limit={WAL_LIMIT_BYTES}")
+        # An acknowledged alert must survive a loss of power, which NORMAL does not promise.
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         cursor.execute("PRAGMA foreign_keys=ON")
@@ -110,6 +112,7 @@ def _lock(connection: Connection) -> None:
                 driver.execute("BEGIN IMMEDIATE")
                 return
             except sqlite3.Error as error:
+                # The low byte of an extended code, such as SQLITE_BUSY_SNAPSHOT, is its primary.
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
                 if code != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
                     break

@@ -42,6 +42,7 @@ class QuestionRow(Base):
     asked_at: Mapped[datetime]
     dispatched_at: Mapped[datetime | None]
     answered_at: Mapped[datetime | None]
+    # Otherwise None is stored as JSON's null, which is not NULL.
     answer: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 

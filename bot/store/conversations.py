@@ -28,7 +28,7 @@ QuestionStatus = Literal["asked", "answered", "withdrawn", "given_up"]
 MAX_ID = 200
 MAX_TEXT = 2_000
 STALE = timedelta(hours=1)
-"""A question that nobody could answer for so long keeps no later one of its thread waiting."""
+"""A question without an answer for this long no longer delays later ones of its thread."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ def _undispatched() -> Select[str]:
             earlier.status == "asked",
             earlier.kind != "trace",
             earlier.asked_at >= bindparam("since"),
+            # The id breaks ties, so that of two questions of one moment one goes first.
             or_(
                 earlier.asked_at < QuestionRow.asked_at,
                 (earlier.asked_at == QuestionRow.asked_at) & (earlier.id < QuestionRow.id),
@@ -126,6 +127,7 @@ class Conversations:
             with self._write() as session:
                 if session.get(QuestionRow, new.id[:MAX_ID]) is not None:
                     return False
+                # Retention may have deleted the investigation, and the column refers to its row.
                 about = new.investigation_id
                 is_stored = about is not None and session.get(InvestigationRow, about) is not None
                 session.add(
@@ -228,7 +230,7 @@ class Conversations:
             return row.answer
 
     def finish(self, question_id: str, status: QuestionStatus) -> None:
-        """It was answered, or given up."""
+        """It was answered or abandoned."""
         with self._write() as session:
             row = session.get_one(QuestionRow, question_id)
             if row.status == "asked":
@@ -264,6 +266,7 @@ class Conversations:
         for investigations."""
         now = datetime.now(UTC)
         with self._write() as session:
+            # Locked: of two workers that claim at once, the second sees the first one's claim.
             row = session.get(QuestionPostRow, key, with_for_update=True)
             if row is None:
                 session.add(
@@ -274,6 +277,7 @@ class Conversations:
             if row.ref is not None:
                 return PostClaim(mine=False, ref=row.ref, attempted_before=before)
             if row.owner != owner and abs(now - before) < lease:
+                # `abs`: a clock that was set back must not extend the lease.
                 return PostClaim(mine=False, attempted_before=before)
             row.owner, row.attempted_at = owner, now
             return PostClaim(mine=True, attempted_before=before)
@@ -308,6 +312,7 @@ class Conversations:
     def in_workspace(self, workspace: str, target: str, limit: int) -> Sequence[str]:
         """The newest investigations that came from this workspace or were posted there by its
         reply target, the newest first."""
+        # The key of a post is `investigation:target`.
         key = InvestigationRow.id.concat(f":{target}")
         has_post = select(PostRow.key).where(PostRow.key == key).exists()
         prefix = f"{workspace}{SEPARATOR}"
@@ -323,6 +328,7 @@ class Conversations:
 
     def in_thread(self, channel: str, thread: str, limit: int = 20) -> Sequence[str]:
         """The investigations that are answered in this thread, the newest first."""
+        # A post's reference is `channel/ts`, and a thread is named by the ts of its first message.
         posted = select(PostRow.investigation_id).where(PostRow.ref == f"{channel}/{thread}")
         here = (InvestigationRow.slack_channel == channel) & (
             InvestigationRow.slack_thread == thread

@@ -73,6 +73,7 @@ class FleetMemory:
         """Keep the machines of an investigation; once more replaces what was kept."""
         by_host = {part.host: part for part in blamed}
         rows = []
+        # An answer may blame a machine that the list of machines lacks.
         for host in dict.fromkeys([*hosts, *by_host]):
             part = by_host.get(host)
             rows.append(
@@ -100,9 +101,11 @@ class FleetMemory:
         by_host: dict[str, dict[Occasion, FleetHostRow]] = defaultdict(dict)
         occasions: dict[Occasion, _Occasion] = defaultdict(_Occasion)
         for row in blames:
+            # Rows come newest first, so the latest blame of an occasion stays.
             by_host[row.host].setdefault(_occasion(row), row)
             occasions[_occasion(row)].blamed.add(row.host)
         often = [host for host, host_rows in by_host.items() if len(host_rows) >= MIN_BLAMED]
+        # By name as well, so that every run keeps the same machines.
         often.sort(key=lambda host: (-len(by_host[host]), host))
         often = often[:MOST_RECORDS]
         took_part = self._took_part(often, between, set(without), occasions)
@@ -177,6 +180,7 @@ class FleetMemory:
                 )
                 for name, count in session.execute(counted):
                     occasion = occasions[sizes[name]]
+                    # Investigations of one occasion may have seen different parts of the job.
                     occasion.hosts = max(occasion.hosts, count)
         return parts
 

@@ -61,6 +61,7 @@ class FollowUps:
         It joins no open alert and no later alert joins it: its fingerprint is its own.
         """
         now = now or datetime.now(UTC)
+        # Of two workers that start it at once, one fails, and finds the other's row in a retry.
         for attempt in (1, 2):
             try:
                 with Session(self._engine, expire_on_commit=False) as session, session.begin():
@@ -69,6 +70,7 @@ class FollowUps:
                         return row.investigation_id, False
                     fresh = _investigation(parent, key, question, reply_to, now)
                     session.add(fresh)
+                    # The follow-up's row refers to this one.
                     session.flush()
                     session.add(_follow_up(fresh.id, parent.id, scope, key, who))
                 return fresh.id, True
@@ -150,6 +152,7 @@ def follow_up_scope(scope: Scope, follow_up: FollowUpScope | None) -> Scope:
     if follow_up.window is not None:
         window = follow_up.window
         first = scope.baseline[0] if scope.baseline else None
+        # A short window still gets a baseline as long as the alert's own.
         length = max(window.end - window.start, first.end - first.start if first else timedelta(0))
         baseline = Window(start=window.start - length, end=window.start)
         changed |= {

@@ -96,6 +96,7 @@ class Groups:
         self._newest = {
             k: newest for k, newest in self._newest.items() if newest[1].fingerprint != fingerprint
         }
+        # Another open alert may be about the same service, so the services are read again.
         self._open_services.clear()
 
     def related(
@@ -127,6 +128,7 @@ class Groups:
         is not looked at."""
         relation, row = match
         self._lock([row])
+        # Before its first run the scope is not fixed, so nothing has to be run again.
         if row.started_at and row.runs < MAX_RUNS and not row.wants_run:
             scoped_services = self._policy.in_scope(self._services(row))
             row.wants_run = traits.service is not None and traits.service not in scoped_services
@@ -153,7 +155,7 @@ class Groups:
             return
         of = (AlertKeyRow.investigation_id, AlertKeyRow.fingerprint, AlertKeyRow.key)
         too_old = AlertKeyRow.at < self._now - self._policy.longest
-        # What another host deletes just now is not waited for.
+        # Skip rows that another host is deleting, instead of waiting for them.
         free = select(*of).where(AlertKeyRow.key.in_(self._keys), too_old)
         free = free.with_for_update(skip_locked=True)
         self._session.execute(delete(AlertKeyRow).where(tuple_(*of).in_(free)))
@@ -211,6 +213,7 @@ class Groups:
                 else None
             )
             if relation is not None:
+                # Of equal ranks the latest alert wins, then the id: the same choice in every run.
                 candidates.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))
                 if relation.rank == 0:
                     break

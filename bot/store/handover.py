@@ -34,7 +34,7 @@ AT_ONCE = 500
 
 @dataclass(frozen=True)
 class HandoverIncident:
-    """An alert that was investigated without anybody asking, and what came of it."""
+    """An alert that was investigated without anybody asking, and the result."""
 
     id: str
     at: datetime
@@ -110,6 +110,7 @@ def places(engine: Engine, investigation_ids: Collection[str]) -> list[Place]:
         for batch in _batches(sorted(investigation_ids)):
             posts = select(PostRow.investigation_id, PostRow.ref)
             for id_, ref in session.execute(posts.where(PostRow.investigation_id.in_(batch))):
+                # A post that is claimed and not yet made has no reference.
                 refs[id_].append(ref or "")
             query = select(row.id, row.team, row.slack_channel).where(row.id.in_(batch))
             for id_, team, channel in session.execute(query):
@@ -127,6 +128,7 @@ def _incident(
         at=row.accepted_at,
         title=title,
         service=service,
+        # A title may hold no words; then it counts as it is.
         words=(service, *(words_of(title, signal) or (title,))),
         prints=frozenset({row.fingerprint, *members.prints}),
         team=row.team,

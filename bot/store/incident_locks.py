@@ -58,8 +58,9 @@ class IncidentLocks:
     about: dict[int, bool]
 
     def try_all(self, session: Session) -> set[int]:
-        """Take what is free, until the transaction ends; gives what is not. Rows are waited for no
-        longer than WAIT_S from here on."""
+        """Take the free locks until the transaction ends, and return the busy ones. From here on
+        the transaction waits for rows no longer than WAIT_S."""
+        # An alert's own lock is never shared.
         alone = self.about | dict.fromkeys(self.alert_keys, True)
         parameters = {"keys": list(alone), "alone": list(alone.values())}
         execute = session.execute(TRY, parameters | {"wait": f"{WAIT_S * 1000:.0f}"})
@@ -76,6 +77,7 @@ def locks_of(arrivals: Sequence[Arrival], policy: Policy) -> IncidentLocks:
     for arrival in arrivals:
         alone, shared = _about(arrival, policy)
         about |= dict.fromkeys(map(_bucket, alone), True)
+        # `setdefault`: a key that one of the alerts is about stays exclusive.
         for key in map(_bucket, shared):
             about.setdefault(key, False)
     return IncidentLocks(tuple(_number(arrival.alert.fingerprint) for arrival in arrivals), about)
@@ -83,6 +85,7 @@ def locks_of(arrivals: Sequence[Arrival], policy: Policy) -> IncidentLocks:
 
 def _about(arrival: Arrival, policy: Policy) -> tuple[list[str], list[str]]:
     """What the alert is about, and what alerts related to it may be about."""
+    # Requests and resolutions join nothing by what they are about.
     if is_on_request(arrival) or arrival.alert.status == "resolved":
         return [], []
     channel = policy.channel(arrival)
@@ -115,11 +118,13 @@ class Patience:
     def ended(self, busy: set[int]) -> None:
         """These timed out."""
         now = time.monotonic()
+        # Forget those that are over, so that the table does not grow.
         remaining = {key: until for key, until in self._in_vain.items() if until > now}
         self._in_vain = remaining | dict.fromkeys(busy, now + REMEMBERED_S)
 
 
 def _number(name: str) -> int:
+    # An advisory lock of one key takes a signed 64-bit integer.
     digest = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 

@@ -70,11 +70,12 @@ class Labels:
         who: str = "",
         now: datetime | None = None,
     ) -> AnswerLabel | None:
-        """Keep a judgement; None when there is no such investigation. What holds already is not
-        kept twice."""
+        """Keep a judgement; None when there is no such investigation. A judgement that already
+        holds is not kept twice."""
         answer_label = AnswerLabel(
             investigation_id,
             right,
+            # A person's words may hold a secret, or a mention that notifies others when quoted.
             storable(masked(without_mentions(cause).strip()), MAX_CAUSE),
             storable(who.strip(), MAX_WHO),
             now or datetime.now(UTC),
@@ -175,6 +176,7 @@ def _newest() -> Select[LabelRow]:
 
 def newest_ids() -> Select[int]:
     """Ids of the judgements that hold."""
+    # Ids grow with each judgement, so the highest is the newest.
     return select(func.max(LabelRow.id)).group_by(LabelRow.investigation_id)
 
 

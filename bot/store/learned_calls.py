@@ -34,8 +34,8 @@ AT_ONCE = 500
 
 @dataclass(frozen=True)
 class LearnedCall:
-    """One source's word of a call. `place` holds environment, cluster and region, as far as known;
-    `team` is empty for an alert of no team."""
+    """What one source says about a call. `place` holds environment, cluster and region where they
+    are known. `team` is empty for an alert of no team."""
 
     caller: str
     callee: str
@@ -102,6 +102,7 @@ class LearnedCalls:
         row, requested_place = LearnedCallRow, _place(place)
         conditions = [row.environment == requested_place["environment"], *self._visible()]
         if requested_place["cluster"]:
+            # An empty name is one that the alert did not give.
             conditions.append(row.cluster.in_(["", requested_place["cluster"]]))
         if requested_place["region"]:
             conditions.append(row.region.in_(["", requested_place["region"]]))
@@ -152,6 +153,7 @@ def _values(call: LearnedCall) -> dict[str, Any]:
         "callee": storable(call.callee, LONGEST_NAME),
         "source": storable(call.source, LONGEST_NAME),
     }
+    # No name holds a NUL (`storable`), so different names never join to the same text.
     joined = "\x00".join(key.values()).encode()
     sighting = {"last_seen": call.last_seen, "investigation_id": call.investigation_id}
     return {"id": hashlib.sha256(joined).hexdigest(), **key, **sighting}

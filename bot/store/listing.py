@@ -103,9 +103,11 @@ class Listing:
         newest."""
         order = (InvestigationRow.accepted_at, InvestigationRow.id)
         cursor = before or after
+        # One more than a page, to know whether another one follows.
         query = select(*order).where(*self._conditions(listing_filter)).limit(size + 1)
         if cursor is not None:
             query = query.where(_beyond(cursor, newer=before is not None))
+        # Towards newer ones in ascending order, so that the nearest come first.
         query = query.order_by(*(order if before else (c.desc() for c in order)))
         with self._session() as session:
             rows = [ListingCursor(at, id_) for at, id_ in session.execute(query)]
@@ -114,6 +116,7 @@ class Listing:
             rows.reverse()
         if not rows:
             return ListingPage((), None, None)
+        # The page that the cursor came from is there for certain.
         newer = rows[0] if (more if before else after is not None) else None
         older = rows[-1] if (before is not None or more) else None
         return ListingPage(tuple(row.id for row in rows), newer, older)
@@ -198,6 +201,7 @@ class Listing:
 
 def alert_field(engine: Engine, name: str) -> ColumnElement[Any]:
     """A field of the alert, written as the index on it is."""
+    # As text and not as a parameter, or the expression is not that of the index.
     if engine.dialect.name == "sqlite":
         return literal_column(f"json_extract(investigations.alert, '$.{name}')")
     return literal_column(f"alert_field(investigations.alert, '{name}')")

@@ -39,6 +39,7 @@ class Memory:
     def remember(self, investigation: EarlierInvestigation, alert: Alert) -> None:
         """Keep it; once more replaces what was kept. The investigation itself must be in the
         store."""
+        # A judgement may change later, and is kept apart (`Labels`).
         document = investigation.model_copy(update={"judged": None})
         services = list(
             dict.fromkeys(storable(s, 200) for s in investigation.services if s.strip())
@@ -53,6 +54,7 @@ class Memory:
             row.alike = alike(alert)
             row.content = document.model_dump(mode="json", exclude_none=True)
             row.words = " ".join(_words(investigation))
+            # The services' rows refer to this one.
             session.flush()
             mine = RememberedServiceRow.investigation_id == investigation.id
             session.execute(delete(RememberedServiceRow).where(mine))
@@ -124,6 +126,7 @@ class Memory:
         words = search_words(text)
         if not words:
             return []
+        # The share of words is counted here and not by the database, so bound what is read.
         query = self._newest(since=since, before=before, limit=READ_FOR_LIKENESS)
         with self._read() as session:
             rows = session.scalars(query.where(self._matches(words, every=False)))
@@ -138,6 +141,7 @@ class Memory:
         """Rows with the words, by the database's own full-text index. Words hold letters and digits
         alone."""
         if self._engine.dialect.name == "sqlite":
+            # `*` here, and `:*` below, match words that begin so.
             expression = (" AND " if every else " OR ").join(
                 f'"{w}"*' if every else f'"{w}"' for w in words
             )

@@ -21,7 +21,7 @@ EDIT_EVERY = timedelta(seconds=10)
 """A message is edited at most this often for alerts that join, unless a reply target wants it less
 often (`faultline.bot.policy.reply_targets.ReplyLimits`)."""
 DIGEST_WAITS = timedelta(minutes=15)
-"""A digest waits so long for investigations of its last minutes."""
+"""A digest waits this long for investigations of its last minutes."""
 MOST = 100
 
 
@@ -100,6 +100,7 @@ class DueUpdates:
         """Its edits are queued; what joined since then is due again."""
         conditions = (
             Row.id == revision.investigation_id,
+            # Of two workers that queued edits, the one with the older revision changes nothing.
             Row.notified_revision < revision.revision,
         )
         notified = {Row.notified_revision: revision.revision, Row.notified_at: now}

@@ -45,6 +45,7 @@ class ModelSpending:
         row, day = ModelSpendingRow, self._day()
         is_postgres = self._engine.dialect.name == "postgresql"
         insert = (postgresql.insert if is_postgres else sqlite.insert)(row)
+        # A negative count must not lower the sum.
         counted = {"tokens": max(0, tokens), "cost_usd": max(0.0, cost_usd)}
         new = {"day": day, "channel": storable(channel, LONGEST_CHANNEL), **counted}
         more = {
@@ -52,6 +53,7 @@ class ModelSpending:
             "cost_usd": row.cost_usd + insert.excluded.cost_usd,
         }
         with Session(self._engine) as session, session.begin():
+            # One statement adds, so that workers that count at once lose nothing.
             session.execute(
                 insert.values(new).on_conflict_do_update(
                     index_elements=["day", "channel"], set_=more

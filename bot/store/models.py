@@ -109,6 +109,7 @@ class InvestigationRow(Base):
     slack_channel: Mapped[str | None]
     slack_thread: Mapped[str | None]
     pagerduty_incident: Mapped[str | None]
+    # Otherwise None is stored as JSON's null, which is not NULL.
     reply_addresses: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     accepted_at: Mapped[datetime] = mapped_column(index=True)
     dispatched_at: Mapped[datetime | None]
@@ -126,6 +127,7 @@ class InvestigationRow(Base):
     digested_at: Mapped[datetime | None]
     members: Mapped[int] = mapped_column(default=0)
     surplus: Mapped[int] = mapped_column(default=0)
+    # The columns keep their older names, which the previous release still reads.
     revision: Mapped[int] = mapped_column("changes", default=0)
     notified_revision: Mapped[int] = mapped_column("told", default=0)
     notified_at: Mapped[datetime | None] = mapped_column("told_at")

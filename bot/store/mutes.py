@@ -84,6 +84,7 @@ class Mutes:
             row.until_resolved = until_resolved
             row.covers_critical = covers_critical
             row.who = storable(by.strip(), MAX_TEXT)
+            # What a person typed may hold a secret.
             row.reason = storable(masked(reason.strip()), MAX_TEXT)
             row.title = storable(masked(title.strip()), MAX_TEXT) or row.title
             session.flush()
@@ -108,8 +109,8 @@ class Mutes:
             return _mute(row) if row else None
 
     def active(self, now: datetime, visibility: Visibility = ALL) -> list[Mute]:
-        """The mutes that hold, what ends first first; but those of alerts of which only
-        investigations are known that may not be seen."""
+        """The mutes that hold, in the order of their ends. An alert that only invisible
+        investigations know is left out."""
         query = holding(now, MuteRow).order_by(MuteRow.until, MuteRow.id).limit(MAX_LISTED)
         if not visibility.is_all:
             print_ = MuteRow.fingerprint
@@ -134,6 +135,7 @@ def lock_mute(
     query = (
         holding(now, MuteRow)
         .where(MuteRow.fingerprint == fingerprint)
+        # Several may hold, since one may cover critical alerts and another not.
         .order_by(MuteRow.until.desc(), MuteRow.id)
     )
     if critical:

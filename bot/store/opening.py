@@ -70,6 +70,7 @@ def _database(settings: Settings) -> str | None:
     try:
         make_url(address)
     except (ArgumentError, ValueError):
+        # `from None`: the parser's error may quote the address, with its password.
         raise SettingsError(
             "store.database", "is not an address like postgresql://user@host:5432/name"
         ) from None

@@ -49,6 +49,7 @@ class PersonActs:
         )
         with Session(self._engine) as session, session.begin():
             if self._engine.dialect.name == "postgresql":
+                # An advisory lock of two keys takes signed 32-bit integers.
                 lock_key = int.from_bytes(hashlib.sha256(who.encode()).digest()[:4], signed=True)
                 session.execute(
                     text("SELECT pg_advisory_xact_lock(:room, :who)"),

@@ -15,7 +15,7 @@ from faultline.bot.store.reply_addresses import answered_at
 from faultline.bot.store.sessions import reading
 
 LOOKBACK = timedelta(days=30)
-"""Answers that began no thread of their own are looked for among those that are not older."""
+"""An answer without its own thread is only looked for among posts that are not older."""
 
 
 def investigation_posted_as(engine: Engine, target: str, name: str) -> str | None:
@@ -48,6 +48,7 @@ def investigations_in(
 
 def _posted_as(target: str, name: str) -> tuple[ColumnElement[bool], ...]:
     return (
+        # With the blank, so that an id is not taken for the beginning of a longer one.
         PostRow.ref.startswith(f"{name} ", autoescape=True),
         PostRow.key.endswith(f":{target}", autoescape=True),
     )

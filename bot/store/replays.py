@@ -48,6 +48,7 @@ def repeat_of(state: AdmissionState, arrival: Arrival, now: datetime) -> Accepte
     if delivery is None or arrival.alert.status == "resolved" or arrival.by_person:
         return None
     if delivery.at is not None:
+        # By the vendor's clock, because a delivery may be late or out of order.
         ended = state.delivery(delivery.source, _end_of(arrival.alert.fingerprint))
         if ended is not None and delivery.at < ended.received_at:
             return Accepted("duplicate", ended.investigation_id)
@@ -97,6 +98,7 @@ def _keep(state: AdmissionState, source: str, key: str, accepted: Accepted, at: 
             )
         )
         return
+    # Deliveries may arrive out of order, and the latest time counts.
     row.received_at = max(row.received_at, at)
     row.investigation_id = accepted.investigation_id or row.investigation_id
 

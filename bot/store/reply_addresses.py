@@ -14,7 +14,7 @@ from faultline.bot.policy.values import ReplyTo
 from faultline.bot.store.models import InvestigationRow
 
 MAX_ADDRESS = 500
-"""Characters of an address; a longer one is none of ours."""
+"""Characters of an address; a longer one is ignored."""
 
 
 class AddressColumns(TypedDict):
@@ -50,6 +50,7 @@ def adopt_addresses(row: InvestigationRow, reply_to: ReplyTo) -> None:
     """
     row.pagerduty_incident = row.pagerduty_incident or reply_to.pagerduty_incident
     if reply_to.other_addresses:
+        # The investigation's own addresses come last, so that they stay.
         row.reply_addresses = {**(_short_addresses(reply_to) or {}), **(row.reply_addresses or {})}
 
 

@@ -42,6 +42,7 @@ class ReportedChange:
     def __post_init__(self) -> None:
         """Nothing of a change is stored before the secrets in it are masked."""
         for name in ("id", "service", "title", "author", "link", "files", "diff", "place"):
+            # The class is frozen, and this sets a field all the same.
             object.__setattr__(self, name, masked_value(getattr(self, name)))
 
 
@@ -70,6 +71,7 @@ class ReportedChanges:
         query = query.order_by(row.at.desc(), row.id).limit(MOST_READ)
         with Session(self._engine) as session:
             changes = [_change(row) for row in session.scalars(query)]
+        # Read from the newest because of the limit, and given in the order of time.
         return changes[::-1]
 
 

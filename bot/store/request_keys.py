@@ -16,7 +16,7 @@ from faultline.bot.store.api_tables import RequestKeyRow
 
 
 def is_same_request(engine: Engine, key: str, request_body: str, now: datetime) -> bool:
-    """Remember what is asked for under a key; False where that was something else before."""
+    """Remember the request under a key; False where the key was used for another request."""
     digest = hashlib.sha256(request_body.encode("utf-8", "replace")).hexdigest()
     try:
         with Session(engine) as session, session.begin():

@@ -32,6 +32,7 @@ def database_bytes(engine: Engine) -> int:
     """The room on disk, the engine's tables and SQLite's logs included."""
     if engine.dialect.name == "sqlite":
         file = Path(engine.url.database or "")
+        # `*.sqlite*` matches the engine's file and the write-ahead logs too.
         return sum(path.stat().st_size for path in file.parent.glob(f"*{file.suffix}*"))
     with engine.connect() as connection:
         requested_text = text("SELECT pg_database_size(current_database())")

@@ -64,8 +64,8 @@ class SlackChannelFacts:
         """The channels whose investigations may be mentioned in one that came from
         `source_channel`: that one, and all that are known to be public.
 
-        Of a channel that Slack was never asked about nothing is known, unless its workspace is none
-        of the `askable` ones (unset: all are), so that there is nobody to ask.
+        A channel that Slack was never asked about is not known to be public. It may be public only
+        if its workspace is not among the `askable` ones (unset: all are), as nobody can ask there.
         """
         channels = set()
         for channel, readers in self.read().items():
@@ -80,8 +80,8 @@ class SlackChannelFacts:
 
 
 def may_be_public(channel: str) -> bool:
-    """Whether a channel of which Slack said nothing may be public: ids of direct messages begin
-    with D, those of old private channels with G."""
+    """Whether a channel may be public although Slack said nothing about it. Ids of direct messages
+    begin with D, those of old private channels with G."""
     return bare_id(channel).startswith("C")
 
 

@@ -117,6 +117,7 @@ class Store:
                 return self._accept_locked(arrivals, now)
             except DBAPIError as error:
                 if _state(error) == LOCK_NOT_AVAILABLE:
+                    # The error does not name the alert, so all of them count as busy.
                     raise IncidentBusy(range(len(arrivals))) from error
                 # Another process took the same delivery or alert at the same moment.
                 again = isinstance(error, IntegrityError) or _state(error) == DEADLOCK
@@ -125,6 +126,7 @@ class Store:
         raise AssertionError("unreachable")
 
     def _accept_locked(self, arrivals: Sequence[Arrival], now: datetime) -> list[Accepted]:
+        # SQLite's transaction holds its one lock, so no other is needed.
         if self.engine.dialect.name == "sqlite":
             with self._write() as session:
                 return self._admission.admit_all(session, arrivals, now)
@@ -134,6 +136,7 @@ class Store:
             with self._write() as session:
                 busy = locks.try_all(session)
                 late = time.monotonic() >= until
+                # When the time is up, alerts with their own locks do not wait for related ones.
                 if not busy or (late and not locks.refused(busy)):
                     if busy:
                         self._patience.ended(busy)
@@ -141,6 +144,7 @@ class Store:
             if late:
                 self._patience.ended(busy)
                 raise IncidentBusy(locks.refused(busy))
+            # Outside the transaction, whose end has released the locks.
             time.sleep(pause_s)
         raise AssertionError("unreachable")
 
@@ -238,6 +242,7 @@ class Store:
             row.finished_at = row.finished_at or datetime.now(UTC)
 
     def add_progress(self, investigation_id: str, stage: str, text: str, *, key: str) -> None:
+        # Another run has its own lines, although its steps have the same keys.
         """Add one line of progress; the same key again (a step run twice) adds nothing."""
         with self._write() as session:
             runs = (
@@ -275,6 +280,7 @@ class Store:
         `lease`."""
         now = datetime.now(UTC)
         with self._write() as session:
+            # Locked: of two workers that claim at once, the second sees the first one's claim.
             row = session.get(PostRow, key, with_for_update=True)
             if row is None:
                 session.add(
@@ -282,6 +288,7 @@ class Store:
                         key=key, investigation_id=investigation_id, owner=owner, attempted_at=now
                     )
                 )
+                # After a restore, a post may exist that the store does not remember.
                 marker = session.get(PostRow, forgotten_key(investigation_id))
                 return PostClaim(
                     mine=True, attempted_before=marker.attempted_at if marker else None

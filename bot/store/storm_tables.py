@@ -69,6 +69,7 @@ class MuteRow(Base):
     until: Mapped[datetime] = mapped_column(index=True)
     ended_at: Mapped[datetime | None]
     until_resolved: Mapped[bool] = mapped_column(default=False)
+    # A release that does not write the column makes mutes that cover critical alerts.
     covers_critical: Mapped[bool] = mapped_column(default=False, server_default=true())
     who: Mapped[str] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)

@@ -49,7 +49,7 @@ def count_suppressed(
         row.count += 1
         row.last_at = now
         return False
-    # What another host deletes just now is not waited for.
+    # Skip rows that another host is deleting, instead of waiting for them.
     old = select(SuppressedAlertRow.key).where(SuppressedAlertRow.last_at < now - RETENTION)
     old = old.with_for_update(skip_locked=True)
     session.execute(delete(SuppressedAlertRow).where(SuppressedAlertRow.key.in_(old)))

@@ -18,7 +18,7 @@ from faultline.bot.store.models import InvestigationRow
 @dataclass(frozen=True)
 class Wish:
     """What somebody asked for. `first` is the investigation under which the ticket is known,
-    `about` what it is to be made of beside the answer, such as the change to revert."""
+    `about` what else it is made from, such as the change to revert."""
 
     first: str
     about: str = ""

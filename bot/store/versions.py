@@ -22,7 +22,7 @@ MIGRATION_LOCK = 0x6661756C74
 VERSION_TABLE = "alembic_version"
 """Where Alembic writes down the version of the tables."""
 NOTHING = "base"
-"""What no tables at all are called."""
+"""The version of a database without tables."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Version:
 def all_versions() -> tuple[Version, ...]:
     """All that this program knows, the oldest first."""
     files = sorted((MIGRATIONS / "versions").glob("[0-9]*.py"))
+    # Parse the files: importing them would load Alembic.
     return tuple(
         Version(file.name.partition("_")[0], (ast.get_docstring(ast.parse(file.read_text())) or ""))
         for file in files

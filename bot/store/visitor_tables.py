@@ -12,7 +12,7 @@ from faultline.bot.store.models import Base
 
 
 class VisitorRow(Base):
-    """Somebody who signed in, by the name that a provider gives them for good (`issuer` and
+    """Somebody who signed in, by the permanent name that a provider gives them (`issuer` and
     `subject`)."""
 
     __tablename__ = "visitors"

@@ -92,8 +92,10 @@ class Logins:
                 storable(person.name, MAX_NAME),
             )
             visitor.last_at = now
+            # A new visitor has no id before this.
             session.flush()
             mine = select(SessionRow.id).where(SessionRow.visitor_id == visitor.id)
+            # One place is for the login that begins.
             rows = session.scalars(
                 mine.order_by(SessionRow.created_at.desc()).limit(MAX_SESSIONS - 1)
             ).all()
@@ -166,6 +168,7 @@ class Logins:
         if provider_session is not None:
             gone = gone.where(SessionRow.provider_session == provider_session)
         elif subject is None:
+            # Neither a session nor a person is named, and nobody else's login may end.
             return 0
         with Session(self._engine) as session, session.begin():
             return _rows(session.execute(gone))

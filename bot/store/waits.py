@@ -2,8 +2,8 @@
 inside a transaction.
 
 A server that is lost without a word (its host or the network between) ends no statement, so the
-limits hold on both sides. On ours, the kernel gives a silent connection up, and `BoundedConnection`
-leaves a statement that has no answer, even where something on the way still acknowledges packets.
+limits hold on both sides. On ours, the kernel abandons a silent connection, and `BoundedConnection`
+leaves a statement without an answer, even where something on the way still acknowledges packets.
 On the server's, a client that is lost inside a transaction holds its locks for some seconds.
 
 What an operator says wins: parameters of the address, and `ALTER ROLE` or `ALTER DATABASE ... SET`.

@@ -63,6 +63,7 @@ class Watches:
             watch_name = session.scalar(due.order_by(row.due_at).limit(1))
             if watch_name is None:
                 return None
+            # Of two that found the same row, one changes it.
             taken = update(row).where(row.name == watch_name, row.due_at <= now, free)
             result = session.execute(taken.values(leased_until=now + LEASE))
             if result.rowcount != 1:  # type: ignore[attr-defined]

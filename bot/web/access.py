@@ -113,6 +113,7 @@ class AccessControl:
     async def authenticate(self, request: Request) -> AuthenticatedRequest | Response:
         """Who sent the request, or the answer to somebody who cannot be let in."""
         header = request.headers.get("authorization", "")
+        # The prefix tells a program's token from the access token.
         if is_api_token(header):
             return await self._by_api_token(request, header)
         scheme, _, credential = header.partition(" ")
@@ -174,6 +175,7 @@ class AccessControl:
         self, request: Request, credential: str, token: str
     ) -> AuthenticatedRequest | Response:
         if not same(credential, token):
+            # Only wrong tokens count: the right one is let in even at the limit.
             if wait := self.throttle.failed(self.address(request)):
                 return too_many_attempts(request, wait)
             return refusal(request, 401, "The access token is wrong.", BEARER)
@@ -200,9 +202,11 @@ class AccessControl:
                 "Send a token: Authorization: Bearer faultline_... An admin makes one at /tokens."
             )
             return refusal(request, 401, sentence, BEARER)
+        # A script gets a 401, and only a browser the login page.
         if "text/html" not in request.headers.get("accept", ""):
             sentence = "The access token is missing." if self.token else "Sign in first."
             return refusal(request, 401, sentence, BEARER)
+        # A login leads back by GET, so the address of a form is not kept.
         if request.method not in READS:
             return RedirectResponse("/login", 303)
         target = request.url.path
@@ -263,6 +267,7 @@ class RequireRole:
                 self._entry(request, "refused", 403, self.recorded_as or ""), once=True
             )
             return self.access.problem(request, 403, "Not for you", line)
+        # Reading changes nothing, so it needs no proof that our own page asked.
         if request.method in READS:
             return request.receive
         if is_api(request):
@@ -270,6 +275,7 @@ class RequireRole:
             # so a login's cookie, or the way from this machine, needs no form's value here.
             is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             return request.receive if is_json == JSON else refusal(request, 415, NOT_JSON)
+        # No browser sends such a header by itself.
         if authenticated.bearer:
             return request.receive
         form = FormReader(request.scope, request.receive)
@@ -361,4 +367,5 @@ def local_target(target: str) -> str:
     # Browsers read `//host` as another site, and take a backslash for a slash.
     if not target.startswith("/") or target.startswith("//") or "\\" in target:
         return "/"
+    # A line end in the address could end the header of the redirect.
     return target if target.isprintable() else "/"

@@ -27,7 +27,7 @@ first."""
 MAX_GROUPS = 12
 MAX_PERIODS = 24
 WEEKS_UNTIL = timedelta(weeks=16)
-"""A record of up to so long is shown by weeks, a longer one by months."""
+"""A record of up to this length is shown by weeks, a longer one by months."""
 MAX_WRONG = 50
 SIDE = 300
 """Width and height of the diagram's square, in its own units."""
@@ -61,6 +61,7 @@ class Share:
         return not is_telling(self.of)
 
     def _ends(self) -> tuple[float, float]:
+        # Without answers the share may be anything.
         if not self.of:
             return 0.0, 1.0
         p, n, z2 = self.share, self.of, Z * Z
@@ -173,6 +174,7 @@ def _periods(answers: Sequence[JudgedAnswer]) -> list[Group]:
     included."""
     if not answers:
         return []
+    # Answers come newest first.
     first, last = answers[-1].at, answers[0].at
     start, form = (_monday, "%-d %b") if last - first <= WEEKS_UNTIL else (_month, "%b %Y")
     within: dict[datetime, list[JudgedAnswer]] = defaultdict(list)
@@ -180,6 +182,7 @@ def _periods(answers: Sequence[JudgedAnswer]) -> list[Group]:
         within[start(answer.at)].append(answer)
     begins = [start(last)]
     while begins[-1] > start(first) and len(begins) < MAX_PERIODS:
+        # The day before a period begins lies in the period before it.
         begins.append(start(begins[-1] - timedelta(days=1)))
     return [Group(f"{begin:{form}}", _share(within[begin])) for begin in reversed(begins)]
 

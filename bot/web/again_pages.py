@@ -67,6 +67,7 @@ class AgainPages:
         investigation = await self.site.investigation(request)
         if investigation is None:
             return self.site.no_such_investigation(request)
+        # Foreign input: no file, and few small fields.
         form = await request.form(max_files=0, max_fields=6, max_part_size=4096)
         kind = form.get("kind")
         if not isinstance(kind, str) or kind not in KINDS:
@@ -77,6 +78,7 @@ class AgainPages:
         who = visitor.name if visitor else "somebody"
         key = f"{kind}:{investigation.id}:page:{int(time.time()) // CLICK_WINDOW_S}"
         people = self.site.settings.people
+        # Holders of the shared access token are nobody in particular, and not counted.
         if visitor is not None and visitor.named:
             most = visitor.investigations_per_hour or people.investigations_per_hour
             person = await self.access.person(visitor)
@@ -151,6 +153,7 @@ class AgainPages:
             return self.site.problem(request, 503, "No trace report", f"{error}.")
         except (FaultlineError, OSError) as error:
             return self.site.problem(request, 404, "No trace report", f"{error}.")
+        # A running investigation may still add traces, so its report is not kept.
         if investigation.status == "done":
             self._reports.keep(investigation.id, report)
         headers = {

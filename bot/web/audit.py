@@ -81,6 +81,7 @@ class AuditPages:
         """One page of lines, the newest first."""
         filters = read_filters(request)
         before = request.query_params.get("before", "")
+        # Up to 18 digits fit in the database's 64-bit integers.
         last = int(before) if before.isdecimal() and len(before) < 19 else None
         entries = await in_store(self.access.audit_log.read, filters, before=last, limit=LISTED)
         return self.site.page(
@@ -114,6 +115,7 @@ def read_filters(request: Request) -> AuditFilter:
         action=values.get("action", ""),
         investigation_id=values.get("investigation", ""),
         since=_day(values.get("since", "")),
+        # The day itself counts as a whole.
         until=until + timedelta(days=1) if until else None,
     )
 
@@ -145,6 +147,7 @@ def settings_shown(settings: Settings) -> dict[str, list[Setting]]:
 def _keys(section: str, table: BaseModel) -> Iterator[Setting]:
     for key in type(table).model_fields:
         value = getattr(table, key)
+        # Even for an admin a secret's value stays on the server.
         if is_secret(type(table), key):
             phrase = f"set by {secret_variable(section, key)}" if value else "not set"
             yield Setting(key, phrase, bool(value))
@@ -178,6 +181,7 @@ def _cell(value: object) -> str:
         if value is None
         else str(visible(str(value)))
     )
+    # After a quote a spreadsheet shows the cell as text.
     return f"'{cell}" if cell.startswith(FORMULA) else cell
 
 

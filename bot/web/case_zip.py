@@ -90,6 +90,7 @@ def zip_case(folder: Path, name: str) -> Iterator[bytes]:
 
 def _add(archive: zipfile.ZipFile, pipe: _Pipe, path: Path, name: str) -> Iterator[bytes]:
     try:
+        # Zip has no time before 1980, which would raise an error otherwise.
         info = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False)
         source = path.open("rb")
     except FileNotFoundError:  # gone since it was listed

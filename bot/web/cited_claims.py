@@ -82,6 +82,7 @@ def shown_by(finding: Finding, answer: AnswerView, home: str) -> ShownBy:
         if evidence_id in answer.evidence
     ]
     for item in items:
+        # Foreign text: a link may be a script.
         href = safe_href(item.link)
         if href is not None:
             label = SHOWN_BY.get(item.kind, "evidence")

@@ -1,9 +1,9 @@
 """What a finding's details hold of rows and groups of numbers, as tables for people: one row per
 rank, phase, step; names and units as people say them, and bars where sizes are to be compared.
 
-Three shapes are known: a list of objects; an object of objects (rank to values); and objects of
-plain values, of which those with the same keys (phases of this rank, phases of the others) share
-one table and one scale.
+Three shapes are known: a list of objects, an object of objects (rank to values), and objects of
+plain values. Objects of plain values with the same keys (phases of this rank, phases of the others)
+share one table and one scale.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _is_about(row: Mapping[str, object], subject: str) -> bool:
 
 def _of_group(group: Mapping[str, Mapping[str, object]]) -> DetailTable:
     """Objects of plain values side by side, largest first."""
-    # What the others did is compared with what comes before it: the last column.
+    # The others come last, because the columns before are compared with them.
     names = sorted(group, key=lambda name: name.startswith("others"))
     groups = [group[name] for name in names]
     quantities = [quantity_of(name, list(group[name].values())) for name in names]

@@ -34,8 +34,10 @@ async def progress_events(
     began = last_event = time.monotonic()
     state: tuple[str, str] | None = None
     stage = ""
+    # Milliseconds after which a browser connects again.
     yield "retry: 2000\n\n"
     while time.monotonic() - began < LONGEST_S and not await gone():
+        # The state first: once it says that all is over, every line can be read.
         investigation = await in_store(store.get, investigation_id)
         lines = await in_store(store.progress, investigation_id, after)
         for line in lines:
@@ -51,6 +53,7 @@ async def progress_events(
             return
         if time.monotonic() - last_event > HEARTBEAT_S:
             last_event = time.monotonic()
+            # A line that begins with a colon is a comment: it keeps proxies from closing.
             yield ": still here\n\n"
         await asyncio.sleep(POLL_S)
 
@@ -59,6 +62,7 @@ def resume_point(*positions: str | None) -> int:
     """The `seq` a client has seen, from the first of its answers that is a number; 0 when there is
     none."""
     for value in positions:
+        # Up to 18 digits fit in the database's 64-bit integers.
         if value and value.isdecimal() and len(value) < 19:
             return int(value)
     return 0

@@ -61,6 +61,7 @@ def _questions(answer: AnswerView) -> Iterable[tuple[str, str, Iterable[str]]]:
     affected = list(answer.impact.findings)
     for claim in answer.section(Section.HAPPENING):
         affected += claim.findings
+    # Without an incident nothing is affected.
     if answer.verdict is Verdict.NO_ACTIVE_INCIDENT:
         yield "What moved", "moved", affected
     else:

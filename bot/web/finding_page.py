@@ -117,6 +117,7 @@ def _behind(
             traces,
             span_tree(case, finding, chosen) if chosen else None,
         )
+        # Gaps beyond the recorded ones came up while these tables were read.
         unread = case.gaps[len(case.recorded_gaps) :]
         troubles += [f"What was recorded cannot be read in full. {g.reason}." for g in unread]
         return behind

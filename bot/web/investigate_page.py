@@ -56,10 +56,12 @@ class InvestigatePage:
 
     async def start(self, request: Request) -> Response:
         """Start one and go to its page."""
+        # Foreign input: no file, and few fields of a bounded size.
         form = await request.form(max_files=0, max_fields=10, max_part_size=4 * MOST_TEXT)
         fields = _fields(form)
         requester = await requester_of(self.access, request)
         try:
+            # The key of the form makes a second click the same request.
             key = requester_key(requester, fields["key"] or uuid.uuid4().hex)
             since = fields["since"]
             requested_request = IncidentRequest(
@@ -87,6 +89,7 @@ class InvestigatePage:
         investigation_id = accepted.investigation_id
         note_investigation(request, investigation_id)
         if investigation_id is None:
+            # It waits in the spool, and has no id before the database takes it.
             trouble = (
                 "The database is away for the moment. The investigation starts when it is back, "
             )

@@ -80,7 +80,7 @@ class InvestigationView:
     headline: str
     over: bool
     since: datetime | None = None
-    """When the trouble began, as far as that is known."""
+    """When the trouble began, if that is known."""
     answer: AnswerView | None = None
     diagnosis: Diagnosis | None = None
     report: Report | None = None
@@ -161,7 +161,7 @@ def build_view(
         alert=stored.alert,
         state=queued_view(ahead) if ahead else state,
         confidence=stored.confidence,
-        # Of a failed one the stored headline is what went wrong, not what is wrong.
+        # The stored headline of a failed one says why there is no answer.
         headline=stored.alert.title if failed else stored.headline or stored.alert.title,
         over=stored.status in ("done", "failed"),
         progress=tuple(progress),
@@ -181,6 +181,7 @@ def build_view(
 def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
     troubles: list[str] = []
     done = view.investigation.status == "done"
+    # A case that is still being written lacks files, which is no trouble then.
     case = _read(
         lambda: read_case(folder),
         troubles,
@@ -216,6 +217,7 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
             step_bars=drawn_steps(diagnosis),
             decisive_chart=_read(lambda: drawn_chart(case, diagnosis), troubles),
         )
+    # Several reads may fail for one reason, which is named once.
     return replace(view, troubles=tuple(dict.fromkeys(troubles)))
 
 
@@ -256,6 +258,7 @@ def _with_diagnosis(
     )
     # An answer without report and without a cause has no headline but the stored one.
     headline = answer.headline if report or answer.causes else view.headline
+    # Without an incident there is no trouble that could have begun.
     nothing = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
     return replace(
         view,
@@ -311,10 +314,12 @@ def _stages(
 ) -> tuple[StageView, ...]:
     ends: dict[str, datetime] = {}
     for line in (p for p in progress if p.stage != PEOPLE):
+        # `collect prometheus` and `collect loki` are parts of one stage.
         ends[(line.stage.split() or [""])[0]] = line.at
     before = investigation.started_at or investigation.accepted_at
     stages = []
     for stage, end in ends.items():
+        # The clocks of two workers may differ.
         stages.append(StageView(stage, max(0.0, (end - before).total_seconds())))
         before = max(before, end)
     return tuple(s for s in stages if s.seconds >= SHORTEST_STAGE_S)

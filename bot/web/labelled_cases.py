@@ -44,8 +44,8 @@ def truth_of(label: AnswerLabel, diagnosis: Diagnosis, scope: Scope) -> dict[str
 
 
 def add_labelled(archive: CaseArchive, folder: Path, label: AnswerLabel) -> Iterator[bytes]:
-    """One judged case with its label, in pieces of the archive; nothing of a case that cannot be
-    read."""
+    """One judged case with its label, in pieces of the archive. A case that cannot be read gives
+    none."""
     try:
         truth = truth_of(label, read_diagnosis(folder), read_case(folder).scope)
     except (FaultlineError, OSError):
@@ -62,6 +62,7 @@ def _subject_in(text: str, diagnosis: Diagnosis, scope: Scope) -> str | None:
     names = {*scope.services, *diagnosis.impact.services, *(f.subject for f in diagnosis.findings)}
     names |= {c.subject for c in diagnosis.causes}
     folded_text = folded(text)
+    # The minus prefers the longer of two names at one position.
     positions = [(position_of(folded(n), folded_text), -len(n), n) for n in names if n.strip()]
     return min((f for f in positions if f[0] >= 0), default=(0, 0, None))[2]
 

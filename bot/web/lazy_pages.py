@@ -22,6 +22,7 @@ class LazyPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; the first one waits for the imports, and no alert waits with it."""
+        # Requests that arrive together load the pages once.
         async with self._loading:
             if self._router is None:
                 self._router = Router(await in_thread(self._load))

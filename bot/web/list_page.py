@@ -109,6 +109,7 @@ class ListPage:
             self._cursor(parameters.get("before"), visibility),
         )
         page = listing.page(filters, size=LISTED, after=after, before=before)
+        # An address may lead beyond the end: show the first page instead.
         if not page.ids and (after or before):
             page = listing.page(filters, size=LISTED)
         shown = store.some(page.ids, visibility)
@@ -160,6 +161,7 @@ class ListPage:
 def read_filter(parameters: Mapping[str, str]) -> ListingFilter:
     """What the parameters of an address ask for; what cannot be read asks for nothing."""
     low, _, high = parameters.get("confidence", "").partition("-")
+    # Foreign input: only a range that the page offers is split into numbers.
     ranged = parameters.get("confidence") in CONFIDENCES
     since, until = _date(parameters.get("from")), _date(parameters.get("to"))
     return ListingFilter(
@@ -171,6 +173,7 @@ def read_filter(parameters: Mapping[str, str]) -> ListingFilter:
         least=int(low) / 100 if ranged else None,
         most=(1.0 if high == "100" else int(high) / 100 - JUST_BELOW) if ranged else None,
         since=since,
+        # The day itself counts as a whole.
         before=until + timedelta(days=1) if until else None,
         judged=next((j for j in get_args(Judged) if j == parameters.get("judged")), None),
         alerts=next((a for a in get_args(Alerts) if a == parameters.get("alerts")), None),
@@ -210,6 +213,7 @@ def _date(date_text: str | None) -> datetime | None:
         day = date.fromisoformat(date_text or "")
     except ValueError:
         return None
+    # Near the year 9999, adding a day or changing the zone overflows.
     return datetime.combine(day, time(), UTC) if 1970 <= day.year <= 9000 else None
 
 

@@ -62,7 +62,7 @@ def read_log_counts(case: Case) -> LogCounts:
         try:
             return _counts(pl.read_parquet(file, columns=["time", "service", "level"]))
         except (pl.exceptions.PolarsError, OSError):
-            # Without a level, or of other types: read as every table is, or refused with a reason.
+            # The file lacks a level or has other types, so read it like every other table.
             pass
     return _counts(case.logs)
 
@@ -90,6 +90,7 @@ def lanes_of(
     rows = logs.filter((pl.col("time") >= first) & (pl.col("time") < last))
     if not rows.height:
         return ()
+    # A bucket without width would divide by zero.
     width = max((last - first) / BUCKETS, timedelta(microseconds=1))
     bucket = (
         (pl.col("time") - first).dt.total_microseconds() // (width // timedelta(microseconds=1))
@@ -115,6 +116,7 @@ def _lane(service: str, lines: int, errors: int, counts: pl.DataFrame) -> Lane:
     bars = tuple(
         Bar(
             round(share * b, 3),
+            # Leave a gap between two bars.
             round(share * 0.85, 3),
             n,
             e,

@@ -1,5 +1,5 @@
-"""Signing in and out: with the provider's account, with the access token; and where one is signed
-in."""
+"""Signing in and out, with the provider's account or the access token, and the list of one's
+logins."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ class LoginPages:
 
     async def show(self, request: Request) -> Response:
         """The ways to sign in."""
+        # Foreign input, which must not lead to another site.
         target = local_target(request.query_params.get("next", "/"))
         if self.access.token is None and self.provider is None:
             return RedirectResponse("/", 303)
@@ -121,6 +122,7 @@ class LoginPages:
                 request, target, status=502, trouble=f"Nobody can sign in that way now: {error}."
             )
         cookies = self.sessions.cookies
+        # The oldest make room, so that MAX_ATTEMPTS remain with the new one.
         for name in self._attempts(request)[: -(MAX_ATTEMPTS - 1)]:
             cookies.clear(response, name)
         cookies.set(response, cookies.attempt + attempt.id, attempt.cookie, LASTS_S)
@@ -134,13 +136,14 @@ class LoginPages:
             if wait := self.access.throttle.failed(address):
                 return too_many_attempts(request, wait)
             return await self._refused(request, None, "/", 400, NOT_BEGUN)
-        # Only here is the provider asked, so only what it refused counts: wrong tokens of others
-        # at the same address must not keep out those whom the provider sends.
+        # Only here is the provider asked, so only its refusals count: wrong tokens of others at
+        # the same address must not keep out people that the provider sends.
         if wait := self.sign_ins.wait_s(address):
             return too_many_attempts(request, wait)
         try:
             person = await self._person(request, attempt)
         except ConnectorError as error:
+            # A provider that may answer later has refused nobody.
             status = 502 if error.retryable else 401
             response = await self._refused(
                 request, None, attempt.target, status, f"Not signed in: {error}."
@@ -150,6 +153,7 @@ class LoginPages:
                 response = await self._refused(request, person, attempt.target, 403, NO_ROLE)
             else:
                 response = await self._let_in(request, person, attempt.target)
+        # An attempt is used up, whatever its outcome.
         self.sessions.cookies.clear(response, self.sessions.cookies.attempt + attempt.id)
         return response
 
@@ -191,7 +195,7 @@ class LoginPages:
         return response
 
     async def account(self, request: Request) -> Response:
-        """Who one is here, and where one is signed in."""
+        """The visitor's name and role, and their logins."""
         session = await in_store(self.sessions.find, request)
         logins = (
             await in_store(self.sessions.logins.of_visitor, session.login.visitor_id)
@@ -219,6 +223,7 @@ class LoginPages:
     async def _let_in(self, request: Request, person: ProviderIdentity, target: str) -> Response:
         response = RedirectResponse(target, 303)
         address = self.access.address(request)
+        # The line in the audit comes first: nobody gets in without one.
         await self._record(request, person, "signed in", 303)
         await in_store(self.sessions.begin, request, response, person, address)
         return response
@@ -226,6 +231,7 @@ class LoginPages:
     async def _refused(
         self, request: Request, person: ProviderIdentity | None, target: str, status: int, why: str
     ) -> Response:
+        # A failure of the provider (502) is nobody's guess.
         if status in (401, 403):
             self.sign_ins.failed(self.access.address(request))
         await self._record(request, person, "sign-in refused", status, why)
@@ -267,9 +273,11 @@ class LoginPages:
     def _attempt(self, request: Request) -> Attempt | None:
         """The attempt that this is the answer to, if it was begun in this browser."""
         state = _single_parameter(request, "state") or ""
+        # `state` begins with the attempt's public name, which leads to its cookie.
         name = self.sessions.cookies.attempt + state.partition(".")[0]
         attempt = read_attempt(state.partition(".")[0], request.cookies.get(name, ""), time.time())
         if attempt is None or not attempt.fits(state):
+            # The browser kept the target, so check it again.
             return None
         return replace(attempt, target=local_target(attempt.target))
 
@@ -280,6 +288,7 @@ class LoginPages:
             for n, v in request.cookies.items()
             if n.startswith(self.sessions.cookies.attempt)
         ]
+        # A cookie is `secret.began.target`, so this orders by the beginning.
         return [name for name, value in sorted(cookies, key=lambda item: item[1].split(".")[1:2])]
 
 
@@ -294,7 +303,7 @@ def _provider_of(access: AccessControl) -> Provider | None:
 
 
 def _single_parameter(request: Request, name: str) -> str | None:
-    """A parameter of the answer that stands there once: twice is no answer of the protocol (RFC
-    6749 section 3.1)."""
+    """A parameter that the answer holds once. The protocol allows no parameter twice (RFC 6749
+    section 3.1)."""
     getlist = request.query_params.getlist(name)
     return getlist[0] if len(getlist) == 1 else None

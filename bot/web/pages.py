@@ -168,6 +168,7 @@ def page_routes(
             ExportPage(pages.site).export,
             middleware=access.open_to("read", "downloaded"),
         ),
+        # Last, because it matches every address.
         Route("/{path:path}", pages.no_such_page, middleware=guarded),
     ]
 
@@ -222,7 +223,7 @@ class Pages:
         )
 
     def _family(self, investigation_id: str, visibility: Visibility) -> dict[str, object]:
-        """What it was started from, and what was started from it, as far as that can be seen."""
+        """The visible investigation it was started from, and those started from it."""
         parent, further = (
             self.follow_ups.parent(investigation_id),
             self.follow_ups.started_from(investigation_id),
@@ -268,6 +269,7 @@ class Pages:
         if isinstance(judgement, str):
             return self.site.problem(request, 400, "Not kept", judgement)
         visitor = visitor_of(request)
+        # Who is signed in by name cannot judge under another one.
         who = visitor.name if visitor is not None and visitor.named else judgement.who
         await in_store(
             self.labels.write,
@@ -286,6 +288,7 @@ class Pages:
             archive = CaseArchive()
             for label in await in_store(labels.all):
                 folder, _ = await self.site.folder(label.investigation_id)
+                # Retention may have deleted the case before its investigation.
                 if folder is not None:
                     async for piece in iterate_in_threadpool(add_labelled(archive, folder, label)):
                         yield piece
@@ -305,6 +308,7 @@ class Pages:
             request.headers.get("last-event-id"), request.query_params.get("after")
         )
         stream = progress_events(self.store, investigation.id, after, request.is_disconnected)
+        # Without the header, nginx holds the events back in its buffer.
         return StreamingResponse(
             stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
         )
@@ -354,5 +358,6 @@ def _series(folder: Path, finding_id: str) -> dict[str, object]:
     case, diagnosis = read_case(folder), read_diagnosis(folder)
     finding = next((f for f in diagnosis.findings if f.id == finding_id), None)
     if finding is None:
+        # The id comes from the address, so it is shortened and quoted.
         raise EvidenceError("findings.json", f"holds no finding {finding_id[:40]!r}")
     return chart_data(case, finding, read_changes(case))

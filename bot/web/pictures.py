@@ -38,7 +38,7 @@ class DrawnPicture:
 
 @dataclass(frozen=True)
 class DrawnCall:
-    """A call on the map, for the list of who tells of it."""
+    """A call on the map, for the list of its sources."""
 
     call: ServiceCall
 
@@ -46,6 +46,7 @@ class DrawnCall:
     def page(self) -> str | None:
         """The page of the investigation that learned it."""
         learned_in = self.call.learned_in or ""
+        # Stored text becomes an address only where it looks like an id.
         return f"/investigations/{learned_in}" if _ID.fullmatch(learned_in) else None
 
 

@@ -58,7 +58,7 @@ def progress_steps(lines: Sequence[Progress], *, started: bool) -> tuple[Progres
 
 
 def _current(words: Sequence[str]) -> int:
-    """The furthest step that any line speaks of, or the next one where that has ended. What people
+    """The furthest step that has a line, or the next one where that step has ended. What people
     did meanwhile belongs to no step."""
     furthest = 0
     for place, step in enumerate(STEPS):

@@ -1,8 +1,8 @@
 """A question to an answered investigation, asked in a field of its page: the answer is
 another page.
 
-What answers is given by the process that serves the pages (`AnswerQuestion`): this room knows
-nothing of conversations.
+The process that serves the pages passes in what answers (`AnswerQuestion`), because this package
+does not depend on conversations.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class QuestionPage:
         investigation = await self.site.investigation(request)
         if investigation is None:
             return self.site.no_such_investigation(request)
+        # Foreign input: no file, and few fields of a bounded size.
         form = await request.form(max_files=0, max_fields=6, max_part_size=4 * LONGEST)
         raw_question = form.get("question")
         question = " ".join(raw_question.split()) if isinstance(raw_question, str) else ""
@@ -73,6 +74,7 @@ class QuestionPage:
         if folder is None:
             sentence = trouble or "There is no case folder."
             return self.site.problem(request, 404, "No case folder", sentence)
+        # After the other checks, so that a refused question takes no place.
         wait = self._rate.wait_s(self._asking(request), PER_WINDOW)
         if wait:
             sentence = f"{PER_WINDOW} questions in {WINDOW_S / 60:.0f} minutes are the limit. "

@@ -94,6 +94,7 @@ def condition_lines(condition: Condition, now: datetime) -> list[ConditionLine]:
         sign = ConditionLine("Worker", "open", "no line of progress yet")
     else:
         ago = f"last line of progress {_seconds(now - condition.last_sign)} ago"
+        # An idle worker writes nothing, so its silence counts only while there is work.
         busy = bool(running or waiting) and now - condition.last_sign > WAITS_TOO_LONG
         sign = ConditionLine(
             "Worker", "open" if busy and not late else "fault" if late and busy else "well", ago
@@ -122,6 +123,7 @@ def _times(condition: Condition) -> tuple[float, float] | None:
 
 def _room(directory: Path) -> list[ConditionLine]:
     try:
+        # The directory may not exist yet.
         free = shutil.disk_usage(directory if directory.exists() else Path.cwd()).free
     except OSError:
         return []
@@ -156,7 +158,7 @@ def intake_lines(readiness: Readiness, now: datetime) -> list[ConditionLine]:
 
 
 def credential_lines(credentials: Credentials | None) -> list[ConditionLine]:
-    """What the connectors' credentials can do, as far as that is known."""
+    """What is known about the rights of the connectors' credentials."""
     if credentials is None or not credentials.checks:
         return []
     problems = [(c, problem) for c in credentials.checks if (problem := problem_of(c)) is not None]

@@ -63,6 +63,7 @@ def template_environment() -> jinja2.Environment:
         finalize=text.visible,
         trim_blocks=True,
         lstrip_blocks=True,
+        # A misspelt name is an error, and not an empty string.
         undefined=jinja2.StrictUndefined,
     )
     env.globals["static"] = static
@@ -103,7 +104,7 @@ class Site:
         return self.page(request, "problem.html", status=status, title=title, line=line)
 
     def no_such_investigation(self, request: Request) -> Response:
-        """The id in the address is nobody's."""
+        """No investigation has the id in the address."""
         return self.problem(request, 404, "No such investigation", "No investigation has this id.")
 
     async def investigation(self, request: Request) -> StoredInvestigation | None:
@@ -114,7 +115,7 @@ class Site:
         return await in_store(self.store.get, investigation_id, visibility_of(request))
 
     async def folder(self, investigation_id: str) -> tuple[Path | None, str | None]:
-        """The case folder, or why it cannot be had."""
+        """The case folder, or why it is not available."""
         try:
             return await self.case_path(investigation_id), None
         except FaultlineError as error:

@@ -81,6 +81,7 @@ def compare(folder: Path, fresh: Fresh) -> ReplayComparison:
         Difference("confidence", _percent(then.confidence), _percent(now.confidence)),
         Difference("impact", then.impact.sentence, now.impact.sentence),
     ]
+    # A rank that only one answer has is a difference too.
     for rank in range(min(MAX_CAUSES, max(len(then.causes), len(now.causes)))):
         parts.append(
             Difference(f"cause {rank + 1}", _cause(then.causes, rank), _cause(now.causes, rank))
@@ -108,6 +109,6 @@ def _cause(causes: Sequence[Cause], rank: int) -> str:
 
 
 def _only(some: Sequence[Finding], reference: Sequence[Finding]) -> list[Finding]:
-    """Findings of which the others have none of the same kind about the same thing."""
+    """Findings without a counterpart: the same kind about the same thing."""
     reference_keys = {(f.kind, f.subject, f.signal) for f in reference}
     return [f for f in some if (f.kind, f.subject, f.signal) not in reference_keys]

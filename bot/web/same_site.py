@@ -59,11 +59,13 @@ def is_foreign(request: Request, public_url: str) -> bool:
     if site is not None and site not in OURS:
         return True
     origin = request.headers.get("origin")
+    # Not every client sends an Origin: for these the form's own value decides.
     if origin is None or (origin == "null" and site in OURS):
         return False
     public = urlsplit(public_url)
     site_origins = {
         f"{public.scheme}://{public.netloc}".lower(),
+        # The page may be open under another name of this server.
         f"{public.scheme}://{request.headers.get('host', '')}".lower(),
     }
     return origin.lower() not in site_origins
@@ -85,6 +87,7 @@ class FormReader:
             return 413, TOO_LONG
         request = Request(self._scope, self.receive)
         header = request.headers.get(CSRF_HEADER) or _field(await self._form(request))
+        # The handler reads the body again from its beginning.
         self._is_delivered = False
         return None if csrf and same(header, csrf) else (403, NO_TOKEN)
 
@@ -100,6 +103,7 @@ class FormReader:
         while True:
             message = await self._receive()
             if message["type"] != "http.request":
+                # The client has gone, and no answer reaches it.
                 return True
             size += len(message.get("body", b""))
             if size > MAX_BODY:

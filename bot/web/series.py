@@ -102,6 +102,7 @@ def _metrics(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
     )
     units = rows["unit"].drop_nulls().unique().sort().to_list()
     parts = rows.partition_by("labels", maintain_order=True)
+    # Of more curves than a chart shows, those with the most points stay.
     parts.sort(key=lambda part: -part.height)
     budget = MAX_POINTS // max(1, min(len(parts), MAX_LINES))
     names = _curve_names([p["labels"][0] for p in parts], finding.series.get("signal", "value"))
@@ -138,6 +139,7 @@ def _labels(text: str | None) -> dict[str, str]:
 
 def _curve(label: str, time: pl.Series, value: pl.Series, budget: int) -> Curve:
     table = thin(pl.DataFrame({"t": time.cast(pl.Int64) / NS, "v": value}), budget)
+    # JSON has no NaN and no infinity, and a chart interrupts its line at null.
     values = [
         None if v is None or v != v or abs(v) == float("inf") else v for v in table["v"].to_list()
     ]
@@ -153,6 +155,7 @@ def thin(points: pl.DataFrame, budget: int) -> pl.DataFrame:
     row = pl.int_range(pl.len())
     marked = points.with_columns(row.alias("row"), (row * buckets // points.height).alias("bucket"))
     low, high = pl.col("v").arg_min(), pl.col("v").arg_max()
+    # A bucket of nulls has no extreme, so its first row stands for it.
     extremes = marked.group_by("bucket").agg(
         pl.col("row").gather(low.fill_null(0)).first().alias("low"),
         pl.col("row").gather(high.fill_null(0)).first(),
@@ -190,6 +193,7 @@ def _spans(case: Case, finding: Finding) -> tuple[list[Curve], str, int]:
         callers = case.spans.filter(pl.col("service") == finding.series["caller"]).select(
             "trace_id", pl.col("span_id").alias("parent_id")
         )
+        # Only the caller's calls: their parents are its spans.
         rows = rows.join(callers.unique(), on=["trace_id", "parent_id"], how="semi")
     if not rows.height:
         return [], "ms", 0
@@ -220,6 +224,7 @@ def _bucket_width(times: pl.Series) -> timedelta:
     first, last = times.min(), times.max()
     assert isinstance(first, datetime)
     assert isinstance(last, datetime)
+    # Rounded up to whole seconds, so that there are at most about BUCKETS.
     return timedelta(seconds=max(1, -(-int((last - first).total_seconds()) // BUCKETS)))
 
 

@@ -108,6 +108,7 @@ class Sessions:
         role = self.role(login.person)
         if role is None:
             return None
+        # The shared token is nobody in particular: no team and no address goes with it.
         named = login.person.issuer != TOKEN_ISSUER
         teams = (
             teams_of(login.person.email, login.person.groups, self._teams) if named else frozenset()
@@ -144,6 +145,7 @@ class Sessions:
             )
         else:
             made_with = f"{self._login.issuer} {self._login.client_id}"
+        # Keyed by the cookie's secret: the stored proof gives no hint of the access token.
         return hmac.new(
             secret.encode("utf-8", "replace"), made_with.encode(), hashlib.sha256
         ).hexdigest()

@@ -127,6 +127,7 @@ def _at_quantile(rows: pl.DataFrame, quantile: float) -> tuple[str, float] | Non
 
 def span_tree(case: Case, finding: Finding, trace_id: str) -> SpanTree | None:
     """The tree of a request; None when the case holds no span of it."""
+    # Exporters may deliver a span twice.
     spans = case.spans.filter(pl.col("trace_id") == trace_id).unique(
         "span_id", keep="first", maintain_order=True
     )
@@ -135,9 +136,11 @@ def span_tree(case: Case, finding: Finding, trace_id: str) -> SpanTree | None:
         return None
     roots = _nodes(spans)
     nodes = list(_walk(roots))
+    # A request has several roots where the span above them was not recorded.
     longest = max(roots, key=lambda n: n.end - n.begin)
     _mark_critical(longest)
     begin, end = min(n.begin for n in nodes), max(n.end for n in nodes)
+    # A request without length would divide by zero.
     length = max(end - begin, 1.0)
     shown_ids = _shown_ids(nodes, finding)
     rows = tuple(_row(n, begin, length, finding) for n in nodes if id(n) in shown_ids)
@@ -172,6 +175,7 @@ def _nodes(spans: pl.DataFrame) -> list[_Node]:
 
 def _above(nodes: Mapping[str, _Node], node: _Node, span_id: str) -> bool:
     """Whether the span is above the node, by its parents' ids."""
+    # A longer chain is cut, as a cycle is.
     for _ in range(200):
         if node.row["span_id"] == span_id:
             return True
@@ -184,6 +188,7 @@ def _above(nodes: Mapping[str, _Node], node: _Node, span_id: str) -> bool:
 
 def _walk(roots: Sequence[_Node]) -> Iterable[_Node]:
     """Depth first; sets the depths and the spans' own times."""
+    # Reversed, because a stack gives the last one first.
     stack = [(root, 0) for root in reversed(roots)]
     while stack:
         node, depth = stack.pop()
@@ -197,6 +202,7 @@ def _self_us(node: _Node) -> float:
     """What a span took less the time in which any of its children ran."""
     covered, reached = 0.0, node.begin
     for child in node.children:
+        # Children may overlap, and their time counts once.
         begin, end = max(child.begin, reached), min(child.end, node.end)
         if end > begin:
             covered += end - begin
@@ -249,6 +255,7 @@ def _row(node: _Node, begin: float, length: float, finding: Finding) -> SpanRow:
         operation=row["operation"] or "",
         depth=min(node.depth, MAX_DEPTH),
         x=round(100 * (node.begin - begin) / length, 3),
+        # A narrower bar cannot be seen.
         width=round(max(0.15, 100 * (node.end - node.begin) / length), 3),
         us=node.end - node.begin,
         self_us=node.self_us,

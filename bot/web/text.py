@@ -28,6 +28,7 @@ def visible(value: Any) -> Any:
     """The last step before escaping: text that would hide or reorder what is read shows its code
     points instead."""
     if value is None:
+        # Markup of our own templates is safe already.
         return ""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
@@ -54,6 +55,7 @@ def _code_points(match: re.Match[str]) -> str:
 def safe_href(url: str | None) -> str | None:
     """The address if it is http(s) with a host and holds nothing hidden; otherwise None, and no
     link is made."""
+    # Browsers drop line ends and take a backslash for a slash, so the host would be another.
     if not url or len(url) > 4096 or re.search(r"[\s\\]", url) or _HIDDEN.search(url):
         return None
     try:

@@ -41,6 +41,7 @@ class TicketPage:
         offers = await in_store(
             ticket_offers, investigation, self.site.store, self.site.settings, blamed
         )
+        # Only what the page offers counts, whatever the form holds.
         requested_offers = [
             offer for offer in offers if offer.label and offer.value == form.get("target")
         ]

@@ -119,6 +119,7 @@ class _Axis:
 
     def x(self, moment: datetime) -> float:
         share = (moment - self.start) / (self.end - self.start)
+        # A mark beyond the axis sits at its end, and `clips` says so.
         return round(100 * min(1.0, max(0.0, share)), 3)
 
     def clips(self, moment: datetime) -> bool:
@@ -139,6 +140,7 @@ def build_timeline(
     decisive = set(diagnosis.causes[0].findings) if diagnosis.causes else set()
     blamed = {c.change for c in diagnosis.causes[:1] if c.change}
     onsets = _strongest(diagnosis.findings, decisive)
+    # A blamed change stays, however far from the alert it is.
     near = sorted(changes, key=lambda c: (c.id not in blamed, abs(c.time - alert_at)))[:MAX_CHANGES]
     also = sorted(joined, key=lambda j: j.time)[:MAX_JOINED]
     onset_times = [t for f in onsets if (t := f.onset)]
@@ -160,6 +162,7 @@ def build_timeline(
         lanes=lanes_of(logs, axis.start, axis.end, [f.subject for f in diagnosis.findings])
         if logs is not None
         else (),
+        # At one moment a change comes before an onset, and both before an alert.
         events=tuple(sorted(events, key=lambda e: (e.time, e.kind != "change", e.kind != "onset"))),
         ticks=_ticks(axis),
         alert_x=axis.x(alert_at),
@@ -174,7 +177,7 @@ def _is_onset(finding: Finding) -> bool:
 
 
 def is_change(finding: Finding) -> bool:
-    """Whether the finding speaks of a row of the table of changes."""
+    """Whether the finding is about a row of the table of changes."""
     return finding.series.get("table") == "changes"
 
 
@@ -254,10 +257,12 @@ def _change(
 def _ticks(axis: _Axis) -> tuple[Tick, ...]:
     length = (axis.end - axis.start).total_seconds()
     longest = STEPS_S[-1]
+    # Where even the longest step gives too many ticks, take a multiple of it.
     step = next(
         (s for s in STEPS_S if length / s <= TICKS), longest * math.ceil(length / longest / TICKS)
     )
     form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%-d %b"
+    # Round up to the first whole step on the axis.
     first = -(-axis.start.timestamp() // step) * step
     moments = [
         datetime.fromtimestamp(first + i * step, UTC) for i in range(int(length // step) + 1)

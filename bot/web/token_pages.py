@@ -100,6 +100,7 @@ class TokenPages:
         except BudgetExceeded as error:
             return await self._page(request, 409, fields=fields, trouble=f"{error}.")
         note_for_audit(request, f"{caller.who} ({caller.role}): {caller.name}")
+        # No redirect: the token is in this answer and nowhere else.
         return await self._page(request, made=token)
 
     async def revoke(self, request: Request) -> Response:
@@ -146,6 +147,7 @@ def _trouble(fields: dict[str, str], settings: Settings) -> str:
         return "No such team is configured."
     for name, most in MOST.items():
         number = fields[name]
+        # Cut before `int`, which takes long for thousands of digits.
         if not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= most):
             return f"{name.replace('_', ' ').capitalize()}: a number from 1 to {most}."
     return ""

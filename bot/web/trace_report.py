@@ -44,4 +44,5 @@ def trace_report(folder: Path) -> TraceReport:
     match = _POLICY.search(page)
     if match is None:
         raise EvidenceError("traces", "the report names no policy")
+    # A policy inside the page cannot say who may frame it, so the header does.
     return TraceReport(page, html.unescape(match.group(1)) + "; frame-ancestors 'none'")

@@ -48,6 +48,7 @@ class Visitor:
 
     def may(self, role: Role) -> bool:
         """Whether they may do what takes this role."""
+        # Roles are listed from the least to the most.
         return ROLES.index(self.role) >= ROLES.index(role)
 
 

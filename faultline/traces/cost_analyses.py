@@ -29,7 +29,7 @@ class CostAnalyses:
         """FLOPs of each rank in all and of each step, and the share of the device's peak.
 
         Columns: rank, part ("all" or a step), length_ns, flops, matrix_flops, tflops_per_s,
-        mfu_percent (null where it is not known), without_cost (kernels of which no cost is known),
+        mfu_percent (null where it is not known), without_cost (kernels without a known cost),
         costed_percent (of the computation).
 
         Source: Chowdhery et al., PaLM (2022), for MFU.

@@ -43,6 +43,7 @@ class DeviceAnalyses:
         """
         exposed = pl.col("exposed_communication_ns")
         hidden = pl.col("communication_ns") - exposed
+        # Without communication there is nothing to take a share of.
         some = pl.when(pl.col("communication_ns") > 0)
         return self.temporal().select(
             "rank",

@@ -47,6 +47,7 @@ def argument_columns(trace: TraceColumns) -> pl.DataFrame:
     an event has none."""
     columns = []
     for name, numbers in sorted(trace.arguments.numbers.items()):
+        # NaN stands for an absent number, and becomes a null.
         dense = numbers.dense(len(trace), np.nan)
         columns.append(pl.Series(name, dense).fill_nan(None))
     for name, texts in sorted(trace.arguments.texts.items()):
@@ -73,7 +74,9 @@ def device_work_frame(trace: TraceColumns) -> pl.DataFrame:
     """Every piece of work on a stream, by start, with the call that launched it."""
     work, launch = device_work(trace), device_launches(trace)
     there = launch >= 0
+    # -1 stands for no launch: take any row for it, and mask it below.
     call = np.maximum(launch, 0)
+    # A trace without events has no row to take.
     ended = trace.end[call] if len(trace) else call
     return pl.DataFrame(
         {
@@ -160,6 +163,7 @@ def _of_work(trace: TraceColumns, row: Int64) -> dict[str, pl.Series | Int64]:
 def _named(texts: Sequence[str], ids: NDArray[np.integer], empty: int | None = None) -> pl.Series:
     """The text of each id; null for the id `empty`."""
     names = pl.Series(list(texts), dtype=pl.String)
+    # Places are gathered as unsigned numbers, so that none of them counts from the end.
     places = pl.Series(ids.astype(np.int64))
     if empty is not None:
         places = places.replace(empty, None)

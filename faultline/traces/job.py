@@ -140,6 +140,7 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
             job.sql("select name, sum(duration_us) as us from events group by name")
         """
         frames = {}
+        # A word that merely matches a table's name costs only the time to make that table.
         for word in dict.fromkeys(_WORD.findall(query)):
             if word in EVENT_TABLES:
                 frames[word] = getattr(self, EVENT_TABLES[word])()
@@ -151,6 +152,7 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
     @property
     def plot(self) -> Plots:
         """Charts of the analyses. They need `pip install faultline-bot[notebook]`."""
+        # An import at the top would require the extra of everybody.
         from faultline.traces.plots import Plots
 
         return Plots(self)
@@ -175,6 +177,7 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
         Source: HTA's `overlay_critical_path_analysis`.
         """
         number, trace = self._single_rank(rank)
+        # The end of the recording may cut the last step off.
         window = last_complete_step(trace) if step is None else step_window(trace, step)
         if step is not None and window is None:
             raise SettingsError("step", f"rank {number} has no step {step}")
@@ -203,6 +206,7 @@ class Job(DeviceAnalyses, HostAnalyses, CostAnalyses, AcrossRanks):
         return job_html(self._ranks)
 
     def _single_rank(self, rank: int | None) -> tuple[int, TraceColumns]:
+        # Only with a single rank is it clear which trace is meant.
         if rank is None and len(self.ranks) != 1:
             raise SettingsError("rank", f"there are {len(self.ranks)} ranks: say which one")
         return next(self._ranks.traces(rank))

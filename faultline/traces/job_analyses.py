@@ -127,6 +127,7 @@ class AcrossRanks:
         control_samples, test_samples, fails.
         """
         diff = compared(self._side(), other._side())
+        # Rows of times and of bytes have other columns, so look at all of them.
         return pl.DataFrame(regression_rows(diff, over_percent), infer_schema_length=None)
 
     def _side(self) -> Side:

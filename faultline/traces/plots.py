@@ -47,6 +47,7 @@ class Plots:
         """Where the mean step of each rank goes."""
         steps = self._job.steps_by_rank()
         parts = [name.removesuffix("_ns") for name in steps.columns if name.endswith("_ns")]
+        # The step is the sum of all other parts.
         parts.remove("step")
         means = steps.group_by("rank").agg(pl.col(f"{part}_ns").mean() for part in parts)
         return _stacked(means.sort("rank"), parts, "rank", "ms of the mean step")
@@ -112,6 +113,7 @@ def _bars(data: pl.DataFrame, by: str, part: str, title: str) -> alt.Chart:
         .encode(
             x=alt.X("ms:Q", title=title),
             y=alt.Y(f"{by}:O"),
+            # Keep the order of the parts: Altair would sort them by name.
             color=alt.Color(f"{part}:N", title=None, sort=None),
             tooltip=[f"{by}:O", f"{part}:N", "ms:Q"],
         )

@@ -146,6 +146,7 @@ class JobRanks:
     @property
     def is_diagnosed(self) -> bool:
         """Whether the report was made."""
+        # A cached property stands among the instance's values once it was made.
         return "report" in vars(self)
 
     @property
@@ -177,7 +178,7 @@ class JobRanks:
         return replace(self.report, result=job, all_ranks=all_ranks)
 
     def rows(self, name: str) -> Mapping[int, Rows]:
-        """All rows of an analysis of single ranks, by rank. A rank of which it cannot be made is
+        """All rows of an analysis of single ranks, by rank. A rank that it cannot be made for is
         left out."""
         if name not in self._rows:
             self.make((name,))
@@ -232,6 +233,7 @@ class JobRanks:
             across: dict[str, Rows] = {}
             if self.report.compared is not None:
                 across = job_analyses(self.report.compared)
+            # One comparison gives them all, so keep the others for later questions.
             for other in ACROSS_RANKS:
                 self._frames[other] = frame_of(other, across.get(other, ()))
             return self._frames[name]
@@ -252,6 +254,7 @@ class JobRanks:
                     made[number] = all_rows_of(name, rank.trace)
                 elif rank.run.execution is not None:
                     made[number] = correlated_rows(rank.run.execution, rank.trace)
+            # A failing analysis must not cost the others.
             except Exception as error:  # noqa: BLE001
                 why = f"{type(error).__name__}: {error}"[:200]
                 self._failed.setdefault(number, {})[name] = why
@@ -273,6 +276,7 @@ class JobRanks:
     def _read_again(self, rank: int) -> TraceColumns:
         result = next(r for r in self.result.ranks if r.summary.rank == rank)
         traces = traces_in(result.path, order=rank)
+        # A file may hold several ranks; one that names none holds a single one.
         same = [t for t in traces if t.rank == rank] or traces
         return replace(
             same[0], rank=rank, file=result.summary.file, step_name=self._steps or same[0].step_name

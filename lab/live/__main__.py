@@ -43,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
+        # 130 is what shells report of a program that Ctrl-C ended.
         return 130
     sys.stdout.write(f"\n{summary_table(grades)}\n")
     return 0
@@ -67,6 +68,7 @@ def _play(options: argparse.Namespace) -> list[LiveGrade]:
                     played = player.play(number, seed, options.fault or fault)
                     grades.append(played.grade)
                     sys.stdout.write(json.dumps(played.grade.as_json()) + "\n")
+                    # A run takes hours: flush, so that an aborted one keeps its grades.
                     sys.stdout.flush()
                     if options.out is not None:
                         played.save(options.out)

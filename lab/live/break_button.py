@@ -92,6 +92,7 @@ class BreakButton:
     def switch_on(self, fault: str) -> None:
         """That fault, or a drawn one whose name the page keeps to itself. Nothing while the shop is
         broken already."""
+        # Two people may press at once, and other changes of the shop take the same lock.
         with self._changing:
             if self._broken is not None:
                 return
@@ -153,9 +154,12 @@ class BreakButton:
         return await self._pressed(request, reveal)
 
     async def _pressed(self, request: Request, act: Callable[[], None]) -> Response:
+        # Refuse requests from other sites, which could press the button for their visitors.
         if request.headers.get("sec-fetch-site") not in SAME_SITE:
             return PlainTextResponse("press the button on this page", status_code=403)
+        # Switching a fault blocks, and the page must keep answering.
         await run_in_threadpool(act)
+        # With 303 a reload shows the page again, and does not press the button again.
         return RedirectResponse("/", status_code=303)
 
     async def _healthy(self, request: Request) -> Response:

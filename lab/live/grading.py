@@ -59,6 +59,7 @@ def grade_answer(
 ) -> LiveGrade:
     """Hold the diagnosis against the truth. `facts` is what else is known of the incident."""
     names_a_cause = diagnosis.verdict in NAMES_A_CAUSE
+    # A verdict without a cause blames nobody, whatever its causes list.
     causes = diagnosis.causes if names_a_cause else ()
     first = causes[0] if causes else None
     blamed = (first.change if first else None) or NO_CHANGE
@@ -74,9 +75,11 @@ def grade_answer(
         summary=first.summary if first else "",
         **facts,
     )
+    # Nothing was wrong: any named cause is a false one.
     if not truth.subject:
         return replace(grade, false_alarm=first is not None, change_right=blamed == NO_CHANGE)
     place = _place(truth, causes)
+    # The kind counts only where the first cause is the culprit.
     kinds = blamed_kinds(diagnosis) if place == 1 else frozenset[str]()
     return replace(
         grade,
@@ -152,6 +155,7 @@ def live_figures(grades: Iterable[LiveGrade]) -> LiveFigures:
         figures.culprit.count(grade.culprit_right)
         figures.kind.count(grade.kind_right)
         figures.false_alarms.count(grade.false_alarm)
+        # A false alarm has no culprit that could be among the first three.
         if grade.truth.subject:
             figures.culprit_in_three.count(grade.place is not None and grade.place <= IN_THE_FIRST)
         changes = figures.change_of_guilty if grade.truth.guilty else figures.no_change_blamed

@@ -54,6 +54,7 @@ def print_faults() -> None:
 
 def run_lab(options: LabOptions) -> int:
     """Run it; gives the exit code. Raises SettingsError and FaultlineError."""
+    # Check first: the shop takes a while to start.
     _check(options)
     console = Console(highlight=False)
     try:
@@ -81,6 +82,7 @@ def _check(options: LabOptions) -> None:
 
 def _run(console: Console, options: LabOptions) -> None:
     shop = ShopOptions(interval_s=options.interval_s, small=options.small)
+    # 0 is a seed too.
     seed = options.seed if options.seed is not None else random.randrange(1_000_000)
 
     def say(line: str) -> None:
@@ -106,6 +108,7 @@ def _run(console: Console, options: LabOptions) -> None:
                     page = f"{watched.bot.url}/investigations/{played.grade.investigation}"
                     console.print(Text.assemble("The investigation's page: ", (page, "bold cyan")))
                     console.print("Ctrl-C ends the lab")
+                    # Wait without a limit: the page stays until Ctrl-C.
                     threading.Event().wait()
 
 

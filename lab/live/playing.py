@@ -68,6 +68,7 @@ class IncidentPlayer:
         incident = draw(self._watched.shop, seed, fault)
         truth = LiveTruth.of(incident)
         self._say(f"incident {number}: sealed as {truth.seal[:16]}")
+        # An alert of the previous incident would be taken for this one's.
         self._wait_until_calm(REPAIRED_WITHIN_SCRAPES)
         self._maybe_decoy(incident)
         self._watched.relay.arm()

@@ -72,6 +72,7 @@ class AlertRelay:
 
     async def _take(self, request: Request) -> JSONResponse:
         alerts = await request.json()
+        # Handling an alert sends a webhook, which blocks.
         await run_in_threadpool(self._handle, alerts)
         return JSONResponse({})
 
@@ -84,6 +85,7 @@ class AlertRelay:
                 self.firing.pop(key, None)
                 continue
             self.firing[key] = time.monotonic()
+            # Two alerts may arrive at once, and only one of them opens the incident.
             with self._lock:
                 first, self._armed = self._armed, False
             if first:
@@ -93,6 +95,7 @@ class AlertRelay:
         self._count += 1
         labels, incident = alert["labels"], f"PLIVE{self._count:04d}"
         title, service = alert["annotations"]["summary"], labels.get("service", "web")
+        # PagerDuty gives the sender's details as text under `body`.
         body = {"details": {**labels, "source": alert.get("generatorURL", "")}}
         first = {"id": f"A{self._count}", "type": "alert", "summary": title, "body": body}
         self._pagerduty.open_incident(incident, title, service, alerts=[first])

@@ -46,6 +46,7 @@ class LiveTruth:
     @property
     def seal(self) -> str:
         """Published before the incident: whoever has the truth later can check it."""
+        # Sorted keys give the same bytes, and so the same seal, wherever it is checked.
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def label(self, change: str, decoys: tuple[str, ...]) -> dict[str, object]:

@@ -50,6 +50,7 @@ def _signed(
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
+        # An authority signs itself.
         .issuer_name(authority.subject if authority else subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())

@@ -55,6 +55,7 @@ class ChangeDesk:
 
     def publish(self, service: str, kind: str) -> ShopChange:
         """Tell of a change; whoever calls makes it."""
+        # Two threads make changes: the harmless ones of the day, and the guilty ones of faults.
         with self._lock:
             self._count += 1
             number = self._count
@@ -81,6 +82,7 @@ class ChangeDesk:
         for name in self._changed_by(kind):
             if name != avoid:
                 candidates.append(name)
+        # A migration is of the database alone: draw another kind where that is to be avoided.
         if not candidates:
             return self.harmless(avoid)
         service = self._rng.choice(candidates)

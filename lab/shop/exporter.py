@@ -64,6 +64,7 @@ class StoreExporter:
             info = await self._redis.info()
             keys = await self._redis.dbsize()
             waiting = await self._redis.xlen("orders")
+        # Report a store that is down as down: the scrape itself succeeds.
         except (RedisError, OSError):
             up.set(0)
             return web.Response(body=generate_latest(registry))
@@ -97,6 +98,7 @@ class StoreExporter:
         work = await (await self._connection.execute(_WORK)).fetchone()
         scans = await (await self._connection.execute(_SCANS)).fetchall()
         states = Gauge("pg_stat_activity_count", "Sessions.", ["state"], registry=registry)
+        # The fourth column is a duration, and is read below.
         for state, number in zip(_STATES, activity or (), strict=False):
             states.labels(state).set(_number(number))
         if activity is not None:

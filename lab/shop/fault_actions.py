@@ -38,6 +38,7 @@ class FaultInjection:
 
     def _move(self, pods: list[ShopPod], values: dict[str, Any]) -> Undo:
         services = {pod.service for pod in pods}
+        # A guilty deploy brings the values along; any other fault changes what runs.
         if self.version is not None:
             self.shop.deploy(self.target, self.version, values)
         else:
@@ -152,6 +153,7 @@ def bad_replica(it: FaultInjection) -> Undo:
 def bad_cluster(it: FaultInjection) -> Undo:
     """Everything in one cluster is slow and refuses some requests."""
     ours = [p for p in it.shop.pods.values() if p.program == "service" and p.cluster == it.target]
+    # Drawn before anything moves, so that every replica gets the same.
     share, extra_ms = it.rng.uniform(0.08, 0.15), it.rng.uniform(150, 400)
     return it.levers_of(ours, refuse_share=share, extra_ms=extra_ms)
 
@@ -196,6 +198,7 @@ def packet_loss(it: FaultInjection) -> Undo:
 
 
 def _network(it: FaultInjection, **values: float) -> Undo:
+    # The fault is between caller and service, so it moves the proxies and no replica.
     proxies = [it.shop.pods[f"{PROXY}-{pod.name}"] for pod in it.shop.pods_of(it.target)]
     for proxy in proxies:
         it.shop.move_levers(proxy, **values)

@@ -250,7 +250,7 @@ FAULTS: dict[str, ShopFault] = {
 
 @dataclass(frozen=True)
 class ShopIncident:
-    """A fault that has been drawn, and nothing of it done yet."""
+    """A fault that has been drawn and not yet switched on."""
 
     fault: ShopFault
     target: str
@@ -273,6 +273,7 @@ def faults_for(services: tuple[ShopService, ...], *, small: bool) -> list[ShopFa
     stores = set() if small else {DATABASE, CACHE}
     faults = []
     for fault in FAULTS.values():
+        # `us` is a cluster and no service.
         targets = names | stores | {"us"}
         if (fault.small or not small) and not targets.isdisjoint(fault.targets):
             faults.append(fault)
@@ -281,11 +282,13 @@ def faults_for(services: tuple[ShopService, ...], *, small: bool) -> list[ShopFa
 
 def fault_order(shop: Shop, seed: int, incidents: int) -> list[str]:
     """Which fault comes when: every fault once before any comes again."""
+    # The word keeps these dice apart from others with the same seed.
     rng = random.Random(f"order {seed}")
     names = [fault.name for fault in faults_for(shop.services, small=shop.options.small)]
     order: list[str] = []
     while len(order) < incidents:
         order += rng.sample(names, len(names))
+    # The last round may be cut.
     return order[:incidents]
 
 

@@ -109,6 +109,7 @@ class ShopService:
         for steps in self.routes.values():
             dependencies |= _used_by(steps)
         if self.consumer is not None:
+            # A consumer reads its stream from Redis, whatever its steps need.
             dependencies |= {CACHE: None} | _used_by(self.consumer.steps)
         if self.batch is not None:
             dependencies |= _used_by(self.batch.steps)

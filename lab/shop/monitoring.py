@@ -72,6 +72,7 @@ def running_prometheus(
             cwd=room,
             stdout=log,
             stderr=log,
+            # A separate session: Ctrl-C in the terminal is for whoever started the shop.
             start_new_session=True,
         )
     url = f"http://127.0.0.1:{port}"

@@ -64,6 +64,7 @@ class ShopProxy:
                 await asyncio.sleep(self._delay_s)
                 if random.random() < self._loss:
                     await asyncio.sleep(random.uniform(*RETRANSMISSION_S))
+                    # Most lost packets only arrive late; a few end the connection.
                     if random.random() < RESET_SHARE:
                         sink.transport.abort()
                         return

@@ -68,7 +68,7 @@ class Shop:
         self.services = services_of(small=options.small)
         self.pods: dict[str, ShopPod] = {}
         self.died: list[str] = []
-        """What the supervisor told of processes that ended by themselves."""
+        """What the supervisor reported about processes that ended by themselves."""
         self.prometheus: ShopPrometheus
         self._process = process
         self._speaking = threading.Lock()
@@ -177,11 +177,13 @@ class Shop:
             # Whoever is behind a proxy is known by the proxy's address.
             before = self.pods.get(f"{PROXY}-{pod.name}", pod)
             names.setdefault(pod.service, {}).setdefault(pod.cluster, []).append(before.port)
+        # Replace the file in one step: readers must not see half of it.
         part = self.room / f"{NAMES}.part"
         part.write_text(json.dumps(names))
         part.rename(self.room / NAMES)
 
     def _tell(self, command: dict[str, Any]) -> None:
+        # One command at a time: each is answered by one line.
         with self._speaking:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -236,6 +238,7 @@ def _supervisor(room: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         assert process.stdin is not None
         assert process.stdout is not None
+        # The supervisor may have ended already.
         with suppress(OSError):
             process.stdin.write('{"end": true}\n')
             process.stdin.close()
@@ -257,6 +260,7 @@ def free_ports(number: int) -> int:
             probe.bind(("127.0.0.1", 0))
             first = int(probe.getsockname()[1])
         ports = range(first, first + number)
+        # Another process may take a port between the probe and its use: never give one twice.
         if _USED_PORTS.isdisjoint(ports) and all(_is_free(port) for port in ports):
             _USED_PORTS.update(ports)
             return first

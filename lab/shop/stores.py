@@ -99,7 +99,7 @@ def _postgres(room: Path) -> Iterator[tuple[str, int]]:
         # Sessions inherit the priority of the server that starts them.
         pid = int((room / "postgres" / "postmaster.pid").read_text().split()[0])
         prefer(pid)
-        # The shop is thrown away at its end: what it wrote need not survive the machine.
+        # The shop is thrown away at its end: what it wrote does not need to survive the machine.
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             server.psql(f"ALTER SYSTEM SET {setting} = off")
         server.psql("ALTER SYSTEM SET log_lock_waits = on")

@@ -193,7 +193,7 @@ async def _as_coroutine(pod: ShopPod) -> None:
 
 
 if __name__ == "__main__":
-    # What is imported stays: forked processes share it, and need not look through it for garbage.
+    # What is imported stays: forked processes share it, and do not look through it for garbage.
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -78,11 +78,13 @@ class TraceContext:
     @property
     def header(self) -> str:
         """As W3C's traceparent."""
+        # Two digits: W3C's flags are a byte in hexadecimal.
         return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02d}"
 
     @classmethod
     def of(cls, header: str, sampled: float) -> TraceContext:
         """The caller's context, or the beginning of a new trace, kept with that probability."""
+        # Without a valid header the trace begins here.
         parts = header.split("-")
         if len(parts) == 4:
             return cls(parts[1], parts[2], parts[3] == "01")
@@ -120,6 +122,7 @@ class SpanSender:
             yield opened
         finally:
             CURRENT.reset(token)
+            # Drop spans rather than let the queue grow without limit.
             if here.sampled and len(self._waiting) < MOST_WAITING:
                 self._waiting.append(_as_otlp(name, kind, above.span_id, here, began, opened))
 
@@ -132,6 +135,7 @@ class SpanSender:
                     await self._send(session)
 
     async def _send(self, session: aiohttp.ClientSession) -> None:
+        # Take them before sending: spans that end meanwhile belong to the next batch.
         spans, self._waiting = self._waiting, []
         if not spans:
             return
@@ -178,6 +182,7 @@ class JsonLog:
     def __init__(self, pod: ShopPod, folder_name: str) -> None:
         folder = pod.room / folder_name
         folder.mkdir(exist_ok=True)
+        # Buffer one line at most: others read the file while it grows.
         self._file = (folder / f"{pod.name}.jsonl").open("a", buffering=1, encoding="utf-8")
         self._pod = pod
 

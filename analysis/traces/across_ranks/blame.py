@@ -1,14 +1,13 @@
 """Which rank makes the others wait: time-weighted blame over matched collectives.
 
-For each collective the time from the second-last to the last arrival is charged to the last rank.
-Not charged is time in which that rank itself waited: for another group's collective, or for a send
-or receive (the cause lies further up). Nor is time that the others did not lose because they
-computed: of the ranks that waited the median one counts. Charged as well are transfers that the
-rank computes beside while the others have nothing left to do: had it come in time they would be
-hidden on the others, too (with sharded parameters the next layer's all_gather is in the queue
-behind a late reduce_scatter).
+Each collective charges the time from the second-last to the last arrival to the last rank. Time in
+which that rank itself waited is left out: for another group's collective, or for a send or receive
+(the cause lies further up). So is time that the others did not lose because they computed: the
+median of the waiting ranks counts. A rank is also charged with transfers that run while it computes
+and the others have nothing left to do. Had it come in time, they would be hidden on the others, too
+(with sharded parameters the next layer's all_gather is in the queue behind a late reduce_scatter).
 
-Where several ranks are late at once none of them is late alone: then each is charged from the
+Where several ranks are late at once, none of them is late alone: then each is charged from the
 arrival of the median. Charges are united per rank (two buckets in flight wait once) and divided by
 wall time. Counting late arrivals instead of time names the wrong rank where one long pause meets
 much small jitter.
@@ -183,6 +182,7 @@ def blame(
         charged(place, charges.get(place, ()), EFFECT_FROM) for place in range(len(ranks))
     ]
     alone = Blame(tuple(rank_blames), steps, wall[1] - wall[0])
+    # A single straggler explains the waiting: look for several only where there is none.
     if alone.stragglers or len(ranks) < MIN_TOGETHER:
         return alone
     several = []
@@ -202,8 +202,8 @@ def waits_of(
 ) -> Spans:
     """When the rank waited at collectives: from its own arrival to the last one's.
 
-    Where clocks do not agree: until so long before its own end as the collective took on the rank
-    it was shortest on.
+    Where clocks do not agree, the shortest duration of the collective on any rank counts as its
+    transfer. The wait then ends that long before the rank's own end.
     """
     waits = []
     for block, column in matched.of(place):
@@ -240,6 +240,7 @@ def _charges(matched: Matched) -> dict[int, list[_Charge]]:
             continue
         start = block.start[rows]
         last = np.argmax(start, axis=1)
+        # Partition: only the two latest arrivals matter, so a full sort would be wasted.
         two = np.partition(start, -2, axis=1)[:, -2:]
         for column in np.unique(last).tolist():
             mine = last == column
@@ -258,6 +259,7 @@ def _beyond_median(matched: Matched) -> dict[int, list[_Charge]]:
         if not len(rows) or width < MIN_TOGETHER:
             continue
         start = block.start[rows]
+        # The lower median: of two middle ranks the earlier one sets the mark.
         middle = np.partition(start, (width - 1) // 2, axis=1)[:, (width - 1) // 2]
         for column, place in enumerate(block.places.tolist()):
             late = start[:, column] > middle
@@ -300,6 +302,7 @@ def _late(
     most = _most(charges)
     late_by_group = []
     for charge in charges:
+        # Count hidden transfers once, in the group that the rank delays most.
         beside = intersection(transfers(charge.block), hidden) if charge is most else nothing_in()
         late = union_of((charge.starts, charge.ends), beside)
         late_by_group.append((charge.block, difference(late, delays)))
@@ -346,6 +349,7 @@ def _clearest(summary: RankSummary, charges: Sequence[_Charge]) -> tuple[LateArr
                 file=summary.file,
                 event=int(calls.event[call_row]),
                 operation=charge.block.operations[int(charge.block.operation[row])],
+                # -1 marks a call outside all steps.
                 step=step if step >= 0 else None,
                 start_ns=int(calls.start[call_row]),
                 end_ns=int(calls.end[call_row]),

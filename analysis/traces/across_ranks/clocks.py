@@ -49,6 +49,7 @@ def aligned(matched: Matched, ranks: Sequence[RankSummary]) -> tuple[Matched, Cl
     moved = shifted(matched, offset)
     impossible = impossible_share(moved)
     if len(ranks) > 1 and all(host is None for host in hosts):
+        # Times that are not since the epoch may start at a different zero in each trace.
         comparable = all(summary.clock.since_epoch for summary in ranks)
         if impossible > MAX_IMPOSSIBLE or not comparable:
             offset = clock_offsets(matched, [str(place) for place in range(len(ranks))])
@@ -116,6 +117,7 @@ def _learn(block: MatchedGroup, clock: Int64, offset_by_clock: dict[int, int]) -
     differences = reference - reference[:, :1]
     middle = reference[:, 0] + differences.mean(axis=1).astype(np.int64)
     for number in new:
+        # Take the median: a few threads that report their end late must not shift the clock.
         offset_by_clock[number] = int(np.median(block.end[:, clock == number] - middle[:, None]))
     return new
 

@@ -140,12 +140,14 @@ def compare(summaries: Iterable[RankSummary]) -> RankComparison:
 
 
 def _collectives(job: Participants, matched: Matched, clocks: Clocks) -> CollectiveTable:
+    # One rank has no counterpart to match, so tabulate its own calls.
     if len(job.ranks) == 1:
         return rank_table(job.ranks[0])
     return collective_table(matched, job.ranks, job.world_size, clocks_agree=clocks.agree)
 
 
 def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame) -> WhyNot | None:
+    # The order matters: a single rank would fail the later checks, too.
     count = len(job.ranks)
     if count < 2:
         return WhyNot("the trace of one rank alone cannot show which rank delays the others")
@@ -162,6 +164,7 @@ def _why_not(job: Participants, matched: Matched, clocks: Clocks, charged: Blame
             phrase, {"steps": float(charged.step_count), "steps_needed": float(MIN_STEPS)}
         )
     if not len(matched):
+        # Name the missing device activity: it, not a mismatch, is why nothing matches.
         launched = sum(s.collectives.launched_only for s in job.ranks)
         if launched:
             return WhyNot("the traces hold launches of collectives but not the accelerators' work")

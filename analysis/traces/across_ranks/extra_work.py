@@ -58,6 +58,7 @@ def extra_operation(
     if not rank_times or not beside:
         return None
     compared = [
+        # An operation that a peer never ran took 0 there.
         ExtraWork(n, ns / 1e6, median(o.get(n, 0.0) for o in beside) / 1e6)
         for n, ns in rank_times.items()
     ]

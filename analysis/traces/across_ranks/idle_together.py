@@ -56,12 +56,14 @@ def idle_together(ranks: Sequence[RankSummary], offset: Int64) -> AllIdle:
     for summary, ahead in zip(ranks, offset.tolist(), strict=True):
         rank_idle = (summary.idle.start - ahead, summary.idle.end - ahead)
         spans = rank_idle if spans is None else intersection(spans, rank_idle)
+        # An empty intersection stays empty, whatever the remaining ranks did.
         if not len(spans[0]):
             break
     if spans is None or not len(spans[0]):
         return AllIdle((), 0, 0.0)
     long = np.flatnonzero(spans[1] - spans[0] >= LONG_NS)
     lengths = (spans[1] - spans[0])[long]
+    # Choose by length, then restore the order in time.
     longest = np.sort(long[np.argsort(-lengths, kind="stable")][:MAX_INTERVALS])
     total = int(lengths.sum())
     intervals = tuple(
@@ -76,6 +78,7 @@ def _interval(ranks: Sequence[RankSummary], offset: Int64, begin: int, end: int)
         place = int(np.searchsorted(summary.idle.start, begin + ahead, side="right")) - 1
         if place >= 0 and summary.idle.host[place]:
             doing[summary.idle.host[place]] += 1
+    # Break ties by name, so that equal counts give the same answer in every run.
     host, alike = max(doing.items(), key=lambda d: (d[1], d[0]), default=("", 0))
     return IdleTogether(begin, end, ranks[0].work_steps.at(begin), host, alike)
 

@@ -78,6 +78,7 @@ def rank_speeds(ranks: Sequence[RankSummary]) -> tuple[RankSpeed, ...]:
     speeds = _compared(ranks, tables, np.ones(len(ranks), dtype=np.bool_))
     slow = {speed.rank for speed in speeds if speed.slow}
     usual = np.asarray([s.rank not in slow for s in ranks], dtype=np.bool_)
+    # A single slow rank hardly moves the median of the others; several do.
     return _compared(ranks, tables, usual) if len(slow) > 1 and usual.any() else speeds
 
 
@@ -86,6 +87,7 @@ def _compared(
 ) -> tuple[RankSpeed, ...]:
     """Every rank against the usual ones."""
     names, median, total = tables
+    # Of many ranks no single one moves the median, so compute it once for all.
     common = _median(median[:, usual]) if len(ranks) >= MANY_RANKS and len(names) else None
     speeds = []
     for place, summary in enumerate(ranks):
@@ -151,6 +153,7 @@ def _tables(ranks: Sequence[RankSummary]) -> _Tables:
         often = np.flatnonzero(kernels.count >= MIN_COUNT)
         rows = np.asarray([ids[kernels.names[i]] for i in often.tolist()], dtype=np.int64)
         median[rows, place], total[rows, place] = kernels.median[often], kernels.total[often]
+    # A kernel that only one rank ran often enough has nothing to compare with.
     shared = (~np.isnan(median)).sum(axis=1) >= 2
     return (
         [n for n, keep in zip(ids, shared.tolist(), strict=True) if keep],
@@ -178,6 +181,7 @@ def _speed(
         return None
     ratio = rank_median / beside
     expected = spent / ratio
+    # The difference is negative for lost time, so the costliest kernels sort first.
     costliest = np.argsort(expected - spent, kind="stable")[:MAX_NAMED].tolist()
     return RankSpeed(
         rank=rank,

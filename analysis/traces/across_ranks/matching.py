@@ -1,8 +1,8 @@
 """Which collectives of different ranks are one and the same.
 
-Matched are collectives of one process group with the same operation and sequence number (`Seq`).
-Where traces give no sequence numbers it is the k-th of the same (operation, elements, type) by
-start: over the whole trace where every rank recorded the same steps and as many of them, else
+Collectives of one process group match where operation and sequence number (`Seq`) are the same.
+Traces without sequence numbers match the k-th of the same (operation, elements, type) by start:
+over the whole trace where every rank recorded the same steps and equally many collectives, else
 within each step. Gloo runs collectives on two threads in an order that differs between ranks, so
 threads are not compared. The elements of an all_to_all differ between ranks and are not compared
 either. Sends and receives between two ranks are left out.
@@ -121,6 +121,7 @@ def matched_collectives(ranks: Sequence[RankSummary]) -> Matched:
     members = np.zeros((len(calls.groups), len(ranks)), dtype=np.bool_)
     members[calls.group, calls.place] = True
     order = _complete(calls, _keys(calls, ranks, members), members.sum(axis=1))
+    # Stable: the order by collective and rank must survive within each group.
     order = order[np.argsort(calls.group[order], kind="stable")]
     edges = np.flatnonzero(np.diff(calls.group[order])) + 1
     blocks = []
@@ -128,6 +129,7 @@ def matched_collectives(ranks: Sequence[RankSummary]) -> Matched:
         group = int(calls.group[part[0]])
         width = int(members[group].sum())
         if width > 1:
+            # Rows come by collective, then by rank, so each row of the reshape is one collective.
             blocks.append(_block(calls, ranks, part.reshape(-1, width), group))
     partial = [
         g for g, have in zip(calls.groups, members, strict=True) if _is_partial(g, have, ranks)
@@ -179,6 +181,7 @@ def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_
     """What must be equal for two collectives to be the same; -1 for those that cannot be
     matched."""
     base = _pair(calls.group, calls.operation)
+    # Trust sequence numbers only where every collective of the group has one.
     numbered = np.ones(len(calls.groups), dtype=np.bool_)
     np.logical_and.at(numbered, calls.group, calls.sequence >= 0)
     alike = _pair(base, calls.size)
@@ -195,6 +198,7 @@ def _keys(calls: _Calls, ranks: Sequence[RankSummary], members: NDArray[np.bool_
     discriminator = np.where(
         numbered[calls.group], calls.sequence, np.where(in_step, calls.step, 0)
     )
+    # Shift the keys of unnumbered groups past `base`, so that the two kinds never collide.
     key = _pair(np.where(numbered[calls.group], base, alike + int(base.max()) + 1), discriminator)
     return np.where(in_step & (calls.step < 0), -1, key)
 
@@ -226,6 +230,7 @@ def _complete(calls: _Calls, key: Int64, sizes: Int64) -> Int64:
     if not len(order):
         return order
     keys, first, counts, ranks = _run_lengths(order, key, calls.place)
+    # A key that some rank has more often than another would pair the wrong calls: leave it out.
     whole = keys[(counts.min_of == counts.max_of) & (ranks == sizes[calls.group[first]])]
     order = order[np.isin(key[order], whole)]
     run_starts = np.concatenate(

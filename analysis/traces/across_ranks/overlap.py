@@ -53,6 +53,7 @@ def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
     if not len(rows):
         return None
     sizes = calls.bytes[rows]
+    # Weigh by bytes only if all sizes are known: a 0 would make a large call weightless.
     weight = sizes if (sizes > 0).all() else (calls.end - calls.start)[rows]
     outside = calls.launched_in[rows] != _BACKWARD
     after = float(weight[outside].sum() / max(weight.sum(), 1))

@@ -70,11 +70,13 @@ def participants(summaries: Iterable[RankSummary]) -> Participants:
     latest: list[RankSummary] = []
     left_out: list[RankSummary] = []
     for _, rank_summaries in sorted(by_rank.items()):
+        # The file that starts last wins; of equal starts the name decides, in every run alike.
         *earlier, last = sorted(rank_summaries, key=lambda s: (s.start_ns, s.file))
         latest.append(last)
         left_out += earlier
     chosen = _numbered_alike(latest)
     world = max((s.world_size for s in chosen if s.world_size), default=0)
+    # Bound the scan: the world size comes from the trace and may be absurd.
     absent = (rank for rank in range(min(world, 10_000_000)) if rank not in by_rank)
     return Participants(
         ranks=chosen,
@@ -95,6 +97,7 @@ def _numbered_alike(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     if first is None:
         return tuple(ranks)
     shifts = [_shift(s, first, place) if s.steps.inferred else 0 for place, s in enumerate(ranks)]
+    # Start from the lowest shift, so that no step number turns negative.
     lowest = min(shifts)
     return tuple(
         _renumbered(s, shift - lowest) if s.steps.inferred else s
@@ -107,6 +110,7 @@ def _shift(rank_summary: RankSummary, first: RankSummary, place: int) -> int:
     moments."""
     if rank_summary is first:
         return 0
+    # Compare at the middle of each step: its edges may fall into a neighbouring step.
     middle = rank_summary.steps.start + (rank_summary.steps.end - rank_summary.steps.start) // 2
     there = first.work_steps.position_of(middle)
     inside = there >= 0

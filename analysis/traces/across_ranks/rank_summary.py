@@ -188,6 +188,7 @@ def summarise(trace: TraceColumns) -> RankSummary:
         file=trace.file,
         rank=trace.rank,
         rank_source=trace.rank_source,
+        # The header comes from the file: an absurd world size or base counts as absent.
         world_size=world if world is not None and 0 < world < MAX_WORLD else None,
         host=trace.host,
         accelerator=accelerator_of(trace),
@@ -224,6 +225,7 @@ def within_job(summary: RankSummary, ranks: int) -> RankSummary:
 
 def accelerator_of(trace: TraceColumns) -> Accelerator:
     """What the rank computes on, from the trace's list of devices and the runtime's calls."""
+    # The header is hostile: the list may hold anything.
     devices = trace.header.get("deviceProperties")
     first = (
         devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
@@ -234,6 +236,7 @@ def accelerator_of(trace: TraceColumns) -> Accelerator:
     for vendor, mark in _MARKS.items():
         if mark.search(name) or trace.in_category(*_CATEGORIES.get(vendor, ())).any():
             return Accelerator(name, vendor)
+    # ROCm traces reuse CUDA's categories, so only the names of the calls tell them apart.
     hip = any(called.startswith("hip") for called in trace.names)
     return Accelerator(name, "hip" if hip else "cuda")
 
@@ -266,7 +269,9 @@ def from_json(text: bytes) -> RankSummary:
 
 def _encoded(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
+        # msgspec expects NotImplementedError for a type that the hook does not know.
         raise NotImplementedError(type(value).__name__)
+    # Differences are shorter as text than the numbers themselves.
     return np.diff(value, axis=-1, prepend=0).tolist()
 
 

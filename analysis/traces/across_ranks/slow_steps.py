@@ -96,6 +96,7 @@ def outlier_steps(ranks: Sequence[RankSummary], common: Sequence[int]) -> tuple[
     by_step = np.median(table, axis=0)
     outliers = []
     for place, (step, took) in enumerate(zip(common, by_step.tolist(), strict=True)):
+        # Leave the step itself out: in a short run it would move the median it is measured by.
         usual = float(np.median(np.delete(by_step, place)))
         if usual and took >= SLOW_STEP_RATIO * usual:
             outliers.append(OutlierStep(int(step), took, usual))

@@ -88,6 +88,7 @@ def rank_steps(
         (s.hidden.start - o, s.hidden.end - o)
         for s, o in zip(ranks, clocks.offset.tolist(), strict=True)
     ]
+    # Without a common clock nobody can say who computed at the same moment.
     computed = {id(b): _computed(b, hidden) for b in matched.groups} if clocks.agree else {}
     return tuple(
         _of(summary, place, matched, clocks, computed) for place, summary in enumerate(ranks)
@@ -114,6 +115,7 @@ def _of(
     starts, ends = union_of(waits_of(place, matched, clocks_agree=clocks.agree), *beside)
     waiting = difference((starts + offset, ends + offset), summary.hidden.spans)
     communication = steps.parts[COMMUNICATION]
+    # Waiting is part of the step's communication, so it cannot exceed that.
     wait = np.minimum(covered(waiting, steps.start, steps.end), communication)
     parts = {part: steps.parts[part] for part in LOCAL_PARTS} | {
         WAIT: wait,

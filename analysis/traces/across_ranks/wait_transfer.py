@@ -52,7 +52,7 @@ def collective_table(
     """The split of every matched collective, summed by operation, group and size. `ranks` are the
     summaries that were matched, in their order.
 
-    A group of which the trace tells neither name nor size is taken for the world.
+    A group counts as the world where the trace gives neither its name nor its size.
     """
     partial = {g.key for g in matched.partial_groups}
     rows: list[CollectiveRow] = []
@@ -65,6 +65,7 @@ def collective_table(
         times = CallTimes(block.end - block.start, wait, exposed, awaited, transfer)
         size = block.group.size or (None if block.group.name else world_size) or len(block.places)
         at_least = block.group.key in partial
+        # Ranks without a trace may be on another host, so the link stays unknown.
         link = UNKNOWN_LINK if at_least else _link([ranks[p] for p in block.places.tolist()])
         for (operation,), mine in by_size(block.operation, sizes=block.bytes):
             facts = (block.operations[operation], block.group, size, block.bytes[mine])
@@ -93,10 +94,12 @@ def split(block: MatchedGroup, *, clocks_agree: bool) -> tuple[Int64, Int64]:
     """ns each rank waited (rows x ranks), and ns of transfer (rows)."""
     took = block.end - block.start
     shortest = took.min(axis=1)
+    # Without a common clock arrivals do not compare, only lengths do.
     if not clocks_agree:
         return took - shortest[:, None], shortest
     last = block.last_arrival
     wait = np.clip(last[:, None] - block.start, 0, took)
+    # Take the median over ranks: one that leaves late must not stretch the transfer.
     transfer = np.maximum(np.median(block.end - last[:, None], axis=1).astype(np.int64), 0)
     waits = block.synchronising
     return (
@@ -158,6 +161,7 @@ def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
     calls = summary.collectives
     spans = union(calls.start[rows], calls.end[rows])
     total = length(spans)
+    # No two calls overlap, so the exposure stored with each adds up exactly.
     if total == int((calls.end - calls.start)[rows].sum()):
         return total, int(calls.exposed[rows].sum())
     return total, length(difference(spans, summary.hidden.spans))

@@ -150,6 +150,7 @@ class ArgumentColumns:
 def _at(have: Int32, values: NDArray[_T], rows: NDArray[np.integer], default: float) -> NDArray[_T]:
     at_rows = np.full(len(rows), default, dtype=values.dtype)
     if len(have):
+        # searchsorted points past the end for a row behind the last; the test below rejects it.
         place = np.minimum(np.searchsorted(have, rows), len(have) - 1)
         hit = have[place] == rows
         at_rows[hit] = values[place[hit]]

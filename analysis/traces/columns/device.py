@@ -153,6 +153,7 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
             return linked
     correlations, give = trace.correlation.take(rows), np.flatnonzero(on_runtime(trace))
     keys = trace.correlation.take(give)
+    # A correlation below 1 links nothing.
     if len(keys) and keys.min() < 1:
         give = give[keys > 0]
         keys = trace.correlation.take(give)
@@ -164,8 +165,10 @@ def launches_of(trace: TraceColumns, rows: Int64) -> Int64:
         correlations -= low
         table = np.full(top - low + 2, -1, dtype=np.int32)
         table[keys] = give
+        # Read as unsigned, negative differences are huge: one comparison catches both sides.
         correlations[correlations.view(np.uint64) > top - low] = top - low + 1
         return table.take(correlations).astype(np.int64)
+    # A dense table would be too large. Of equal correlations the last in file order wins.
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], correlations, side="right") - 1
     hit = (place >= 0) & (keys[order][place] == correlations)
@@ -178,6 +181,7 @@ def device_rows(trace: TraceColumns) -> Int64:
     def scan_rows() -> Int64:
         scan = _scan(trace)
         if scan is not None and scan.in_order:
+            # Copy: the cache freezes its array, and this one belongs to the scan.
             return scan.rows.copy()
         if scan is not None:
             return scan.rows.take(np.argsort(trace.ts.take(scan.rows), kind="stable"))
@@ -293,6 +297,7 @@ def streams_of(trace: TraceColumns, rows: Int64) -> tuple[Int64, tuple[DeviceStr
         )  # fmt: skip
     lane, number = trace.lane.take(rows), trace.stream.take(rows)
     a_number = np.zeros(len(trace.lanes), dtype=np.int64)
+    # Mostly a lane is one stream; then the lane's number serves as the key.
     a_number[lane] = number
     if (a_number.take(lane) == number).all():
         group, used = lane, np.flatnonzero(np.bincount(lane))
@@ -333,5 +338,6 @@ def by_stream(index: Int64, count: int) -> Int64:
     quick = order_by_key(index, max(count, 1))
     if quick is not None:
         return quick
+    # numpy sorts 16-bit integers by radix, in linear time.
     small = index.astype(np.uint16) if count <= 1 << 16 else index
     return np.argsort(small, kind="stable")

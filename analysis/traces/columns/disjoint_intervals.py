@@ -39,6 +39,7 @@ def _pieces(a: Spans, b: Spans, *, inside: bool) -> Spans:
     if not len(a[0]):
         return a
     marks = np.concatenate((*a, *b))
+    # With weights 1 and 2 each sum is unambiguous: 3 is inside both, 1 only inside `a`.
     steps = np.repeat(
         np.asarray([1, -1, 2, -2], dtype=np.int8), [len(a[0]), len(a[0]), len(b[0]), len(b[0])]
     )
@@ -75,6 +76,7 @@ def coarsened(spans: Spans, most: int) -> tuple[Spans, int]:
     if count <= most:
         return spans, 0
     gaps = spans[0][1:] - spans[1][:-1]
+    # argpartition finds the widest gaps without a full sort; sort puts them back in time.
     open_gaps = (
         np.sort(np.argpartition(gaps, count - most)[count - most :])
         if most > 1

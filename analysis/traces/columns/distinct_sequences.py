@@ -26,11 +26,13 @@ def distinct_sequences(
     offset = np.cumsum(length) - length
     place = np.arange(int(length.sum()), dtype=np.int64) - np.repeat(offset, length)
     item = items[place + np.repeat(begin, length)]
+    # Weigh each item by its place, so that the same ids in another order hash differently.
     powers = np.cumprod(np.full(int(length.max()), _FACTOR))
     sums = np.add.reduceat(_mixed(item) * powers[place], offset)
     _, first, kind = np.unique(sums + _mixed(_mixed(key)), return_index=True, return_inverse=True)
     like = first[kind]
     same = (key[like] == key) & (length[like] == length)
+    # Equal hashes prove nothing: compare the items before trusting the kinds.
     if same.all() and np.array_equal(item, item[np.repeat(offset[like], length) + place]):
         return first, kind
     return _compared_in_full(item, offset, length, key)

@@ -84,6 +84,7 @@ def distributions(
         total[some] = np.add.reduceat(ordered, begin)
         mean[some] = total[some] / number
         apart = ordered - np.repeat(mean[some], number)
+        # Divide by n - 1, a sample's deviation, but never by 0.
         std[some] = np.sqrt(np.add.reduceat(apart * apart, begin) / np.maximum(number - 1, 1))
         for row, quantile in enumerate(QUANTILES):
             place = quantile * (number - 1)
@@ -100,6 +101,7 @@ def _sorted_in_groups(
     if len(values) and values.dtype.kind == "i":
         low = int(values.min())
         span = int(values.max()) - low + 1
+        # One sort of combined keys is faster than a lexsort, as long as they fit in 64 bits.
         if span * len(count) < KEY_SPACE:
             keys = np.sort(group * np.int64(span) + (values.astype(np.int64, copy=False) - low))
             return keys - np.repeat(np.arange(len(count), dtype=np.int64) * span, count) + low

@@ -149,8 +149,10 @@ class TraceColumns:
 
     def rows_named(self, predicate: Callable[[str], bool]) -> Int64:
         """Rows whose name is wanted, by start."""
+        # Match each distinct name once, not every row.
         ids = [i for i, name in enumerate(self.names) if predicate(name)]
         rows = np.flatnonzero(np.isin(self.name, np.asarray(ids, dtype=np.int32)))
+        # Stable: events of one moment keep the file's order.
         return np.asarray(rows[np.argsort(self.ts[rows], kind="stable")], dtype=np.int64)
 
     def in_category(self, *categories: str) -> Bool:
@@ -178,6 +180,7 @@ class TraceColumns:
 
     def select(self, keep: Bool) -> TraceColumns:
         """Only the rows of the mask; names, categories and lanes keep their ids."""
+        # Renumber: sparse arguments point to their rows by index.
         new_row = np.where(keep, np.cumsum(keep, dtype=np.int64) - 1, -1).astype(np.int32)
         columns = (
             "ts",

@@ -16,6 +16,7 @@ def union(starts: Int64, ends: Int64) -> tuple[Int64, Int64]:
         return starts, ends
     order = np.argsort(starts, kind="stable")
     starts, reach = starts[order], np.maximum.accumulate(ends[order])
+    # Strictly greater: intervals that touch become one.
     first = np.concatenate(([True], starts[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))
     return starts[first], reach[last]
@@ -42,6 +43,8 @@ def running_end(ends: Int64, group: Int64) -> Int64:
     first = np.concatenate(([True], group[1:] != group[:-1]))
     number = np.cumsum(first) - 1
     span = high - low + 1
+    # Shift each group past the one before: one running maximum then serves them all,
+    # as long as the shifted times fit in 62 bits.
     if span * int(number[-1] + 1) < 1 << 62:
         number *= span
         number -= low
@@ -110,6 +113,7 @@ def _owners(what: Int64, change: Int64, depth: Int64, ends: Int64, time: Int64) 
     opens, closes = np.flatnonzero(change > 0), np.flatnonzero(change < 0)
     opened = opens[np.argsort(depth[opens], kind="stable")]
     closed = closes[np.argsort(depth[closes], kind="stable")]
+    # Proper nesting closes at each depth what opened there; anything else needs a real stack.
     if not np.array_equal(ends[what[opened]], time[closed]):
         return _owners_of_crossing(what, change)
     by_depth = np.argsort(depth, kind="stable")

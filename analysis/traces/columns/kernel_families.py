@@ -34,6 +34,7 @@ def _names(*rows: tuple[str, str, str]) -> tuple[tuple[re.Pattern[str], str, str
     return tuple((re.compile(pattern), library, work) for pattern, library, work in rows)
 
 
+# The first pattern that matches wins: specific libraries stand before general ones.
 _COMMUNICATION = _names(
     (r"(?i)deep_?ep::|internode|intranode::", "DeepEP", "expert dispatch and combine"),
     (r"(?i)mori::|moe_?a2a|moe_?alltoall", "expert parallelism", "expert dispatch and combine"),
@@ -101,6 +102,7 @@ _FAMILIES = _names(
     (r"_fusion_dot|^gemm_fusion", "XLA (Triton)", "matrix product"),
     (r"^convolution|^dot(?:\.\d+)?$", "XLA", "matrix product"),
     (r"at::native|at_cuda_detail", "PyTorch", ""),
+    # Triton's suffix of argument specialisations, as in "_0d1d2de".
     (r"\d+[dc](?:\d+[dc]?e?)+(?:de)?$", "Triton", ""),
 )
 _TILE = re.compile(
@@ -175,6 +177,7 @@ def _library(name: str) -> str:
 
 def _work(name: str) -> str:
     """What a kernel of a library of many kinds does."""
+    # The first four rows: optimizer, normalisation, softmax and rotary embedding.
     family = _first(_FAMILIES[:4], name)
     if family is not None:
         return family[1]

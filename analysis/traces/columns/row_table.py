@@ -64,6 +64,7 @@ def _type_of(kind: str) -> str:
 
 def _converter(kind: str) -> Convert:
     if kind.isdigit():
+        # round(x, None) gives a whole number, round(x, 0) a float.
         digits = int(kind) or None
         return lambda value: None if value is None else round(value, digits)
     return _CONVERTERS.get(kind, _as_it_is)

@@ -99,6 +99,7 @@ def steps_of(trace: TraceColumns) -> StepColumns:
     rows = trace.rows_named(is_step)
     if not len(rows):
         numbered = _of_ranges(trace, _ITERATION)
+        # A single numbered range is no loop.
         return numbered if len(numbered) >= 2 else _between_optimizers(trace)
     cpu = ~trace.in_category("gpu_user_annotation")
     first: dict[int, int] = {}
@@ -126,6 +127,7 @@ def _of_ranges(trace: TraceColumns, pattern: re.Pattern[str]) -> StepColumns:
     rows = rows[trace.in_category(*_ON_HOST)[rows]]
     remaining_rows: list[int] = []
     for row in rows.tolist():
+        # Ranges come by start: one that begins before the last kept one ends lies inside it.
         if not remaining_rows or trace.ts[row] >= trace.end[remaining_rows[-1]]:
             remaining_rows.append(row)
     numbers = []
@@ -143,6 +145,7 @@ def _between_optimizers(trace: TraceColumns) -> StepColumns:
     rows = trace.rows_named(lambda name: _OPTIMIZER.match(name) is not None)
     rows = rows[~trace.in_category("gpu_user_annotation")[rows]]
     ends = (
+        # A model may have several optimizers: the ends of one of them delimit the steps.
         np.sort(trace.end[rows[trace.name[rows] == trace.name[rows[0]]]])
         if len(rows)
         else trace.ts[rows]
@@ -165,6 +168,7 @@ def steps_on_device(steps: StepColumns, launched: Int64, ended: Int64) -> StepCo
     place = steps.position_of(launched)
     done = steps.end.copy()
     np.maximum.at(done, place[place >= 0], ended[place >= 0])
+    # Streams finish out of order: no step may end before the one that precedes it.
     done = np.maximum.accumulate(done)
     begun = np.maximum(steps.start, np.concatenate((steps.start[:1], done[:-1])))
     return StepColumns(steps.number, begun, np.maximum(done, begun), steps.inferred)

@@ -119,12 +119,14 @@ def side_of(
     sample = windows.position_of(trace.ts[host])
     rows, sample = rows[sample >= 0], sample[sample >= 0]
     names, which = _names(trace, short_names)
+    # Two keys per name: even on the host, odd on the device.
     key = which[trace.name[rows]] * 2 + trace.on_device[rows]
     used, place = np.unique(key, return_inverse=True)
     pair, entry = np.unique(place * len(windows) + sample, return_inverse=True)
     total, self_ns = np.zeros((2, len(pair)), dtype=np.int64)
     np.add.at(total, entry, trace.dur[rows])
     np.add.at(self_ns, entry, stacks.self_ns[rows])
+    # Device type 0 is the CPU; only accelerators' memory is compared.
     allocated = trace.memory.allocated[trace.memory.device_type != 0]
     return Side(
         tuple(names[k // 2] for k in used.tolist()),
@@ -238,6 +240,7 @@ def short_name(name: str) -> str:
     characters: list[str] = []
     opened: list[tuple[str, int]] = []
     waiting = {"<": 0, "(": 0}
+    # Drop arrows: the `>` of `->` closes no template.
     for character in name.replace("->", ""):
         opener = OPENERS.get(character, "")
         if waiting.get(opener):
@@ -251,6 +254,7 @@ def short_name(name: str) -> str:
             opened.append((character, len(characters)))
             waiting[character] += 1
         characters.append(character)
+    # What precedes the last space is the return type.
     return "".join(characters).split(" ")[-1].replace("::::", "::") or name
 
 
@@ -267,6 +271,7 @@ def _windows(trace: TraceColumns, steps: Collection[int] | None) -> StepColumns:
         return windows
     begin = int(trace.ts.min()) if len(trace) else 0
     end = int(trace.end.max()) if len(trace) else 0
+    # Windows are half open, and an event may start at the very end: hence the + 1.
     number, start, stop = np.asarray([[-1], [begin], [end + 1]], dtype=np.int64)
     return StepColumns(number, start, stop)
 
@@ -330,6 +335,7 @@ def _medians(name: Int64, values: Int64, names: int, samples: int) -> NDArray[np
     first, zeros = np.cumsum(present) - present, samples - present
 
     def at(place: int) -> NDArray[np.int64]:
+        # Sorted, the zeros of the samples without the name come first.
         inside = place >= zeros
         place_values = np.zeros(names, dtype=np.int64)
         place_values[inside] = values[(first + place - zeros)[inside]]
@@ -340,6 +346,7 @@ def _medians(name: Int64, values: Int64, names: int, samples: int) -> NDArray[np
 
 def _change(control: int, control_samples: int, test: int, test_samples: int) -> Change:
     """Calls per sample, compared without rounding."""
+    # Cross-multiply: calls per sample then compare exactly.
     before, after = control * test_samples, test * control_samples
     if not before:
         return "added"

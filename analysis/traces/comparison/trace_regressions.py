@@ -135,6 +135,7 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
     for measure in measures(diff):
         if measure.name not in FAILING and measure.name != PEAK:
             continue
+        # Any growth of the step counts; other measures must be worth a share of it.
         least = {MEASURES[0]: 0.0, PEAK: LEAST_BYTES}.get(measure.name, least_ns)
         if _fails(measure, fail_over_percent, least):
             over_limit.append(_regression("measure", measure, fail_over_percent))
@@ -147,6 +148,7 @@ def regressions(diff: TraceDiff, fail_over_percent: float = FAIL_OVER_PERCENT) -
     for kind in kinds:
         for difference in grown(diff, on_device=kind == "kernel"):
             measure = _of_name(diff, difference)
+            # Once the run has failed, a kernel that the control lacks may be the reason.
             control = failed or measure.control
             if control and _fails(measure, fail_over_percent, least_ns):
                 over_limit.append(_regression(kind, measure, fail_over_percent))
@@ -190,6 +192,7 @@ def _measure(
     diff: TraceDiff, name: str, control: NDArray[np.int64], test: NDArray[np.int64]
 ) -> Measure:
     medians = float(np.median(control)), float(np.median(test))
+    # The larger noise decides: runs may differ by more than their steps.
     noise = max(_noise(control, test), _noise_of_runs(diff, control, test))
     return Measure(name, "ns", *medians, len(control), len(test), noise)
 

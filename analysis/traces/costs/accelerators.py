@@ -38,6 +38,7 @@ class Accelerator:
     def link_peak(self, ranks: int) -> float | None:
         """GB/s in one direction within a group of that many devices of a host; None where not
         known."""
+        # Through a switch even two devices use the whole link.
         if self.link_gb_s is None or self.link_peers is None:
             return self.link_gb_s
         return self.link_gb_s * min(max(ranks - 1, 1) / self.link_peers, 1.0)
@@ -48,6 +49,7 @@ class Accelerator:
         if not cost.on_matrix_units:
             return self.tflops.get("fp64" if cost.precision == "fp64" else "fp32")
         if cost.precision == "fp32" and matrix_units:
+            # Matrix units run float32 products as TF32 where the data sheet has it.
             return self.tflops.get("tf32", self.tflops.get("fp32_matrix", self.tflops.get("fp32")))
         if cost.precision == "fp32":
             return self.tflops.get("fp32_matrix", self.tflops.get("fp32"))
@@ -59,6 +61,7 @@ class Accelerator:
         peak = self.peak_tflops(cost, matrix_units=matrix_units)
         if peak is None:
             return None, ""
+        # TFLOP/s and TB/s are operations and bytes per picosecond; / 1e3 gives ns.
         computing, moving = cost.flops / peak / 1e3, cost.bytes / self.tb_s / 1e3
         return max((computing, "compute"), (moving, "memory"))
 

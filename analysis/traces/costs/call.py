@@ -91,6 +91,7 @@ class Argument:
         except ValueError:
             return ()
         content = content if isinstance(content, list) else [content]
+        # bool is an int in Python, but True is no number of a list such as a stride.
         whole = [n for n in content if isinstance(n, int) and not isinstance(n, bool)]
         return tuple(whole) if len(whole) == len(content) else ()
 
@@ -138,6 +139,7 @@ def call_of(name: str, dims: str, types: str, values: str) -> Call | None:
 
 
 def _argument(shape: Any, type_name: str, value: str) -> Argument:
+    # A list of lists holds the shapes of a list of tensors.
     if isinstance(shape, list) and shape and all(isinstance(part, list) for part in shape):
         return Argument(tensors=tuple(map(_shape, shape)), type=type_name, value=value)
     return Argument(_shape(shape), type=type_name, value=value)
@@ -150,6 +152,7 @@ def _shape(dims: Any) -> Shape:
 
 
 def _list(text: str) -> Sequence[Any]:
+    # Count the brackets before parsing: hostile text must not nest without bound.
     if not text.startswith("[") or "[" * (MAX_NESTING + 1) in text:
         return []
     try:

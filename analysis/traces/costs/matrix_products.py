@@ -60,6 +60,7 @@ def linear(call: Call) -> Cost:
 def scaled_mm(call: Call) -> Cost:
     """aten::_scaled_mm (self [M, K], mat2 [K, N], scales, bias): 8-bit or 4-bit in, 16-bit out."""
     left, right = call.shape(0, 2), call.shape(1, 2)
+    # Float4_e2m1fn_x2 packs two values into one element, so K is twice what the shape says.
     k = left[1] if call.at(0).type != "c10::Float4_e2m1fn_x2" else 2 * left[1]
     moved = call.at(0).bytes + call.at(1).bytes + left[0] * right[1] * HALF
     return cost_from(call, "matrix product", 2 * left[0] * right[1] * k, moved)
@@ -76,6 +77,7 @@ def grouped_mm(call: Call) -> Cost:
     flops, out = 2 * m * n * k, m * n
     if len(left) == len(right) == 2:
         out *= _groups(call)
+    # 8-bit inputs have 16-bit outputs.
     item = max(call.at(0).item_bytes, HALF)
     return cost_from(
         call, "grouped matrix product", flops, (call.at(0).bytes + call.at(1).bytes + out * item)

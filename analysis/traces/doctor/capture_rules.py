@@ -60,6 +60,7 @@ def _unusable(job: TrainingJob) -> list[JobDiagnosis]:
         if s.event_count and s.facts.capture.truncated and s.facts.steps < MIN_STEPS
     ]
     if not job.ranks or len(empty) + len(cut) < job.count:
+        # A single usable trace is enough to judge something.
         return []
     who, numbers = rank_phrase(sorted(empty + cut), job.count)
     why = (
@@ -143,6 +144,7 @@ def _steps(job: TrainingJob, numbers: dict[str, float]) -> str:
 
 
 def _device(job: TrainingJob, numbers: dict[str, float]) -> str:
+    # The profiler lists the accelerators even where their activities were not recorded.
     blind = [s for s in job.ranks if s.facts.capture.devices_listed and not s.facts.on_device]
     if not blind or len(blind) < job.count:
         return ""

@@ -85,6 +85,7 @@ def communication_rules(
     a job that communicates for much of its time. A slow link explains long transfers
     (`explained`). Ranks that wait for input also wait for each other."""
     if job.has_steps:
+        # The most specific cause first: a later one would say the same in general terms.
         fsdp = _after_backward(job) or _fsdp(job) or _little_hidden(job)
         if fsdp or explained:
             return fsdp
@@ -122,6 +123,7 @@ def _after_backward(job: TrainingJob) -> list[JobDiagnosis]:
             events=_longest(job.ranks[0], "all_reduce"),
             cost_ns=fmean(o.exposed for o in late),
             details={
+                # Bound the details: a job may have thousands of ranks.
                 "after_backward": {str(o.rank): round(o.after_backward, 3) for o in late[:64]}
             },
         )
@@ -255,6 +257,7 @@ def _fsdp(job: TrainingJob) -> list[JobDiagnosis]:
         or not job.compared.fsdp
     ):
         return []
+    # Exposed time includes waiting: count no more of it than the transfer.
     share = min(median(_sharding(s) for s in job.ranks), _transfer_share(job))
     if share < COMMUNICATION_SHARE:
         return []
@@ -273,12 +276,14 @@ def _sharding(summary: RankSummary) -> float:
     step_shares = [
         e.step_share for e in exposures(summary) if e.operation in ("all_gather", "reduce_scatter")
     ]
+    # Calls in flight at once can add up to more than the step.
     return min(sum(step_shares), 1.0)
 
 
 def _longest(summary: RankSummary, operation: str) -> Sequence[EventReference]:
     calls = summary.collectives
     rows = np.flatnonzero(calls.named(operation) & (calls.step >= 0))
+    # Start minus end is the negative length: the longest come first.
     rows = rows[np.argsort(calls.start[rows] - calls.end[rows], kind="stable")][:3]
     return [
         EventReference(

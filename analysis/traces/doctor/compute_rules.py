@@ -75,6 +75,7 @@ def _recompiles(job: TrainingJob) -> list[JobDiagnosis]:
             f"version {frame.highest}"
         )
     elif _limit_reached(worst):
+        # A trace may show only the latest version; its number alone tells the limit.
         frame = max(recompiles.frames, key=lambda f: f.highest)
         numbers |= {
             "frame": float(frame.frame),
@@ -128,6 +129,7 @@ def _highest(summary: RankSummary) -> int:
 
 
 def _limit_reached(summary: RankSummary) -> bool:
+    # Versions are numbered from 0.
     return _highest(summary) + 1 >= RECOMPILE_LIMIT
 
 

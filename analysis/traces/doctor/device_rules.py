@@ -102,6 +102,7 @@ def device_rules(job: TrainingJob) -> list[JobDiagnosis]:
     """Findings over all ranks, those with a cause before idle time that has none."""
     return [
         *(
+            # Both rules see the same small kernels: report them once.
             over_ranks(job, _launch_bound, _bound_by_launches)
             or over_ranks(job, _tiny, _tiny_kernels)
         ),
@@ -113,6 +114,7 @@ def device_rules(job: TrainingJob) -> list[JobDiagnosis]:
 def _launch_bound(summary: RankSummary) -> bool:
     facts = summary.facts
     kernels, pace = facts.tiny.kernels, facts.pace
+    # Training, and traces with steps, are the business of tiny_kernels.
     if facts.steps or pace.trains or kernels.count < MANY_KERNELS:
         return False
     small = kernels.mean_ns < SMALL_NS and facts.device.busy_share < LOW_USE
@@ -217,6 +219,7 @@ def _operator_sentence(who: str, numbers: dict[str, float], ranks: Sequence[Rank
 def _idle(summary: RankSummary) -> bool:
     facts = summary.facts
     use = facts.device
+    # A busy accelerator passes, unless a single gap is huge.
     if not facts.on_device or (use.busy_share >= LOW_USE and not use.huge_gaps):
         return False
     if facts.tiny.kernels.count < MIN_KERNELS * facts.step_count:

@@ -89,6 +89,7 @@ def waits_cost(summary: RankSummary) -> bool:
     """Whether the rank's waits are many and leave its accelerator idle."""
     facts, syncs = summary.facts, summary.facts.syncs
     if not facts.on_device:
+        # Where no runtime calls were recorded, waits are invisible: reads stand for them.
         return not facts.capture.runtime_calls and syncs.reads / facts.step_count >= MANY_READS
     idle = syncs.idle_after_ns / facts.window_ns
     return syncs.count >= facts.step_count and syncs.share >= SYNC_SHARE and idle >= SYNC_IDLE
@@ -112,6 +113,7 @@ def _host_syncs(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:
         )
     waits = fmean(_of_step(s, s.facts.syncs.count) for s in ranks)
     times = "time" if round(waits, 1) == 1 else "times"
+    # A wait outside all operators has an empty name.
     operator = next((name for name, _ in syncs.by_operator if name), "")
     numbers |= {
         "syncs_per_step": short(waits),
@@ -173,8 +175,10 @@ def _copies_long(summary: RankSummary) -> bool:
     facts = summary.facts
     spent = facts.copies.to_device.ns
     return (
+        # Pageable copies have their own rule and their own fix.
         not _pageable(summary)
         and spent >= COPY_NS * facts.step_count
+        # Twice the share is the 10 % of the rule's threshold.
         and spent >= 2 * COPY_SHARE * facts.window_ns
     )
 

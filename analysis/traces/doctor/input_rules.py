@@ -80,6 +80,7 @@ def _waiting(
 ) -> tuple[str, dict[str, float]]:
     """How long the ranks wait, with its numbers: of each step, or of a share of the steps."""
     verb = "spends" if len(stalled) == 1 else "spend"
+    # Workers that read ahead stall only every few steps: then count the stalls instead.
     if median(s.facts.data.usual_share for s in stalled) >= WARN_SHARE:
         data_ms = ms(median(s.facts.data.usual_ns for s in stalled))
         step_ms = ms(_usual_step_ns(stalled))

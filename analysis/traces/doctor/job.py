@@ -83,6 +83,7 @@ def mean_step_ns(ranks: Sequence[RankSummary]) -> float:
         float((s.steps.end - s.steps.start).mean()) if len(s.steps) else s.facts.window_ns
         for s in ranks
     ]
+    # fmean refuses an empty list.
     return fmean(lengths or [0.0])
 
 

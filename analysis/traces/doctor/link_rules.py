@@ -61,6 +61,7 @@ def _bare(row: CollectiveRow) -> int:
 
 def _link_diagnosis(job: TrainingJob, row: CollectiveRow) -> JobDiagnosis:
     share, peak, reached = row.link_percent, row.link.peak_gb_per_s, row.bus_bandwidth
+    # `_is_slow` lets only rows with a known link pass.
     assert share is not None
     assert peak is not None
     assert reached is not None
@@ -81,5 +82,6 @@ def _link_diagnosis(job: TrainingJob, row: CollectiveRow) -> JobDiagnosis:
         f"({numbers['bus_gb_per_s']:g} of {numbers['peak_gb_per_s']:g} GB/s), and no computation "
         f"hides {numbers['exposed_ms']:g} ms of it in each {numbers['step_ms']:g} ms step"
     )
+    # A fix can only gain what NCCL can reach, not the full peak.
     gain = bare * (1 - share / 100 / REACHABLE)
     return SLOW_LINK.diagnosis("warning", "all ranks", statement, numbers, cost_ns=gain)

@@ -67,6 +67,7 @@ def _driver_calls(job: TrainingJob) -> list[JobDiagnosis]:
     worst = max(ranks, key=lambda s: s.facts.allocations.driver_ns)
     allocations = worst.facts.allocations
     who, numbers = rank_phrase([s.rank for s in ranks], job.count)
+    # The first step has to allocate; only those after it should be steady.
     steady = worst.facts.steps - 1
     numbers |= {
         "calls": float(allocations.driver_calls),
@@ -90,6 +91,7 @@ def _driver_calls(job: TrainingJob) -> list[JobDiagnosis]:
 def _calls_often(summary: RankSummary) -> bool:
     steady = summary.facts.steps - 1
     allocations = summary.facts.allocations
+    # Twice at least: a single step may be an accident.
     return steady >= 2 and allocations.driver_steps >= max(2.0, DRIVER_STEPS * steady)
 
 
@@ -111,6 +113,7 @@ def _growth(job: TrainingJob) -> list[JobDiagnosis]:
         "changes": float(rise.steps - 1),
         "grown_mb": round(rise.grown_bytes / 1e6, 2),
     }
+    # Device type 0 is the CPU.
     where = "the host's memory" if growth.device_type == 0 else "the accelerator's memory"
     statement = (
         f"{where} on {who} grows by {numbers['mb_per_step']:g} MB per step: "
@@ -164,6 +167,7 @@ def _is_fixed(summary: RankSummary) -> bool:
 
 def _serves_from_pool(summary: RankSummary) -> bool:
     facts = summary.facts
+    # A pool that was reserved once and is then kept is by design, as in a server.
     return _is_fixed(summary) and not facts.steps and not facts.pace.trains
 
 

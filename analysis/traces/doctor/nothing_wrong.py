@@ -37,7 +37,7 @@ def doubts(diagnoses: Sequence[JobDiagnosis]) -> list[JobDiagnosis]:
 
 
 def nothing_wrong(job: TrainingJob, diagnoses: Sequence[JobDiagnosis] = ()) -> str:
-    """One sentence for a job of which `diagnoses` accuses nobody, with its numbers."""
+    """One sentence, with its numbers, for a job in which `diagnoses` accuses nobody."""
     return health(job, diagnoses)[0]
 
 
@@ -87,6 +87,7 @@ def unexplained_idle(job: TrainingJob) -> float | None:
 
 
 def _subjects(unsure: Sequence[JobDiagnosis]) -> str:
+    # dict.fromkeys drops repeats and keeps the order.
     names = list(dict.fromkeys(readable(d.subject) for d in unsure))
     return ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
 
@@ -95,6 +96,7 @@ def _blame(job: TrainingJob, numbers: dict[str, float]) -> str:
     if job.compared is None:
         return ""
     worst = max(job.compared.blame.ranks, key=lambda r: r.share)
+    # Less than half a percent rounds to nothing worth a name.
     if not percent(worst.share):
         return "; no rank delays the others"
     numbers |= {"rank": float(worst.rank), "blame_percent": percent(worst.share)}

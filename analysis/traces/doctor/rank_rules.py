@@ -142,6 +142,7 @@ def slow_kernels(job: TrainingJob, named: Collection[int]) -> list[JobDiagnosis]
 def _slow_kernels(job: TrainingJob, speeds: Sequence[RankSpeed]) -> JobDiagnosis:
     """The slowest first; its numbers stand for all."""
     speed = speeds[0]
+    # `slow_kernels` keeps only devices with a slowest kernel.
     worst = speed.slowest[0]
     ranks = sorted(speed.rank for speed in speeds)
     who, numbers = rank_phrase(ranks, job.count)
@@ -206,6 +207,7 @@ def _straggler(
     why = _why(compared, charged.rank, wait)
     text = why.text
     if len(ranks) > 1:
+        # The phases are those of the worst of several ranks, so name it.
         text = text.replace("; its", f"; rank {charged.rank}'s", 1)
     phases_ms, medians_by_phase = _parts(compared, charged.rank)
     return STRAGGLER.diagnosis(
@@ -274,6 +276,7 @@ def _parts(compared: RankComparison, rank: int) -> tuple[dict[str, float], dict[
 def _why(compared: RankComparison, rank: int, wait_ms: float) -> _Why:
     """Where the straggler's extra time goes: part of the step, operation, and what kind of cause
     that is."""
+    # A part this small explains nothing: measure the operation against the whole wait.
     part = compared.extra_part(rank)
     if part is not None and part.extra_ms < MENTION_SHARE * wait_ms:
         part = None
@@ -317,6 +320,7 @@ def _extra_operation(compared: RankComparison, rank: int, explained_ms: float) -
 def _cause(part: ExtraWork | None, operation: ExtraWork | None, *, on_device: bool) -> str:
     if part is not None and part.name == DATA:
         return "input"
+    # An idle accelerator waits for its host to launch work.
     if part is not None and part.name == IDLE and on_device:
         return "host"
     return "computation" if operation is not None else "host"
@@ -351,6 +355,7 @@ def _slow_step(job: TrainingJob, compared: RankComparison, slow: SlowStep) -> Jo
         f"step {slow.step} took {numbers['step_ms']:g} ms on rank {slow.rank} "
         f"(usually {numbers['median_step_ms']:g} ms) while the others waited"
     )
+    # The most telling explanation first: a named pause, then an operation, then silence.
     pause = pause_in(summary, slow.step, slow.blame_ns)
     named = slow.operation
     if pause is not None:

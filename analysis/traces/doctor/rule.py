@@ -47,6 +47,7 @@ class DoctorRule:
             severity=severity,
             subject=subject,
             statement=statement,
+            # Test for None: "" says that there is nothing to do.
             fix=self.fix if fix is None else fix,
             source=self.source,
             numbers=dict(numbers),
@@ -92,6 +93,7 @@ def percent(share: float) -> float:
 def rank_phrase(ranks: Sequence[int], of: int) -> tuple[str, dict[str, float]]:
     """ "all 4 ranks", "rank 2", "ranks 1 and 3", "3 of 8 ranks", and the numbers in it."""
     if len(ranks) == of and of > 1:
+        # Of a job with one rank, "all 1 ranks" would read wrong.
         return f"all {of} ranks", {"ranks": float(of)}
     if len(ranks) == 1:
         return f"rank {ranks[0]}", {"rank": float(ranks[0])}

@@ -154,6 +154,7 @@ def _from_traces(job: TrainingJob) -> list[JobDiagnosis]:
     slow_devices = slow_kernels(job, culprits)
     input_stalls = input_rules(job, culprits)
     diagnoses = list(input_stalls)
+    # A late rank or a slow device makes the others wait: blame no link or bucket for that.
     if not (rank_delays or slow or slow_devices):
         slow_transfers = slow_links(job)
         diagnoses += communication_rules(

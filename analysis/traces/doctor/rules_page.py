@@ -195,6 +195,7 @@ def rules_page() -> str:
 
 def _table(rules: Sequence[DoctorRule]) -> list[str]:
     rows = [
+        # A line break would end the table's row.
         " | ".join(["", f"`{r.name}`", r.sees, r.threshold, r.source, r.fix, ""])
         .strip()
         .replace("\n", " ")

@@ -89,6 +89,7 @@ def _slow_step(job: TrainingJob, outlier: OutlierStep) -> JobDiagnosis:
 
 def all_idle(job: TrainingJob, named: Collection[int]) -> list[JobDiagnosis]:
     """Long times in which every rank was idle, outside of steps that have been explained."""
+    # "Together" means something only for several ranks on one clock.
     if job.comparison is None or job.count < 2 or not job.comparison.clocks.agree:
         return []
     long = []

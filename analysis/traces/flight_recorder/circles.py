@@ -42,6 +42,7 @@ def circle_of_waiting(state: JobState, operations: Sequence[WaitedOperation]) ->
     next_of: dict[int, tuple[int, WaitedOperation]] = {}
     for operation in operations:
         for rank in operation.waiting:
+            # Operations come oldest first, and the oldest one is what holds the rank.
             if operation.missing:
                 next_of.setdefault(rank, (operation.missing[0], operation))
     observed_ranks: set[int] = set()
@@ -52,6 +53,7 @@ def circle_of_waiting(state: JobState, operations: Sequence[WaitedOperation]) ->
             observed_ranks.add(rank)
             path.append(rank)
             rank = next_of[rank][0]
+        # The path may enter the circle from outside: cut that part off.
         if rank in path:
             ranks = tuple(path[path.index(rank) :])
             return _circle(state, ranks, tuple(next_of[r][1] for r in ranks))

@@ -62,6 +62,7 @@ class RankCodeLines:
 def called_at(entry: Collective) -> CodeLine | None:
     """Where a collective was called; None for dumps without stacks."""
     frames = [StackFrame(f.function, f.file, f.line) for f in entry.frames]
+    # Of library frames alone, the innermost is better than none.
     frame = next((f for f in frames if not f.is_library), frames[0] if frames else None)
     return CodeLine(frame, "flight recorder") if frame else None
 

@@ -14,6 +14,7 @@ from functools import cached_property
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 
+# c10d begins the names of some variants with an underscore, as in "_allgather_base".
 _EVERYONE = re.compile(r"_?(?:all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier)", re.I)
 _PEERS = re.compile(r"^(send|recv|recvAnySource) (\d{1,6})(->|<-)(\d{1,6})")
 
@@ -37,7 +38,7 @@ class RecordedGroup:
     """Global ranks by their number within the group; empty where the dump does not say (gloo)."""
 
     def __hash__(self) -> int:
-        """Without the ranks, of which there may be thousands."""
+        """Leaves out the ranks: there may be thousands."""
         return hash((self.name, self.description))
 
     @property
@@ -82,6 +83,7 @@ class Collective:
     @property
     def pending(self) -> bool:
         """Enqueued and not seen to end."""
+        # gloo never reports "completed": only `retired` shows its end.
         return not self.retired and self.state != "completed"
 
     @property
@@ -90,6 +92,7 @@ class Collective:
         match = _PEERS.match(self.op) if self.is_p2p else None
         if match is None:
             return None
+        # The first number is the rank itself: "send 0->3", "recv 3<-0".
         member, other = int(match[2]), int(match[4])
         return (member, other) if match[3] == "->" else (other, member)
 
@@ -121,7 +124,7 @@ class GroupStatus:
 
 @dataclass(frozen=True)
 class Dump:
-    """The flight recorder of one rank, as far as it could be read."""
+    """What could be read of one rank's flight recorder."""
 
     rank: int
     rank_source: str

@@ -75,6 +75,7 @@ def dead_ranks(state: JobState, logs: JobLogs) -> list[DeadRank]:
         code, crash = logs.exits.get(rank), _crash(logs, rank)
         log = logs.ranks.get(rank)
         peers = 0
+        # A rank that gave up on a peer outlived it: only a log that ends without a word is suspect.
         if log and not log.exceptions and rank not in gave_up:
             peers = len(gave_up)
         if code is not None or crash or peers:
@@ -96,8 +97,10 @@ def _first_to_fail(logs: JobLogs) -> list[int]:
     """The rank that the launcher names; else those it did not end itself, unless these are all."""
     if logs.root_cause is not None and logs.root_cause in logs.exits:
         return [logs.root_cause]
+    # The launcher ends the survivors by signal; any other code is a rank's own.
     ranks = sorted(rank for rank, code in logs.exits.items() if code not in ENDED_BY_LAUNCHER)
     reporting_ranks = _ranks_with_log(logs) | set(logs.exits)
+    # Where every rank failed by itself, none can be called the first.
     return ranks if len(ranks) < len(reporting_ranks) else []
 
 

@@ -73,6 +73,7 @@ def _blamed(
     severity = _severity(moment, logs, age)
     dead = dead_diagnosis(dead_ranks(moment.state, logs), moment.analysis, unread, lines, severity)
     hang = hang_diagnosis(moment.state, moment.analysis, lines, severity)
+    # Stacks alone accuse only where dumps name nobody.
     if hang is None and dead is None:
         hang = outlier_diagnosis(stacks, "critical" if _timed_out(logs) else "info")
     elif hang is not None:
@@ -107,6 +108,7 @@ def _in_order(dead: JobDiagnosis | None, hang: JobDiagnosis | None) -> list[JobD
         return [dead]
     if hang.rule == MISMATCH and hang.ranks:
         return [_with_victims(hang, dead)]
+    # A hang without a culprit says little beside a rank that certainly died.
     if not hang.ranks:
         return [dead] if dead.severity == "critical" else [dead, hang]
     if dead.details["certain"]:
@@ -156,6 +158,7 @@ def _severity(moment: DumpMoment, logs: JobLogs, age: PendingAge | None) -> Seve
 
     A single answer of the debug server also shows collectives that are under way in a healthy job.
     """
+    # The watchdog writes its dumps as pickles.
     by_watchdog = any(dump.form == "pickle" for dump in moment.state.dumps.values())
     if moment.went_on:
         return "warning" if by_watchdog else "info"
@@ -182,6 +185,7 @@ def _incomplete(
     if cut:
         parts.append(f"{numbers.count('cut_off', len(cut), 'dump')} cut off")
     rows = []
+    # File names and reasons are foreign text.
     for dump in unread[:MAX_UNREAD]:
         rows.append({"file": readable(dump.file, 200), "problem": readable(dump.problem, 200)})
     return JobDiagnosis(

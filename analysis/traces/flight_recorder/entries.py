@@ -93,8 +93,10 @@ class _Entries:
         group = self._group(raw)
         name = _text(raw.get("profiling_name"))
         op = _BACKEND.sub("", name)
+        # Where a dump lacks the field, the operation's name tells.
         is_p2p = raw["is_p2p"] is True if "is_p2p" in raw else op.split(" ", 1)[0] in P2P_KINDS
         return Collective(
+            # The names of these fields differ between versions.
             record=_integer(raw.get("record_id"), _integer(raw.get("id"), 0)),
             group=group,
             seq=_integer(raw.get("collective_seq_id"), _integer(raw.get("seq_id"), 0)),
@@ -186,6 +188,7 @@ def _first_items(raw: Any) -> list[tuple[Any, Any]]:
 def _ranks(raw: Any) -> tuple[int, ...]:
     """ "[0, 1]", or a list."""
     if isinstance(raw, str):
+        # A number of 7 digits and its comma take 8 characters.
         numbers = _NUMBER.findall(raw[: MAX_RANKS * 8])
         return tuple(int(number) for number in numbers)[:MAX_RANKS]
     if not isinstance(raw, list | tuple):
@@ -211,6 +214,7 @@ def _status(raw: Any) -> dict[int, GroupStatus]:
 
 def _integer(raw: Any, default: int) -> int:
     """An int64, also from text (JSON dumps); the default for anything else."""
+    # An int64 has at most 20 characters; converting longer text would be slow.
     if isinstance(raw, str) and len(raw) <= 20:
         try:
             raw = int(raw)

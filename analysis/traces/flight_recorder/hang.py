@@ -146,6 +146,7 @@ def _lags(state: JobState, rank: int) -> bool:
         return False
     peer_progress = dict(state.progress.get(oldest.group, {}))
     peer_progress.pop(rank, None)
+    # With a member's dump missing, nobody knows whether all others have moved on.
     if len(peer_progress) < len(state.members[oldest.group]) - 1:
         return False
     rank_enqueued = rank_progress.enqueued or 0
@@ -226,6 +227,7 @@ def _mismatches(state: JobState, operations: Sequence[WaitedOperation]) -> list[
     places = [(operation.group, operation.seq) for operation in operations if operation.seq >= 0]
     if not any(dump.pending for dump in state.dumps.values()):
         places += _last_collectives(state)
+    # Drop repeats but keep the order: the oldest come first.
     compared = list(dict.fromkeys(places))[:MAX_COMPARED]
     mismatches = []
     for group, seq in compared:

@@ -68,6 +68,7 @@ def _outside(
     statement += _stands(numbers, here, last, several)
     peer_line = called_at(first.operation.entry)
     culprits = []
+    # Bound the details: a job may have thousands of ranks.
     for awaited in awaited_ranks[:MAX_ROWS]:
         called = lines.last_collective(state, awaited.rank)
         culprits.append(_culprit_row(awaited, lines.now(awaited.rank), called))
@@ -90,6 +91,7 @@ def _outside(
 
 
 def _stands(numbers: Numbers, here: CodeLine | None, last: CodeLine | None, several: bool) -> str:
+    # `Numbers.ranks` keeps the first of several ranks as rank_1.
     where = f"; rank {int(numbers['rank_1'])}" if several else "; it"
     if here is not None:
         numbers["line"] = float(here.frame.line)
@@ -134,6 +136,7 @@ def _mismatch(
     lines: RankCodeLines,
     severity: Severity,
 ) -> JobDiagnosis:
+    # Prefer a mismatch that names the odd ranks over a tie.
     first = next((mismatch for mismatch in mismatches if mismatch.odd), mismatches[0])
     numbers = Numbers()
     here: CodeLine | None = None
@@ -338,6 +341,7 @@ def _joined(analysis: HangAnalysis, severity: Severity) -> JobDiagnosis:
     members = len(oldest.waiting) + len(oldest.joined)
     return JobDiagnosis(
         rule="flight_recorder_all_joined",
+        # It may still end, and no rank is to blame: one level below other hangs.
         severity="warning" if severity == "critical" else "info",
         subject=group_label(oldest.group),
         statement=f"all {numbers.count('members', members, 'rank')} that take part have joined "

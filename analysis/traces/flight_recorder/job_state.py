@@ -81,6 +81,7 @@ def job_state(dumps: Iterable[Dump], other_ranks: Iterable[int] = ()) -> JobStat
             if number in dump.status and group not in mixed:
                 of_rank = progress[group].setdefault(rank, GroupProgress())
                 _count(of_rank, dump.status[number])
+    # Members without an entry need a place, too: they may be the ones that are missing.
     for group, ranks in members.items():
         for rank in by_rank.keys() & set(ranks):
             progress[group].setdefault(rank, GroupProgress())
@@ -144,6 +145,7 @@ def _members(
         if group.ranks:
             members[group] = group.ranks
         elif group.description in DEFAULT_GROUPS:
+            # The default group spans the job, ranks without a dump included.
             members[group] = tuple(sorted(world))
         else:
             members[group] = tuple(sorted(ranks))
@@ -162,6 +164,7 @@ def _local_groups(dump: Dump, dumps: Mapping[int, Dump]) -> dict[int, RecordedGr
             continue
         candidates = {d.local_ids[number] for d in dumps.values() if number in d.local_ids}
         same = [_counterpart(dump, group) for group in candidates]
+        # Other ranks' numbers count only where they agree.
         if len(same) == 1 and same[0] is not None:
             local_ids[number] = same[0]
     return local_ids
@@ -194,5 +197,6 @@ def _by_order(dump: Dump) -> dict[int, RecordedGroup]:
     for number, group in dump.local_ids.items():
         paired = by_number.get(number)
         if paired is not None and paired.name != group.name:
+            # A single contradiction disproves the order.
             return {}
     return by_number

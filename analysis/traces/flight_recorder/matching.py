@@ -1,11 +1,10 @@
 """Where ranks disagree on what the n-th collective of a group is: who is in the minority.
 
-Compared are the operation, then data types, then sizes, for operations whose sizes must be equal on
-all ranks. With as many on one side as on the other, the past decides: a rank that has just done
-what it never did after the same operation is odd, and so is a side that does what the group never
-did. Source: the match states of torch's fr_trace
-(torch/distributed/flight_recorder/components/types.py); fr_trace takes the first rank to be right,
-which blames the majority when the first rank is the odd one.
+The comparison takes the operation, then data types, then sizes, for operations whose sizes must be
+equal on all ranks. In a tie the past decides: a rank is odd that has just done what it never did
+after the same operation, and so is a side that does what the group never did. Source: the match
+states of torch's fr_trace (torch/distributed/flight_recorder/components/types.py); fr_trace takes
+the first rank to be right, which blames the majority when the first rank is the odd one.
 """
 
 from __future__ import annotations
@@ -90,6 +89,7 @@ def _disagreement(
     tie = len(leading) > 1
     if tie:
         usual = _usual(state, group, seq, aspect, leading)
+    # In a tie that the past does not decide, nobody is odd.
     agree = tuple(sides[usual[0]]) if len(usual) == 1 else tuple(entries)
     agreeing = set(agree)
     odd = {rank: entry for rank, entry in entries.items() if rank not in agreeing}
@@ -102,6 +102,7 @@ def _signature(entry: Collective, aspect: Aspect) -> Hashable:
         return entry.kind
     if aspect == "data type":
         return entry.input_dtypes[:1], entry.output_dtypes[:1]
+    # Sizes may differ here: one signature for all means no disagreement.
     if entry.kind not in EQUAL_SIZES:
         return None
     return _elements(entry.input_sizes), _elements(entry.output_sizes)
@@ -121,6 +122,7 @@ def _usual(
     """Of sides with equally many ranks the one that keeps to its ranks' habits, or that alone has
     been seen before; all of them where neither tells."""
     keeping = [side for side, ranks in sides.items() if not _break_habits(state, group, seq, ranks)]
+    # Habits are sequences of operations; they say nothing about types and sizes.
     if aspect == "operation" and len(keeping) == 1:
         return keeping
     earlier = _earlier(state, group, seq, aspect)

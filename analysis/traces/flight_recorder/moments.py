@@ -1,10 +1,9 @@
 """Which of several sets of dumps to believe: a job is often dumped more than once.
 
 Periodic dumps show a running job; dumps from after a timeout show collectives as ended that never
-did (gloo retires them, pg_status moves on). Told apart by what the dumps hold, not by the names of
-folders: the right moment is the first set in which something hangs that no later set has got past.
-Where every set was got past, the job was delayed and went on: the last set with a culprit tells by
-whom.
+did (gloo retires them, pg_status moves on). What the dumps hold decides, not the names of folders.
+The right moment is the first set in which something hangs that no later set has passed. Where later
+sets have passed every one, the job was delayed and went on: the last set with a culprit names it.
 """
 
 from __future__ import annotations
@@ -77,6 +76,7 @@ def _clearest(states: Sequence[JobState], analyses: Sequence[HangAnalysis]) -> t
             continue
         later = states[index + 1 :]
         if not any(_passed(analysis, state, other) for other in later):
+            # No later set got past it, so this one shows the hang itself.
             return index, False
         if analysis.culprits:
             last_passed = index
@@ -89,6 +89,7 @@ def _completed(chosen: DumpSet, same: Sequence[DumpSet]) -> DumpSet:
     """All ranks of the sets of one moment; of a rank's dumps a pickle, which has stacks, first."""
     completed = dict(chosen)
     for ranks in same:
+        # The chosen dumps win; the other sets only fill the gaps.
         completed = {**ranks, **completed}
         for rank, dump in ranks.items():
             if dump.form == "pickle" and completed[rank].form != "pickle":

@@ -71,6 +71,7 @@ def _read(
         data: bytes | str
         parts: list[bytes] = []
         size = 0
+        # Read one byte too many, to notice a file that is too large.
         for block in unpacked_blocks(path, Counter(), MAX_PICKLE_BYTES + 1):
             parts.append(block)
             size += len(block)
@@ -84,6 +85,7 @@ def _read(
         return [UnreadDump(str(path), named, data)]
     if not data.strip():
         return [UnreadDump(str(path), named, "empty")]
+    # A pickle begins with neither "<" nor "{".
     start = data.lstrip()[:1]
     if start == b"<":
         return _page(path, data, shared)
@@ -141,6 +143,7 @@ def _json(data: bytes) -> tuple[Any, str, bool]:
     except RecursionError:
         return None, "nested too deep", False
     except msgspec.DecodeError:
+        # The JSON of a dump ends with a brace; without it the file was cut off.
         cut = not data.rstrip().endswith(b"}")
         return None, "cut off" if cut else "no JSON", False
 
@@ -156,6 +159,7 @@ def _page(
     for heading in _PAGE_PART.finditer(page):
         rank = int(heading[1])
         end = page.find("</pre>", heading.end())
+        # The last dump of a cut-off page has no end.
         if end < 0:
             end = len(page)
         text = html.unescape(page[heading.end() : end])

@@ -1,4 +1,4 @@
-"""How long a job has was suspended when it was asked, against its own rhythm.
+"""How long a job had been waiting when it was asked, against its own rhythm.
 
 A flight recorder read from a running job shows collectives under way even when all is well. Where
 the moment of asking is known, their age tells: work that is delayed is old beside the longest pause

@@ -1,5 +1,5 @@
-"""Who waits for whom: every collective that hangs, its members sorted into waiting, missing, done
-and unknown.
+"""Which ranks wait for which: every collective that hangs, with its members sorted into waiting,
+missing, done and unknown.
 
 A rank waits in the first collective of each group that has not ended (within a group they run in
 order), and in the first point-to-point operation of each channel. Edges are kept per operation, not
@@ -83,10 +83,10 @@ def _collective(
 
 
 def _settle(state: JobState, sorted_out: dict[str, list[int]], waiting: int) -> None:
-    """Members of whom only the pending operations are known, and this is not among them.
+    """Settle the members whose dump shows only pending operations, without this one.
 
-    Either it has ended for them, which it cannot before it does for the others, or they never
-    enqueued it. Taken to be missing where they are no more than those that hang.
+    They never enqueued it, or it has ended for them, which it cannot do before it ends for the
+    others. They count as missing where they are no more than those that hang.
     """
     whole = [rank for rank in sorted_out["unclear"] if not state.dumps[rank].cut_off]
     if len(whole) <= waiting + len(sorted_out["joined"]):
@@ -104,10 +104,12 @@ def _standing(state: JobState, group: RecordedGroup, seq: int, member: int) -> s
     entry = progress.by_seq.get(seq)
     if entry is not None:
         return "joined" if entry.pending else "done"
+    # A cut-off dump may lack just this entry; only a count in pg_status proves it missing.
     if progress.enqueued is None or (dump.cut_off and not dump.status):
         return "unclear"
     if progress.enqueued < seq:
         return "missing"
+    # The ring no longer holds the entry, so the rank's own counts decide.
     return "done" if progress.completed is not None and progress.completed >= seq else "joined"
 
 
@@ -124,6 +126,7 @@ def _channels(state: JobState) -> Iterator[WaitedOperation]:
             places.add(place)
             sender, receiver = entry.channel
             peer = state.global_rank(entry.group, receiver if entry.sends else sender)
+            # A rank that sends to itself waits for nobody else.
             if peer is None or peer == rank:
                 continue
             offered = (peer, entry.group, entry.channel, not entry.sends) in offers

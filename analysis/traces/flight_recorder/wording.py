@@ -37,6 +37,7 @@ class Numbers(dict[str, float]):
 
     def operation(self, entry: Collective) -> str:
         """ "all_reduce 6 of default_pg", "send 0->3 in PIPELINE_MODEL_PARALLEL_GROUP"."""
+        # Names of operations are foreign text: clean and shorten them.
         name = readable(entry.op, 60)
         if entry.is_p2p:
             if entry.channel is not None:

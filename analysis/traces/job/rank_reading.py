@@ -68,6 +68,7 @@ def put_together(
             problems.append((file.path.name, reading.problem))
         elif file.kind in SEVERAL_RANKS or len(reading.summaries) > 1:
             summaries += [_ranked(s, processes + s.rank) for s in reading.summaries]
+            # Count on from all ranks so far, so that no two get the same number.
             processes = len(summaries)
         else:
             summaries += [_ranked(s, order) for s in reading.summaries]

@@ -40,8 +40,8 @@ def diagnoses_of_files(files: JobFiles, until_us: int | None = None) -> list[Job
 def telemetry_diagnoses(files: JobFiles) -> list[JobDiagnosis]:
     """What memory snapshots and TraceML's files say is wrong.
 
-    Never raises for what a file holds: files that cannot be read are named in a diagnosis of their
-    own ("telemetry_unread", info).
+    Never raises for what a file holds: a separate diagnosis names the files that cannot be read
+    ("telemetry_unread", info).
     """
     from faultline.analysis.traces.memory_snapshot.diagnoses import snapshot_diagnoses
     from faultline.analysis.traces.traceml.diagnoses import traceml_diagnoses

@@ -84,6 +84,7 @@ class TraceRecords:
         if place not in self._names:
             return None
         try:
+            # Check the size before reading: a record may come from anybody.
             if (self.case / place).stat().st_size > MAX_RECORD_BYTES:
                 return None
             stored = record_of((self.case / place).read_bytes(), name)
@@ -91,6 +92,7 @@ class TraceRecords:
                 return None
             summaries = tuple(from_json(bytes(summary)) for summary in stored.summaries)
         except (OSError, msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+            # A record that breaks counts as none: the trace itself is read.
             return None
         reading = (
             RankReading(summaries, stored.problem, stored.passing) if stored.is_trace else None
@@ -120,5 +122,6 @@ class TraceRecords:
 
 
 def _is_below(name: str) -> bool:
+    # The names come from a file: refuse paths that leave the folder.
     parts = PurePosixPath(name).parts
     return bool(parts) and parts[0] != "/" and ".." not in parts

@@ -1,10 +1,10 @@
 """What was read of a case's traces is kept beside them in `summaries/`: one JSON record per trace,
 named by its path.
 
-A record stands for its trace only while it is of the same version of the same file, and of the same
-reader; else the trace is read again. In a copy of a case, `summaries/versions.json` says of which
-versions of the traces it was made; a trace that it names and that is not there was left out on
-purpose, and its record alone stands for it.
+A record stands for its trace only while the version of the file and the reader are the same; else
+the trace is read again. In a copy of a case, `summaries/versions.json` lists the versions of the
+traces that the copy was made from. A trace that it lists and that is not there was left out on
+purpose: its record alone stands for it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def _reader() -> str:
     here = Path(__file__).parents[1]
     for path in sorted(here.rglob("*")):
         if path.suffix in (".py", ".c", ".h"):
+            # The NUL keeps a name and its content apart, so that shifted bytes change the hash.
             digest.update(path.relative_to(here).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -86,6 +86,7 @@ def training_findings(case: Case) -> list[Finding]:
     except FaultlineError:
         raise
     except Exception:
+        # Without records, or with traces that only a record holds, nothing else can be read.
         if not records.used or records.left_out:
             raise
     # A record may come from anybody: where one breaks the analysis, its trace is read instead.
@@ -110,6 +111,7 @@ def _findings_of_files(case: Case, records: TraceRecords | None) -> list[Finding
         paths += records.left_out
     if not paths:
         return []
+    # Sort: a trace that does not say its rank gets that of its place among the files.
     files = sort_job_files(sorted(paths), records.job_file if records else None)
     traces = traces_of(files)
     summaries, problems = put_together((file, _read(file, records)) for file in traces)
@@ -179,6 +181,7 @@ def _unaccused(
     name: str, job: TrainingJob, diagnoses: Sequence[JobDiagnosis], notes: dict[str, Any]
 ) -> Finding:
     """That nothing stands out, or why that cannot be said."""
+    # This is reached only with ranks, and with ranks there is a comparison.
     assert job.comparison is not None
     why_not = job.comparison.why_not
     if why_not is not None:
@@ -208,6 +211,7 @@ def _to_look_at(unsure: Sequence[JobDiagnosis]) -> tuple[str, dict[str, float]]:
 
 
 def _finding(name: str, diagnosis: JobDiagnosis, notes: dict[str, Any]) -> Finding:
+    # Stragglers and input stalls give their share of time under different names.
     share = diagnosis.details.get("blame_share", diagnosis.details.get("data_share"))
     measured = notes | dict(diagnosis.details)
     accused: dict[str, Any] = {
@@ -245,6 +249,7 @@ def _with_host(finding: Finding, job: JobIdentity | None) -> Finding:
         return finding
     name = readable(host, MAX_HOST)
     sentence = f"{finding.sentence.rstrip('.')}; it runs on host {name}"
+    # The host that the trace names outranks the one in the settings.
     with_host = details.model_copy(update={"host": details.host or name})
     return finding.model_copy(update={"sentence": sentence, "details": with_host})
 

@@ -119,6 +119,7 @@ def _moment(ranks: Sequence[RankMetrics], step: int) -> dict[str, Any]:
         return {}
     first = min(timed, key=lambda rank_metrics: rank_metrics.times[step])
     at = first.times[step]
+    # Clocks may step back: only earlier times bound the moment.
     earlier = [time for other, time in first.times.items() if other < step and time <= at]
     before = max(earlier, default=at)
     return {
@@ -216,6 +217,7 @@ def _full(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
         statement += f"; {numbers.count('ooms', worst.ooms, 'allocation')} failed"
     return JobDiagnosis(
         rule="memory_pressure",
+        # A failed allocation is critical, whatever share was reserved.
         severity="critical" if worst.ooms else pressure(worst.percent / 100) or "warning",
         subject=subject_of(named_ranks),
         statement=statement,
@@ -229,7 +231,7 @@ def _full(ranks: Sequence[RankMetrics]) -> JobDiagnosis | None:
 def log_diagnoses(logs: JobLogs, world: Collection[int]) -> list[JobDiagnosis]:
     """Memory that ran out, hardware errors, exceptions that are nobody else's fault.
 
-    `world` are the job's ranks as far as they are known.
+    `world` holds the known ranks of the job.
     """
     failures = [
         _memory(logs, GPU_MEMORY, "the GPU"),
@@ -255,6 +257,7 @@ def _clear(logs: JobLogs) -> tuple[str, ...]:
         for name, signature in shown.items()
         if name not in of_rules and _is_clear(signature)
     ]
+    # Of equal weights the name decides, so that every run reports the same.
     clear.sort(key=lambda signature: (-signature.weight, signature.name))
     return tuple(signature.name for signature in clear)
 
@@ -331,6 +334,7 @@ def _xid(logs: JobLogs) -> JobDiagnosis | None:
 
 
 def _by_weight(row: dict[str, Any]) -> tuple[float, int, int]:
+    # None does not compare with numbers: put logs without a rank first.
     rank = -1 if row["rank"] is None else row["rank"]
     return -row["weight"], rank, row["xid"]
 
@@ -340,6 +344,7 @@ def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
     if number is None:
         return None
     xid = XIDS.get(int(number[2]))
+    # An Xid of software accuses no device.
     if xid is not None and not xid.is_hardware:
         return None
     row = {
@@ -349,6 +354,7 @@ def _xid_row(rank: int | None, failure: LoggedFailure) -> dict[str, Any] | None:
         "count": failure.count,
     }
     if xid is None:
+        # NVIDIA's table knows more Xids than ours: take an unknown one seriously.
         return row | {
             "meaning": "not in the table",
             "action": "see NVIDIA's table",
@@ -401,6 +407,7 @@ def _exceptions(logs: JobLogs, world: Collection[int]) -> JobDiagnosis | None:
         statement += f" in {_place(first)}"
     rows = []
     for rank, raised in exceptions.items():
+        # Messages of exceptions are foreign text.
         message = readable(raised.message, 160)
         rows.append({"rank": rank, "exception": readable(raised.type), "message": message})
     return JobDiagnosis(
@@ -430,6 +437,7 @@ def _root_exceptions(logs: JobLogs) -> dict[int | None, LoggedException]:
 def is_symptom(raised: LoggedException) -> bool:
     """Whether an exception follows from another rank's failure, or is a launcher's or a
     person's."""
+    # DistBackendError reports a failed collective; its cause lies elsewhere.
     if raised.type.rpartition(".")[2] in QUIET_EXCEPTIONS or "DistBackendError" in raised.type:
         return True
     signature = match(f"{raised.type}: {raised.message}")

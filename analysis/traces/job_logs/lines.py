@@ -34,6 +34,7 @@ def bounded_lines(path: Path) -> Iterator[tuple[int, str]]:
             if size > MAX_HEAD_BYTES:
                 start = max(MAX_HEAD_BYTES, size - MAX_TAIL_BYTES)
                 file.seek(start)
+                # The jump lands inside a line: drop what is left of it.
                 file.readline(MAX_TAIL_BYTES)
                 yield from _lines(file, file.tell(), size)
     except OSError:

@@ -1,6 +1,6 @@
 """Loss, gradient norm, throughput and step time by step and rank, from whatever a job writes.
 
-Read are JSON lines (our own keys, TorchTitan's, wandb's), TorchTitan's structured log, the runs
+It reads JSON lines (our own keys, TorchTitan's, wandb's), TorchTitan's structured log, the runs
 that wandb writes to disk, TorchTitan's and Megatron's console lines and the dicts that the Hugging
 Face trainer prints. Bare NaN and Infinity, which Python writes into JSON, are numbers here.
 """
@@ -149,10 +149,12 @@ def _row_of(line: str) -> _Row | None:
     # A dict that Python printed begins like JSON, and has single quotes.
     if line.lstrip()[:1] == "{" and "'" not in line[:20]:
         try:
+            # Python's json takes the bare NaN and Infinity that Python writes.
             value = json.loads(line)
         except (ValueError, RecursionError):
             return None
         return _measured(value) if isinstance(value, dict) else None
+    # Test cheaply first: most lines of a log hold no metrics.
     if len(line) < 4_000 and ("loss" in line or "Loss" in line or "tps" in line):
         return _text_line(_ANSI.sub("", line))
     return None
@@ -178,6 +180,7 @@ def _measured(value: Mapping[str, Any]) -> _Row | None:
     if not measures:
         return None
     at = _number(value.get(TIME_KEY))
+    # A larger number is not in seconds since 1970.
     if at is not None and not 0 < at < LATEST:
         at = None
     return _Row(_whole(value.get("rank")), step, measures, at)
@@ -194,6 +197,7 @@ def _step(value: Mapping[str, Any]) -> int | None:
 def _text_line(line: str) -> _Row | None:
     """A console line, or a dict that Python printed."""
     step = _STEP_TEXT.search(line)
+    # TorchTitan logs validation in the same words, but its loss is not the training's.
     if step is None or "validate step" in line:
         return None
     measures: dict[Measure, float] = {}

@@ -40,6 +40,7 @@ _SLURM_EXIT = re.compile(
     r"srun: error: \S{1,200}: tasks? ([\d,-]{1,200}): "
     r"(?:Exited with exit code (\d{1,6})|(Killed|Segmentation fault|Out Of Memory|Terminated))"
 )
+# srun names signals in words; as exit codes they are negative.
 _SIGNALS = {"Killed": -9, "Segmentation fault": -11, "Out Of Memory": -9, "Terminated": -15}
 _EXCEPTION = re.compile(r"[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit|Timeout|Failure)$")
 
@@ -230,4 +231,5 @@ def _tasks(text: str) -> Iterator[int]:
     for part in text.split(",")[:1_000]:
         ends = [int(n) for n in part.split("-") if n][:2]
         if ends:
+            # Bound the range: a hostile line may name billions of tasks.
             yield from range(ends[0], min(ends[-1], ends[0] + 10_000) + 1)

@@ -50,6 +50,7 @@ def span_diagnoses(
     severity: Severity = "critical" if (stopped or still) and not named else "info"
     standing = _standing(ranks, severity, quiet if still else None)
     late = _late_input(ranks)
+    # A late rank makes the others wait: do not blame the loaders of all for it.
     waiting = _straggler(late) if late else _input_bound(ranks)
     return [diagnosis for diagnosis in (standing, waiting) if diagnosis is not None]
 
@@ -70,6 +71,7 @@ def _standing(
             behind.append(rank)
     if not behind:
         return _all_stand(ranks, quiet_s) if severity == "critical" else None
+    # With more than half elsewhere it is not clear who is behind.
     if 2 * len(behind) > len(ranks):
         return None
     ranks_behind, numbers = tuple(rank_spans.rank for rank_spans in behind), Numbers()
@@ -193,6 +195,7 @@ def _late_input(ranks: Sequence[RankSpans]) -> _LateInput | None:
     if length <= 0:
         return None
     late = _late_ranks(ranks, usual, WARN_SHARE * length)
+    # Of more than two ranks only a minority can be late; of two, either can.
     if not late or 2 * len(late) >= len(ranks) > 2:
         return None
     worst = max(late, key=lambda pair: (pair[0], -pair[1].rank))[1]

@@ -119,6 +119,7 @@ def read_structured_logs(files: Iterable[JobFile]) -> list[RankSpans]:
 def scalar_row(line: str) -> dict[str, Any] | None:
     """A scalar, or the length of a step, as a row of metrics; None for any other line of a
     structured log."""
+    # Look for the words first: parsing every line is slow.
     if '"metric_value"' not in line and '"step_end"' not in line:
         return None
     record = _record(line)
@@ -153,6 +154,7 @@ class _FileReader:
     def read(self, file: JobFile) -> None:
         before = 0
         for offset, line in bounded_lines(file.path):
+            # The middle of a long log is skipped: what was open before may have ended there.
             if before < MAX_HEAD_BYTES <= offset:
                 self._open.clear()
             before = offset
@@ -180,6 +182,7 @@ class _FileReader:
 
     def _take(self, record: _Record) -> None:
         rank = record.rank if record.rank is not None else self._rank
+        # A hostile log may name any rank.
         if rank is None or not 0 <= rank < 10**6:
             return
         key = (record.source[:MAX_NAME], rank)
@@ -212,6 +215,7 @@ def _begin(stack: list[OpenSpan], name: str, record: _Record) -> None:
 def _end(stack: list[OpenSpan], name: str) -> None:
     for at in range(len(stack) - 1, -1, -1):
         if stack[at].name == name[:MAX_NAME]:
+            # Ends of inner spans may be missing: the end of an outer one closes them, too.
             del stack[at:]
             return
 
@@ -223,6 +227,7 @@ def _timed(rank_spans: RankSpans, name: str, record: _Record) -> None:
     if name == STEP and len(rank_spans.step_ms) < MAX_STEPS:
         rank_spans.step_ms[step] = float(ms)
     elif name in DATA_SPANS and (step in rank_spans.data_ms or len(rank_spans.data_ms) < MAX_STEPS):
+        # A step may fetch several batches: their times add up.
         rank_spans.data_ms[step] = rank_spans.data_ms.get(step, 0.0) + float(ms)
 
 

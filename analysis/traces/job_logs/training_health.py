@@ -183,10 +183,12 @@ def slowdown(ranks: Sequence[RankMetrics]) -> Slowdown | None:
     if len(steps) < 2 * MIN_SIDE:
         return None
     job = np.asarray([median(by_step[step]) for step in steps])
+    # Logarithms make a ratio of speeds a difference, whatever the unit.
     split = _split(np.log(job))
     before, after = np.median(job[:split]), np.median(job[split:])
     spread = 1.4826 * max(_deviation(np.log(job[:split])), _deviation(np.log(job[split:])))
     change = float(np.log(after / before))
+    # The share of speed lost, as growth of the step time's logarithm.
     if change < -np.log(1 - SLOWDOWN) or change < SLOWDOWN_DEVIATIONS * spread:
         return None
     count = max(len(values) for values in by_step.values())
@@ -270,6 +272,7 @@ def _split(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> int:
     place = np.arange(1, len(values))
     left, right = sums[:-1] / place, (sums[-1] - sums[:-1]) / (len(values) - place)
     gain = place * (len(values) - place) * (left - right) ** 2
+    # Entry i stands for a split after i + 1 values: hence the - 1.
     inside = slice(MIN_SIDE - 1, len(values) - MIN_SIDE)
     return int(np.argmax(gain[inside])) + MIN_SIDE
 

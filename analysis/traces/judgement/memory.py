@@ -67,5 +67,6 @@ def rise_of(lows: NDArray[np.int64]) -> MemoryRise | None:
     if len(lows) < 2:
         return None
     change = np.diff(lows)
+    # Take the median: a single large step is no steady growth.
     rising, slope = int((change > 0).sum()), int(np.median(change))
     return MemoryRise(len(lows), int(lows[0]), int(lows[-1]), rising, slope)

@@ -59,6 +59,7 @@ def snapshot_diagnoses(
     total = 0
     for rank, file in _latest(files):
         total += file.size
+        # Reading is slow (about a second for 5 MB): leave the rest out, and say so.
         if len(judged) >= MAX_SNAPSHOTS or total > MAX_TOTAL_BYTES:
             problems.append((file.path.name, "is left out: other snapshots were read before it"))
             continue
@@ -86,6 +87,7 @@ def _latest(files: Iterable[JobFile]) -> list[tuple[int | None, JobFile]]:
         if rank is None:
             unnamed.append((None, file))
         else:
+            # Files come by name, and names count steps: the last one stays.
             by_rank[rank] = file
     return [*sorted(by_rank.items()), *unnamed]
 
@@ -174,6 +176,7 @@ def _growths(judged: Sequence[RankSnapshot]) -> list[JobDiagnosis]:
 
 def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagnosis:
     ranks = tuple(rank for rank, _ in group if rank is not None)
+    # The rank that grows fastest stands for all.
     _, growth = max(group, key=lambda pair: pair[1].rise.slope_bytes)
     numbers = Numbers()
     who = f" on {numbers.ranks(ranks)}" if ranks else ""
@@ -190,6 +193,7 @@ def _growth(group: Sequence[tuple[int | None, Growth]], count: int) -> JobDiagno
         f"the GPU's memory{who} grows by {per_step} per step, rising in {rising} of {changes} "
         f"steps{phrase}",
         numbers,
+        # Growth on all ranks is the program's, so no rank is to blame.
         ranks=ranks if len(group) < count else (),
         details={
             "line": growth.site,
@@ -204,6 +208,7 @@ def _idle(judged: Sequence[RankSnapshot]) -> list[JobDiagnosis]:
     idle_ranks = [
         (rank, judgement)
         for rank, judgement in judged
+        # A failure already names its cause, fragmentation included.
         if judgement.idle_reserved and judgement.failure is None
     ]
     if not idle_ranks:

@@ -56,6 +56,7 @@ def levels(snapshot: Snapshot) -> Levels:
     action, size = snapshot.actions(), snapshot.sizes()
     born = np.where(action == ALLOC, size, 0)
     allocated = _backwards(born - np.where(action == FREE, size, 0), snapshot.bytes_in("allocated"))
+    # FREE is the request, FREED its completion: in between a stream still uses the block.
     active = _backwards(
         born - np.where(action == FREED, size, 0), snapshot.bytes_in("allocated", "pending")
     )
@@ -65,6 +66,7 @@ def levels(snapshot: Snapshot) -> Levels:
 
 def _backwards(change: Ints, end: int) -> Ints:
     after = np.cumsum(change[::-1])[::-1]
+    # Never below 0, even where the file contradicts itself.
     ints: Ints = np.maximum(end - (after - change), 0)
     return ints
 
@@ -85,6 +87,7 @@ def holders_at(snapshot: Snapshot, index: int) -> list[LineHolder]:
         if event.action == ALLOC:
             live.pop(event.address, None)
         elif event.action == FREE:
+            # The ring may have lost the allocation; then its line is unknown.
             alloc_index = allocated_by.get(i)
             live[event.address] = (
                 snapshot.events[alloc_index].site if alloc_index is not None else "",
@@ -147,6 +150,7 @@ def _valleys(allocated: Ints) -> list[int]:
     """Lows between falls and rises of VALLEY of the peak."""
     if not len(allocated):
         return []
+    # Only falls and rises of this depth count: small waves are no steps.
     depth = VALLEY * float(allocated.max())
     valleys: list[int] = []
     high = low = float(allocated[0])

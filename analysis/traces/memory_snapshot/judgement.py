@@ -153,6 +153,8 @@ def _failure(
     active, reserved = int(over_time.active[at]), int(over_time.reserved[at])
     changed = any(e.action in (ALLOC, FREE, FREED) for e in snapshot.events[at + 1 :])
     free_inside = max(reserved - active, 0)
+    # For OOM `address` holds the bytes that the device had free. Fragmentation comes first:
+    # where enough was free in pieces, growth did not cause the failure.
     if free_inside + event.address >= event.size and free_inside >= UNUSABLE_SHARE * reserved:
         cause = "fragmentation"
     elif growth is not None:
@@ -167,6 +169,7 @@ def _failure(
         allocated=int(over_time.allocated[at]),
         active=active,
         reserved=reserved,
+        # Free blocks are known only at the snapshot's end, not at the failure.
         largest_free=None if changed else snapshot.largest_free,
         cause=cause,
         site=event.site,

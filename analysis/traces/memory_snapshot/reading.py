@@ -130,6 +130,7 @@ def read_snapshot(path: Path) -> Snapshot:
         by_device, key=lambda d: sum(_size(s.get("total_size")) for s in by_device[d]), default=None
     )
     sites = _Sites()
+    # A cut-off file lacks the end of its history, from which levels are counted back.
     events = () if cut else _events(_history(value.get("device_traces"), device), sites)
     segments = by_device.get(device, []) if device is not None else []
     return Snapshot(
@@ -143,6 +144,7 @@ def read_snapshot(path: Path) -> Snapshot:
 
 def _content(path: Path) -> bytes:
     parts: list[bytes] = []
+    # Read one byte too many, to notice a file that is too large.
     for block in unpacked_blocks(path, Counter(), MAX_BYTES + 1):
         parts.append(block)
     data = b"".join(parts)
@@ -216,6 +218,7 @@ def _blocks(segments: list[dict[str, Any]], sites: _Sites) -> tuple[MemoryBlock,
                 if state in PENDING
                 else "inactive"
             )
+            # Where a snapshot lacks these fields, blocks lie one behind the other.
             requested = _size(block["requested_size"]) if "requested_size" in block else size
             address = _address(block["address"]) if "address" in block else at
             memory_blocks.append(
@@ -251,6 +254,7 @@ class _Sites:
         first."""
         if not isinstance(frames, list) or not frames:
             return "", False
+        # Compare by identity: a pickle shares its stacks, and there may be millions of frames.
         key = id(frames)
         if key not in self._site_by_stack:
             self._site_by_stack[key] = self._site(frames)
@@ -283,6 +287,7 @@ def _frame(frame: Any) -> _Frame | None:
     name = frame.get("filename") if isinstance(frame, dict) else None
     if not isinstance(name, str) or not name.endswith(".py"):
         return None
+    # Bound what the patterns search: the name is foreign text.
     name = name[-1000:]
     line, function = frame.get("line"), frame.get("name")
     file = "/".join(name[-300:].split("/")[-2:])
@@ -298,6 +303,7 @@ def _frame(frame: Any) -> _Frame | None:
 
 def _size(value: Any) -> int:
     """Bytes; 0 for anything that is no size."""
+    # `type`, not isinstance: True is no size.
     return value if type(value) is int and 0 <= value <= LARGEST else 0
 
 

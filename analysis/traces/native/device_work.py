@@ -46,11 +46,13 @@ def scan_device(
         np.ascontiguousarray(start, dtype=np.int64),
     )
     correlation = np.ascontiguousarray(correlation, dtype=np.int64)
+    # Room for all rows: how many are work is known only afterwards.
     row_buffer, summary = np.empty(len(category), dtype=np.int64), np.zeros(3, dtype=np.int64)
     columns = [pointer(c) for c in (start, correlation, row_buffer, summary)]
     count = native.fl_device_rows(
         _n(category), pointer(category), _n(kind), pointer(kind), *columns
     )
+    # Copy: a slice would keep the buffer for all rows alive.
     return DeviceScan(row_buffer[:count].copy(), bool(summary[0]), int(summary[1]), int(summary[2]))
 
 
@@ -60,6 +62,7 @@ def linked_calls(
     """For each asked row the last call with its correlation, or -1; correlations lie in [lowest,
     highest]."""
     native = library()
+    # The library's table holds rows as int32.
     if native is None or len(category) >= 2**31:
         return None
     size = max(highest - lowest + 1, 0)

@@ -78,6 +78,7 @@ class NativeLane:
                 for n in (limits.events, limits.arguments, limits.text_bytes, limits.label_bytes)
             ],
             (ctypes.c_int64 * len(tables))(*tables),
+            # A secret seed: hostile texts must not all collide in the tables.
             ctypes.c_uint64(int.from_bytes(os.urandom(8), "little")),
         )
         if not place:
@@ -86,6 +87,7 @@ class NativeLane:
         self._add_spellings()
 
     def __del__(self) -> None:
+        # `__init__` may have failed before there was a state.
         if hasattr(self, "_state"):
             self._library.fl_scan_free(self._state)
 
@@ -103,8 +105,10 @@ class NativeLane:
 
     def feed(self, buffer: bytearray, start: int, end: int, offset: int) -> tuple[Outcome, int]:
         """Read as many whole events as there are."""
+        # The library trusts these bounds, so check them here.
         if not 0 <= start <= end <= len(buffer):
             raise ValueError("no such part of the buffer")
+        # from_buffer refuses an offset at the very end of the buffer.
         text = ctypes.byref(ctypes.c_uint8.from_buffer(buffer, start)) if end > start else None
         consumed = ctypes.c_int64()
         outcome = self._library.fl_scan_feed(

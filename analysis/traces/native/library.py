@@ -81,6 +81,7 @@ def load() -> ctypes.CDLL:
         raise NoLibraryError(f"there is no compiled library: {what_to_do}")
     try:
         loaded = ctypes.CDLL(str(files[0]))
+        # ctypes takes results for C ints by default: addresses would lose their upper half.
         for name in COUNTS:
             getattr(loaded, name).restype = ctypes.c_int64
         for name in PLACES:
@@ -90,6 +91,7 @@ def load() -> ctypes.CDLL:
         version = loaded.fl_version()
     except (OSError, AttributeError) as error:
         raise NoLibraryError(f"{files[0].name} cannot be loaded ({error})") from error
+    # A library of another version takes other arguments.
     if version != VERSION:
         raise NoLibraryError(
             f"{files[0].name} has version {version}, not {VERSION}: install the package again"

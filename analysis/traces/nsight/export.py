@@ -115,6 +115,7 @@ class _Export:
             ]
         )
         position = np.arange(len(start), dtype=np.int64)
+        # Bound the times, so that no sum with `base` overflows an int64.
         sane = (end >= start) & (start >= 0) & (end < 2**62 - base)
         trace = TraceColumns(
             file=file,
@@ -200,6 +201,7 @@ def _lowest_devices(part: ExportPart) -> dict[int, float]:
     """The lowest device that each process of a part used."""
     device = part.numbers.get("device")
     if device is None:
+        # Tables of the host name no device.
         device = np.zeros(len(part.start))
     processes, which = np.unique(part.process, return_inverse=True)
     lowest = np.full(len(processes), np.inf)

@@ -85,6 +85,7 @@ def _kernels(strings: Strings) -> ExportPart:
                "blockX", "blockY", "blockZ", "staticSharedMemory",
                "dynamicSharedMemory")  # fmt: skip
     rows = strings.database.numbers("CUPTI_ACTIVITY_KIND_KERNEL", columns)
+    # -1 stands for a name that the export lacks.
     names = np.where(rows["demangledName"] >= 0, rows["demangledName"], rows["shortName"])
     shared = np.maximum(rows["staticSharedMemory"], 0) + np.maximum(rows["dynamicSharedMemory"], 0)
     return _on_gpu(
@@ -174,11 +175,13 @@ def _ranges(strings: Strings, operators: bool) -> ExportPart:
         "NVTX_EVENTS", ("start", "end", "eventType", "globalTid", "textId")
     )
     texts = [text for (text,) in strings.database.texts("NVTX_EVENTS", ("text",))]
+    # The column may be missing: pad, so that each row has a text.
     texts += [""] * (len(rows["textId"]) - len(texts))
     text = [
         text or strings.string(i) for text, i in zip(texts, rows["textId"].tolist(), strict=False)
     ]
     matches = [OPERATOR.match(text) for text in text]
+    # A range that never ended has no end, or 0 in old schemas.
     is_complete = (
         np.isin(rows["eventType"], RANGES) & (rows["end"] >= rows["start"]) & (rows["end"] > 0)
     )
@@ -232,6 +235,7 @@ def _on_gpu(
 ) -> ExportPart:
     pairs = np.stack((rows["deviceId"], rows["streamId"]), axis=1)
     lanes, lane_of = np.unique(pairs, axis=0, return_inverse=True)
+    # 2**32 - 1 stands for no stream.
     stream = np.where(
         (rows["streamId"] >= 0) & (rows["streamId"] < 2**32 - 1), rows["streamId"], -1
     )
@@ -251,6 +255,7 @@ def _on_gpu(
 
 
 def _on_host(rows: dict[str, Int64], category: str, names: Int32) -> ExportPart:
+    # The process id is in bits 24 to 47 of the global id, the thread id below.
     process, thread = (rows["globalTid"] >> 24) & 0xFFFFFF, rows["globalTid"] & 0xFFFFFF
     lanes, lane_of = np.unique(np.stack((process, thread), axis=1), axis=0, return_inverse=True)
     return ExportPart(

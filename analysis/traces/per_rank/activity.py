@@ -72,6 +72,7 @@ def activity_of(trace: TraceColumns, steps: StepColumns) -> Activity:
             else np.zeros(len(steps), bool)
         )
         spans = union(steps.start[has_backward], starts[last[has_backward]])
+        # Time that another phase claims is no forward pass.
         for taken in (host[DATA], host["optimizer"], union(starts, ends + BACKWARD_GAP_NS)):
             spans = difference(spans, taken)
         host[FORWARD] = spans

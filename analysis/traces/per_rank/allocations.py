@@ -106,6 +106,7 @@ def _peaks(trace: TraceColumns) -> tuple[int, int, int, int]:
         return 0, 0, 0, 0
     top = int(reserved.argmax())
     sizes = (allocated.max(), reserved[top], allocated[top], reserved.min())
+    # -1 stands for unknown.
     most, most_reserved, meanwhile, least = (max(int(size), 0) for size in sizes)
     return most, most_reserved, meanwhile, least
 
@@ -119,7 +120,9 @@ def step_floors(
     indexes = np.flatnonzero((memory.device_type == device_type) & (memory.device == device))
     indexes = indexes[np.argsort(memory.ts[indexes], kind="stable")]
     level = memory.allocated[indexes]
+    # Where there are no totals (2021 traces, or 0 throughout on the CPU) add up the events.
     if not (level >= 0).any() or (device_type == CPU and not (level > 0).any()):
+        # Clip hostile sizes: their sum must not overflow.
         level = np.cumsum(np.clip(memory.bytes[indexes], -(2**48), 2**48))
     step = window.steps.of(memory.ts[indexes])
     numbers, place = np.unique(step, return_inverse=True)

@@ -105,6 +105,7 @@ def kernel_annotations(trace: TraceColumns, side: Side | None = None) -> KernelA
         side = "device" if trace.in_category(*CATEGORY["device"]).any() else "host"
     marks = np.flatnonzero(trace.in_category(*CATEGORY[side]))
     annotation_rows = np.full(len(rows), -1, dtype=np.int64)
+    # On the host the annotation surrounds the launch, not the kernel.
     requested_rows = rows if side == "device" else device_launches(trace)
     has_row: Bool = requested_rows >= 0
     place = innermost_at(
@@ -155,6 +156,7 @@ def rows(trace: TraceColumns) -> Rows:
     sides: tuple[Side, ...] = ("device", "host")
     for side in sides:
         for annotation in annotation_breakdown(trace, side):
+            # An annotation may launch nothing.
             row = by_name.setdefault(
                 annotation.name, {"name": annotation.name, "kernels": 0, "kernel_ns": 0}
             )

@@ -109,9 +109,11 @@ def copies_of(trace: TraceColumns) -> CopyColumns:
     index = np.asarray([directions.index(d) for d in by_name], dtype=np.int64)[place]
     trace_speed = trace.arguments.number(BANDWIDTH).at(work.row, 0.0)
     size = trace.arguments.number(BYTES).at(work.row, -1.0)
+    # Beyond 2**53 a float64 skips whole numbers: do not believe such a size.
     size = np.where((size >= 0) & (size < 2**53), size, -1.0)
     length = work.end - work.start
     measured = np.where(size > 0, size, 0.0) / np.maximum(length, 1)
+    # Believe the trace's figure within reason; else bytes per ns are GB/s.
     speed = np.where((trace_speed > 0) & (trace_speed < MOST_GBPS), trace_speed, measured)
     speed = np.where((length > 0) & (speed < MOST_GBPS), speed, 0.0)
     whole = np.rint(speed * 1e9).astype(np.int64)
@@ -126,6 +128,7 @@ def bandwidth_series(trace: TraceColumns) -> BandwidthSeries:
     copies = copies_of(trace)
     has_speed = copies.bytes_per_second > 0
     speed, index = copies.bytes_per_second[has_speed], copies.direction[has_speed]
+    # Ends stand first, so that copies that touch do not add up for a moment.
     time = np.concatenate((copies.end[has_speed], copies.start[has_speed]))
     direction = np.concatenate((index, index))
     order = np.lexsort((time, direction))
@@ -138,6 +141,7 @@ def bandwidth_summary(series: BandwidthSeries) -> tuple[BandwidthSummary, ...]:
     count = len(series.directions)
     busy = series.bytes_per_second > 0
     spread = distributions(series.gbps[busy], series.direction[busy], count)
+    # Each direction ends at 0, so the jump to the next one counts nothing.
     spent = np.append(np.diff(series.time), 0)
     moved, used = np.zeros(count), np.zeros(count, dtype=np.int64)
     np.add.at(moved, series.direction[busy], (series.gbps * spent)[busy])

@@ -1,5 +1,4 @@
-"""Who called whom on one rank: a forest over the rows of a trace, from python frames down to
-kernels.
+"""The calls of one rank: a forest over the rows of a trace, from python frames down to kernels.
 
 Calls of one thread nest by time. A kernel, copy or fill is a child of the call that launched it,
 whatever its stream. Autograd's threads work while another thread waits in `backward()`: their
@@ -98,6 +97,7 @@ class CallStacks:
         """When the first of them starts; -1 where there is none."""
         latest = np.iinfo(np.int64).min
         top = subtree_maxima(self.parent, np.where(self._kernels, -self.trace.ts, latest))
+        # Only maxima over subtrees are at hand: negate the starts to find the earliest.
         return np.where(top == latest, -1, -top)
 
     @cached_property
@@ -120,6 +120,7 @@ class CallStacks:
         on a stream."""
         dur = self.trace.dur.copy()
         rows = np.flatnonzero((self.parent >= 0) & ~self._kernels)
+        # Only calls of the same thread: those of autograd's threads run beside the caller.
         rows = rows[self.trace.lane[rows] == self.trace.lane[self.parent[rows]]]
         np.subtract.at(dur, self.parent[rows], self.trace.dur[rows])
         return np.where(self.inside, np.maximum(dur, 0), 0)
@@ -294,6 +295,7 @@ def _link_backward(trace: TraceColumns, order: Int64, parent: Int32) -> None:
     has_autograd[trace.lane[order[autograd[trace.name[order]]]]] = True
     waiting = np.flatnonzero(has_steps)
     main = order[has_steps[trace.lane[order]] & (trace.end[order] > trace.ts[order])]
+    # With several such threads nobody knows which one waits.
     if len(waiting) != 1 or not len(main):
         return
     outer = order[(has_autograd & ~has_steps)[trace.lane[order]] & (parent[order] < 0)]
@@ -313,6 +315,7 @@ def _boxes(stacks: CallStacks) -> Int64:
         [number_by_name.setdefault(name, len(number_by_name)) for name in names], dtype=np.int64
     )
     box = np.full(len(stacks.parent), -1, dtype=np.int64)
+    # Rows outside the forest sort behind the deepest level that is looked at.
     depth = np.where(stacks.inside, stacks.depth, MAX_FRAMES)
     by_depth = np.argsort(depth, kind="stable")
     bounds = np.searchsorted(depth[by_depth], np.arange(MAX_FRAMES + 1))

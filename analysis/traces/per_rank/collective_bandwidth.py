@@ -116,6 +116,7 @@ def link_within(device: Accelerator | None, ranks: int) -> Link:
 
 def by_size(*keys: Int64, sizes: Int64) -> Iterator[tuple[list[int], Int64]]:
     """The keys and rows of calls that agree in them and, to a power of two, in size."""
+    # -1 collects the calls of unknown size.
     power = np.where(sizes > 0, np.floor(np.log2(np.maximum(sizes, 1))), -1).astype(np.int64)
     distinct, place = np.unique(np.stack((*keys, power)), axis=1, return_inverse=True)
     for number, key in enumerate(distinct.T.tolist()):
@@ -135,6 +136,7 @@ def collective_row(
     """One row of these calls; `sizes` in bytes, one per call."""
     measurable = (sizes > 0) & (times.transfer > 0)
     rate = (
+        # Bytes per ns are GB/s.
         float(np.median(sizes[measurable] / times.transfer[measurable]))
         if measurable.any()
         else None
@@ -206,6 +208,7 @@ def rank_rows(
                 calls.bytes[mine],
                 times.select(mine),
                 link=link,
+                # One rank's durations hold waiting, so its bandwidths are lower bounds.
                 at_least=True,
             )
         )
@@ -218,6 +221,7 @@ def rows(trace: TraceColumns) -> Rows:
     steps = steps_of(trace)
     calls = collective_calls(trace, steps, activity_of(trace, steps))
     devices, world = trace.header.get("deviceProperties"), trace.world_size
+    # The host lists a device for every rank, so it holds the whole world.
     alone = isinstance(devices, list) and world is not None and 1 < world <= len(devices)
     link = link_within(accelerator_of(trace.header), world or 1) if alone else UNKNOWN_LINK
     return TABLE.rows(rank_rows(calls, world, link))

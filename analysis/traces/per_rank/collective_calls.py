@@ -1,6 +1,6 @@
 """One rank's collectives: what each moved, for which ranks, when it entered and left.
 
-Taken are communication kernels on the accelerator and, on the host, the annotations of libraries
+These are communication kernels on the accelerator and, on the host, the annotations of libraries
 that run there (`gloo:all_reduce`, `mpi:...`, `ucc:...`). NCCL's own annotations on the host
 (`nccl:all_reduce`) are launches, no collectives; they lend a kernel its operation and size where
 the kernel has none. Arguments: training-telemetry of PyTorch (`record_param_comms`):
@@ -220,6 +220,7 @@ def _whole_steps(step: Int64, limit: int) -> int:
     if len(step) <= limit:
         return len(step)
     last = int(step[limit])
+    # A first step that is longer than the limit is cut inside.
     return (int(np.argmax(step == last)) if last >= 0 else 0) or limit
 
 
@@ -257,6 +258,7 @@ def _operations(trace: TraceColumns, rows: Int64, lent: Int64) -> tuple[tuple[st
         operation = by_text[text] if text >= 0 else OTHER
         if operation == OTHER:
             operation = by_name[name]
+        # NCCL runs all_to_all as SendRecv kernels: there the launch's annotation knows better.
         if operation in (OTHER, *POINT_TO_POINT) and text < 0 and note >= 0:
             operation = by_name[int(trace.name[note])]
         operations.append(operation)
@@ -296,6 +298,7 @@ def _groups(trace: TraceColumns, rows: Int64) -> tuple[tuple[ProcessGroup, ...],
         size = len(members) if members else s or None
         listed = members if members and len(members) <= MAX_LISTED else None
         groups.append(ProcessGroup(called[:MAX_NAME], about[:MAX_NAME], listed, size))
+    # Groups beyond the bound share the last place.
     return tuple(groups), np.minimum(column, max(len(groups) - 1, 0))
 
 
@@ -355,6 +358,7 @@ def _elements(
         else rows > 0
     )
     group = np.asarray([min(s or 1, MAX_RANKS) for s in sizes], dtype=np.int64)
+    # Bound the count before multiplying: a hostile one must not overflow.
     gathered = np.where(
         gathers & (out == 0), np.minimum(elements, MAX_ELEMENTS // MAX_RANKS) * group, out
     )

@@ -16,6 +16,7 @@ POINT_TO_POINT = ("send", "recv", "send_recv")
 """Between two ranks; never matched. A kernel of NCCL does sends and receives together
 ("send_recv")."""
 
+# The longer names come first: "reduce_scatter" also contains "reduce" and "scatter".
 _OPERATION = re.compile(
     r"(?P<all_reduce>all[-_]?reduce|cross_device_reduce)|(?P<all_gather>all[-_]?gather)|"
     r"(?P<reduce_scatter>reduce[-_]?scatter)"
@@ -76,6 +77,7 @@ def elements_of(dims: str) -> int:
     total = 0
     for shape in shapes if isinstance(shapes, list) else ():
         if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape):
+            # Bound the product: a hostile shape may have any number of dimensions.
             total += math.prod(shape[:16])
     return total if 0 <= total < MAX_ELEMENTS else 0
 

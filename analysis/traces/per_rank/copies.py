@@ -56,6 +56,7 @@ def copies(trace: TraceColumns, window: StepWindow | None = None) -> CopyTimes:
     to_device, to_host = _rows(trace, H2D), _rows(trace, D2H)
     to_device, to_host = to_device[here[to_device]], to_host[here[to_host]]
     unpinned = _rows(trace, PAGEABLE)
+    # Linking launches is slow: skip it where nothing was copied.
     calls = launched_by(trace) if len(to_device) or len(to_host) else np.empty(0, dtype=np.int64)
     pageable = to_device[np.isin(to_device, unpinned)]
     back = to_host[np.isin(to_host, unpinned)]
@@ -75,6 +76,7 @@ def _rows(trace: TraceColumns, pattern: re.Pattern[str]) -> Int64:
 
 def _direction(trace: TraceColumns, rows: Int64, calls: Int64) -> DirectionCopies:
     sizes = trace.arguments.number("bytes").at(rows, 0.0)
+    # Several copies may share a call, as in a graph: count its time once.
     call = np.unique(calls[rows]) if len(rows) else rows
     call = call[call >= 0]
     return DirectionCopies(

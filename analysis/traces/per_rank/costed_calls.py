@@ -71,6 +71,7 @@ def costed_calls(trace: TraceColumns, stacks: CallStacks) -> CostedCalls:
     dims = trace.arguments.text("Input Dims")
     has_model = np.asarray([name in MODELS for name in trace.names] + [False], dtype=np.bool_)
     rows = dims.rows[has_model[trace.name[dims.rows]]].astype(np.int64)
+    # Only calls that launched work have a time on the device.
     rows = rows[stacks.num_kernels[rows] > 0]
     group, costs = _costs(trace, rows)
     has_cost = np.asarray([cost is not None for cost in costs], dtype=np.bool_)[group]

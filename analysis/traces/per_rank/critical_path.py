@@ -61,6 +61,7 @@ class CriticalPath:
         """The path's nodes in order of time."""
         if not len(self.path):
             return np.empty(0, dtype=np.int64)
+        # A path of n edges has n + 1 nodes: the first source, then every target.
         return np.concatenate((self.edges.source[self.path[:1]], self.edges.target[self.path]))
 
     def rows(self) -> Int64:
@@ -116,6 +117,7 @@ def _path(node_count: int, edges: Edges) -> Int64:
         node_count, edges.source, edges.target, edges.weight, edges.order
     )
     node, path_edges, sources = int(np.argmax(distance)), [], edges.source
+    # Walk back from the farthest node to where its path began.
     while (edge := int(incoming[node])) >= 0:
         path_edges.append(edge)
         node = int(sources[edge])

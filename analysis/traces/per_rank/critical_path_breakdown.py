@@ -84,8 +84,10 @@ def bounds(trace: TraceColumns, path: CriticalPath, rules: Rules) -> Int64:
     """Index into BOUNDS of each edge of the path."""
     chosen = path.path
     kind, row, weight = path.edges.kind[chosen], path.edges.row[chosen], path.edges.weight[chosen]
+    # -1 stands for no row: clamp it here, the masks below leave those edges out.
     safe = np.maximum(row, 0)
     work = kinds(trace)[safe] if len(trace) else row
+    # Later lines override earlier ones: from the general rule to the particular.
     indices = np.full(len(chosen), BOUNDS.index("cpu_bound"))
     indices[_while_loading(trace, row, rules)] = BOUNDS.index("data_loading")
     indices[_blocked(path)] = BOUNDS.index("waiting")
@@ -124,13 +126,14 @@ def _while_loading(trace: TraceColumns, row: Int64, rules: Rules) -> Bool:
     annotations = annotations[np.lexsort((trace.ts[annotations], lane[annotations]))]
     ends = trace.end[annotations]
     earlier = ended_last(lane[annotations], ends)
+    # The annotation before may reach further than the last one to start.
     reach = np.where(earlier >= 0, np.maximum(ends, ends[earlier]), ends)
     last = entry_before(lane[annotations], trace.ts[annotations], lane[row], trace.ts[row])
     return np.asarray((row >= 0) & (last >= 0) & (trace.ts[row] < reach[last]))
 
 
 def _blocked(path: CriticalPath) -> Bool:
-    """Mask of the edges into the end of a blocking call of which it is not known what it waited
+    """Mask of the edges into the end of a blocking call, where it is unknown what the call waited
     for."""
     edges, events, chosen = path.edges, path.events, path.path
     target = edges.target[chosen]
@@ -146,6 +149,7 @@ def _names(
     counted = weight > 0
     row, bound, weight = row[counted], bound[counted], weight[counted]
     name = np.where(row >= 0, trace.name[row], -1) if len(trace) else row
+    # Name -1 is the time between operators: with + 1 the keys start at 0.
     key = (name + 1).astype(np.int64) * len(BOUNDS) + bound
     unique_keys, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
     sums = np.zeros(len(unique_keys), dtype=np.int64)
@@ -224,6 +228,7 @@ def rows(trace: TraceColumns) -> Rows:
     table = [TABLE.row(window=window, what="path", name="", bound_by="", time_ns=path.length_ns)]
     table += [TABLE.row(what="missing", name=reason) for reason in path.missing]
     busy = device_share(path)
+    # A path through the host beside a busy device is doubtful: say so.
     if 2 * path_breakdown.by_bound_ns.get("cpu_bound", 0) > whole and busy >= QUESTIONED:
         reason = f"the device is busy {100 * busy:.0f} % of the window: what stands as the host's "
         table.append(TABLE.row(what="missing", name=reason + "time may be waiting for it"))

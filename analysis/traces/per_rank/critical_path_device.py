@@ -1,4 +1,4 @@
-"""Edges of the work on the accelerator: streams, launches, and who waits for whom.
+"""Edges of the work on the accelerator: streams, launches, and waits between them.
 
 Work on one stream runs in order. A kernel that was launched when its stream was idle waits for its
 launch; another one waits for the kernel before it, unless it waited longer for work on another
@@ -65,6 +65,7 @@ def stream_keys(trace: TraceColumns) -> Int64:
     process = (
         np.asarray(by_lane, dtype=np.int64)[trace.lane] if by_lane else np.zeros(0, dtype=np.int64)
     )
+    # A stream number has 32 bits; + 1 makes room for -1.
     return np.asarray(process * (1 << 33) + np.minimum(trace.stream, (1 << 32) - 1) + 1)
 
 
@@ -99,6 +100,7 @@ def kernels_of(trace: TraceColumns, events: Events, keys: Int64, launch: Int64) 
 
 
 def _device_ended(trace: TraceColumns, keys: Int64, row: Int64) -> Int64:
+    # Shifting off the stream leaves the device.
     device = keys[row] >> 33
     order = np.lexsort((trace.ts[row], device))
     last = ended_last(device[order], trace.end[row[order]])
@@ -116,6 +118,7 @@ def ended_last(stream: Int64, end: Int64) -> Int64:
     by_end = np.lexsort((np.arange(count), end, stream))
     rank = np.empty(count, dtype=np.int64)
     rank[by_end] = np.arange(count)
+    # Ranks grow from stream to stream, so one running maximum serves them all.
     latest = by_end[np.maximum.accumulate(rank)]
     follows = np.concatenate(([False], stream[1:] == stream[:-1]))
     return np.asarray(np.where(follows, np.concatenate(([-1], latest[:-1])), -1))
@@ -153,6 +156,7 @@ def stream_edges(
     edge_list.add_time(EdgeKind.LAUNCH_DELAY, launch_node[delayed], first[delayed], row[delayed])
     soon = kernels.start < ended + KERNEL_GAP_NS
     behind = (before >= 0) & ~by_launch & soon & (ended > awaited)
+    # A kernel that overlaps the one before does not wait for its end: connect the starts.
     overlapping = (before >= 0) & (ended > kernels.start) & (kernels.start > kernels.start[before])
     in_turn = behind & ~overlapping
     edge_list.add_time(

@@ -73,6 +73,7 @@ class EdgeList:
         self, kind: EdgeKind, source: Int64, target: Int64, weight: Int64 | int, row: Int64 | int
     ) -> None:
         """Nodes, ns and rows of edges of one kind; one number stands for a whole column."""
+        # Nodes are numbered in order of time: a lower target would lead back.
         forward = source < target
         self.lost["edges against time"] += int((~forward).sum())
         count = int(forward.sum())
@@ -113,6 +114,7 @@ def count_up_to(
     key is the asked one. O(n log n).
     """
     count = len(keys)
+    # At one time entries sort before questions, so that "up to" includes them.
     kind = np.repeat(np.asarray([0, 1]), [count, len(query_keys)])
     together = np.lexsort(
         (kind, np.concatenate((times, query_times)), np.concatenate((keys, query_keys)))
@@ -138,6 +140,7 @@ def entry_after(keys: Int64, times: Int64, query_keys: Int64, query_times: Int64
 def _entries(keys: Int64, order: Int64, place: Int64, query_keys: Int64) -> Int64:
     if not len(order):
         return np.full(len(query_keys), -1, dtype=np.int64)
+    # Clip for a safe look-up; `fits` rejects the places outside.
     entries = order[np.clip(place, 0, len(order) - 1)]
     fits = (place >= 0) & (place < len(order)) & (keys[entries] == query_keys)
     return np.asarray(np.where(fits, entries, -1), dtype=np.int64)

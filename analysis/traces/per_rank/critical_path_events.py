@@ -62,6 +62,7 @@ def whole_trace(trace: TraceColumns) -> PathWindow:
     """All of it."""
     if not len(trace):
         return PathWindow(0, 0)
+    # Half open: + 1 takes in an event that starts at the very end.
     return PathWindow(int(trace.ts.min()), int(trace.end.max()) + 1)
 
 
@@ -151,6 +152,7 @@ def events_of(trace: TraceColumns, window: PathWindow, rules: Rules) -> Events:
     device = trace.on_device & np.where(has_launch, inside[launch], inside)
     rows = np.flatnonzero(host | device)
     start, end = trace.ts[rows], trace.end[rows]
+    # Outer events first: of one start the longer one.
     order = np.lexsort((rows, -end, start))
     return _with_nodes(rows[order], start[order], end[order], device[rows][order], launch)
 
@@ -170,8 +172,10 @@ def loading(trace: TraceColumns, rules: Rules) -> Bool:
 def _with_nodes(row: Int64, start: Int64, end: Int64, device: Bool, launch_row: Int64) -> Events:
     count = len(row)
     empty = end == start
+    # At one moment ends come before starts; eight kinds of marks fix the order.
     opening = np.where(device, np.where(empty, 5, 7), np.where(empty, 2, 4))
     closing = np.where(device, np.where(empty, 6, 0), np.where(empty, 3, 1))
+    # Ends stand in reverse, so that of one moment the inner event's comes first.
     event = np.concatenate((np.arange(count)[::-1], np.arange(count)))
     time = np.concatenate((end[::-1], start))
     kind = np.concatenate((closing[::-1], opening)).astype(np.int64)
@@ -181,6 +185,7 @@ def _with_nodes(row: Int64, start: Int64, end: Int64, device: Bool, launch_row: 
         order = np.lexsort((kind, time))
     place = np.empty(2 * count, dtype=np.int64)
     place[order] = np.arange(2 * count)
+    # The extra place answers -1, a row without a launch.
     table = np.full(len(launch_row) + 1, -1, dtype=np.int64)
     table[row] = np.arange(count)
     return Events(

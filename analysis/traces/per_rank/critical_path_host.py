@@ -2,9 +2,9 @@
 
 On one thread each mark (a start or an end) leads to the next. Inside an operator the time between
 them counts and belongs to the innermost operator that is open; between outermost operators only the
-main thread's time does, and not where it polls the device. The backward pass runs on threads of its
-own while the main thread waits: each of its bursts is reached from the main thread and returns to
-it. Calls that hold the runtime's lock at the same time count one after the other. Source of the
+main thread's time does, and not where it polls the device. The backward pass runs on separate
+threads while the main thread waits: each of its bursts is reached from the main thread and returns
+to it. Calls that hold the runtime's lock at the same time count one after the other. Source of the
 rules: HTA's critical path analysis; where they differ is in the documentation.
 """
 
@@ -44,6 +44,7 @@ BLOCKING = re.compile(
 """Calls that return only when work on the device is done. HTA's list has cudaEventQuery, which
 never waits."""
 
+# Both lie below every time, so that comparisons with times need no mask.
 NOT_BLOCKING = int(np.iinfo(np.int64).min)
 UNKNOWN = NOT_BLOCKING + 1
 
@@ -173,8 +174,8 @@ def _chains(
 
 
 def _has_operators(trace: TraceColumns, events: Events, lane: int) -> bool:
-    """Whether the profiler recorded operators on the thread; where it recorded none the time
-    between calls says nothing of the host's work."""
+    """Whether the profiler recorded operators on the thread. Where it recorded none, the time
+    between calls does not show the host's work."""
     rows = events.row[~events.on_device]
     rows = rows[trace.lane[rows] == lane]
     return bool(trace.in_category(*OPERATOR_CATEGORIES)[rows].any())
@@ -200,6 +201,7 @@ def _last_start(depths: Int64, places: Int64, query_depths: Int64, query_places:
     above 0."""
     size = int(places.max()) + 2
     keys = depths * size + places
+    # Depth and place in one key, so that a single search finds both.
     order = np.argsort(keys, kind="stable")
     place = np.searchsorted(keys[order], query_depths * size + query_places) - 1
     return np.asarray(places[order][np.maximum(place, 0)])
@@ -225,6 +227,7 @@ def _fork_and_join(
     gap, end_gap = np.searchsorted(trunk, starts), np.searchsorted(trunk, ends)
     follows = lane[1:] == lane[:-1]
     in_gap = (gap > 0) & idle[np.maximum(gap - 1, 0)]
+    # Of the starts in one gap only the first forks: the others follow it on their thread.
     first = in_gap & np.concatenate(([True], (gap[1:] != gap[:-1]) | ~follows))
     _link(edge_list, rules, trunk[gap[first] - 1], starts[first])
     ends_in_gap = (end_gap < len(trunk)) & ((end_gap == 0) | idle[np.maximum(end_gap - 1, 0)])
@@ -250,6 +253,7 @@ def _lock_free(trace: TraceColumns, events: Events, edge_list: EdgeList) -> Int6
     holders = np.flatnonzero(named(trace, events, LOCKING))
     if len(holders) < 2:
         return free
+    # The lock passes from holder to holder in the order in which their calls end.
     holders = holders[np.argsort(events.end_node[holders])]
     before, after = holders[:-1], holders[1:]
     lanes = trace.lane[events.row]

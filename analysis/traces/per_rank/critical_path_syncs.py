@@ -79,9 +79,11 @@ def syncs_of(
     empty = [np.empty(0, dtype=np.int64)]
     source = np.concatenate([s for s, _ in pairs] + empty)
     waiter = np.concatenate([c for _, c in pairs] + empty)
+    # Work that ends after the call returned was not waited for.
     in_time = (kernels.end[source] <= events.end(waiter)) & (waiter >= 0)
     source, waiter = source[in_time], waiter[in_time]
     unblocked = np.full(len(events), NOT_BLOCKING, dtype=np.int64)
+    # UNKNOWN first: any known end is later and replaces it.
     unblocked[named(trace, events, BLOCKING)] = UNKNOWN
     np.maximum.at(unblocked, waiter, kernels.end[source])
     return Syncs(source, waiter, between, unblocked, tuple(missing))
@@ -171,6 +173,7 @@ def _recorded(
         missing.append(
             f"{int((~is_recorded).sum())} waits for events whose recording is not in the trace"
         )
+    # Take the stream off the key: what remains is the device's part.
     device = keys[rows] - np.minimum(trace.stream[rows], (1 << 32) - 1) - 1
     work = np.flatnonzero(launch >= 0)
     if not len(work):
@@ -216,6 +219,7 @@ def _stream_waits(
     )
     fits = (source >= 0) & (target >= 0)
     source, target = source[fits], target[fits]
+    # Within one stream the order holds anyway.
     across = kernels.stream[source] != kernels.stream[target]
     return source[across], target[across]
 

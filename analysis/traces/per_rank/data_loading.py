@@ -57,6 +57,7 @@ def data_loading(trace: TraceColumns, window: StepWindow | None = None) -> DataL
     spent = length(spans)
     alone = difference(spans, busy) if device.any() else spans
     exposed = length(alone)
+    # Without steps the window counts as one.
     by_step = _by_step(alone, window) or [(exposed, window.ns)]
     return DataLoading(
         ns=spent,
@@ -82,6 +83,7 @@ def loader_rows(trace: TraceColumns, window: StepWindow) -> Int64:
     """The loader's annotations on the host that reach into the window."""
     rows = trace.rows_named(lambda name: PHASES["data loading"].match(name) is not None)
     keep = (trace.end[rows] > window.begin) & (trace.ts[rows] < window.end)
+    # The profiler copies annotations to the device's rows: count those of the host.
     return np.asarray(rows[keep & ~trace.in_category("gpu_user_annotation")[rows]], dtype=np.int64)
 
 

@@ -44,6 +44,7 @@ def device_use(trace: TraceColumns, window: StepWindow | None = None) -> DeviceU
     device = np.flatnonzero(trace.on_device)
     starts, ends = window.clipped(trace.ts[device], trace.end[device])
     busy = int((ends - starts).sum())
+    # Clipped intervals are disjoint and in order, so gaps lie between neighbours.
     gap_start, gap_end = ends[:-1], starts[1:]
     gaps = gap_end - gap_start
     long = gaps >= LONG_GAP_NS
@@ -88,6 +89,7 @@ def _queue(trace: TraceColumns) -> tuple[int, int]:
     one launch."""
     queue = queue_length(trace)
     full = queue.length >= FULL_QUEUE
+    # Streams that are full at once count once.
     spent = total(queue.time[full], queue.until[full]) if full.any() else 0
     return spent, int(queue.length.max(initial=0))
 

@@ -118,6 +118,7 @@ def read_execution_trace(path: Path) -> ExecutionTrace:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceError(path.name, f"is not an execution trace ({str(error)[:200]})") from error
     nodes = [_with_attributes(node) for node in document.nodes]
+    # Ids become int64 columns, and a hostile file may hold larger numbers.
     big = any(
         abs(value) >= 1 << 63 for node in nodes for value in (node.id, node.parent, node.rf_id)
     )
@@ -146,6 +147,7 @@ def correlate(trace: TraceColumns, execution: ExecutionTrace) -> Correlation:
     none = np.full(len(trace), -1, dtype=np.int64)
     rows = np.flatnonzero(trace.in_category(*CORRELATED))
     written = trace.arguments.number("Record function id").at(rows, 0.0).astype(np.int64)
+    # A single written id shows a newer profiler.
     ids = np.where((written > 0).any(), written, trace.external_id[rows])
     if not len(nodes) or not (ids > 0).any():
         return Correlation(none, "the trace or the execution trace has no ids of record functions")
@@ -199,7 +201,9 @@ def _with_attributes(node: _Node) -> _Node:
     if node.attrs is None:
         return node
     values = {a.name: a.value for a in node.attrs}
+    # Chakra's layout keeps the parent's id in ctrl_deps.
     node.parent = node.ctrl_deps
+    # `type`, not isinstance: True is no id.
     node.rf_id = values["rf_id"] if type(values.get("rf_id")) is int else 0
     node.op_schema = str(values.get("op_schema", ""))
     taken, outputs = _values_of(node.inputs), _values_of(node.outputs)

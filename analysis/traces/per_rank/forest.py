@@ -52,6 +52,7 @@ def subtree_sums(parent: Int32, values: NDArray[np.int64]) -> Int64:
     """Sum of `values` over each row and all its descendants."""
     total = values.astype(np.int64)
     for rows, ancestor in _doublings(parent):
+        # Most rows add nothing: skip their zeros.
         filled = total[rows] != 0
         np.add.at(total, ancestor[filled], total[rows[filled]])
     return total
@@ -81,6 +82,7 @@ def containing(parent: Int32, ends: Int64, first: Int32, query_end: Int64) -> In
         above = table[at[short]]
         further = (above >= 0) & (ends[above] < query_end[short])
         at[short[further]] = above[further]
+    # The jumps stop at the last row that ends too early; its parent is the answer.
     short = np.flatnonzero(at >= 0)
     short = short[ends[at[short]] < query_end[short]]
     at[short] = parent[at[short]]

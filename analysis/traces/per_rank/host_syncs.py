@@ -1,8 +1,8 @@
 """Calls in which the host waits for the accelerator, and which operators made them.
 
-Left out are waits that belong to nobody's code: the profiler's own last synchronisation, and those
-of the data loader. A host that waits is no trouble by itself while the accelerator works; what it
-costs is the time in which the accelerator then has nothing to do, until the next kernel starts.
+Waits that belong to nobody's code are left out: the profiler's own last synchronisation, and those
+of the data loader. A waiting host is no trouble by itself while the accelerator works. It costs the
+time in which the accelerator then has nothing to do, until the next kernel starts.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def host_syncs(trace: TraceColumns, window: StepWindow | None = None) -> HostSyn
     reads = reads[window.holds(trace)[reads]]
     left = rows
     counts: dict[str, int] = {}
+    # The most telling operator comes first, and each wait counts once.
     for operator in OPERATORS:
+        # `target` binds the operator now: a closure would see the loop's last one.
         calls = trace.rows_named(lambda name, target=operator: name == target)  # type: ignore[misc]
         if not len(calls) or not len(left):
             continue
@@ -136,6 +138,7 @@ def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
     gap_start, gap_end = ends[:-1], starts[1:]
     place = np.minimum(np.searchsorted(gap_end, trace.end[rows], side="right"), len(gap_end) - 1)
     begun = (gap_start[place] <= trace.end[rows]) & (trace.end[rows] < gap_end[place])
+    # Several waits may end in one gap: count it once.
     idle = union(trace.end[rows][begun], gap_end[place][begun])
     loader = loader_rows(trace, window)
     return length(difference(idle, union(trace.ts[loader], trace.end[loader])))

@@ -131,6 +131,7 @@ def stream_gaps(
         stream_mask = np.asarray([stream.stream in streams for stream in all_streams] + [False])
         order = order[stream_mask[index[order]]]
     rows = device_rows(trace)
+    # Without the compiled library the first gives None.
     place, begin = gaps_of_streams(order, index, rows, trace.ts, trace.dur) or _gaps(
         order, index, rows, trace
     )
@@ -154,7 +155,9 @@ def gap_category(
 ) -> Int32:
     """Index into `CATEGORIES` of each gap; `launch` is the row of the call that launched what ends
     it, or -1."""
+    # A launch of -1 reads the last row; the mask below leaves it out.
     late = trace.ts[launch] > begin if len(launch) else np.zeros(0, dtype=np.bool_)
+    # Indices into CATEGORIES: kernel_wait and other.
     short = np.where(end - begin < delay_ns, 1, 2)
     return np.where(late & (launch >= 0), 0, short).astype(np.int32)
 

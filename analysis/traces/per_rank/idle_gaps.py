@@ -75,6 +75,7 @@ def longest_gaps(
     if len(starts) < 2:
         return ()
     begin, end = ends[:-1], starts[1:]
+    # Begin minus end is the negative length: the longest come first.
     chosen = np.argsort(begin - end, kind="stable")[:count]
     by_end = np.argsort(work.end, kind="stable")
     next_rows = work.row[np.searchsorted(work.start, end[chosen])]
@@ -96,6 +97,7 @@ def longest_gaps(
             if launch >= 0
             else np.zeros(len(rows), dtype=np.bool_)
         )
+        # Where the launching thread is unknown or silent, all threads count.
         row = rows[launching] if launching.any() else rows
         recorded = total(*clip(trace.ts[row], trace.end[row], *bounds))
         device_gaps.append(
@@ -163,6 +165,7 @@ def _calls(
     np.add.at(sums, group, spent)
     by_time = np.argsort(spent, kind="stable")
     longest = np.zeros(len(keys), dtype=np.int64)
+    # Assigned in order of time spent, so the longest call of each key stays.
     longest[group[by_time]] = by_time
     order = np.lexsort((-sums, ~launching[longest]))
     order = order[sums[order] > 0]

@@ -52,6 +52,7 @@ def kernel_speeds(
     grid, block = (
         trace.arguments.text(name).ids_at(rows).astype(np.int64) for name in ("grid", "block")
     )
+    # + 1 and + 2 make room for -1, a missing grid or block.
     shape = np.unique((grid + 1) * (block.max(initial=-1) + 2) + block, return_inverse=True)[1]
     key = trace.name[rows] * (shape.max(initial=0) + 1) + shape
     _, example, place = np.unique(key, return_index=True, return_inverse=True)
@@ -71,6 +72,7 @@ def kernel_speeds(
         count=count[top].astype(np.int64),
         total=total[top],
         shortest=dur[at],
+        # No interpolation: each quantile is a length that was measured.
         median=dur[at + last // 2],
         p95=dur[at + (last * 95) // 100],
         longest=dur[at + last],

@@ -81,6 +81,7 @@ def kernel_types(trace: TraceColumns) -> tuple[KindTime, ...]:
 def kind_times(work: DeviceWork, kinds: Sequence[Kind] = tuple(KINDS)) -> tuple[KindTime, ...]:
     """The same of some kinds of some work. O(n log n)."""
     times, changes = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    # One bit per kind: the running sum is the mask of what runs.
     for bit, kind in enumerate(kinds):
         starts, ends = union(*work.of(kind))
         times += [starts, ends]
@@ -90,6 +91,7 @@ def kind_times(work: DeviceWork, kinds: Sequence[Kind] = tuple(KINDS)) -> tuple[
     running = np.cumsum(change[order])[:-1]
     spent = np.zeros(1 << len(kinds), dtype=np.int64)
     np.add.at(spent, running, np.diff(time[order]))
+    # Mask 0 is idle time.
     busy = int(spent[1:].sum())
     kind_time = [
         KindTime(_label(mask, kinds), int(spent[mask]), 100.0 * int(spent[mask]) / busy)
@@ -120,6 +122,7 @@ def kernel_breakdown(
     whole = int(spread.total.sum())
     descending = spread.total[order].astype(np.int64)
     count = len(descending) if top is None else min(top, len(descending))
+    # + 1: the name that reaches the share is kept, too.
     if share < 1.0:
         count = min(count, int(np.searchsorted(np.cumsum(descending), share * whole)) + 1)
     largest = order[:count]
@@ -145,6 +148,7 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
                 by_name.setdefault((kernel.name, kernel.kind), []).append(entry)
     kernel_spreads = []
     for (name, kind), entries in by_name.items():
+        # Of equal means take the lower rank, at both ends.
         fastest, slowest = min(entries), max(entries, key=lambda e: (e[0], -e[1]))
         middle = median(mean for mean, _, _ in entries)
         total = int(sum(sum_ns for _, _, sum_ns in entries))

@@ -93,15 +93,19 @@ def queue_length(trace: TraceColumns) -> LaunchQueue:
         work, call, index = work[indexes], call[indexes], index[indexes]
     is_present = np.zeros(len(trace), dtype=np.bool_)
     is_present[call] = True
+    # A call with several pieces of work is a graph: it is one entry per stream.
     if int(np.count_nonzero(is_present)) < len(call):
         first = np.sort(np.unique(call * len(streams) + index, return_index=True)[1])
         work, call, index = work[first], call[first], index[first]
     begin, launched = trace.ts.take(work), trace.ts.take(call)
     early = int((launched > begin).sum())
+    # Clocks may disagree, but work cannot begin before its launch.
     launched = np.minimum(launched, begin)
+    # Launches stand first, so that at one time no length falls below 0.
     time = np.concatenate((launched, begin))
     stream = np.concatenate((index, index))
     order = _by_stream_and_time(stream, time, len(streams))
+    # The first half of the entries are launches, the second half begins of work.
     length = np.cumsum(np.where(order < len(work), 1, -1))
     row = np.concatenate((call, work))
     return LaunchQueue(

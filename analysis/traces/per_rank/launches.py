@@ -102,12 +102,14 @@ def launch_stats(trace: TraceColumns) -> Launches:
     work = device_rows(trace)
     call = device_launches(trace)
     linked = call >= 0
+    # The rows come by start, and a stable sort keeps that: the first work of a call leads.
     order = np.argsort(call[linked], kind="stable")
     work, call = work[linked][order], call[linked][order]
     first = np.flatnonzero(np.concatenate(([True], call[1:] != call[:-1]))) if len(call) else call
     row, begins = call[first], work[first]
     total = np.add.reduceat(trace.dur[work], first) if len(first) else first
     counts = np.diff(first, append=len(call))
+    # Work may begin before its call returns: that is no delay.
     delay = np.maximum(trace.ts[begins] - trace.end[row], 0)
     lost = launches_without_work(trace, row)
     return Launches(row, begins, counts, trace.dur[row], total, delay, lost, int((~linked).sum()))
@@ -125,10 +127,12 @@ def launches_without_work(trace: TraceColumns, with_work: Int64 | None = None) -
         if len(runtime)
         else np.zeros(1, dtype=np.int64)
     )
+    # What is left of each name launched no work that was recorded.
     np.subtract.at(counts, trace.name[with_work], 1)
     return sum(
         int(counts[i])
         for i in np.flatnonzero(counts).tolist()
+        # A call of another kind may launch nothing at all.
         if call_kind(trace.names[i]) != "other"
     )
 

@@ -60,6 +60,7 @@ def long_idle(trace: TraceColumns, steps: StepColumns, activity: Activity) -> Lo
     is_candidate: Bool = ~trace.on_device & ~trace.in_category(
         "gpu_user_annotation", "trace", "overhead"
     )
+    # A shorter event cannot fill enough of any long interval.
     is_candidate &= trace.dur >= int(LONG_NS * NAMED_SHARE)
     candidates = np.flatnonzero(is_candidate)
     return LongIdle(

@@ -114,6 +114,7 @@ def holders_at_peak(trace: TraceColumns, timeline: MemoryTimeline) -> list[Opera
     """Who had allocated what stood at the peak, by operator, most bytes first. What was there
     before the recording has no holder."""
     blocks, at = timeline.blocks, int(timeline.ts[timeline.peak])
+    # An end of -1 means never freed.
     alive = (blocks.start <= at) & ((blocks.end < 0) | (blocks.end > at))
     return _holders(trace, blocks, np.flatnonzero(alive))
 
@@ -210,11 +211,14 @@ def _timeline(
         bool((events.allocated >= 0).any()),
         bool((events.address != 0).any()),
     )
+    # Old traces record sizes without totals.
     level = events.allocated if has_totals else np.cumsum(events.bytes)
+    # Without totals the level is relative: lift it so that its lowest point is 0.
     level = np.maximum(level, 0) if has_totals else level - min(int(level.min()), 0)
     place = steps.position_of(events.ts)
     inside = np.flatnonzero(place >= 0)
     present, first = np.unique(place[inside], return_index=True)
+    # reduceat needs the events of a step side by side.
     ordered = bool((np.diff(place[inside]) >= 0).all())
     floor = (
         np.minimum.reduceat(level[inside], first)
@@ -270,6 +274,7 @@ def _operators(trace: TraceColumns) -> list[tuple[Int64, Int64]]:
     operators = []
     for lane in busiest.tolist():
         mine = rows[trace.lane[rows] == lane]
+        # Outer operators first, as nesting_parents requires.
         mine = mine[np.lexsort((-trace.dur[mine], trace.ts[mine]))]
         above, _ = nesting_parents(trace.lane[mine], trace.ts[mine], trace.end[mine])
         operators.append((mine, above))
@@ -297,6 +302,7 @@ def _holders(trace: TraceColumns, blocks: Blocks, places: Int64) -> list[Operato
     size = np.zeros(len(names), dtype=np.int64)
     np.add.at(size, group, blocks.bytes[places])
     step = steps_of(trace).of(blocks.start[places])
+    # Count each step once per holder.
     pairs = np.unique(np.stack((group[step >= 0], step[step >= 0])), axis=1)
     steps = np.bincount(pairs[0], minlength=len(names))
     counts = np.bincount(group, minlength=len(names))

@@ -74,6 +74,7 @@ def read_memory_timeline(path: Path) -> MemoryByCategory:
     sizes = np.zeros((int(moment[-1]) + 1, len(CATEGORIES)), dtype=np.int64)
     np.add.at(sizes, (moment, table[:, 3]), table[:, 2])
     ts, real = time[new].copy(), time[time > 0]
+    # A negative time stands for "before the recording".
     ts[ts < 0] = int(real.min()) if len(real) else NO_TIME
     return MemoryByCategory(
         ts, np.cumsum(sizes, axis=0), {why: n for why, n in dropped.items() if n}
@@ -102,7 +103,9 @@ def _events(path: Path, dropped: Counter[str]) -> Int64:
     for block in unpacked_blocks(path, dropped, MAX_BYTES):
         if not parts and not (left + block).lstrip().startswith(b"["):
             raise EvidenceError(path.name, _PROBLEM)
+        # A block may end inside an event: keep the rest for the next block.
         head, bracket, left = (left + block).rpartition(b"]")
+        # A rest that only grows holds no event, so the file is of another format.
         if len(left) > len(block) + 1024:
             raise EvidenceError(path.name, _PROBLEM)
         parts.append(_numbers(path, head + bracket))
@@ -116,6 +119,7 @@ def _events(path: Path, dropped: Counter[str]) -> Int64:
 
 
 def _numbers(path: Path, text: bytes) -> Int64:
+    # Beyond the events only punctuation may remain.
     rest = _EVENT.sub(b"", text).translate(None, b" ,\t\r\n[]")
     if rest:
         raise EvidenceError(path.name, _PROBLEM)

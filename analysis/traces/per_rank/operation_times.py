@@ -76,6 +76,7 @@ def operation_times(
     `kind` of every row is as `kinds` gives it; `on_device` are the steps as the accelerator worked
     them off, to which its kernels belong. O(events log events).
     """
+    # Take few enough steps to leave room for 16 names.
     count = max(1, min(len(steps), MAX_NUMBERS // 16))
     remaining_steps = steps.first(count)
     step = remaining_steps.position_of(trace.ts)
@@ -123,6 +124,7 @@ def self_times(trace: TraceColumns, rows: Int64) -> Int64:
     spent = np.minimum(ends[inside], ends[parent[inside]]) - starts[inside]
     np.subtract.at(self_ns, parent[inside], spent)
     by_row = np.zeros(len(trace), dtype=np.int64)
+    # Events that overlap may take off more than an event's length.
     by_row[order] = np.maximum(self_ns, 0)
     return by_row[rows]
 

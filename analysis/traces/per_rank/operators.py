@@ -128,6 +128,7 @@ def _launched(
     launches = stacks.parent[kernels]
     owner = nearest(_on_thread(trace, stacks), operator)[launches]
     kernels, launches, owner = kernels[owner >= 0], launches[owner >= 0], owner[owner >= 0]
+    # By launch before start: kernels on other streams may start out of order.
     order = np.lexsort((trace.ts[kernels], launches, trace.ts[launches], owner))
     return kernels[order], launches[order], owner[order]
 
@@ -205,6 +206,7 @@ def _groups(trace: TraceColumns, rows: Int64, by_shapes: bool) -> tuple[Int64, I
     if by_shapes:
         dims = trace.arguments.text("Input Dims")
         _, key = np.unique(key, return_inverse=True)
+        # + 1 makes room for -1, a call without shapes.
         key = key * (len(dims.texts) + 1) + dims.ids_at(rows) + 1
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     return group.astype(np.int64), first.astype(np.int64)
@@ -212,6 +214,7 @@ def _groups(trace: TraceColumns, rows: Int64, by_shapes: bool) -> tuple[Int64, I
 
 def _outermost_of_group(trace: TraceColumns, rows: Int64, group: Int64) -> Bool:
     """Mask of the rows that lie in no other row of their group on their thread."""
+    # Use ranks, not times: shifted once per section, ns could overflow.
     _, rank = np.unique(trace.end[rows], return_inverse=True)
     order = np.lexsort((-rank, trace.ts[rows], trace.lane[rows], group))
     new = np.concatenate(
@@ -231,7 +234,9 @@ def _self_time(trace: TraceColumns, stacks: CallStacks, listed: Bool) -> Int64:
     """Length of each listed row less that of the listed rows next below it on its thread, ns."""
     parent = _on_thread(trace, stacks)
     rows = np.flatnonzero(listed & (parent >= 0))
+    # Calls in between that have no row in the table are passed over.
     above = nearest(parent, listed)[parent[rows]]
+    # Copy: the trace's own column must not change.
     dur = trace.dur.copy()
     np.subtract.at(dur, above[above >= 0], trace.dur[rows[above >= 0]])
     return np.maximum(dur, 0)

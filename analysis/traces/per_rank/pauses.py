@@ -65,8 +65,10 @@ def pauses(trace: TraceColumns, window: StepWindow | None = None) -> tuple[Pause
 
 def pause_kind(name: str) -> PauseKind | None:
     """What kind of pause the name of an event speaks of."""
+    # The ranges of TorchDynamo's timers are no pause, whatever words they hold.
     if "dynamo_timed" in name[:512]:
         return None
+    # Bound the search: names may be megabytes long.
     return next((kind for kind, pattern in KINDS.items() if pattern.search(name[:512])), None)
 
 

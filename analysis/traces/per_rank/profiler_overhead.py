@@ -74,6 +74,7 @@ def capture(trace: TraceColumns, window: StepWindow | None = None) -> CaptureCon
         steps=len(window.steps),
         window_ns=window.ns if len(trace) else 0,
         dropped=sum(trace.dropped.values()),
+        # Only these reasons mean that the end is missing; single bad events do not.
         truncated=any(
             n and re.search("rest of the file|not closed", why) for why, n in trace.dropped.items()
         ),

@@ -58,6 +58,7 @@ class RankFacts:
 
 def rank_facts(trace: TraceColumns) -> RankFacts:
     """The facts of one rank's trace. O(events log events)."""
+    # One window for all facts, so that their shares compare.
     window = window_of(trace)
     return RankFacts(
         window_ns=window.ns,

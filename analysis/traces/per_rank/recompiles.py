@@ -76,6 +76,7 @@ def recompiles(trace: TraceColumns, window: StepWindow | None = None) -> Recompi
     ids = trace.rows_named(lambda name: _COMPILE_ID.search(name) is not None)
     compiling = _rows(trace, _COMPILING)
     compiling = compiling[here[compiling]]
+    # One compilation shows as several kinds of ranges: count a single kind.
     counted = next(
         (matches for mark in _COMPILE_RANGES if len(matches := _matching(trace, compiling, mark))),
         compiling,
@@ -128,6 +129,7 @@ def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[Co
     first = _first_per_name(trace, regions)
     versions_by_frame: dict[int, dict[int, int]] = defaultdict(dict)
     for row, step in zip(first.tolist(), window.steps.of(trace.ts[first]).tolist(), strict=True):
+        # A version shows where its region runs, or by the id of its compilation.
         match = _REGION.match(trace.name_of(row)) or _COMPILE_ID.search(trace.name_of(row))
         if match:
             versions_by_frame[int(match[1])].setdefault(int(match[2]), step)

@@ -44,6 +44,7 @@ class CostedOperator:
     @property
     def tflops_per_s(self) -> float:
         """Reached."""
+        # FLOPs per ns, divided by 1e3, are TFLOP/s.
         return self.calls * self.cost.flops / self.time_ns / 1e3 if self.time_ns else 0.0
 
     @property
@@ -82,6 +83,7 @@ def roofline(trace: TraceColumns, stacks: CallStacks | None = None) -> list[Cost
     shapes = trace.arguments.text("Input Dims").at(operator_calls.first)
     table = []
     for group, cost in enumerate(operator_calls.costs):
+        # None of its work lies in the window.
         if not spent[group]:
             continue
         floor_ns, bound = None, ""

@@ -71,6 +71,7 @@ def kernel_sequences(
         if len(root)
         else np.empty(0, np.int64)
     )
+    # Without sequences the last end has no beginning: cut it off.
     end = np.concatenate((begin[1:], [len(root)])).astype(np.int64)[: len(begin)]
     long = end - begin >= min_kernels
     return _grouped(trace, kernels, root, begin[long], end[long])
@@ -94,6 +95,7 @@ def _grouped(
     trace: TraceColumns, kernels: Int64, root: Int32, begin: Int64, end: Int64
 ) -> list[KernelSequence]:
     names = trace.name[kernels].astype(np.int32)
+    # Prefix sums: the length of any sequence is a difference of two.
     length = np.concatenate(([0], np.cumsum(trace.dur[kernels])))
     calls = root[begin]
     first, kind = distinct_sequences(names, begin, end, trace.name[calls])

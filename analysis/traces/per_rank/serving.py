@@ -76,6 +76,7 @@ def rows(trace: TraceColumns) -> Rows:
         return []
     kinds = [(forward_pass.server, forward_pass.phase) for forward_pass in serving.passes]
     rows = []
+    # Each server once, in the order of its first pass.
     for server in dict.fromkeys(server for server, _ in kinds):
         for phase in PHASES:
             which = np.asarray([kind == (server, phase) for kind in kinds], dtype=np.bool_)
@@ -92,6 +93,7 @@ def _phase(trace: TraceColumns, serving: ServingPasses, which: NDArray[np.bool_]
     ]
     lengths = trace.dur[serving.row[which]]
     work = device_work(trace)
+    # -1 has no pass: clamp it for the look-up, the first condition leaves it out.
     phase_work = work.only((serving.of_work >= 0) & which[np.maximum(serving.of_work, 0)])
     on_device = total(phase_work.start, phase_work.end)
     prefilled, made = _sum(passes, "prefill_tokens"), _sum(passes, "decode_tokens")

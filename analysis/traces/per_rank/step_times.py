@@ -2,7 +2,7 @@
 
 On a rank with an accelerator the parts are what its streams did, in this order: computation (by the
 phase whose call launched the kernel), communication that no computation hides, copies that neither
-hides, and idle time, of which that during data loading on the host is data loading. On a rank
+hides, and idle time. Idle time during data loading on the host counts as data loading. On a rank
 without one they are what the host did: communication that no operator ran beside, then the phases.
 Across ranks communication is split into waiting and transfer
 (analysis/traces/across_ranks/step_breakdown.py).
@@ -75,6 +75,7 @@ def step_times(
         for part in PARTS
     }
     rest = IDLE if activity.accelerator else OTHER
+    # Take what remains, so that the parts add up exactly.
     parts[rest] = work_steps.end - work_steps.start - sum(parts[p] for p in PARTS if p != rest)
     host = {
         phase: covered(spans, issued.start, issued.end)
@@ -102,6 +103,7 @@ def _on_host(activity: Activity) -> dict[str, Spans]:
 
 def _on_accelerator(activity: Activity) -> dict[str, Spans]:
     taken: dict[str, Spans] = {}
+    # Each part gets only what no earlier part has claimed.
     so_far = nothing_in()
     for phase in COMPUTING:
         taken[phase] = difference(activity.launched[phase], so_far)

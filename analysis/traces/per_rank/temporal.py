@@ -143,7 +143,9 @@ def breakdowns(
             else (0, 0)
         )
         windows = [whole]
+    # reshape: without any window the array would have one dimension.
     marks = np.asarray(windows, dtype=np.int64).reshape(-1, 2)
+    # A window that ends before it begins is empty.
     marks[:, 1] = np.maximum(marks[:, 0], marks[:, 1])
     compute, communication = union(*work.of(Kind.COMPUTATION)), union(*work.of(Kind.COMMUNICATION))
     spans = {
@@ -157,6 +159,7 @@ def breakdowns(
     }
     parts = {name: covered(span, marks[:, 0], marks[:, 1]) for name, span in spans.items()}
     both = parts.pop("not_copies")
+    # What communication adds to the time of computation is exposed. The same holds for copies.
     parts["exposed_communication_ns"] = both - parts["compute_ns"]
     parts["exposed_memory_ns"] = parts["busy_ns"] - both
     return [
@@ -189,6 +192,7 @@ def rows(trace: TraceColumns) -> Rows:
     part_breakdowns = [("all", breakdowns(work)[0])]
     index, streams = device_streams(trace)
     devices = sorted({stream.device for stream in streams})
+    # A single device is the whole, which has its row already.
     for device in devices if len(devices) > 1 else []:
         mine = np.asarray([stream.device == device for stream in streams])[index]
         part_breakdowns.append((f"device {device}", breakdowns(work.only(mine))[0]))

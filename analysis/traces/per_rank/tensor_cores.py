@@ -1,7 +1,7 @@
 """Whether matrix products ran on the accelerator's matrix units (tensor cores, AMD's MFMA).
 
-Told by kernel names, as TensorBoard's plugin does, with the names of newer libraries added;
-operators that could use them are those of the plugin's list.
+Kernel names show it, as in TensorBoard's plugin, with the names of newer libraries added. Operators
+that could use them are those of the plugin's list.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def tensor_cores(trace: TraceColumns, window: StepWindow | None = None) -> Tenso
     operators = trace.rows_named(lambda name: name in ELIGIBLE)
     operators = _outermost(trace, operators[here[operators]])
     types = trace.arguments.text("Input type")
+    # -1, for types that were not recorded, reads the last place.
     half = np.asarray(
         [bool(re.search("half|bfloat", t, re.IGNORECASE)) for t in types.texts] + [False]
     )
@@ -134,6 +135,7 @@ def compute_capability(trace: TraceColumns) -> float | None:
         devices[0] if isinstance(devices, list) and devices and isinstance(devices[0], dict) else {}
     )
     major, minor = first.get("computeMajor"), first.get("computeMinor", 0)
+    # AMD's wavefronts have 64 lanes, and its version numbers mean something else.
     if (
         not isinstance(major, int)
         or first.get("warpSize") == 64

@@ -61,6 +61,7 @@ def tiny_kernels(trace: TraceColumns, window: StepWindow | None = None) -> TinyK
     here = window.holds(trace)
     computing = np.flatnonzero(here & (kinds(trace) == Kind.COMPUTATION))
     operators = operator_rows(trace, window)
+    # Threads run side by side: time on the clock is that of the busiest one.
     lane = np.bincount(trace.lane[operators]).argmax() if len(operators) else 0
     main = operators[trace.lane[operators] == lane]
     return TinyKernels(
@@ -91,6 +92,7 @@ def operator_rows(trace: TraceColumns, window: StepWindow) -> Int64:
 def _pieces(trace: TraceColumns, rows: Int64, window: StepWindow) -> Pieces:
     dur = trace.dur[rows]
     small = rows[dur < SMALL_NS]
+    # argmax needs an entry at least.
     counts = np.bincount(trace.name[small]) if len(small) else np.zeros(1, dtype=np.int64)
     top = int(counts.argmax())
     example = int(small[np.argmax(trace.name[small] == top)]) if len(small) else -1

@@ -118,6 +118,7 @@ def _utilization(
             continue
         matrix_flops += calls * cost.flops
         peak = device.peak_tflops(cost, matrix_units=matrix) if device is not None else None
+        # One unknown peak makes the sum unknown: a partial one would read too low.
         peak_ns = None if peak is None or peak_ns is None else peak_ns
         if peak is not None and peak_ns is not None:
             peak_ns += calls * cost.flops / peak / 1e3

@@ -119,6 +119,7 @@ def write_overlay(
         if not mark.any() and not drop.any():
             return None, 0
         marks, drops = mark.tolist(), drop.tolist()
+        # The masks end with the last row of the trace; later events have no mark.
         marks += [False] * (len(block) - len(marks))
         drops += [False] * (len(block) - len(drops))
         criticals = [
@@ -165,6 +166,7 @@ def _critical(event: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
         return event
     arguments = bytes(members.get("args", msgspec.Raw(b"{}"))).strip()
     inner = arguments[1:].lstrip() if arguments.startswith(b"{") else b"}"
+    # An empty object takes no comma.
     members["args"] = msgspec.Raw(b'{"critical": 1' + (b", " if inner != b"}" else b"") + inner)
     return msgspec.json.encode(members)
 
@@ -214,6 +216,7 @@ def _arrows(
             track = tracks.of.get(int(trace.event[row]))
             if track is None:
                 break
+            # A nanosecond before the end: at the end itself the slice is over.
             inside = 0 if events.node_is_start[node] or not trace.dur[row] else 1
             ts = microseconds(int(events.node_time[node]) - inside - base)
             ends.append(
@@ -253,6 +256,7 @@ class _Packed:
     """A gzip file under construction; quick rather than small."""
 
     def __init__(self, file: BinaryIO) -> None:
+        # wbits=31 writes gzip's header and trailer.
         self._file, self._packer = file, isal_zlib.compressobj(1, wbits=31)
 
     def write(self, data: bytes) -> None:
@@ -274,9 +278,11 @@ def _rewrite(
         )
     handle = None
     try:
+        # Write beside the target, then rename: no reader sees half a file.
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "wb") as file:
             written = _copy(source, target, file, change, added)
+        # mkstemp gives the file to its owner alone.
         Path(name).chmod(0o644)
         Path(name).replace(target)
     except OSError as error:
@@ -286,6 +292,7 @@ def _rewrite(
             target.name, f"cannot be written ({error.strerror or type(error).__name__})"
         ) from error
     except BaseException:
+        # Also on Ctrl-C: leave no half-written file behind.
         if handle is not None:
             _remove(name)
         raise
@@ -334,6 +341,7 @@ def _copy(
         for text in raw.trailer():
             out.write(text)
     else:
+        # Close what the source left open: the list, and the object around it.
         out.write(b"\n]" + (b"}\n" if b'"traceEvents"' in raw.header else b"\n"))
     if packed:
         packed.close()

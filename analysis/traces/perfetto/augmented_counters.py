@@ -50,6 +50,7 @@ def queue_lengths(trace: TraceColumns) -> Iterator[CounterTrack]:
     work = np.flatnonzero(launch >= 0)
     for process, stream, rows in _by_process_and_stream(trace, work):
         steps = np.repeat(np.asarray([1, -1]), len(rows))
+        # Clocks may disagree: count a launch no later than its work.
         times = np.concatenate((np.minimum(trace.ts[launch[rows]], trace.ts[rows]), trace.ts[rows]))
         yield _track(f"Queue length, stream {stream}", process, "launches", times, steps)
 
@@ -100,6 +101,7 @@ def allocated_memory(trace: TraceColumns) -> Iterator[CounterTrack]:
     for mine in _groups(keys):
         order = mine[np.argsort(memory.ts[mine], kind="stable")]
         total = memory.allocated[order]
+        # Old traces have no totals: add up the events.
         total = np.where(total >= 0, total, np.cumsum(memory.bytes[order]))
         device = (
             "host"
@@ -123,6 +125,7 @@ def _track(
 ) -> CounterTrack:
     order = np.argsort(times, kind="stable")
     ts, value = times[order], np.cumsum(steps[order].astype(np.float64))
+    # Of several changes at one time only the last level holds.
     last = np.concatenate((ts[1:] != ts[:-1], [True])) if len(ts) else np.zeros(0, dtype=np.bool_)
     return CounterTrack(name, process, unit, ts[last], np.round(np.maximum(value[last], 0), 6))
 
@@ -158,4 +161,5 @@ def _direction(name: str) -> int:
     for number, direction in enumerate(DIRECTIONS):
         if direction in name:
             return number
+    # This matches both "Memset" and "memset".
     return len(DIRECTIONS) + (0 if "emset" in name else 1)

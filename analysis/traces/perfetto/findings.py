@@ -148,6 +148,7 @@ def _late(arrivals: Sequence[LateArrival], lanes: Mapping[int, Lane], base: int)
         yield json.dumps(event).encode()
     for number, arrival in enumerate(arrivals):
         lane = lanes.get(arrival.event)
+        # Slices of one track must not overlap: begin after the one before.
         begin = max(arrival.begin, busy.get(arrival.rank, arrival.begin))
         if lane is None or begin >= arrival.end:
             continue

@@ -70,8 +70,10 @@ def perfetto_window(
     Reads the file once, twice where the window is larger than the document may be; never holds more
     than the document. Raises EvidenceError when the file cannot be read.
     """
+    # An event without length counts where it starts.
     inside = (trace.ts < end) & ((trace.end > begin) | ((trace.dur == 0) & (trace.ts >= begin)))
     head, tail = _around(trace)
+    # 512 bytes are for the note, which is known only at the end.
     room = max(max_bytes - len(head) - len(tail) - 512, 0)
     rows = np.flatnonzero(inside)
     chosen = _Choice(trace, rows, begin, end, room)
@@ -145,6 +147,7 @@ class _Choice:
                 used += size
                 too_large |= used > self._room
                 if too_large:
+                    # Too large already: read on only to learn the sizes.
                     self.texts.clear()
                 else:
                     self.texts.append(raw)
@@ -164,6 +167,7 @@ class _Choice:
             return False
         names = other.ph == "M"
         if not names:
+            # An interval without a row could not be read.
             time = nanoseconds(bytes(other.ts)) if other.ph != "X" else None
             if time is None or not self._begin <= time + self._base < self._end:
                 return False

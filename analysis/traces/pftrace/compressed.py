@@ -45,6 +45,7 @@ def unpacked(buffer: Buffer, outer: Fields, content: Fields) -> Buffer:
             kind, begin, end = inside[index]
             packets = _decompressed(buffer, kind, begin, end, MAX_BYTES - len(whole))
         else:
+            # 0x0a is the tag of field 1 with BYTES: a packet of the outer list.
             packets = b"\x0a" + _varint(stop - start) + buffer.raw[start:stop]
         if len(whole) + len(packets) > MAX_BYTES:
             whole += packets[: MAX_BYTES - len(whole)]

@@ -128,6 +128,7 @@ class _Reading:
             if state is None:
                 state = self.sequences[number_of] = Sequence(scope=self._new_scope())
             if flag & _CLEARED:
+                # From here on nothing that was interned before is valid.
                 state.scope = self._new_scope()
                 state.clocks, state.default_clock, state.default_track = {}, 0, 0
             if index in rare:
@@ -180,6 +181,7 @@ class _Reading:
                 if number == _CLOCK and wire == 0:
                     state.default_clock = value
                 elif number == _EVENT and wire == BYTES:
+                    # 11 is track_uuid.
                     for inside, _, track, _ in walk(self.buffer, value, end):
                         state.default_track = track if inside == 11 else state.default_track
         else:
@@ -204,6 +206,7 @@ class _Reading:
         read: dict[int, tuple[int, int, bool]] = {}
         for number, wire, value, end in walk(self.buffer, start, stop):
             if number == 1 and wire == BYTES:
+                # A clock's fields: 1 id, 2 value, 3 whether it is incremental, 4 its unit in ns.
                 clock = dict.fromkeys((1, 2, 3, 4), 0)
                 for inside, kind, field_value, _ in walk(self.buffer, value, end):
                     if kind == 0 and inside in clock:
@@ -231,6 +234,7 @@ class _Reading:
                 else (value - reference.value) * reference.unit
             )
             time = reference.time + passed
+            # An incremental clock counts on from this packet.
             if reference.counts_on:
                 state.clocks[clock] = Clock(reference.value, time, reference.unit, True)
         else:

@@ -88,6 +88,7 @@ class _Slices:
         categories = [self.category[i] for i in begin.tolist()]
         parts = self._parts(begin, start, end, categories)
         base = self.packets.since_1970
+        # A hostile base would overflow the times.
         base = base if 0 <= base < 1 << 61 else 0
         return assembled(
             parts,
@@ -110,6 +111,7 @@ class _Slices:
         unknown = np.full(len(time), -1, dtype=np.int64)
         starts, ends = self.exact.get("begin_ns", unknown), self.exact.get("end_ns", unknown)
         whole = np.flatnonzero((self.kind == BEGIN) & (starts >= 0) & (ends >= 0))
+        # Tracks whose slices carry both ends need no pairing.
         finished = np.isin(self.track, np.unique(self.track[whole]))
         by_pairs = (time >= 0) & ((self.kind == BEGIN) | (self.kind == END)) & ~finished
         rows = np.flatnonzero(by_pairs)
@@ -179,6 +181,7 @@ class _Slices:
         if on_device and track.device >= 0 and "device" not in numbers:
             numbers["device"] = np.full(len(begin), float(track.device))
         if kind == "gpu_memcpy" and "bytes" in numbers:
+            # Bytes per ns are GB/s.
             numbers["memory bandwidth (GB/s)"] = numbers["bytes"] / np.maximum(end - start, 1)
         correlation = self.arguments.get("correlation")
         linked = None
@@ -226,6 +229,7 @@ class _Slices:
         packets = self.packets
         content = inner(packets.buffer, outer)
         labels = [""] * len(outer)
+        # A name stands in full in field 10, or as the id of an interned one in field 1.
         label_fields = content.of(10, BYTES)
         for owner, text in zip(
             label_fields.owner.tolist(), texts_at(packets.buffer, label_fields), strict=True
@@ -242,6 +246,7 @@ class _Slices:
         of_label = {label: kinds.get(_argument(label), -1) for label in set(labels)}
         which = np.asarray([of_label[label] for label in labels], dtype=np.int64)
         values_by_name = {name: np.full(packets.count, np.nan) for name in arguments}
+        # Values: 3 is unsigned, 4 signed, 5 a double.
         for number, wire in ((3, 0), (4, 0), (5, FIXED64)):
             values = content.of(number, wire)
             doubles = values.doubles if wire == FIXED64 else values.signed.astype(np.float64)

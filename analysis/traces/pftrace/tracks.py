@@ -61,6 +61,7 @@ class Tracks:
         """(process, thread or row) of a track."""
         track = self.by_number.get(number, Track())
         above = track
+        # Bound the walk: hostile parents may form a circle.
         for _ in range(MAX_PARENTS):
             if above.pid or above.parent not in self.by_number:
                 break
@@ -74,6 +75,7 @@ class Tracks:
 
     def _add(self, start: int, stop: int) -> None:
         buffer = self.packets.buffer
+        # Field 1 is the track's uuid, field 5 its parent's.
         numbers = {1: 0, 5: 0}
         name, process, pid, tid, counter = "", "", 0, 0, False
         for number, wire, value, end in walk(buffer, start, stop):

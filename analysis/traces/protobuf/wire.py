@@ -167,6 +167,7 @@ def walk(buffer: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int,
             value, end = int.from_bytes(raw[at : at + 4], "little"), 0
             at += 4
         else:
+            # An unknown wire type has no length: a place past the end counts as damage below.
             at = stop + 1
             value = end = 0
         if at > stop or not number or value < 0:
@@ -185,6 +186,7 @@ def _varint(raw: bytes | bytearray, at: int) -> tuple[int, int]:
         byte = raw[place]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            # Ten bytes can carry 70 bits: keep the low 64.
             return value & 0xFFFF_FFFF_FFFF_FFFF, place + 1
         shift += 7
     return -1, 1 << 62
@@ -221,6 +223,7 @@ def _together(buffer: Buffer, start: Int64, stop: Int64) -> Fields:
         tag, at = _varints(data, at, end)
         kind = (tag & np.uint64(7)).astype(np.int64)
         number = (tag >> np.uint64(3)).astype(np.int64)
+        # Read every field as a varint first: for BYTES that is the length.
         value, after = _varints(data, at, end)
         is_bytes = kind == BYTES
         # Lengths over 2**62 would wrap around.

@@ -49,6 +49,7 @@ def ascend_trace(trace: TraceColumns) -> TraceColumns:
     for lane, (pid, _) in enumerate(trace.lanes):
         process = trace.process_names.get(pid, "")
         rows = np.flatnonzero(trace.lane == lane)
+        # The framework's events already have categories.
         if not len(rows) or (process in FRAMEWORKS and any(trace.categories)):
             continue
         match = _STREAM.match(trace.lane_names.get(lane, ""))

@@ -80,6 +80,7 @@ def renamed(words: Words, change: Callable[[str], str]) -> Words:
     """Every word changed; those that become "" are none."""
     ids, texts = words
     new = [change(word) for word in texts]
+    # The last place answers -1, no word.
     keep = np.asarray([bool(word) for word in new] + [False], dtype=np.bool_)
     return np.where(keep[ids], ids, -1).astype(np.int32), tuple(new)
 
@@ -105,6 +106,7 @@ def assembled(
     category = [categories.setdefault(part.category, len(categories)) for part in parts]
     start = _joined([part.start for part in parts])
     end = _joined([part.end for part in parts])
+    # Bound the times, so that no sum with `base` overflows an int64.
     sane = (end >= start) & (start >= 0) & (end < LATEST - base)
     trace = TraceColumns(
         file=file,
@@ -158,6 +160,7 @@ def _arguments(parts: Sequence[EventPart]) -> ArgumentColumns:
     first = 0
     for part in parts:
         for key, values in part.numbers.items():
+            # NaN stands for no value.
             indexes = np.flatnonzero(~np.isnan(values))
             number_rows.setdefault(key, []).append(indexes + first)
             number_values.setdefault(key, []).append(values[indexes])

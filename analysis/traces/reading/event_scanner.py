@@ -91,6 +91,7 @@ class EventScanner:
             self._buffer[:pending] = self._buffer[self._start : self._end]
             self._start, self._end = 0, pending
         if pending + len(block) > len(self._buffer):
+            # At least double it: growing by single blocks would copy everything each time.
             self._buffer.extend(
                 bytes(max(len(self._buffer), pending + len(block) - len(self._buffer)))
             )
@@ -99,6 +100,7 @@ class EventScanner:
 
     def _open_list(self) -> bool:
         head = bytes(self._buffer[: min(self._end, 4096)])
+        # A file may begin with a byte order mark.
         text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
         opened = _LIST_OPENS.search(self._buffer, 0, self._end)
         if text.startswith(b"["):
@@ -129,6 +131,7 @@ class EventScanner:
             if left == 0 and final and not self._cut:
                 self._dropped["end of the file: the list of events is not closed"] += 1
             if left == 0 or (outcome == "more" and not final and left < MAX_EVENT_BYTES):
+                # Wait for twice as much: else a long event is scanned again with every block.
                 self._min_bytes = max(1, 2 * left)
                 return
             if not self._repair(final=final):
@@ -176,6 +179,7 @@ class EventScanner:
         size = FIRST_WINDOW
         while True:
             stop = min(limit, self._start + size)
+            # Latin-1 keeps one character per byte, so that positions are those of the file.
             text = without_bare_words(self._buffer[self._start : stop].decode("latin-1"))
             try:
                 value, length = STRICT.raw_decode(text)

@@ -1,7 +1,7 @@
-"""What a file of a training job is, told by its first bytes; the name is asked only where the bytes
-say nothing.
+"""What a file of a training job is, by its first bytes; the name counts only where the bytes do not
+decide.
 
-Nothing is unpickled, parsed or unpacked here but a first block.
+Only a first block is unpacked here; nothing is unpickled or parsed.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ _TIMELINE_TIMES = re.compile(rb"\[\s*\[\s*-?\d[\d\s,]*+\]\s*,\s*\[")
 """export_memory_timeline(".json"): a list of times, then the sizes."""
 _TRACEML_KEYS = (b'"primary_diagnosis"', b'"analysis_window"', b'"step_time"')
 _TEXT = re.compile(rb"[\t\n\r\x20-\x7e\x80-\xff]*")
+# The length of a message: a varint of at most five bytes.
 _LENGTH = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
 _XPLANE = re.compile(
     rb"\x0a" + _LENGTH + rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12" + _LENGTH + rb"[/A-Z][ -~]{3}"
@@ -134,6 +135,7 @@ def kind_of(path: Path, head: bytes) -> FileKind:
     # A pickle begins with the opcode PROTO and the number of its protocol.
     if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
         return _pickle(path, head)
+    # A byte order mark may precede the text.
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if _JSON_START.match(start):
         return _json(path, start)

@@ -1,7 +1,7 @@
 """A hostile SQLite file, read: only tables, only named columns, whole numbers and bounded text, in
 bounded time.
 
-Names of tables and columns are the reader's own, quoted; nothing of the file becomes part of a
+Names of tables and columns are the reader's own, quoted; no text of the file becomes part of a
 query.
 """
 
@@ -48,11 +48,14 @@ class Database:
         self.cut: dict[str, int] = {}
         """Tables of which rows were left out, and after how many."""
         with self._errors():
+            # immutable: take no lock, and read no journal that lies beside the file.
             self._connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True
             )
             self._connection.set_progress_handler(self._too_long, STEPS_BETWEEN_CHECKS)
+            # Cut text before decoding it: a hostile cell may be huge.
             self._connection.text_factory = lambda raw: raw[:MAX_TEXT].decode("utf-8", "replace")
+            # The schema comes from the file: let it call harmless functions only.
             self._connection.execute("PRAGMA trusted_schema = OFF")
             self._connection.execute("PRAGMA cell_size_check = ON")
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
@@ -94,6 +97,7 @@ class Database:
             f"coalesce(CAST({_quoted(name)} AS INTEGER), {default})" for name in names
         )
         with self._errors():
+            # One row too many tells that the table was cut.
             cursor = self._connection.execute(
                 f"SELECT {chosen} FROM {_in_order(table)} LIMIT {MAX_ROWS + 1}"  # noqa: S608
             )
@@ -109,7 +113,7 @@ class Database:
         }
 
     def _rows_of(self, table: str) -> int:
-        """How many rows it has, as far as they are read; 0 where there is no such table."""
+        """How many of its rows are read; 0 where there is no such table."""
         if table not in self.tables:
             return 0
         with self._errors():

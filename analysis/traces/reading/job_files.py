@@ -101,6 +101,7 @@ def _look(path: Path) -> JobFile | str:
         if not path.is_file():
             return "no regular file"
         size = path.stat().st_size
+        # The content of a label is never read.
         named_label = path.name.lower().startswith("label.")
         return JobFile(
             path, kind_of(path, b"" if named_label else first_block(path)), rank_in_name(path), size
@@ -114,6 +115,7 @@ def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, str | None]]:
     for path in paths:
         below = _below(path, 0) if path.is_dir() else iter([(path, None)])
         for file, problem in below:
+            # A file may be given twice: by its name and by its folder.
             if file not in observed_paths:
                 observed_paths.add(file)
                 yield file, problem
@@ -128,6 +130,7 @@ def _below(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
         return
     for entry in names:
         path = Path(entry.path)
+        # A link to a folder may lead in a circle.
         if not entry.is_dir(follow_symlinks=False):
             yield path, "link to a folder" if entry.is_dir() else None
         elif depth >= MAX_DEPTH:
@@ -138,5 +141,6 @@ def _below(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
 
 def _by_number(name: str) -> tuple[str, int, str]:
     """rank_2 before rank_10."""
+    # Bound the digits: converting a very long number is slow.
     digits = "".join(c for c in name if c.isdecimal() and c.isascii())[:18]
     return "".join(c for c in name if not c.isdecimal()), int(digits or 0), name

@@ -43,6 +43,7 @@ def nanoseconds(microseconds: bytes) -> int | None:
     scale = exponent - len(fraction)
     if len(digits) + scale > MAX_TIME_DIGITS:
         return None
+    # + 3: from microseconds to nanoseconds.
     value = _rounded(digits, scale + 3)
     if value >= INT64 - 1:
         return None
@@ -53,6 +54,7 @@ def _rounded(digits: bytes, scale: int) -> int:
     """digits * 10^scale to the nearest whole number, half to even."""
     if scale >= 0:
         return int(digits + b"0" * scale)
+    # Less than a tenth rounds to 0.
     if len(digits) + scale < 0:
         return 0
     unit = int(b"1" + b"0" * -scale)
@@ -79,6 +81,7 @@ def whole_number(token: bytes) -> int | None:
     64 bits."""
     text = token[1:-1] if token.startswith(b'"') else token
     number = _NUMBER.fullmatch(text) if len(text) <= MAX_NUMBER_TEXT else None
+    # Keep a whole number exact: a float loses digits above 2**53.
     if number and number[3] is None and number[4] is None:
         value = int(text)
     elif token.startswith(b'"') and (bits := _HEX.fullmatch(text)):
@@ -138,6 +141,7 @@ def _unquoted(token: bytes) -> str:
         text = str(json.loads(token.decode("utf-8", "replace"), strict=False))
     except ValueError:
         return token[1:-1].decode("utf-8", "replace")
+    # Join surrogates that were escaped one by one; a lone one is replaced.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,6 +1,6 @@
 """PyTorch Profiler (Kineto) traces in Chrome JSON: one file to `TraceColumns`.
 
-Read is what can be read; `dropped` says what was not. See docs/trace-engine/reading.md.
+It reads what can be read; `dropped` says what was lost. See docs/trace-engine/reading.md.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def read_trace_stream(
     scanned = lane.finish()
     if scanner.full:
         dropped[f"rest of the file after {len(scanned.ts) + len(scanned.memory)} events"] += 1
+    # Values without a phase are no events: this is some other list.
     unlike = not len(scanned.ts) and set(scanned.skipped) == {"no phase"}
     if unlike or (scanner.bare and dropped and not len(scanned.ts) and not scanned.skipped):
         raise EvidenceError(file, f"{NOT_A_TRACE} (a list without trace events)")
@@ -114,8 +115,8 @@ def read_traces(
 
     `jobs` files are read at a time (unpacking and scanning let go of the interpreter), as many as
     there are cores unless said otherwise. `progress` is called with bytes read and bytes in all, on
-    disk; from any thread, never from two at once. Files that have no rank of their own get the
-    lowest free ones in their order; where two say that they are the same rank, both are given, each
+    disk; from any thread, never from two at once. Files that do not say their rank get the lowest
+    free ones in their order. Where two say that they are the same rank, both are returned, each
     with a note.
     """
     files = list(paths)
@@ -151,6 +152,7 @@ def _shared_progress(files: list[Path], progress: Callable[[int, int], None]) ->
 
     def advance(count: int) -> None:
         nonlocal done
+        # Files are read by several threads.
         with lock:
             done += count
             progress(done, max(total, done))
@@ -174,12 +176,14 @@ def _metadata(header: bytes, trailer: bytes) -> dict[str, Any]:
     before = header.decode("utf-8", "replace").strip().lstrip("\ufeff").rstrip(", \t\r\n")
     after = trailer.decode("utf-8", "replace").strip().lstrip(", \t\r\n")
     metadata: dict[str, Any] = {}
+    # Close both halves: the list of events was cut out between them.
     for text in (before + "}", "{" + after):
         try:
             value = json.JSONDecoder(strict=False).raw_decode(text)[0]
         except (ValueError, RecursionError):
             continue
         metadata |= value if isinstance(value, dict) else {}
+    # What was read as JSON outranks what a pattern found.
     return _by_pattern(before + after) | metadata
 
 

@@ -1,12 +1,12 @@
 """Pickles that hold nothing but data, read by a machine that knows no other.
 
-Python's own unpickler can refuse globals, but it still lets a file of ten bytes ask for
-gigabytes (memo indices, byte arrays), or for hours (numbers as keys that collide), and gives
-nothing of a file that was cut off. This machine
-knows lists, dicts, tuples, text, numbers, booleans and None; it has no way to name a class, import
-a module or call anything. Its memory is bounded by the file's size and MAX_CONTAINERS, and of a
-file that ends too early it gives what had been read. Source: opcodes as Python's pickletools
-documents them; torch/csrc/jit/serialization/pickler.cpp writes the dumps.
+Python's own unpickler can refuse globals, but it still lets a file of ten bytes ask for gigabytes
+(memo indices, byte arrays), or for hours (numbers as keys that collide), and returns nothing for a
+file that was cut off. This machine knows lists, dicts, tuples, text, numbers, booleans and None; it
+has no way to name a class, import a module or call anything. Its memory is bounded by the file's
+size and MAX_CONTAINERS. For a file that ends too early it returns what it has read so far. Source:
+opcodes as Python's pickletools documents them; torch/csrc/jit/serialization/pickler.cpp writes the
+dumps.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class _Machine:
     def run(self) -> Any:
         """Until STOP. The most frequent opcodes stand first, outside the table: dumps have
         millions."""
+        # Local names: the loop below runs millions of times.
         data, size, stack, memo = self.data, len(self.data), self.stack, self.memo
         table = _TABLE
         try:
@@ -77,10 +78,12 @@ class _Machine:
                 else:
                     table[code](self)
         except (KeyError, TypeError) as error:
+            # An opcode outside the table gives KeyError, a wrong value on the stack TypeError.
             raise NotPlainData(
                 f"byte {self.at - 1} is no data: {_what(self.data, self.at - 1)}"
             ) from error
         except (IndexError, struct.error) as error:
+            # At the end of the bytes the file was cut; before it, its structure is broken.
             if self.at >= size:
                 raise CutOff(stack) from error
             raise NotPlainData(f"broken at byte {self.at}") from error
@@ -179,6 +182,7 @@ def _list_on_top(machine: _Machine) -> list[Any]:
 
 def _set_items(machine: _Machine, values: list[Any]) -> None:
     top = machine.stack[-1]
+    # An odd number of values leaves a key without its value.
     if type(top) is not dict or len(values) % 2:
         raise NotPlainData(f"byte {machine.at}: sets items of what is no dict")
     for key, value in zip(values[::2], values[1::2], strict=True):
@@ -212,6 +216,7 @@ def _protocol(machine: _Machine) -> None:
 
 
 def _frame(machine: _Machine) -> None:
+    # A frame's length only helps readers that stream: skip it.
     machine.take(8)
 
 

@@ -189,6 +189,7 @@ class PythonLane:
         if category is None:
             return None
         pid, tid = event.get("pid", b""), event.get("tid", b"")
+        # The length keeps them apart: pid 1 with tid 23 is not pid 12 with tid 3.
         lane = self._intern(self._lanes, len(pid).to_bytes(4, "little") + pid + tid)
         if lane is None:
             return None
@@ -196,6 +197,7 @@ class PythonLane:
 
     def _intern(self, table: _Table, text: bytes) -> int | None:
         number = table.get(text)
+        # Bound both the number and the bytes of texts: a file may make up names without end.
         if number is None and len(table) < table.limit and len(text) <= self._text_left:
             self._text_left -= len(text)
             number = table[text] = len(table)
@@ -258,6 +260,7 @@ class PythonLane:
         rows, names, values = self._counters
         for key, token in pairs:
             value = real_number(token)
+            # Names of counters are kept as JSON text, as all names are.
             name = self._intern(self._counter_names, b'"%s"' % key)
             if name is None:
                 self._dropped[_TOO_MANY_ARGUMENTS] += 1
@@ -357,6 +360,7 @@ def _letter(phase: bytes) -> str:
     """The letter of a phase other than "X", as the skipped events are counted by it."""
     if len(phase) > 2 and phase[:1] == b'"':
         letter = phase[1:2].decode("latin-1")
+        # Only printable ASCII, as the compiled scanner counts phases.
         if "!" <= letter <= "~" and letter != "\\":
             return letter
     return "no phase"
@@ -384,6 +388,7 @@ def _members(text: str) -> dict[str, bytes]:
 def _arguments(token: bytes) -> list[tuple[bytes, bytes]]:
     if not token.startswith(b"{"):
         return []
+    # Where an argument has two spellings the last in the file counts: only `_pairs` keeps order.
     if b"\\" not in token and not (b'"Input dims"' in token or b'"external id"' in token):
         try:
             arguments = _ARGUMENTS.decode(token)

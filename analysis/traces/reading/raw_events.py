@@ -90,6 +90,7 @@ class RawEvents:
                 if ended:
                     return
             more = b"" if self.closed else next(self._source, b"")
+            # A boundary may begin in the text that was searched before.
             new_from = max(0, len(self._buffer) - OVERLAP_BYTES)
             ended = not len(more)
             self._buffer += more
@@ -120,6 +121,7 @@ class RawEvents:
         end, following = boundary
         text = self._buffer[:end].strip(_SPACE)
         try:
+            # In brackets the events are one list, decoded without looking into them.
             events = _RAW_EVENTS.decode(b"[" + text + b"]")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pieces = self._stepwise(text, end, following, ended)
@@ -143,6 +145,7 @@ class RawEvents:
                 at += 1
             if at == len(text):
                 break
+            # The list ends here: what follows is the trailer.
             if text[at] == "]":
                 self.closed, rest = True, text[at:].encode() + self._buffer[end:]
                 break
@@ -192,6 +195,7 @@ def _repaired(text: str, at: int, end: int) -> tuple[bytes, int] | None:
     """The event in this part of the text with N/A put in quotes, and where it ends; None where that
     does not help."""
     repaired = _UNQUOTED.sub(r'\1"\2"', text[at:end])
+    # Nothing was replaced, so the fault is another one.
     if len(repaired) == end - at:
         return None
     try:
@@ -214,6 +218,7 @@ def _sound(piece: str) -> bytes:
 
 def _last_boundary(buffer: bytes, new_from: int) -> tuple[int, int] | None:
     """Where the last event but one ends, and where the last begins."""
+    # Search the tail first: the last boundary is mostly there.
     for start in (max(new_from, len(buffer) - TAIL_BYTES), new_from):
         last = None
         for last in _BOUNDARY.finditer(buffer, start):  # noqa: B007  the last one is wanted

@@ -32,6 +32,7 @@ LINK_KEYS = {
     "Python parent id": "python_parent_id",
 }
 MEMORY_KEYS = ("Addr", "Bytes", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
+# 0 is no address and no change of size; -1 stands for unknown.
 MEMORY_UNKNOWN = (0, 0, -1, -1, -1, -1)
 
 
@@ -160,6 +161,7 @@ def split_label(label: bytes) -> LaneLabel:
     """An interned label: one byte with the kind, then each part after four bytes with its
     length."""
     parts, at = [], 1
+    # The parts are pid, tid and arguments.
     for _ in range(3):
         stop = at + 4 + int.from_bytes(label[at : at + 4], "little")
         parts.append(label[at + 4 : stop])

@@ -61,6 +61,7 @@ class StackThread:
     @property
     def in_collective(self) -> bool:
         """Whether it stands in torch.distributed, seen from the job's own code."""
+        # Frames come innermost first: a collective counts only before the job's code.
         for frame in self.frames:
             if not frame.is_library:
                 return False
@@ -84,6 +85,7 @@ class StackDump:
         for thread in self.threads:
             if "MainThread" in thread.name and thread.frames:
                 return thread
+        # The outermost call of a script is its <module>.
         started = [
             t for t in self.threads if t.frames and t.frames[-1].function.strip() == "<module>"
         ]
@@ -140,6 +142,7 @@ def parse_stacks(text: str) -> tuple[StackThread, ...]:
 def _page(text: str) -> Sequence[tuple[int | None, str]]:
     parts = []
     for heading in _PAGE_PART.finditer(text):
+        # The last stack of a cut-off page has no end.
         end = text.find("</pre>", heading.end())
         parts.append(
             (int(heading[1]), html.unescape(text[heading.end() : end if end >= 0 else len(text)]))

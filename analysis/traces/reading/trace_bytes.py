@@ -65,6 +65,7 @@ def unpacked(
     """
     packed = (block for block in blocks if len(block))
     first = bytes(next(packed, b""))
+    # gzip shows in two bytes, and a first block may hold one.
     if len(first) == 1:
         first += bytes(next(packed, b""))
     if not first:
@@ -83,6 +84,7 @@ def _with_first(first: bytes, rest: Iterator[bytes | memoryview]) -> Iterator[by
 def _pieces(blocks: Iterator[bytes | memoryview]) -> Iterator[bytes]:
     for block in blocks:
         for at in range(0, len(block), PACKED_BYTES):
+            # Copy: the block's buffer is used again for the next one.
             yield bytes(block[at : at + PACKED_BYTES])
 
 
@@ -117,6 +119,7 @@ def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
     packed = b""
     taken = out_bytes = 0
     while True:
+        # A gzip file may hold several members, one after the other.
         inflate = isal_zlib.decompressobj(wbits=31)
         while not inflate.eof:
             packed = packed or next(blocks, b"")
@@ -143,6 +146,7 @@ def _gunzip(blocks: Iterator[bytes], dropped: Counter[str]) -> Iterator[bytes]:
         if len(packed) == 1:
             packed += next(blocks, b"")
         if not packed.startswith(GZIP_MAGIC):
+            # Zeros are padding, not data.
             if packed.strip(b"\x00"):
                 dropped["bytes after the gzip data"] += len(packed)
             return

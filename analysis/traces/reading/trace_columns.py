@@ -126,12 +126,14 @@ def _has_its_time(scanned: Scanned, base: int) -> Bool | None:
 
 def _lowest_above_zero(ts: Int64) -> int:
     """0 where there is none."""
+    # In chunks, so that the masks stay small.
     parts = (ts[at : at + _CHUNK] for at in range(0, len(ts), _CHUNK))
     return min((int(part[part > 0].min()) for part in parts if (part > 0).any()), default=0)
 
 
 def _moved(ts: Int64, base: int) -> Int64:
     if base and len(ts):
+        # In place: the column may be large, and nobody else holds it.
         np.add(ts, base, out=ts)
     return ts
 
@@ -162,6 +164,7 @@ def _streams(
 ) -> Int64:
     """Equal handles as one; work on a GPU without a stream gets that of its lane, where the lane
     says one."""
+    # A file may write one handle in several ways.
     _, renumbered = merged([text_of(token) for token in scanned.handles])
     if renumbered is not None:
         handles = np.flatnonzero(streams >= HANDLES)
@@ -177,6 +180,7 @@ def _streams(
     of_lane = np.asarray([_stream_of_lane(tid) for _, tid in lanes], dtype=np.int64)
     rows = rows[of_lane[lane[rows]] != -1]
     if len(rows):
+        # A column that no event fills is a read-only constant.
         streams = streams if streams.flags.writeable else streams.copy()
         streams[rows] = of_lane[lane[rows]]
     return streams
@@ -233,6 +237,7 @@ def _memory(table: Int64, base: int) -> MemoryEvents:
     ts, address, size, allocated, reserved, kind, device = (
         np.ascontiguousarray(column) for column in table.T
     )
+    # Clip: a hostile number must not wrap around.
     fits = np.iinfo(np.int32)
     small = [np.clip(column, fits.min, fits.max).astype(np.int32) for column in (kind, device)]
     return MemoryEvents(

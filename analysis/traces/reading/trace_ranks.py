@@ -47,8 +47,8 @@ def _is_rank(value: object) -> bool:
 
 
 def with_distinct_ranks(traces: Sequence[TraceColumns]) -> list[TraceColumns]:
-    """The traces by rank. Those that have no rank of their own get the lowest free ones, in their
-    order; of those that have the same rank each gets a note that says so.
+    """The traces by rank. Those that do not say their rank get the lowest free ones, in their
+    order. Each of several traces of the same rank gets a note that says so.
     """
     ranked = _with_free_ranks(traces)
     count = Counter(trace.rank for trace in ranked)

@@ -59,6 +59,7 @@ def single_run(files: Iterable[JobFile]) -> list[JobFile]:
         sizes[file.path.name] = sizes.get(file.path.name, 0) + file.size
     if len(sizes) < 2:
         return remaining_files
+    # Of equal sizes the name decides, in every run alike.
     largest = max(sizes, key=lambda name: (sizes[name], name))
     left_out = {f.path for f in unknown if f.path.name != largest}
     return [f for f in remaining_files if f.path not in left_out]
@@ -90,6 +91,7 @@ def _records(file: BinaryIO) -> Iterator[bytes]:
         if kind in (FULL, FIRST):
             parts, size = [], 0
         if parts is None:
+            # The record's beginning was damaged, or it is too long: skip the rest.
             continue
         parts.append(data)
         size += len(data)
@@ -104,6 +106,7 @@ def _frames(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """(type, data) of every frame; what follows a damaged one is passed over up to the next
     block."""
     read = HEADER_BYTES
+    # Blocks count from the start of the file, header included.
     block = file.read(BLOCK_BYTES - HEADER_BYTES)
     while block and read < MAX_FILE_BYTES:
         at = 0
@@ -139,6 +142,7 @@ def _history(message: bytes, row: dict[str, Any]) -> None:
             if key and content is not None:
                 row[key] = content
         elif number == STEP:
+            # An item named "_step" outranks the record's field.
             row.setdefault("_step", next((n for f, n in _fields(value) if f == STEP_NUMBER), 0))
 
 
@@ -152,6 +156,7 @@ def _item(message: bytes) -> tuple[str, Any]:
         elif number in (VALUE_JSON, TEXT) and isinstance(raw, bytes) and len(raw) <= MAX_VALUE:
             value = _json(raw) if number == VALUE_JSON else raw.decode("utf-8", "replace")
         elif number == INTEGER and isinstance(raw, int):
+            # Zigzag encoding: the lowest bit is the sign.
             value = (raw >> 1) ^ -(raw & 1)
         elif number == NUMBER and isinstance(raw, float):
             value = raw

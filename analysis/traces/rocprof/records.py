@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+# Bounded, so that sums of times stay within 64 bits.
 Time = Annotated[int, msgspec.Meta(ge=0, lt=1 << 61)]
 """ns of the machine's clock."""
 Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]

@@ -51,6 +51,7 @@ def read_results(path: Path) -> list[TraceColumns]:
     the file is not rocprofv3's, is cut, or has no records.
     """
     buffer = read_file(path)
+    # A cut file is no JSON: report the cut, not the parser's complaint.
     if buffer.dropped:
         raise EvidenceError(path.name, next(iter(buffer.dropped)))
     try:
@@ -66,6 +67,7 @@ def read_results(path: Path) -> list[TraceColumns]:
             traces.append(trace)
     if not traces:
         raise EvidenceError(path.name, "has no kernels, copies, calls or markers")
+    # The name of a file of several processes is no rank of any of them.
     rank = rank_in_name(path) if len(traces) == 1 else None
     if rank is None:
         return traces
@@ -79,6 +81,7 @@ class _Process:
         self.file, self.rank, self.process = file, rank, process
         self.names = Names()
         self.agents = {agent.id.handle: agent for agent in process.agents}
+        # Agents have handles: number the GPUs in the file's order.
         gpus = [agent.id.handle for agent in process.agents if agent.type == GPU]
         self.device = {handle: number for number, handle in enumerate(gpus)}
         self.symbols = {}
@@ -246,4 +249,5 @@ def _blocks(record: Dispatch) -> str:
     if not grid.x:
         return ""
     axes = ((grid.x, block.x), (grid.y, block.y), (grid.z, block.z))
+    # Round up: the last block may be partly filled.
     return "[" + ",".join(str(-(-items // max(size, 1))) for items, size in axes) + "]"

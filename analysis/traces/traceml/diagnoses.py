@@ -66,6 +66,7 @@ def traceml_diagnoses(files: Iterable[JobFile]) -> tuple[list[JobDiagnosis], lis
         job_diagnoses += [
             d
             for d in session_diagnoses(session)
+            # Several sessions may say the same of the same ranks: once is enough.
             if (d.rule, d.ranks) not in {(f.rule, f.ranks) for f in job_diagnoses}
         ]
     return job_diagnoses, unread
@@ -76,6 +77,7 @@ def session_diagnoses(session: TraceMLSession) -> list[JobDiagnosis]:
     late = straggler(session)
     stragglers = [_straggler(session, late)] if late is not None else []
     stragglers += _shares(session, late)
+    # TraceML's verdict stands in only where its measurements are missing.
     if session.ms is None and session.verdict is not None:
         stragglers += _taken_over(session.verdict)
     stragglers += [*_pressure(session.memory), *_creep(session.memory)]
@@ -99,6 +101,7 @@ def _sessions(files: Sequence[JobFile]) -> tuple[list[TraceMLSession], list[tupl
             unread.append((name, error.problem))
     ml_sessions: list[TraceMLSession] = []
     for folder, session in databases.items():
+        # A summary that is used here is no session by itself.
         beside = [summaries.pop(place) for place in (folder, folder.parent) if place in summaries]
         verdict = next((s.verdict for s in beside if s.verdict is not None), None)
         measured = session if session.ms is not None or not beside else beside[0]
@@ -139,6 +142,7 @@ def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
         )
     else:
         statement += "; which part of its step is late was not measured"
+    # As in TraceML, a straggler of a sharded job only warns.
     severity: Severity = "warning" if late.sharded else severity_of(late.score, session.steps)
     return JobDiagnosis(
         rule="straggler",
@@ -160,6 +164,7 @@ def _straggler(session: TraceMLSession, late: Straggler) -> JobDiagnosis:
 def _shares(session: TraceMLSession, late: Straggler | None) -> list[JobDiagnosis]:
     phase_shares = shares(session)
     diagnoses = []
+    # The straggler's diagnosis names the input already.
     if phase_shares.get("input", 0.0) >= WARN_SHARE and not (late and late.cause == "input"):
         diagnoses.append(
             _share(
@@ -308,4 +313,5 @@ def _verdict(verdict: TraceMLVerdict) -> JobDiagnosis:
 
 
 def _kind(verdict: TraceMLVerdict) -> str:
+    # Every number in a statement has to be in `numbers`: drop the digits of a kind.
     return readable("".join(c for c in verdict.kind if not c.isdigit()).replace("_", " ").lower())

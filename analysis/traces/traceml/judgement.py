@@ -51,6 +51,7 @@ def straggler(session: TraceMLSession) -> Straggler | None:
     visible = ms["backward"] + ms["forward"] if sharded else ms["backward"]
     usual = np.median(visible, axis=1)
     order = np.argsort(usual, kind="stable")
+    # The rank that waits least in its backward pass is the one that the others wait for.
     culprit, victim = int(order[0]), int(order[len(order) // 2])
     step = float(session.step_ms[victim])
     wait = float(usual[victim] - usual[culprit])
@@ -88,6 +89,7 @@ def _parts(
         "optimizer": session.usual("optimizer"),
     }
     parts["residual"] = session.residual_ms
+    # With sharded parameters the forward pass includes waiting for the other ranks.
     if not sharded:
         parts["computation"] = session.usual("forward")
     return parts

@@ -80,6 +80,7 @@ class TraceMLSession:
     def residual_ms(self) -> Floats:
         """What of the step lies in no phase: median over the steps, by rank."""
         assert self.ms is not None
+        # The wait for input lies before the traced step.
         inside = sum((self.ms[p] for p in PHASES if p != "input"), np.zeros_like(self.ms[TRACED]))
         median: Floats = np.median(np.maximum(self.ms[TRACED] - inside, 0.0), axis=1)
         return median

@@ -51,6 +51,7 @@ def read_summary(path: Path) -> TraceMLSession:
 def _content(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
+            # Read one byte too many, to notice a file that is too large.
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise EvidenceError(path.name, f"cannot be read ({error.strerror})") from error
@@ -68,6 +69,7 @@ def _content(path: Path) -> dict[str, Any]:
 def _rows(section: dict[str, Any]) -> dict[int, dict[str, Any]]:
     """rank -> its means."""
     groups = _dict(section, "groups")
+    # Groups by anything else are no ranks.
     if groups.get("by") not in (None, "global_rank"):
         return {}
     rows: dict[int, dict[str, Any]] = {}
@@ -96,6 +98,7 @@ def _verdict(primary: dict[str, Any], section: dict[str, Any]) -> TraceMLVerdict
         severity=str(primary.get("severity"))[:10],
         summary=str(primary.get("summary"))[:300],
         action=str(primary.get("action"))[:300],
+        # `type`, not isinstance: True is no rank.
         ranks=tuple(r for r in _list(issue, "ranks")[:64] if type(r) is int and 0 <= r < 10**7),
     )
 

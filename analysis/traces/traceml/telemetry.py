@@ -42,6 +42,7 @@ def read_telemetry(path: Path) -> TraceMLSession:
     with Database(path) as database:
         if "step_time_samples" not in database.tables:
             raise EvidenceError(path.name, "is no telemetry of TraceML")
+        # One row too many tells that there are more samples.
         rows = database.texts(
             "step_time_samples", ("global_rank", "rank", "step", "events_json"), MAX_SAMPLES + 1
         )
@@ -64,6 +65,7 @@ def _samples(rows: list[tuple[str, ...]]) -> tuple[Samples, bool]:
     samples: Samples = {}
     on_gpu = True
     for global_rank, local_rank, step, events in rows:
+        # Where the database has no global rank, the local one stands for it.
         rank = _whole(global_rank or local_rank)
         number = _whole(step)
         if rank is None or number is None:

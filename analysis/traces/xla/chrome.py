@@ -96,6 +96,7 @@ class _Profile:
     def _rank(
         self, whole: TraceColumns, number: int, key: tuple[str, int], has_category: Bool
     ) -> TraceColumns:
+        # The host's threads belong to the trace of every device.
         mine = np.asarray([device in (None, key) for device in self.devices], dtype=np.bool_)
         header = {**whole.header, "deviceProperties": [{"name": f"{key[0]}:{key[1]}"}]}
         rank = whole.rank + number if whole.rank_source == "order" else number
@@ -116,6 +117,7 @@ class _Profile:
             renamed.append(self._number(python_name(text)))
         self.name[rows] = np.asarray(renamed, dtype=np.int32)[place]
         self.category[rows] = np.asarray(kinds, dtype=np.int32)[place]
+        # Only calls into the runtime have a correlation.
         calls = rows[(trace.correlation[rows] > 0) & (self.category[rows] > 0)]
         self.category[calls] = _PLACE["cuda_runtime"]
         numbered = trace.arguments.number("step_num")
@@ -143,6 +145,7 @@ class _Profile:
             text = trace.name_of(row)
             self.name[row] = self._number(collective_in(text, kind))
             self.category[row] = _PLACE[device_category(text)]
+        # Operations nest outside of GPUs: one that encloses others does no work itself.
         if key[0] != "GPU":
             outer = enclosing(trace.ts[rows], trace.end[rows])
             self.category[rows[outer]] = _PLACE["gpu_user_annotation"]

@@ -116,6 +116,7 @@ class Plane:
     def statistics(self) -> dict[str, int | str]:
         """The plane's own."""
         outer = self.content.of(6, BYTES)
+        # All of these statistics belong to the plane: give them one owner.
         outer = Fields(
             np.zeros_like(outer.owner), outer.number, outer.kind, outer.value, outer.stop
         )
@@ -138,6 +139,7 @@ class Plane:
     def _line(self, outer: Fields, index: int) -> Line:
         content = fields(self.buffer, outer.start[index : index + 1], outer.stop[index : index + 1])
         number, zero = _last(content.of(1)), _last(content.of(3))
+        # Field 11 is the display name, field 2 the name.
         name = _text(self.buffer, content.of(11, BYTES)) or _text(self.buffer, content.of(2, BYTES))
         events = content.of(4, BYTES)
         left = MAX_EVENTS - self.buffer.counts["events"]
@@ -167,6 +169,7 @@ class Plane:
         length = np.maximum(described.of(3).column(count), 0)
         # Times that would leave 64 bits are dropped with those that are negative.
         wild = (begin < 0) | (begin > 1 << 61) | (length > 1 << 61) | (abs(zero) > 1 << 61)
+        # Offsets and lengths are in picoseconds.
         start = np.where(wild, -1, zero + begin // 1000)
         end = np.where(wild, -1, zero + (begin + length) // 1000)
         statistics = self._statistics(described.of(4, BYTES))
@@ -208,6 +211,7 @@ class Plane:
             if statistic_names is not None and name not in statistic_names:
                 continue
             statistic = described.where(kind_of[described.owner] == key)
+            # Values: 2 is a double, 3 and 4 whole numbers, 5 a text, 7 a reference to a name.
             values = statistic.where(
                 ((statistic.number == 3) | (statistic.number == 4)) & (statistic.kind == 0)
             )
@@ -260,6 +264,7 @@ def _together(chunks: list[Statistics]) -> Statistics:
     texts: dict[str, list[tuple[Int64, Int32]]] = {}
     words: dict[str, dict[str, int]] = {}
     for place, chunk in enumerate(chunks):
+        # Every chunk but the last is full, so its place gives its first row.
         first = place * CHUNK
         for name, (rows, values) in chunk.numbers.items():
             numbers.setdefault(name, []).append((rows + first, values))

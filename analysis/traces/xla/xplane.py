@@ -108,6 +108,7 @@ class _File:
             header["baseTimeNanoseconds"] = base
         if plane is not None:
             header["deviceProperties"] = [{"name": _device_name(plane)}]
+        # Several annotations may count steps: take the most frequent.
         step = self.steps.most_common(1)
         return assembled(
             parts,
@@ -162,6 +163,7 @@ class _File:
             self.steps[text] += 1
             name[row] = self.names.number(annotated_step(text, int(step[row])))
             category[row] = kinds.setdefault("user_annotation", len(kinds))
+        # Only calls into the runtime have a correlation.
         calls = (correlation > 0) & (category > 0)
         category[calls] = kinds.setdefault("cuda_runtime", len(kinds))
         whole = EventPart(
@@ -207,6 +209,7 @@ class _File:
         name, category = self._named(plane, line, hlo)
         details = line.statistics.text("kernel_details", count)
         encloses = np.zeros(count, dtype=np.bool_)
+        # On a GPU kernels never enclose each other.
         if key[0] != "GPU":
             encloses = enclosing(line.start_ns, line.end_ns)
         # Bytes of copies and fills; NaN where none are said.
@@ -214,6 +217,7 @@ class _File:
         for what in _DETAILS:
             ids, words = line.statistics.text(what, len(size))
             matches = [_SIZE.search(word) for word in words]
+            # The last entry answers -1, an event without details.
             table = np.asarray(
                 [float(match[1]) if match else np.nan for match in matches] + [np.nan]
             )
@@ -272,6 +276,7 @@ def _hlo_categories(plane: Plane, line: Line) -> Words:
     unique, place = np.unique(line.metadata, return_inverse=True)
     id_by_key = dict(zip(keys, of_key.tolist(), strict=True))
     ids = np.asarray([id_by_key.get(key, -1) for key in unique.tolist()], dtype=np.int32)[place]
+    # Shared words follow the line's words, so shift their ids.
     shared = np.where(ids >= 0, ids + len(hlo_categories[1]), -1)
     return np.where(hlo_categories[0] >= 0, hlo_categories[0], shared).astype(np.int32), (
         *hlo_categories[1],

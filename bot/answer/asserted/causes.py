@@ -22,7 +22,7 @@ from faultline.bot.answer.writer.story import began, change_called, story_of, te
 AS_LIKELY = 0.05
 """Confidences so near to each other are shown as equal."""
 LATE = timedelta(minutes=30)
-"""What begins so long after a fault is another matter's. A change may lie in wait."""
+"""What begins this long after a fault has another cause. A change may lie in wait."""
 LEAST_CONFIDENCE = 0.05
 """A less likely cause is none that a reader should think about."""
 
@@ -41,6 +41,7 @@ def explained_by(assertion: Assertion, ground: Ground) -> Phrase:
     cause, story = ground.cause, story_of(ground.diagnosis, ground.alert)
     if cause is None or not ground.blames:
         raise Refused("code has established no cause")
+    # Only what code blames may stand behind a "because", or a model could blame anything.
     if not ground.is_blamed_change(behind) and behind != (
         story.mechanism or _leading_finding(cause, ground)
     ):
@@ -70,8 +71,10 @@ def changed(assertion: Assertion, ground: Ground) -> Phrase:
     called = change_called(finding, with_service=True, with_time=False)
     if details.title and details.title not in details.change:
         called = say("{change}, {title}", change=called, title=quote(details.title, finding))
+    # Code blames something else, so nobody may read this as the culprit.
     if ground.blames and not ground.is_blamed_change(finding):
         called = say("another change, {change}", change=called)
+    # A title is set off by a comma, which needs another at its end.
     comma = "," if "," in str(called) else ""
     time = when(finding.onset, ground)
     live = say("{change}{comma} went live at {time}", change=called, comma=comma, time=time)
@@ -169,6 +172,7 @@ def _in_order(effect: Finding, behind: Finding, *, headline: bool = False) -> No
         if headline:
             return
         raise Refused(f"{effect.id} or {behind.id} has no onset, so their order is not known")
+    # An onset may lie that much earlier, so refuse only an order that is certainly wrong.
     earliest = behind.onset - timedelta(seconds=behind.onset_uncertainty_s or 0.0)
     if earliest > effect.onset:
         raise Refused(f"{behind.id} began after {effect.id}")

@@ -85,6 +85,7 @@ class Ground:
         names |= {*self.diagnosis.impact.services, self.alert.service or ""}
         names |= {cause.subject for cause in self.diagnosis.causes}
         names |= {finding.subject for finding in self.findings.values()}
+        # Sorted: of spellings that differ in case alone, the same one wins every time.
         return {name.casefold(): name for name in sorted(names) if name}
 
     @cached_property
@@ -131,6 +132,7 @@ class Ground:
         """The id of a finding that says so of any of its signals, or of a part of it; empty where
         none does."""
         for finding in self.findings.values():
+            # A part's name begins with that of the whole, as in "job/rank 2".
             concerns_subject = finding.subject == subject or finding.subject.startswith(
                 (f"{subject}/", f"{subject} ")
             )
@@ -151,8 +153,10 @@ class Ground:
 def ground_of(case: Case, diagnosis: Diagnosis, question: str = "") -> Ground:
     """The ground of an incident whose case is at hand."""
     windows = metric_windows(case)
+    # A series that holds nothing but NaN measured nothing.
     rows = case.metrics.filter(pl.col("value").is_finite())
     kinds = {signal: classify(signal) for signal in rows["signal"].unique()}
+    # Latency and errors, each in both windows: less cannot show that a service is fine.
     measured: list[set[str]] = []
     for felt in FELT:
         felt_rows = rows.filter(

@@ -16,6 +16,7 @@ from faultline.bot.answer.writer.plain_text import clipped, neutral, rendered_pa
 CLAIM_LIMIT = 700
 INFERENCE_LIMIT = 300
 MOST_REASONS = 6
+# A digit behind a letter belongs to a name, but F3 would look like a cited finding.
 _FIGURE = re.compile(r"(?<![a-z])\d|\b(?:f|l)\d")
 SECOND_OPINION = "It may rather be"
 
@@ -73,6 +74,7 @@ def harmless(text: str, limit: int = CLAIM_LIMIT, links: Collection[str] = ()) -
 def _without_figures(text: str, ground: Ground) -> str:
     """Raises Refused where it could be taken for evidence: figures are code's alone."""
     rest = harmless(text, INFERENCE_LIMIT).casefold()
+    # The longest first: a shorter name may be part of a longer one.
     for word in sorted(ground.named_in_words, key=len, reverse=True):
         rest = rest.replace(word, " ")
     if _FIGURE.search(rest):
@@ -81,6 +83,7 @@ def _without_figures(text: str, ground: Ground) -> str:
 
 
 def _reasons(because: Sequence[str], ground: Ground) -> tuple[str, ...]:
+    # Models also write ids as [F3] or (F3).
     ids = tuple(dict.fromkeys(reason.strip("[]() ") for reason in because))[:MOST_REASONS]
     if not ids:
         raise Refused("it gives no finding as its reason")

@@ -28,6 +28,7 @@ def shows(assertion: Assertion, ground: Ground) -> Phrase:
     finding = cited_finding(assertion, ground)
     what = statement(finding).clause(ground.tense_of(finding))
     line = SignatureDetails.of(finding)
+    # The statement may quote the line already.
     if line is None or not line.example or "“" in str(what):
         return what
     return say("{what}: {line}", what=what, line=quote(message_of(line.example), finding))

@@ -41,6 +41,7 @@ def quotes(assertion: Assertion, ground: Ground) -> Phrase:
         line = _line_with(assertion.quote, [ground.alert.title, ground.alert.summary or ""])
         return say("the alert says {line}", line=_quoted(line, ""))
     finding = cited_finding(assertion, ground)
+    # Lines that vanished keep an example, which would read as if it was written now.
     gone = finding.numbers.get("lines", finding.numbers.get("count", 1.0)) <= 0
     if finding.kind == LOG_VANISHED.name or gone:
         raise Refused(f"{finding.id} is about lines that were not written: use `shows`")
@@ -121,5 +122,6 @@ def _plain(text: str) -> str:
 
 
 def _quoted(text: str, finding: str) -> Part:
+    # A quotation mark in the line would end the quotation early.
     inside = text.replace("“", '"').replace("”", '"')
     return Part(f"“{inside}”", "quote", finding)

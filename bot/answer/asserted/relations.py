@@ -103,6 +103,7 @@ def worded(
             parts.append(Phrase((Part(f", {SPOKEN.get(joint, joint)} "),)))
         parts.append(word)
     claim = claim_of(joined(parts, ""), section, cited(assertions))
+    # Check the whole sentence: the titles and lines quoted in it are foreign text.
     harmless(claim.text)
     return claim.model_copy(update={"asserted": tuple(assertions)})
 
@@ -121,6 +122,7 @@ def _belong_together(assertions: Sequence[Assertion], ground: Ground) -> None:
     strangers = {
         finding.subject
         for finding in findings
+        # A rank counts with its job: "job/rank 2".
         if not {finding.subject, finding.subject.split("/")[0]} & ground.involved
         and not is_symptom(finding)
     }
@@ -134,6 +136,7 @@ def _is_repeated(assertion: Assertion, assertions: Sequence[Assertion]) -> bool:
         return False
     other_assertions = [other for other in assertions if other is not assertion]
     before = assertions[: list(assertions).index(assertion)]
+    # Of two plain parts the first one stays.
     restatements = [
         other for other in other_assertions if other.relation not in PLAIN or other in before
     ]

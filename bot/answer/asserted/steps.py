@@ -44,6 +44,7 @@ def offered_steps(diagnosis: Diagnosis, alert: Alert) -> list[Step]:
         candidates.append((quotable(query.text), cause.findings[:CITED], False))
     if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:
         candidates += _if_another(diagnosis)
+    # Reversed, so that of equal texts the findings of the first one count.
     unique = {text: (text, ids, otherwise) for text, ids, otherwise in reversed(candidates)}
     offers = list(reversed(unique.values()))[:MOST_OFFERED]
     return [Step(f"N{n}", *offer) for n, offer in enumerate(offers, start=1)]

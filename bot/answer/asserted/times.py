@@ -29,6 +29,7 @@ def began(assertion: Assertion, ground: Ground) -> Phrase:
 def began_before(assertion: Assertion, ground: Ground) -> Phrase:
     """Two beginnings in their order."""
     (earlier, other), apart = assertion.findings, _apart(assertion, ground)
+    # Only the later onset matters: it may lie that much earlier.
     uncertain = max(ground.onset(other)[1], SECOND)
     if apart <= uncertain:
         if apart <= timedelta(0):
@@ -92,5 +93,6 @@ def when(onset: datetime, ground: Ground, uncertain: timedelta = timedelta(0)) -
     """The time, no more exactly than it is known."""
     if uncertain < MINUTE:
         return dated(onset, ground.alert.started_at)
+    # A time that is known to the minute has no seconds.
     minute = onset.replace(second=0, microsecond=0)
     return say("about {time}", time=dated(minute, ground.alert.started_at))

@@ -100,6 +100,7 @@ def timeline_of(answered: ExportedAnswer) -> list[TimelineEntry]:
             for at, stage in steps
             if at
         ]
+    # The text breaks ties: the same case gives the same timeline.
     return sorted(moments, key=lambda m: (m.time, m.what, m.text))
 
 
@@ -108,6 +109,7 @@ def _onsets(answered: ExportedAnswer) -> list[TimelineEntry]:
     first = {*(view.cause.findings if view.cause else ()), *view.impact.findings}
     findings = []
     for finding in view.findings.values():
+        # Changes are listed by `_changes`.
         if finding.onset is not None and finding.series.get("table") != "changes":
             findings.append(finding)
     findings.sort(key=lambda f: (f.id not in first, -f.strength, f.id))
@@ -128,6 +130,7 @@ def _changes(answered: ExportedAnswer) -> list[TimelineEntry]:
             about.setdefault(change, []).append(finding.id)
     rows = answered.case.changes.select("time", "service", "kind", "id", "title", "link").rows()
     at = answered.case.alert.started_at
+    # r[3] is the id, r[0] the time.
     near = sorted(rows, key=lambda r: (r[3] not in about, abs((r[0] - at).total_seconds()), r[3]))[
         :MOST_CHANGES
     ]

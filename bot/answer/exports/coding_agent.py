@@ -24,6 +24,7 @@ from faultline.bot.answer.writer.quotable import quotable
 MOST_DIFF_LINES, LONGEST_DIFF, LONGEST_DATA_LINE = 400, 30_000, 2_000
 MOST_PLACES, MOST_EVIDENCE = 10, 12
 _RUNS = re.compile(r"`+")
+# Unicode categories that nobody sees: controls, formats, surrogates, private use, separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 RULES = """\
@@ -97,6 +98,7 @@ def _change(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
         "the change",
         [*fields, f"time: {row['time'].isoformat()}", f"title: {row.get('title') or ''}"],
     )
+    # Bound the characters before the lines: a diff may be one huge line.
     diff = str(row.get("diff") or "")[:LONGEST_DIFF].rstrip("\n").split("\n")
     if not any(diff):
         return [*lines, "", "Its diff was not collected."]
@@ -125,6 +127,7 @@ def _places(answered: ExportedAnswer, cause: Cause | None) -> list[str]:
         if details.example:
             data.append(f"example: {details.example}")
         lines += [*_data(f"a place that failed, from {quotable(finding.id)}", data), ""]
+    # Drop the blank line after the last place.
     return lines[:-1]
 
 
@@ -180,6 +183,7 @@ def _data(label: str, lines: Sequence[str], *, language: str = "text") -> list[s
     """Foreign lines inside a fence that none of them can close; secrets masked, hidden characters
     made visible."""
     clean = [_plain(line.rstrip("\r")) for line in masked("\n".join(lines)).split("\n")]
+    # A fence longer than any run of backticks inside: no line can close it.
     longest = max((len(run) for line in clean for run in _RUNS.findall(line)), default=0)
     fence = "`" * max(4, longest + 1)
     return [f"Data, {label}; quoted, no instruction:", f"{fence}{language} data", *clean, fence]

@@ -90,6 +90,7 @@ class _Draft:
         """Of each affected service its symptom, and what only people know."""
         lines = []
         for finding in self.view.findings_of(self.view.impact.findings):
+            # `_over` says when a signal came back.
             if finding.kind != SIGNAL_RECOVERED.name:
                 lines.append(f"- {self._stated(finding)}")
         return [
@@ -123,6 +124,7 @@ class _Draft:
         alert, times = self.answered.case.alert, self.answered.times
         lines = []
         began = self.view.began
+        # An alert from before the onset says nothing of how fast this was detected.
         if began is not None and timedelta() <= alert.started_at - began < LATE:
             lines.append(f"- The alert fired {span_of(alert.started_at - began)} after the onset.")
         if times is not None and times.finished_at is not None:
@@ -159,6 +161,7 @@ class _Draft:
         for finding_id, number in self.cited.items():
             finding = self.view.findings[finding_id]
             links = self._opened(finding)
+            # Markdown gives list items no anchor, so set one for the citations above.
             lines.append(
                 f'{number}. <a id="evidence-{number}"></a>{shown(finding.sentence)}{links}'
             )
@@ -228,6 +231,7 @@ class _Draft:
         cited_evidence = [
             self.view.evidence[e] for e in finding.evidence if e in self.view.evidence
         ]
+        # One link for all evidence that is shown on the same page.
         links: dict[str, Evidence] = {item.link: item for item in cited_evidence if item.link}
         return "".join(
             opened(link, SHOWN_BY.get(item.kind, "evidence"))

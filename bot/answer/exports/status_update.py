@@ -1,7 +1,7 @@
 """A status update in three voices: for a status page, for executives, for the next shift.
 
 Built from the answer alone. What the answer does not know stays out: no promise, no fix that nobody
-confirmed, and on the status page nothing of what is inside.
+confirmed, and the status page mentions nothing internal.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def _status_page(view: AnswerView, service: str, began: str) -> str:
     failed = view.impact.numbers.get("failed_percent")
     if view.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return f"{capitalised(service)} works normally. {_STATE[view.verdict]}"
+    # Customers may know what fails, not why: the cause stays inside.
     what = f"{capitalised(service)} is impaired{began}."
     share = f" About {failed:.2g} % of requests fail." if failed else ""
     return f"{what}{share} {_STATE[view.verdict]}"
@@ -86,6 +87,7 @@ def _executives(view: AnswerView, began: str) -> str:
     if failed:
         sentences.append(f"About {failed:.2g} % of requests failed")
     if view.how_sure:
+        # Inside a sentence it loses its capital.
         sentences.append(f"How sure we are: {view.how_sure[0].lower()}{view.how_sure[1:]}")
     if view.next_steps:
         sentences.append(f"Next: {view.next_steps[0].text.split('. ')[0].rstrip('.')}")

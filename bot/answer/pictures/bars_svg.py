@@ -90,6 +90,7 @@ def _row(bar: RankBar, bars: StepBars, scale: _Bars, top: float) -> str:
 
 def _part(part: StepPart, scale: _Bars, left: float, right: float, top: float) -> str:
     """One phase, hatched where the rank waits: that is seen without colours too."""
+    # A gap of one pixel parts the phases, and the shortest one must still be seen.
     wide = max(0.5, right - left - 1)
     title = element("title", f"{fitted(part.phase, 400, SIZE)}: {amount(part.ms, MILLISECONDS)}")
     parts = [title, element("rect", x=left, y=top, width=wide, height=BAR, rx=2.0)]
@@ -101,6 +102,7 @@ def _part(part: StepPart, scale: _Bars, left: float, right: float, top: float) -
 def _hatching(left: float, right: float, top: float) -> str:
     """Strokes that lean to the right, cut at the edges of the bar."""
     d = ""
+    # Begin left of the bar: strokes lean to the right by its whole height.
     at = left - BAR + HATCH
     while at < right:
         # A stroke that begins or ends beyond the bar is cut at its edge, on the same slope.
@@ -125,8 +127,10 @@ def _axis(scale: _Bars, top: float) -> str:
     step = nice_step(scale.longest / 4)
     parts = []
     at = 0.0
+    # Rounding must not lose the last tick.
     while at <= scale.longest * 1.001:
         label = amount(at, MILLISECONDS)
+        # Shift the last label, which would leave the picture.
         x = min(scale.x(at), scale.width - words_width(label, SIZE) / 2)
         parts.append(text(x, top + 14, label, None, "middle"))
         at += step

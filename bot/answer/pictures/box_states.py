@@ -104,6 +104,7 @@ class BoxStates:
         """The services that sent something."""
         services: set[str] = set()
         for evidence in self.view.evidence.values():
+            # None means that nobody counted the rows, which does not prove silence.
             if evidence.kind in _MEASURED and evidence.rows != 0:
                 services.update(evidence.services or ())
         return frozenset(services)
@@ -130,12 +131,13 @@ def _class_of(finding: Finding) -> SignalClass:
 
 
 def _symptom_text(finding: Finding) -> str:
-    """The finding in a few words; empty where it says nothing of how well the service is."""
+    """The finding in a few words; empty where it does not say how well the service works."""
     if finding.kind in _FAILS:
         share = finding.numbers.get("percent")
         return f"{amount(share, unit_of('', '%'))} fail" if share else ""
     details = MetricShiftDetails.of(finding)
     before, after = finding.numbers.get("baseline"), finding.numbers.get("incident")
+    # A move for the better is no symptom.
     if details is None or before is None or after is None or details.bad is False:
         return ""
     kind = _class_of(finding)

@@ -50,6 +50,7 @@ def value_axis(panel: ChartPanel) -> ValueAxis:
     if panel.log:
         return _log_axis(panel, min(value for value in shown if value > 0), max(shown))
     low, high = min(shown), max(shown)
+    # Values a little below zero still fit an axis that begins at zero.
     if panel.counted or -0.02 * high <= low < FROM_ZERO * high or low == high == 0:
         low = 0.0
     if high <= low:
@@ -60,6 +61,7 @@ def value_axis(panel: ChartPanel) -> ValueAxis:
     step = nice_step((high - low) / (MOST_TICKS - 1))
     if panel.counted:
         step = max(1.0, step)
+    # Rounding must not lose a step.
     bottom = math.floor(low / step + 1e-9) * step
     top = max(high + 0.04 * (high - low), bottom + step)
     count = int((top - bottom) / step + 1e-9)
@@ -76,6 +78,7 @@ def _log_axis(panel: ChartPanel, low: float, high: float) -> ValueAxis:
         ticks = [value / factor for value in _log_values(least, most, steps)]
         if len(ticks) >= 2:
             break
+    # Round up, so that at most MOST_TICKS stay.
     every = -(-len(ticks) // MOST_TICKS) or 1
     ticks = ticks[::every]
     return ValueAxis(low * 0.8, high * 1.25, True, _labelled(panel, ticks))
@@ -94,6 +97,7 @@ def nice_step(least: float) -> float:
     """The next round number that is not less."""
     power = 10.0 ** math.floor(math.log10(least))
     for nice in NICE:
+        # Rounding must not skip a number that fits.
         if nice * power >= least * 0.999:
             return nice * power
     return 10 * power
@@ -103,6 +107,7 @@ def _labelled(panel: ChartPanel, ticks: list[float]) -> tuple[tuple[float, str],
     """Each with its figure; one whose figure would stand there twice is left out."""
     labels: dict[str, float] = {}
     for tick in ticks:
+        # A sum of steps may miss zero by a rounding error.
         labels.setdefault(amount(0.0 if abs(tick) < 1e-12 else tick, panel.unit), tick)
     return tuple((tick, label) for label, tick in labels.items())
 

@@ -189,6 +189,7 @@ class _ChartMaker:
         clearest: _Drawable | None = None
         most = -1.0
         for finding in findings:
+            # Two findings may be about one series: a second panel of it says nothing new.
             if finding is None or (but is not None and finding.series == but.series):
                 continue
             series = series_of(self.case, finding)
@@ -208,6 +209,7 @@ class _ChartMaker:
         start, end = part[0].timestamp(), part[1].timestamp()
         events = list(self._events(drawables[0][0]))
         reach = start - REACH * (end - start)
+        # Widen the view to the events near it, so that their lines lie inside.
         inside = [event.time for event in events if event.time >= reach]
         start, end = min([start, *inside]), max([end, *inside])
         panels = []
@@ -239,6 +241,7 @@ class _ChartMaker:
             unit=series.unit,
             runs=_runs(times[inside], values[inside], whole=series.counted),
             counted=series.counted,
+            # The median: a hole in the record must not widen the bars.
             step=float(np.median(np.diff(times))),
             usual=series.usual,
             threshold=_threshold(self.case, finding, values[inside]),
@@ -286,9 +289,11 @@ def _runs(
 ) -> tuple[tuple[tuple[float, float], ...], ...]:
     """The points, parted at every hole, so that no line is drawn where nothing was recorded."""
     points = list(zip(times.tolist(), values.tolist(), strict=True))
+    # Counts have a zero for each step without lines, so they have no holes.
     if whole or len(points) < 3:
         return (tuple(points),)
     steps = np.diff(times)
+    # Compare with the shorter neighbour: where a series turned coarser there is no hole.
     beside = np.minimum(np.append(steps[1:], np.inf), np.insert(steps[:-1], 0, np.inf))
     usual = np.maximum(np.median(steps), np.where(np.isfinite(beside), beside, 0))
     holes = np.flatnonzero(steps > HOLE * usual) + 1

@@ -93,6 +93,7 @@ def _arrangements(
         for event, symbol, (row, side) in zip(events, symbols, chosen, strict=True):
             words = event.words[min(shorter, len(event.words) - 1)]
             labels.append(_label(symbol, row, side, words))
+            # A wrong row is worse than a wrong side.
             cost += abs(row - event.row) + (0.6 if side != event.side else 0.0)
         yield labels, cost
 
@@ -119,6 +120,7 @@ def _collide(label: PlacedLabel, other: PlacedLabel) -> bool:
     """Whether the words of `label` would be covered by the words, the symbol or the line of the
     other."""
     left, right = label.left - GAP, label.right + GAP
+    # Lines lead down, so only what stands above or beside can cross these words.
     if other.row > label.row:
         return False
     if left < other.symbol + SYMBOL and other.symbol - SYMBOL < right:

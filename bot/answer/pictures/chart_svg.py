@@ -62,6 +62,7 @@ def chart_svg(chart: DecisiveChart, width: int) -> str:
     room = width - RIGHT - left
 
     def x(time: float) -> float:
+        # Events from before the chart stand at its left edge.
         return left + room * (max(time, chart.start) - chart.start) / span
 
     labels = placed_labels([_to_label(event, x) for event in chart.events], width)
@@ -137,6 +138,7 @@ def _curves(panel: ChartPanel, frame: _Frame, y: Scale) -> list[str]:
     few = len(panel.values) <= MOST_DOTS
     for run in panel.runs:
         points = [(frame.x(time), y(value)) for time, value in run]
+        # A single point makes no line, so only a dot shows it.
         if few or len(points) == 1:
             for px, py in points:
                 parts.append(element("circle", cx=px, cy=py, r=2.2, class_="dot"))
@@ -152,11 +154,13 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, flo
     columns: dict[int, list[tuple[float, float]]] = {}
     for point in points:
         columns.setdefault(int(point[0] * POINTS_PER_PX), []).append(point)
+    # Thin out only where it saves points.
     if len(columns) * 2 >= len(points):
         return points
     extremes = []
     for column in columns.values():
         ends = {min(column, key=lambda p: p[1]), max(column, key=lambda p: p[1])}
+        # In the order of time, or the line would run back.
         extremes += sorted(ends)
     return extremes
 
@@ -210,7 +214,7 @@ def _event(event: ChartEvent, label: PlacedLabel, frame: _Frame, bottom: float) 
 
 
 def _legend(chart: DecisiveChart, frame: _Frame, top: float) -> str:
-    """What the band and the dashed line mean, and of which day the times are."""
+    """What the band and the dashed line mean, and which day the times belong to."""
     parts: list[str] = []
     x = frame.left
     day = f"{datetime.fromtimestamp(chart.start, UTC):%d %b %Y}, UTC"

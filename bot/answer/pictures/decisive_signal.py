@@ -32,6 +32,7 @@ MIN_POINTS_BEFORE = 20
 SHORTEST = timedelta(minutes=5)
 BUCKETS = 80
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+# As tracers write it: OpenTelemetry's STATUS_CODE_ERROR, its number 2, HTTP's 5xx.
 _FAILED = r"(?i)^(error|status_code_error|2|5\d\d|fail.*)$"
 
 
@@ -64,6 +65,7 @@ def decisive_finding(diagnosis: Diagnosis) -> Finding | None:
     """
     findings = {f.id: f for f in diagnosis.findings}
     top = min(diagnosis.causes, key=lambda c: c.rank, default=None)
+    # The first group with anything to draw decides.
     for ids in (top.findings if top else (), diagnosis.impact.findings, tuple(findings)):
         candidates = [findings[finding_id] for finding_id in ids if finding_id in findings]
         drawable = [finding for finding in candidates if finding.series.get("table") in _SOURCES]
@@ -151,6 +153,7 @@ def _metrics(case: Case, finding: Finding) -> FindingSeries:
         (pl.col("service") == service) & (pl.col("signal") == signal)
     ).drop_nulls("value")
     parts = rows.partition_by("labels")
+    # The finding names no labels: take the part whose level it quotes.
     if len(parts) > 1:
         rows = min(parts, key=lambda part: _distance(part, finding))
     units = rows["unit"].drop_nulls()
@@ -181,6 +184,7 @@ def _logs(case: Case, finding: Finding) -> FindingSeries:
     template = details.template if details else ""
     if template:
         rows = rows.filter(pl.col("text").str.contains(template_pattern(template)))
+    # Of all lines: the grid covers the recorded time, not only where this line was written.
     step = _step(case.logs["time"])
     at = pl.col("time").dt.truncate(f"{step}s")
     first, last = case.logs.select(at.min().alias("first"), at.max().alias("last")).row(0)
@@ -245,6 +249,7 @@ def _self_times(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("duration_us").sum().alias("children_us")
     )
     joined = rows.join(children, on=["trace_id", "span_id"], how="left")
+    # Children that run at the same time add up to more than their parent.
     self_time = pl.col("duration_us") - pl.col("children_us").fill_null(0)
     return joined.with_columns(self_time.clip(lower_bound=0).alias("own_us"))
 

@@ -75,6 +75,7 @@ def _in_order(
 ) -> list[float]:
     """The centres nearest to those wanted (least squares) that keep order and distance: isotonic
     regression by pooling adjacent violators, https://doi.org/10.1080/01621459.1972.10481216."""
+    # With the distances subtracted, keeping the order is plain isotonic regression.
     offsets = [0.0]
     for place, other in pairwise(rank):
         offsets.append(offsets[-1] + (spans[place].size + spans[other].size) / 2 + BESIDE)
@@ -98,6 +99,7 @@ def moved_within(
     right = max(span.centre + span.size / 2 for span in spans.values())
     shift = (low + high - left - right) / 2
     remaining_spans: dict[Place, Span] = {}
+    # From the left edge, then back from the right one, which the first pass may have crossed.
     for rank in ranks:
         at = low
         for place in rank:

@@ -50,12 +50,14 @@ def ways_past(
         x, end = spans[upper].centre, spans[lower].centre
         last = row_of[lower]
         for row in range(row_of[upper] + 1, last):
+            # Aim at the end from where the line is now: earlier rows may have pushed it aside.
             straight = x + (end - x) / (last - row + 1)
             counts = [len(crossings.get((row, lane), ())) for lane in lanes[row]]
             lane = _nearest(lanes[row], counts, straight)
             x = _within(lane, straight)
             crossings.setdefault((row, lane), []).append((x, number))
     ways: dict[int, list[Point]] = {}
+    # From top to bottom, so that the points of each line come in order.
     for (row, lane), lines in sorted(crossings.items()):
         for x, number in _side_by_side(lane, sorted(lines)):
             ways.setdefault(number, []).extend([(x, rows[row].top), (x, rows[row].bottom)])
@@ -73,6 +75,7 @@ def _lanes(boxes: Sequence[Span], low: float, high: float) -> list[Lane]:
     for box in boxes:
         edges += [box.centre - box.size / 2 - CLEAR, box.centre + box.size / 2 + CLEAR]
     edges.append(high)
+    # Boxes that nearly touch leave no lane between them.
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a <= b]
 
 
@@ -88,7 +91,7 @@ def _within(lane: Lane, x: float) -> float:
 
 
 def _side_by_side(lane: Lane, lines: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
-    """The lines of one lane in their order, apart from each other as far as there is room."""
+    """The lines of one lane in their order, apart from each other where there is room."""
     low, high = lane
     step = min(APART, (high - low) / max(1, len(lines) - 1))
     placed: list[tuple[float, int]] = []

@@ -106,6 +106,7 @@ def _columns(
     room = width - 2 * MARGIN
     wide = min(WIDEST_BOX, (room - COLUMN_GAP * (count - 1)) / count)
     step = (room - wide) / max(1, count - 1)
+    # Few ranks do not need the whole width.
     step = min(step, wide + 3 * COLUMN_GAP)
     left = (width - wide - step * (count - 1)) / 2
     boxes = {box.service: _sized(box, wide) for box in incident.boxes}
@@ -257,11 +258,13 @@ def _broken(order: MapOrder, fit: int, story: frozenset[str]) -> _BrokenRows:
         names = sorted(order.services(number), key=lambda name: name not in story)
         first = names[:reserved] if names and names[0] in story else []
         rest = names[len(first) :]
+        # Round up twice: as few rows as possible, all of about the same length.
         count = max(1, -(-len(rest) // (fit - reserved)))
         length = -(-len(rest) // count)
         for row in range(count):
             chunk = rest[row * length : (row + 1) * length]
             head = first if row == 0 else []
+            # An empty name keeps the reserved column free.
             empty = [""] * (reserved - len(head))
             rows.append((*head, *empty, *chunk))
         ends.add(len(rows) - 1)

@@ -104,6 +104,7 @@ class _Way:
 
 def _way(start: str, end: str, placed: PlacedBoxes, across: bool) -> _Way:
     """From the side of one box that faces the other to the side that faces it."""
+    # An arrow may run against its call: then its way is walked backwards.
     on_the_way = placed.ways.get((start, end)) or placed.ways.get((end, start), ())[::-1]
     a, b = placed.boxes[start], placed.boxes[end]
     (sx, sy), (ex, ey) = a.middle, b.middle
@@ -136,6 +137,7 @@ def _ports(
         places = [place for place, (_, number, _) in enumerate(ends) if number in arrows]
         if len(places) == 1:
             middle = places[0]
+        # Keep off the rounded corners.
         room = (box.height if side in ("left", "right") else box.width) / 2 - 10
         step = min(PORT, room / max(1.0, middle, len(ends) - 1 - middle))
         for place, (_, number, which) in enumerate(ends):

@@ -104,7 +104,9 @@ def _placed(part: Sequence[str], calls: Sequence[tuple[str, str]], bend: int) ->
     if not edges:
         return _Placed(((part[0], 0, 0.0),), {})
     layout = from_edges(without_cycles(edges), vertex_spacing=1, dummy_vertices=True)
+    # One connected part has one layout.
     [(positions, _, _, lines)] = layout
+    # The library's y grows upwards, and callers come first.
     top = max(y for _, (_, y) in positions)
     left = min(x for _, (x, _) in positions)
     names: dict[int, Place] = {}
@@ -139,6 +141,7 @@ def without_cycles(edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The calls, those that lead back to a caller the other way round. The library could turn them
     itself, but not so that the users stay first."""
     callees: dict[int, list[int]] = {}
+    # Sorted: the same calls give the same map.
     for caller, callee in sorted(edges):
         callees.setdefault(caller, []).append(callee)
     called = {callee for _, callee in edges}

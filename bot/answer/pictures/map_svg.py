@@ -62,6 +62,7 @@ def _arrow(line: PlacedLine, arrow: FaultArrow, began: set[str]) -> str:
         back = HEAD if by > ey else -HEAD
         neck = (ex, ey + back)
         head = f"M{ex:.1f} {ey:.1f}l-6.5 {back:.1f}h13z"
+    # End the body at the head's base: at the tip its width would show.
     d = _curve((*line.points[:-1], neck), across=line.across)
     return element(
         "g",

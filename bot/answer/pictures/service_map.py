@@ -39,7 +39,7 @@ class MapBox:
     change: str | None = None
     """The change that is blamed, by its short name."""
     place: str | None = None
-    """Where in the service the fault is, as far as it is known: "zone eu-1a"."""
+    """Where in the service the fault is, if that is known: "zone eu-1a"."""
     finding: str | None = None
     """The finding that its state is taken from."""
 
@@ -136,6 +136,7 @@ class _MapMaker:
         findings = view.findings.values()
         by_subject: dict[str, list[Finding]] = {}
         for finding in findings:
+            # A change is a badge on the box, not the state of its service.
             if not isinstance(finding.details, ChangeDetails):
                 by_subject.setdefault(finding.subject, []).append(finding)
         self.findings = by_subject
@@ -208,7 +209,7 @@ class _MapMaker:
         return (finding.subject for finding in self.view.findings_of(self.view.impact.findings))
 
     def _chosen(self) -> list[str]:
-        """The services to draw: where it began, the way to whom it reached, then the neighbours
+        """The services to draw: where it began, the way to what it reached, then the neighbours
         that narrow it down."""
         # Whom the answer itself speaks of comes first: of a long way only a part may fit.
         services = [*self.began, *self.affected[:1]]
@@ -217,6 +218,7 @@ class _MapMaker:
         services += self.affected
         around = self._neighbours([*self.began, *self.affected[:2]])
         services = list(dict.fromkeys([*services, *around]))
+        # A large map also shows what has no part in the story.
         if self.most > MOST_BOXES:
             services = list(dict.fromkeys([*services, *sorted(self.graph.services)]))
         return services[: self.most]
@@ -249,6 +251,7 @@ class _MapMaker:
         hit = {*self.began, *self.affected}
         for service in self.affected:
             way = self._way(service)
+            # A way of which a part is not drawn would lead nowhere.
             if not drawn.issuperset(way):
                 continue
             for start, end in pairwise(way):
@@ -328,6 +331,7 @@ def _shortest(graph: Topology, start: str, end: str, *, down: bool) -> list[str]
 
 def _back(end: str, hops: Mapping[str, int], nearer: Callable[[str], Sequence[str]]) -> list[str]:
     way = [end]
+    # Each step is one hop nearer to the start, which is at zero.
     while hops[way[-1]]:
         before = nearer(way[-1])
         way.append(next(service for service in before if hops.get(service) == hops[way[-1]] - 1))

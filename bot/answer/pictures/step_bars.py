@@ -125,6 +125,7 @@ def _bar(row: Mapping[str, object], slow: int) -> RankBar | None:
 
 def _number(value: object) -> float:
     """A finite amount of time; 0 for anything else."""
+    # In Python a bool is an int.
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e12:
         return float(value)
     return 0.0
@@ -140,6 +141,7 @@ def _slow_and_typical(details: StragglerDetails, slow: int, *, alone: bool) -> l
     other = next((rank for rank in details.ranks if rank != slow), None)
     if not step_parts or not parts or other is None:
         return []
+    # Ranks step together: the others wait for as long as the slow one takes longer.
     waits = sum(part.ms for part in step_parts) - sum(part.ms for part in parts)
     if waits > 0:
         parts.append(StepPart(WAITING, waits))
@@ -153,6 +155,7 @@ def _interesting(bars: Sequence[RankBar]) -> list[RankBar]:
     if len(bars) <= MOST_RANKS:
         chosen = list(bars)
     else:
+        # Ranks that hardly wait are nearly as slow.
         by_wait = sorted(
             bars,
             key=lambda bar: (
@@ -189,4 +192,5 @@ def more_ranks(bars: StepBars) -> str:
 
 def counted_ranks(number: int) -> str:
     """`1 more rank`, `1,016 more ranks`."""
+    # `counted` writes no thousands separators.
     return counted(number, "more rank").replace(str(number), f"{number:,}", 1)

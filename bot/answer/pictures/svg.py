@@ -25,6 +25,7 @@ that fit by this table fit on every machine."""
 _WIDTH_OF = {character: width for width, characters in _WIDTHS for character in characters}
 WIDEST = 1.06
 """Of what is not in the table: capitals such as W, and whole scripts."""
+# After a separator, before a capital, or before a final "service".
 _JOINT = re.compile(r"(?<=.)(?:[-_./: ]|(?<=[a-z])(?=[A-Z])|(?=service$|Service$))(?=.)")
 BOLD = 1.12
 """A bold letter beside a regular one: DejaVu Sans Bold, over a sample of service names."""
@@ -35,6 +36,7 @@ def element(name: str, *inside: str, **attributes: str | float | None) -> str:
     markup = []
     for key, value in attributes.items():
         if value is not None:
+            # A tenth of a pixel is finer than anybody sees.
             shown = f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
             markup.append(f' {key.rstrip("_").replace("_", "-")}="{escaped(shown)}"')
     if not inside:
@@ -78,6 +80,7 @@ def words_width(words: str, size: float, *, bold: bool = False) -> float:
     """At most how wide the words are, in the unit of the font's size."""
     em = 0.0
     for character in words:
+        # A combining mark stands on its letter and takes no room.
         if not unicodedata.combining(character):
             em += _WIDTH_OF.get(character, WIDEST)
     return em * size * (BOLD if bold else 1.0)

@@ -1,7 +1,7 @@
 """A reply target with one message for each investigation: posted once, then edited in place.
 
-A target that has nothing of its own (no buttons, no pictures) says how its vendor finds, sends and
-edits a text. When that happens, and that it happens once whatever crashes, is decided here.
+A target without buttons and pictures says how its vendor finds, sends and edits a text. When that
+happens, and that it happens once whatever crashes, is decided here.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class MessageTarget(ABC):
 
     async def answer(self, outcome: Outcome) -> None:
         """Edit the message into the answer, or post the answer where there is no message yet."""
+        # Without a model there are no previews.
         if self._settings.model.name is not None:
             await self._no_preview_after(outcome.investigation)
         await self._show(outcome)
@@ -144,6 +145,7 @@ class MessageTarget(ABC):
             return sent[-1]
 
         ref = await self._post_once(self._store, key, investigation.id, find=find, send=send)
+        # Another attempt's message may be the one that counts: then this call has to edit it.
         return ref, bool(sent) and sent[-1] == ref
 
     async def _no_preview_after(self, investigation: StoredInvestigation) -> None:
@@ -161,6 +163,7 @@ class MessageTarget(ABC):
             return None
 
         key = f"{self._key(investigation)}-preview:{investigation.runs}"
+        # Previews are claimed like posts, so that none overwrites the answer.
         await self._post_once(self._store, key, investigation.id, find=find, send=send)
 
     def _key(self, investigation: StoredInvestigation) -> str:

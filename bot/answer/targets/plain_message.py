@@ -1,7 +1,7 @@
 """An answer as lines of plain text, for targets whose messages have no markup of ours.
 
-Pure. Foreign text is cut, and holds neither a line of its own nor a link that a client would make
-of it.
+Pure. Foreign text is cut, and forms neither a separate line nor a link that a client would make of
+it.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def outcome_line(investigation: StoredInvestigation) -> str:
     headline = single_line(investigation.headline or "", HEADLINE) or "no answer"
     if investigation.verdict is None:
         return headline
+    # The store may hold a verdict of another version.
     try:
         label = VERDICT_LABELS[Verdict(investigation.verdict)]
     except ValueError:
@@ -126,6 +127,7 @@ def answer_text_lines(
 
 def _with_page(lines: Sequence[str], page_url: str) -> str:
     url = safe_url(page_url)
+    # Cut the text, never the link to the page.
     text = "\n".join(lines)[:MAX_TEXT]
     return f"{text}\nDetails: {url}" if url else text
 
@@ -144,6 +146,7 @@ def _fine(view: AnswerView) -> list[str]:
     calm: Counter[tuple[str, str]] = Counter()
     every: Counter[tuple[str, str]] = Counter()
     for evidence in view.evidence.values():
+        # An empty answer does not show that anything is fine.
         if evidence.rows and evidence.kind in MEASURED:
             every[evidence.source, evidence.kind] += 1
             if evidence.id not in noticed:

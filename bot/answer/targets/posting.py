@@ -147,6 +147,7 @@ async def _find_settled(find: Find, attempted: datetime, lease: timedelta) -> st
     """Look once the attempt can be under way no longer, and again while it may still show."""
     for look in range(1, LOOKS + 1):
         left = (attempted + look * lease - datetime.now(UTC)).total_seconds()
+        # Of the looks whose time has passed, one is enough.
         if left <= 0 and look > 1:
             continue
         # A clock that was set back makes nobody wait for more than a lease.
@@ -171,6 +172,7 @@ async def _while_claimed(
         await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
         return work.result() if work.done() else None
     finally:
+        # Nobody may post without a claim, so the work ends with it.
         for task in (work, renewing):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
@@ -187,10 +189,12 @@ async def _renew_until_lost(
         await asyncio.sleep(min(left, lease.total_seconds() * RENEW_SHARE))
         began = datetime.now(UTC)
         try:
+            # A renewal that takes longer than the lease is worth nothing.
             async with asyncio.timeout((ends - began).total_seconds()):
                 renewed = await in_store(claim)
         except (SQLAlchemyError, TimeoutError):
             continue
+        # A renewal that came too late may have followed another worker's claim.
         if not renewed.mine or datetime.now(UTC) > ends:
             return
         ends = began + lease

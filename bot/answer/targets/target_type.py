@@ -73,6 +73,7 @@ class ReplyTargets(Sequence[ReplyTarget]):
     def __getitem__(self, index: slice) -> Sequence[ReplyTarget]: ...
 
     def __getitem__(self, index: int | slice) -> ReplyTarget | Sequence[ReplyTarget]:
+        # Two threads may be the first to ask: build the clients once.
         with self._building:
             if self._built is None:
                 self._built = self._build()

@@ -34,6 +34,7 @@ class TextParts:
     def markdown_within(self, limit: int) -> str:
         """As Markdown of at most `limit` characters: without the last lines, where it is longer."""
         markdown, lines = self.markdown, self.lines
+        # Escapes make Markdown longer than its text, so measure after each cut.
         while len(markdown) > limit and lines:
             lines = lines[:-1]
             markdown = replace(self, lines=(*lines, CUT)).markdown

@@ -20,7 +20,7 @@ class VendorMessage(MessageTarget):
     @classmethod
     @abstractmethod
     async def who(cls, settings: Any) -> str:
-        """Whom the token belongs to. Raises FaultlineError."""
+        """The owner of the token. Raises FaultlineError."""
 
     @property
     def vendor_settings(self) -> Any:

@@ -46,11 +46,13 @@ def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> 
         claims += sections.without_repeats(shown, headline)
     claims += doubts.unsure(story, diagnosis)
     claims += doubts.checked(story, diagnosis)
+    # Memory comes last, because it is no evidence: the limit cuts it first.
     return [*claims, *memory_claims(diagnosis)[:MOST_REMEMBERED]][:MAX_CLAIMS]
 
 
 def _observations(diagnosis: Diagnosis) -> list[Claim]:
     """Where nothing is blamed, the clearest of what was seen."""
+    # The headline and the step say all about a signal that stopped.
     excluded_kinds = (SIGNAL_STOPPED.name,)
     findings = [
         finding

@@ -1,5 +1,5 @@
-"""Whom a known failure in a caller's log speaks of: "certificate has expired" is said of the
-service that was called, where its lines name one."""
+"""The service that a known failure in a caller's log is about: "certificate has expired" is said of
+the service that was called, where its lines name one."""
 
 from __future__ import annotations
 

@@ -71,6 +71,7 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     claims: list[Claim] = []
     for finding_id in cause.contradicting:
         finding = findings_by_id.get(finding_id)
+        # What the candidate's line cites would be said twice.
         if (
             finding is not None
             and finding_id not in offered
@@ -137,6 +138,7 @@ def _with_reasons(changes: Sequence[Finding], story: Story) -> Phrase:
         shown.append(called)
         reasons.append(_reason(change, story))
     if len(set(reasons)) == 1 and reasons[0]:
+        # One reason for two changes: "does not call either".
         both = reasons[0].replace(" it", " either") if len(shown) > 1 else reasons[0]
         return say("{named} ({why})", named=listed(shown), why=both)
     slots: list[Slot] = []
@@ -152,6 +154,7 @@ def _reason(change: Finding, story: Story) -> str:
     who = subject_name(story.cause.subject) if story.cause is not None else "the culprit"
     if reason == HARMLESS and "minutes" in change.numbers:
         return f"harmless for {amount(60 * change.numbers['minutes'], SECONDS)}"
+    # These reasons begin with names, for which brackets have no room.
     if reason.endswith(FITS_BETTER):
         return "another change fits better"
     if reason.endswith(BEARS_ON_NOTHING):
@@ -328,6 +331,7 @@ def _is_a_rival(second: Cause, rival_finding: Finding, story: Story, diagnosis: 
     ):
         return False
     fault = fault_of(rival_finding)
+    # An affected service that is slow or fails is a victim, not a rival.
     affected = second.subject in diagnosis.impact.services
     if story.cause is None or (affected and fault is not None and fault.is_symptom):
         return False
@@ -379,6 +383,7 @@ def _candidate(
     what = statement(finding, as_pronoun=True).clause()
     place, mechanism = PlaceDetails.of(finding), story.mechanism
     first = PlaceDetails.of(mechanism) if mechanism is not None else None
+    # Both places hold the same services, so their clauses would read alike.
     if place is not None and first is not None and place.services == first.services:
         what = say("the same services are in trouble there and not elsewhere")
     also = "" if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE else "also "

@@ -33,7 +33,7 @@ def keep_supported(
     links: Collection[str] = (),
     ground: Ground | None = None,
 ) -> Report:
-    """The report without what does not hold; the built-in report when nothing of a model's is
+    """The report without what does not hold; the built-in report when no claim of a model's is
     left.
 
     `ground` is that of the case, where it is at hand: without one, claims about calls and quiet
@@ -49,6 +49,7 @@ def keep_supported(
     )
     if not claims and report.second_opinion is None:
         return built_in.model_copy(update={"dropped": tuple(dropped)})
+    # Steps are code's own: one that is no longer offered is dropped.
     offered = {step.text: step.claim for step in offered_steps(diagnosis, alert)}
     steps = [
         offered[next_step.text] for next_step in report.next_steps if next_step.text in offered

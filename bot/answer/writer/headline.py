@@ -45,8 +45,8 @@ def headline(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
 
 
 def _over(diagnosis: Diagnosis, alert: Alert) -> str:
-    """Since when it is over, as far as that is known: what was back before the alert fired is not
-    what the alert is about."""
+    """Since when it is over, if that is known. What was back before the alert fired is not what the
+    alert is about."""
     for finding in diagnosis.findings:
         if finding.kind != SIGNAL_RECOVERED.name or finding.onset is None:
             continue
@@ -92,6 +92,7 @@ def _forms(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
         who = name(story.mechanism.subject)
         short_form = statement(story.mechanism).short(tense)
         why = say("{who}: {why}", who=who, why=short_form)
+        # Otherwise the name would stand there twice.
         if wording.verb is not None and str(short_form).startswith(f"{who.text} "):
             why = say("{who}, which {does}", who=who, does=str(short_form)[len(who.text) + 1 :])
         shorter = say("{who}", who=who)

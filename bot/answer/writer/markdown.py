@@ -50,6 +50,7 @@ def _facts(view: AnswerView) -> list[str]:
     alert = view.alert
     about = f", on {shown(alert.service)}" if alert.service else ""
     took = f" ({shown(model_use_line(view.model_use))})" if view.model_use else ""
+    # Two spaces at the end of a line break it in Markdown.
     return [
         f"**{view.state_label}**{f': {shown(view.how_sure)}' if view.how_sure else ''}  ",
         f"Alert: {shown(alert.title)} ({shown(alert.source)}{about}, "
@@ -83,7 +84,10 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 def _claim(claim: Claim, view: AnswerView) -> str:
     cited = [
-        finding for finding in claim.findings if finding in view.findings and finding.isalnum()
+        # An id with other characters could break the link or its anchor.
+        finding
+        for finding in claim.findings
+        if finding in view.findings and finding.isalnum()
     ]
     ids = " ".join(f"[{shown(finding_id)}](#{finding_id.lower()})" for finding_id in cited)
     return f"{shown(claim.text)} {ids}".rstrip()

@@ -89,7 +89,7 @@ def _above_the_usual(diagnosis: Diagnosis) -> list[Claim]:
 
 
 def _worst_first(diagnosis: Diagnosis) -> list[Claim]:
-    """Where to look while nothing is blamed: at the service of which most requests fail."""
+    """Where to look while nothing is blamed: at the service with the largest share of failures."""
     findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     failing = []
     for finding in diagnosis.impact.findings:
@@ -153,6 +153,7 @@ def _step_of_the_second(story: Story, diagnosis: Diagnosis, first: str) -> list[
     cited = _cited(second, diagnosis)
     finding = next((finding for finding in diagnosis.findings if finding.id in cited[:1]), None)
     text = closed(quotable(_step(second, finding, diagnosis)))
+    # The same step twice helps nobody.
     if text == first or not cited:
         return []
     return [Claim(text=f"Otherwise, {continued(text)}", findings=cited)]
@@ -169,6 +170,7 @@ def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
     if finding is None:
         return step
     exact = step_about(finding, diagnosis.findings)
+    # Steps that hold for a whole kind of cause, as the templates have them.
     general = {kind.next_step for kind in cause_kinds().values()}
     general.add(finding.details.fix or "")
     for fault in _faults_of(cause, diagnosis):

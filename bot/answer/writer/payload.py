@@ -75,6 +75,7 @@ def chosen_findings(diagnosis: Diagnosis) -> list[Finding]:
     first = [*diagnosis.impact.findings[:8]]
     for cause in sorted(diagnosis.causes, key=lambda c: c.rank)[:MAX_CAUSES]:
         first += [*cause.findings, *cause.contradicting]
+    # Reversed, so that the first place of a finding that is cited twice counts.
     order = {finding_id: n for n, finding_id in reversed(list(enumerate(first)))}
     findings = [f for f in diagnosis.findings if not is_memory(f)]
     ranked = sorted(findings, key=lambda f: (order.get(f.id, len(order)), -f.strength, f.id))
@@ -159,6 +160,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _missing(diagnosis: Diagnosis, gaps: Sequence[Gap]) -> Iterator[str]:
+    # The relation `missing` counts them in the same order.
     for number, sentence in enumerate(diagnosis.missing, start=1):
         yield f"M{number} missing: {sentence}"
     for gap in gaps[:MAX_GAPS]:

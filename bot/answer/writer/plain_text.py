@@ -25,6 +25,7 @@ _UNSAFE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "mark-up",
+        # Tags, code, bold, strikes, underscores, headings, quotes, lists, tables and :emoji:.
         re.compile(
             r"<(?=[\w!@#/?$])|`|\*|~~|(?<![\w~])~(?=[^\W\d])|(?<![\w.])_|_(?!\w)|^\s*(?:#{1,6}\s|>"
             r"|[-+]\s|\|)"
@@ -64,6 +65,7 @@ def rendered_part(text: str, links: Collection[str] = ()) -> str | None:
 
     Links that equal one of `links` are allowed.
     """
+    # A full stop or bracket after a link belongs to the sentence.
     allowed = LINK.sub(lambda m: " " if m.group().rstrip(".,;:!?)") in links else m.group(), text)
     return next((what for what, pattern in _UNSAFE if pattern.search(allowed)), None)
 
@@ -79,6 +81,7 @@ def clipped(text: str, limit: int) -> str:
 
 
 def _until_stable(line: str) -> str:
+    # A replacement may form what another pattern catches.
     while True:
         before = line
         for pattern, replacement in _SAFE:

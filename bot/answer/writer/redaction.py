@@ -48,6 +48,7 @@ class Redactor:
     def redact(self, text: str) -> str:
         """The raw text with placeholders such as `[AWS_KEY_1]`; the same value always gets the same
         one."""
+        # Look for forged placeholders first: later on the real ones look the same.
         text = _FORGED.sub(lambda m: self._reversible(LOOK_ALIKE, m.group()), text)
         text = replaced(text, self._secret)
         for personal_kind in PERSONAL:
@@ -61,6 +62,7 @@ class Redactor:
         if isinstance(value, Mapping):
             clean: dict[str, Any] = {}
             for key, secret in value.items():
+                # Some secrets show only by their key, such as "password".
                 kind = kind_under(str(key), secret) if isinstance(secret, str) else None
                 clean[self.redact(str(key))] = (
                     self._secret(kind, secret) if kind else self.redact_all(secret)
@@ -78,6 +80,7 @@ class Redactor:
             placeholder = match.group()
             if placeholder in self.originals:
                 return self.originals[placeholder]
+            # A secret has no original: name its kind, if the placeholder was given out.
             return (
                 f"[{match.group(1)}]"
                 if int(match.group(2)) <= self._counts[match.group(1)]
@@ -117,7 +120,10 @@ class Redactor:
 
     def _secret(self, kind: str, secret: str) -> str:
         digest = hashlib.blake2b(
-            secret.encode(errors="surrogatepass"), key=self._key, digest_size=16
+            # JSON may hold lone surrogates, which UTF-8 cannot encode.
+            secret.encode(errors="surrogatepass"),
+            key=self._key,
+            digest_size=16,
         )
         return self._placeholder(kind, digest.hexdigest())
 

@@ -104,7 +104,7 @@ TOGETHER_S = 1.0
 """Two times so near to each other are one."""
 AT_ONCE_S = 5
 ALERT_LAG_S = 45
-"""An onset so shortly before, or so shortly after the alert, is not told apart from it: samples lie
+"""An onset this shortly before or after the alert counts as the same time, because samples lie
 apart as well."""
 LONG_BEFORE_S = 1200
 """From here on who looks at the time of the alert looks at the wrong time."""
@@ -113,6 +113,7 @@ LONG_BEFORE_S = 1200
 def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = "") -> list[Claim]:
     """Since when, how much fails, and who else is affected."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        # The headline says the first one.
         return [finding_claim(finding, Section.HAPPENING) for finding in explaining(diagnosis)[1:]]
     cited = diagnosis.impact.findings[:1]
     if not cited and story.cause is not None:
@@ -175,6 +176,7 @@ def without_repeats(claims: Sequence[Claim], headline: str) -> list[Claim]:
         text = claim.text.rstrip(".")
         if not _adds(text, headline):
             continue
+        # A line that the headline quotes is not quoted again.
         for quoted in _QUOTATION.findall(text):
             if quoted in headline:
                 text = text.replace(f"logs {quoted}", "logs such lines", 1)
@@ -485,6 +487,7 @@ def _speaks_of_the_change(finding: Finding, story: Story) -> bool:
         return False
     named = set(_WORD.findall(finding.subject.casefold()))
     shared = _words(line.example) & _words(change.title)
+    # The name of the service may stand in both by chance.
     return len(shared - named) >= SHARED_WORDS
 
 

@@ -1,4 +1,4 @@
-"""The cluster of which every line speaks goes without saying: "in cluster-a" tells a reader
+"""The cluster that every line names goes without saying: "in cluster-a" tells a reader
 something only where an answer also speaks of another one."""
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ _KINDS = {
 }
 
 EARLIER = timedelta(minutes=10)
-"""An onset so long before the blamed change is another matter's: collection intervals and clocks
+"""An onset this long before the blamed change has another cause: collection intervals and clocks
 explain minutes at most."""
 _ENDS = frozenset(
     {
@@ -409,6 +409,7 @@ def _load_behind(mechanism: Finding | None, about: Sequence[Finding]) -> Finding
     for finding in about:
         more = finding.numbers.get("ratio", 0.0)
         is_more = _is_fault(finding, TRAFFIC.name) and finding.details.direction == "up"
+        # Without a ratio there is no rise to explain.
         if is_more and more >= AS_MUCH * mechanism.numbers.get("ratio", math.inf):
             return finding
     return mechanism

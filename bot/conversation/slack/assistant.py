@@ -74,6 +74,7 @@ async def offer_prompts(context: ClickContext, thread: AssistantThread, claimed:
     person, role = await context.people.role(claimed)
     if not may(role, "ask"):
         return
+    # A prompt names a service: only one that this person may hear of.
     latest = await context.stored(context.latest, READ, await context.visible_to(person))
     try:
         await context.client.assistant_threads_setSuggestedPrompts(

@@ -126,7 +126,7 @@ class ClickContext:
         await self.did(investigation.id, f"{click.user.display_name} {what}", key=key)
 
     async def is_ours(self, click: Interaction) -> bool:
-        """Whether it was clicked in the bot's own installation, as far as Slack says."""
+        """Whether it was clicked in the bot's own installation, by what Slack says."""
         return await self.people.is_ours(click.installed_in)
 
     async def role(self, click: Interaction) -> tuple[SlackPerson, Role | None]:
@@ -175,8 +175,10 @@ class ClickContext:
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on after the answer to Slack. Raises NotAccepted when too much is going on already."""
         if len(self._tasks) >= MAX_TASKS:
+            # Close it, or Python warns of a coroutine that nobody awaited.
             work.close()
             raise NotAccepted(f"{MAX_TASKS} clicks are being worked on already")
+        # The event loop keeps only weak references, so hold the task until it ends.
         task = asyncio.create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -187,6 +189,7 @@ class ClickContext:
         channel, thread = click.place
         if not channel or not click.user.id:
             return
+        # The answer to a click outside of a thread belongs in the channel.
         inside = thread if click.message.thread_ts or click.container.thread_ts else None
         try:
             await self.client.chat_postEphemeral(
@@ -220,7 +223,7 @@ class ClickContext:
             log.info("slack: a form was not updated (%s)", slack_error("views.update", error))
 
     async def answer(self, investigation: StoredInvestigation) -> Answer:
-        """The answer in the case. Raises FaultlineError saying why it cannot be had."""
+        """The answer in the case. Raises FaultlineError saying why it cannot be read."""
         try:
             folder = await self._case_path(investigation.id)
             if folder is None:

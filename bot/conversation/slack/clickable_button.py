@@ -54,6 +54,7 @@ def clicked_button(action: str, value: str) -> tuple[ClickableButton, str] | Non
     and value; None for anything else."""
     name, investigation_id = action.removeprefix(PREFIX), value
     if action == MORE:
+        # In the menu the value names the button, too.
         name, _, investigation_id = value.partition(" ")
     for button in all_buttons():
         if button.name == name and isinstance(button, ClickableButton):

@@ -71,6 +71,7 @@ def evidence_modal(
     page = min(max(page, 0), pages - 1)
     shown = entries[page * PER_PAGE : (page + 1) * PER_PAGE]
     blocks: list[Block] = [_first(investigation, answered.diagnosis)] if page == 0 else []
+    # Each page repeats the title that its first finding stands under.
     title = ""
     for entry in shown:
         if entry.title != title:
@@ -128,6 +129,7 @@ def _entries(answered: EvidenceShown, page_url: str) -> Iterator[_Entry]:
 
     def of(title: str, ids: Sequence[str]) -> Iterator[_Entry]:
         for finding_id in dict.fromkeys(ids):
+            # Show a finding once, where it counts most.
             if finding_id in findings and finding_id not in shown:
                 shown.add(finding_id)
                 finding = findings[finding_id]
@@ -188,6 +190,7 @@ def _turn(investigation_id: str, page: int, pages: int) -> list[Block]:
 def read_page(value: str) -> tuple[int, str] | None:
     """Page and investigation from a button's value."""
     number, _, investigation = value.partition(" ")
+    # The value comes back from outside: anything but a small number is nothing.
     return (
         (int(number), investigation)
         if number.isascii() and number.isdigit() and len(number) <= 4

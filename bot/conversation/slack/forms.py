@@ -59,6 +59,7 @@ class FormFor:
     @classmethod
     def read(cls, metadata: str) -> FormFor:
         """From what a form carried."""
+        # Pad it: channel and thread may be missing.
         investigation, channel, thread = [*metadata.split(" "), "", "", ""][:3]
         return cls(investigation, channel, thread)
 
@@ -76,6 +77,7 @@ def suspects_of(diagnosis: Diagnosis) -> list[str]:
     named = [_named(c.subject, c.change) for c in ranked]
     changes = [_named(f.subject, change) for f in diagnosis.findings if (change := change_named(f))]
     subjects = [f.subject for f in sorted(diagnosis.findings, key=lambda f: -f.strength)]
+    # The first cause is what the answer says already.
     lines = (single_line(s, 75) for s in (*named[1:], *changes, *subjects))
     answered = {single_line(s, 75) for s in named[:1]}
     return [s for s in dict.fromkeys(lines) if s and s not in answered][:MAX_SUSPECTS]

@@ -74,6 +74,7 @@ class HomeTab:
             await self._send(user, not_for_you(refusal(person, role, "read")))
             return
         await self._publish(person)
+        # Publish before the checks, which may take long, and once more with their result.
         if await self._check():
             await self._publish(person)
 
@@ -91,6 +92,7 @@ class HomeTab:
         """That it is published for somebody now."""
         self._published[user] = time.monotonic()
         self._published.move_to_end(user)
+        # Forget those first whose tab was published longest ago.
         while len(self._published) > MAX_PEOPLE:
             self._published.popitem(last=False)
 
@@ -107,6 +109,7 @@ class HomeTab:
         async with self._checking:
             if time.monotonic() < self._check_after:
                 return False
+            # Set it first, so that a check that fails is not repeated for everybody who looks.
             self._check_after = time.monotonic() + CHECK_EVERY_S
             try:
                 self._checks = await self._all_checks(self._context.settings)

@@ -152,6 +152,7 @@ def _recent_line(home: Home, investigation: StoredInvestigation) -> Block:
 def _state(investigation: StoredInvestigation) -> tuple[str, str]:
     if investigation.status == "failed":
         return "warning", "Failed"
+    # The store may hold a verdict of another version.
     verdict = next((v for v in Verdict if v.value == investigation.verdict), None)
     if investigation.status == "done" and verdict is not None:
         return DOTS[verdict], VERDICT_LABELS[verdict]
@@ -185,11 +186,13 @@ def _muted(home: Home) -> list[Block]:
 
 
 def _mute(mute: Mute) -> Block:
+    # An alert without a title is known by its fingerprint.
     what = single_line(mute.title, 150) or single_line(mute.fingerprint, 40)
     when = "it is resolved" if mute.until_resolved else until_words(mute.until)
     phrase = f"; {mute.alert_count} held back" if mute.alert_count else ""
     reason = f"; {single_line(mute.reason, 150)}" if mute.reason else ""
     mute_text = f"{what}: until {when}, by {single_line(mute.by, 80) or 'somebody'}{reason}{phrase}"
+    # As plain text: Slack parses nothing in the alert's title.
     return {
         "type": "section",
         "text": {"type": "plain_text", "text": mute_text, "emoji": False},

@@ -55,8 +55,10 @@ class SlackFace:
     def register(self, app: AsyncApp) -> None:
         """Add the listeners."""
 
+        # One listener for all of them: `clicked` knows what each click means.
         @app.action(re.compile(""))
         async def on_click(ack: AsyncAck, body: dict[str, Any]) -> None:
+            # Store first: without an acknowledgement Slack shows that the click failed.
             await self.clicked(Interaction.model_validate(body))
             await ack()
 

@@ -79,6 +79,7 @@ class ClickedMessage(Payload):
 
 
 def _state(value: Any) -> dict[str, dict[str, Any]]:
+    # Whatever has another shape is as good as missing.
     values = value.get("values") if isinstance(value, dict) else None
     rows = values.items() if isinstance(values, dict) else ()
     return {str(k): v for k, v in rows if isinstance(v, dict)}
@@ -135,6 +136,7 @@ class Interaction(Payload):
     @property
     def place(self) -> tuple[str, str]:
         """Channel and thread of the message under the button; empty where there is none."""
+        # Inside a thread its first message counts, otherwise the message itself.
         ts = (
             self.message.thread_ts
             or self.container.thread_ts

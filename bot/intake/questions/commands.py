@@ -108,9 +108,11 @@ def command_in(text: str) -> Command | None:
 def _with_argument(kind: Kind, text: str) -> Command | None:
     if kind == "explain":
         match = FINDING.search(text)
+        # `F03` and `f-3` both name finding F3.
         return Command(kind, f"F{int(match[1])}") if match else None
     if kind == "trace":
         place = LOCATION.search(text)
+        # Punctuation at the end belongs to the sentence, not to the address.
         return Command(kind, place[0].rstrip(".,;:!?)")) if place else _named_trace(text)
     if kind in ("investigate", "handover"):
         return Command(kind, _FIRST.sub("", text, count=1))

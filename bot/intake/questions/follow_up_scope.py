@@ -74,6 +74,7 @@ def days_ago(text: str, time: datetime) -> int:
     tokens = words(text)
     if HOURS & set(tokens) or (not COMPARED & set(tokens) and not WEEKDAYS & set(tokens)):
         return 0
+    # On a Tuesday, "Tuesday" means the one a week ago.
     if "week" in tokens or f"{time:%A}".casefold() in tokens:
         return 7
     weekday = next((word for word in tokens if word in WEEKDAYS), None)
@@ -90,6 +91,7 @@ def window_of(span: QuestionSpan, incident: Window, now: datetime, zone: tzinfo 
         hour, minute = span.since
         local = end.astimezone(zone)
         start = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        # A time of day that is still to come was yesterday's.
         start -= timedelta(days=1) if start >= end else timedelta(0)
     elif span.length is not None:
         start = end - span.length
@@ -101,6 +103,7 @@ def window_of(span: QuestionSpan, incident: Window, now: datetime, zone: tzinfo 
 def _length(text: str) -> timedelta | None:
     for word, count in _COUNTS:
         text = re.sub(rf"\b(?:a )?{word}\b", count, text)
+    # "Hour" alone, as in "the last hour", is one hour.
     counted = text if re.match(r"\d|.* ", text) else f"1 {text}"
     noon = datetime(2000, 1, 1, 12, tzinfo=UTC)
     began = _read(f"{counted} ago", noon)

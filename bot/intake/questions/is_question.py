@@ -65,6 +65,7 @@ def is_question(text: str, *, talking: bool = False) -> bool:
     if not 0 < len(tokens) <= MAX_WORDS:
         return False
     asks_to_show = tokens[0] in _TELLS
+    # In "show me" or "tell us", the pronoun is no sign of people who talk to each other.
     spoken = set(tokens) - ({"us", "me"} if asks_to_show else set())
     if spoken & (_PEOPLE if talking else _PEOPLE | _ONLY_IF_TALKING):
         return False
@@ -72,6 +73,7 @@ def is_question(text: str, *, talking: bool = False) -> bool:
     if kind in TO_WHOM_IT_TALKS:
         return talking
     asks = text.rstrip().rstrip("!").endswith("?")
+    # Without a question mark, a long sentence that begins with "when" or "is" tells something.
     if not (asks or asks_to_show or (tokens[0] in _ASKS and len(tokens) <= 8)):
         return False
     if kind is not RequestKind.UNKNOWN:

@@ -119,6 +119,7 @@ class MessageRouter:
         before = self._conversations.count_questions(
             question.channel, question.thread, now - RATE_WINDOW
         )
+        # Answer the first question over the limit with the limit, and later ones not at all.
         if before > self._per_hour:
             return Taken(False, "too many questions in this thread")
         new = NewQuestion(
@@ -149,6 +150,7 @@ class MessageRouter:
             return command.kind, ""
         if self._slack.follow_ups == "off" and not target_in(question.channel):
             return None, "follow-up questions are off"
+        # A mention in a thread without an answer has no case to ask about: explain the commands.
         answered = ours or self._conversations.has_trace(question.channel, question.thread)
         return ("question" if answered or question.surface != "mention" else "help"), ""
 

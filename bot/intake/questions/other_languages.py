@@ -1,5 +1,5 @@
-"""Questions in other languages, as far as their key words tell what is asked: each becomes the
-English question that is answered in its place.
+"""Questions in other languages, recognised by their key words: each becomes the English question
+that is answered in its place.
 
 A table of words, no translation: where no row fits, the question stays what it is.
 """

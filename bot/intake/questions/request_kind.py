@@ -83,7 +83,7 @@ SMALL = listed(
     paged page firing fired fire fine broken involved feature something anything this run doing
     """
 )
-"""Words that say nothing of what is asked."""
+"""Words that say nothing about the question."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ class UnderstoodRequest:
         return tuple(
             w
             for w in dict.fromkeys(self.words)
+            # The case does not have to know numbers, or words for times.
             if not (
                 _pieces(w) <= pieces
                 or bool(re.fullmatch(r"\d.*|.*(?:day|night|week|month|morning)s?", w))
@@ -144,6 +145,7 @@ class _Row:
 
 def _kind_of(sentence: str, *, asks: bool) -> RequestKind:
     for row in _rows():
+        # "It is fixed" and "is it fixed?" share their words: only the form tells them apart.
         if row.statement and asks:
             continue
         if row.pattern.search(sentence):
@@ -166,6 +168,7 @@ def _vocabulary() -> frozenset[str]:
     """Every word that stands in the table, and the forms of each."""
     vocabulary: set[str] = set()
     for row in _rows():
+        # Strip escapes such as `\b` and the marks of groups, which are no words.
         plain = re.sub(r"\\.", " ", row.source).replace("?:", " ")
         # Of `graphs?` the word is `graph`; its forms follow.
         plain = re.sub(r"[a-z]\?", "", plain)

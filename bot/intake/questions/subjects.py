@@ -146,6 +146,7 @@ def subject_of(text: str, names: Collection[str]) -> Subject | None:
     rest = [w for w in next(filter(None, match.groups())).split() if w not in _FILLERS]
     if not rest:
         return None
+    # A short name is too near to other words to guess that it was misspelt.
     close = nearest(rest[0], {n.casefold() for n in names if len(n) >= 6})
     guessed = tuple(n for n in names if n.casefold() == close)
     return Subject(" ".join(rest)[:MAX_SUBJECT], guessed)
@@ -162,12 +163,14 @@ def asks_about(text: str) -> bool:
 def _named(tokens: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
     """Names that stand in the text as whole words, in their order there; `rank 2` is such a name
     too."""
+    # Spaces at both ends let a name match only as whole words.
     text = f" {' '.join(tokens)} "
     places = []
     for name in list(names)[:MAX_NAMES]:
         folded = " ".join(words(name))
         place = text.find(f" {folded} ") if folded else -1
         if place >= 0:
+            # Earliest first, and of names that begin at the same place the longest.
             places.append((place, -len(folded), name))
     return tuple(dict.fromkeys(name for _, _, name in sorted(places)))
 

@@ -5,7 +5,7 @@ Alertmanager sends no delivery id, so one is derived from what it sent and a fiv
 clock: a retry of a notification is a duplicate, its repetition after `repeat_interval` joins the
 open investigation (or starts one, when that is too old to join). A retry that crosses into the next
 slot joins: harmless. An occurrence is known by the alert and the time it began at: once it has
-ended, or was not told of for days, a notification of it starts nothing.
+ended, or was not reported for days, a notification of it starts nothing.
 """
 
 from __future__ import annotations

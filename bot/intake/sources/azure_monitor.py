@@ -206,6 +206,7 @@ def _alert(
     essentials = notification.data.essentials
     return Alert(
         source=SOURCE,
+        # The alert's id is a path. Its last part is unique.
         id=essentials.alertId.rpartition("/")[2],
         title=essentials.alertRule or "Alert",
         started_at=essentials.firedDateTime or now,
@@ -244,6 +245,7 @@ def _labels(notification: AzureNotification) -> dict[str, str]:
         "resource_id": target,
         # The same series of the same rule is the same alert; each firing has its own id.
         "fingerprint": digest_of(
+            # Azure compares names and resource ids without case.
             essentials.alertRule.casefold(),
             *sorted(target_id.casefold() for target_id in essentials.alertTargetIDs),
             *(f"{name}={value}" for name, value in sorted(notification.dimensions.items())),
@@ -254,6 +256,7 @@ def _labels(notification: AzureNotification) -> dict[str, str]:
         labels["resource_group"] = resource[2] or ""
         labels["resource_type"] = resource[3] or ""
         labels["resource"] = resource[4] or ""
+    # The last one wins: a custom property must not replace a label that we rely on.
     return filled({**notification.dimensions, **notification.properties, **labels})
 
 
@@ -306,8 +309,10 @@ def _entra_or_token(source: WebhookSource, settings: Settings) -> Receive:
 
     async def receive(request: WebhookRequest) -> RequestContent:
         scheme, _, token = request.headers.get("authorization", "").strip().partition(" ")
+        # A signed token has three parts. Anything else is a token of ours.
         if not by_entra or scheme.casefold() != "bearer" or token.count(".") != 2:
             return await by_token(request)
+        # Prove the sender first: nobody else's body is read.
         sender = await _signed_for(by_entra, token.strip())
         body = await request.read()
         return sender.placed(read_azure_alert(body, sender.settings, now=datetime.now(UTC)))

@@ -207,6 +207,7 @@ class AlarmChange:
         if not self.metric:
             return None
         long_s = None
+        # The alarm judges this many periods together.
         if self.period_s is not None and self.periods is not None:
             long_s = self.period_s * self.periods
         return AlertQuery(
@@ -284,6 +285,7 @@ def _from_event(event: CloudWatchAlarmEvent, region: str, now: datetime) -> Alar
     detail, state = event.detail, event.detail.state
     if not detail.alarmName or state.value not in (FIRING, RESOLVED):
         return Ignored(f"nothing to do for an alarm whose state is {state.value or 'unknown'}")
+    # CloudWatch runs none of the alarm's actions then, so nobody else is notified either.
     if state.actionsSuppressedBy:
         return Ignored("the alarm's actions are suppressed")
     measured = CloudWatchStatistic()
@@ -318,6 +320,7 @@ def _alert(change: AlarmChange, settings: Settings) -> Alert:
     # The name of an alarm is unique in its account and region alone.
     identity = f"{account}/{region}/{change.name}"
     match = _ARN.fullmatch(change.arn)
+    # The ARN is the alarm's own. The region may be only that of the topic.
     if match:
         region, account, identity = match[1], match[2], change.arn
     labels = {

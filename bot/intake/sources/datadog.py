@@ -87,6 +87,7 @@ def _filled(value: Any) -> str:
 def _at(value: Any) -> datetime | None:
     """`$DATE`: ms since 1970."""
     digits = single_line(value, 20)
+    # `isdigit` alone accepts characters such as "²", on which `int` fails.
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 14):
         return None
     return in_utc(datetime.fromtimestamp(int(digits) / 1000, UTC))
@@ -204,11 +205,13 @@ def _labels(webhook: DatadogWebhook) -> dict[str, str]:
     """The alert's scope and tags by key; its monitor under `monitor_id`, what it measures under
     `query`."""
     alert = webhook.alert
+    # The scope is what triggered the alert, so it overrides other tags of the same name.
     tags = {**_tags(webhook.tags), **_tags(alert.scope)}
     if webhook.service:
         tags["service"] = webhook.service
     named = {
         "monitor_id": alert.id,
+        # A monitor alerts for each of its groups. Only the key or the scope tells them apart.
         "fingerprint": digest_of(alert.id, alert.aggreg_key or alert.scope)[:16],
         "query": alert.query,
         "monitor_type": webhook.event_type.removesuffix("_monitor"),

@@ -124,6 +124,7 @@ def verify_incident_io(
     parts = headers.get("webhook-signature", "").split()
     if not message_id or not parts:
         raise BadSignature(SOURCE, "no signature headers")
+    # Each signature is compared with each secret: bound the work that a stranger can cause.
     if len(parts) > MAX_SIGNATURES:
         raise BadSignature(SOURCE, "too many signatures")
     if not (sent.isascii() and sent.isdigit() and len(sent) <= 12):
@@ -145,6 +146,7 @@ def read_incident_io(body: bytes, settings: Settings, *, now: datetime) -> Arriv
     if payload is None:
         return Ignored("the body is not a JSON object")
     kind = payload.get("event_type")
+    # The incident stands under a key that is the event's own name.
     about = payload.get(kind) if isinstance(kind, str) else None
     if kind == CREATED and isinstance(about, dict):
         incident = IncidentIoIncident.model_validate(about)
@@ -154,6 +156,7 @@ def read_incident_io(body: bytes, settings: Settings, *, now: datetime) -> Arriv
         change = IncidentIoStatusChange.model_validate(about)
         incident = change.incident
         was, becomes = change.previous_status.category, change.new_status.category
+        # From paused to live is no new beginning, because the alert has not ended.
         starts = becomes in UNDER_WAY and was in OVER
         ends = becomes in OVER and was not in OVER
     else:
@@ -170,6 +173,7 @@ def read_incident_io(body: bytes, settings: Settings, *, now: datetime) -> Arriv
 def _alert(
     incident: IncidentIoIncident, settings: Settings, now: datetime, *, ended: bool, again: bool
 ) -> Alert:
+    # An incident that is live again began with that update, not when it was declared.
     began = incident.updated_at if again and not ended else incident.created_at
     fields = {
         custom_field_entry.custom_field.name: _values(custom_field_entry)
@@ -192,6 +196,7 @@ def _alert(
         service=_service(incident, fields, settings),
         severity=incident.severity.name or None,
         summary=incident.summary or None,
+        # The last one wins: a custom field must not replace a label that we rely on.
         labels=filled({**field_labels, **labels}),
         links=link if incident.permalink else (),
     )

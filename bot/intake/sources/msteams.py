@@ -1,7 +1,7 @@
 """Microsoft Teams as an alert source: what people write to the bot there, and clicks on its cards.
 
-Source: learn.microsoft.com, "Authentication with the Bot Connector API" (whom a request comes
-from), and the activities of the Bot Framework's published schema.
+Source: learn.microsoft.com, "Authentication with the Bot Connector API" (who sent a
+request), and the activities of the Bot Framework's published schema.
 """
 
 from __future__ import annotations

@@ -90,6 +90,7 @@ def verify_pagerduty(body: bytes, header: str | None, secrets: Sequence[SecretSt
     if not header:
         raise BadSignature(SOURCE, "no x-pagerduty-signature header")
     parts = [part.strip() for part in header.split(",")]
+    # Each signature is compared with each secret: bound the work that a stranger can cause.
     if len(parts) > MAX_SIGNATURES:
         raise BadSignature(SOURCE, "too many signatures")
     expected = [sign_pagerduty(body, secret) for secret in usable(secrets)]

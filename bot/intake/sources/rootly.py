@@ -117,6 +117,7 @@ def sign_rootly(body: bytes, sent: str, secret: str) -> str:
 
 def verify_rootly(body: bytes, header: str | None, secrets: Sequence[SecretStr]) -> None:
     """`t=<time>,v1=<signature>` must fit one of our secrets. Raises BadSignature."""
+    # The slice drops the "=" that `partition` returns between key and value.
     parts = dict(part.strip().partition("=")[::2] for part in (header or "")[:500].split(","))
     sent, signature = parts.get("t", ""), parts.get("v1", "")
     if not sent or not signature:
@@ -136,8 +137,10 @@ def read_rootly(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
     event, about = webhook.event, webhook.data
     if event.type not in STARTS | ENDS or not about.id:
         return Ignored(f"nothing to do for {event.type or 'an event without a type'}")
+    # Neither is happening now.
     if about.kind in ("scheduled", "backfilled"):
         return Ignored(f"a {about.kind} incident")
+    # An end is taken however late it is: it starts nothing.
     if event.type in STARTS:
         old = too_old(event.issued_at, settings, now)
         if old is not None:
@@ -154,6 +157,7 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
     values_by_key = {label.key: label.value for label in about.labels}
     url = about.url or about.external_url
     environment = _first(about.environments) or values_by_key.get("environment", "")
+    # The last one wins: foreign labels must not replace those that we rely on.
     labels = {
         **about.data,
         **values_by_key,

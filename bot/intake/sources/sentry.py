@@ -61,6 +61,7 @@ _ISSUE_ID = re.compile(r"\d{1,20}")
 
 def _epoch(value: Any) -> datetime | None:
     """`received`: seconds since 1970, by Sentry's own clock (docs.sentry.io, "Event Payloads")."""
+    # In Python a bool is an int, and `fromtimestamp` fails on much larger numbers.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e11:
         return None
     return in_utc(datetime.fromtimestamp(value, UTC))
@@ -169,6 +170,7 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
     data, action = webhook.data, webhook.action
     at: datetime | None = None
     if data.metric_alert.id and action in (*METRIC_STARTS, ENDS):
+        # Only an object has an id, so `metric_alert` is one.
         project = _first(payload["data"]["metric_alert"].get("projects"))
         alert = _metric_alert(data, action, project, settings, now)
         at = _ordered_by(data, action)
@@ -183,6 +185,7 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
         if old is not None:
             return old
         alert = _issue_alert(data.issue, action, settings, now)
+    # An end is taken however old it is: it starts nothing.
     elif _ISSUE_ID.fullmatch(data.issue.id) and action == ENDS:
         alert = _issue_alert(data.issue, action, settings, now)
     else:
@@ -270,6 +273,7 @@ def _metric_alert(
     rule = metric.alert_rule
     title = rule.name or data.description_title or metric.title
     labels = {
+        # `metric_alert.id` changes with each firing, the rule's id does not.
         "fingerprint": f"metric_alert:{rule.id or metric.id}",
         "sentry_project": project,
         "query": rule.query,

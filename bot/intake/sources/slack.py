@@ -197,6 +197,7 @@ async def _dispatched(
         answer = await events.app.async_dispatch(to_async_bolt_request(request, body))
     except MISSHAPEN as error:
         return _ignored(f"Bolt cannot read the event ({type(error).__name__})")
+    # Bolt answers so where no listener fits, and Slack would send the event again.
     if answer.status == 404:
         return _ignored("nothing to do for it")
     return to_starlette_response(answer)

@@ -71,6 +71,7 @@ class SnsCertificates:
             raise NotAccepted("SNS's certificate could not be fetched a moment ago")
         if len(self._fetching) >= MOST_FETCHES:
             raise NotAccepted(f"{MOST_FETCHES} certificates of SNS are being fetched already")
+        # A full deque begins with the oldest fetch that still counts.
         if len(self._begun) == FETCHES_PER_MINUTE and now - self._begun[0] < MINUTE_S:
             raise NotAccepted(f"{FETCHES_PER_MINUTE} certificates of SNS were fetched in a minute")
 

@@ -52,6 +52,7 @@ _SIGNED: Mapping[str, tuple[str, ...]] = {
     "UnsubscribeConfirmation": _OF_CONFIRMATIONS,
 }
 """The fields that are signed, in the order in which they are; a Subject only where there is one."""
+# By `SignatureVersion`. A topic has version 1 unless its owner sets 2.
 _HASHES: Mapping[str, Callable[[], hashes.HashAlgorithm]] = {"1": hashes.SHA1, "2": hashes.SHA256}
 
 
@@ -93,6 +94,7 @@ class SnsVerifier:
         if sent_at is None or not now - OLDEST <= sent_at <= now + AHEAD:
             raise BadSignature(SNS, "the time is more than an hour away")
         url = _text(envelope, "SigningCertURL")
+        # Before anything is fetched: the address is the sender's word.
         check_certificate_url(url, region)
         certificate = await self._certificates.get(url)
         check_certificate(certificate, region, now)
@@ -101,6 +103,7 @@ class SnsVerifier:
         if algorithm is None:
             raise BadSignature(SNS, "the signature's version is neither 1 nor 2")
         key = certificate.public_key()
+        # `check_certificate` refuses any other key.
         assert isinstance(key, rsa.RSAPublicKey)
         try:
             signature = base64.b64decode(_text(envelope, "Signature"), validate=True)
@@ -124,6 +127,7 @@ class SnsVerifier:
         check_host(message.subscribe_url, message.region)
         parts = urlsplit(message.subscribe_url)
         query = dict(httpx.QueryParams(parts.query).multi_items())
+        # Other actions of SNS, and other topics, have addresses on the same host.
         if query.get("Action") != "ConfirmSubscription" or query.get("TopicArn") != message.topic:
             raise BadSignature(SNS, "the address to visit confirms nothing of this topic")
         await fetched(self._fetch, message.subscribe_url)
@@ -186,6 +190,7 @@ def _signed_text(envelope: Mapping[str, Any], kind: str) -> bytes:
         if name == "Subject" and envelope.get(name) is None:
             continue
         lines += [name, _text(envelope, name)]
+    # A lone surrogate must fail the signature, not the encoding.
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 

@@ -74,6 +74,7 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
     service = catalogued(settings, *body.names("service"))
     environment = body.line("environment") or ""
     identity = body.line("id") or digest_of(title, service or "", environment)
+    # Two senders may use the same ids.
     fingerprint = digest_of(sender, identity)[:16]
     labels = _labels(body) | filled({"environment": environment, "sender": sender})
     url = as_url(body.get("url"))
@@ -92,6 +93,7 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
     slot = str(int(now.timestamp() // RETRY_SLOT_S))
     occurrence = f"{fingerprint} {began.isoformat()}" if began else None
     delivery_id = digest_of(status, occurrence or fingerprint, slot)
+    # An end sorts behind the beginning, whose time it carries.
     ordered = began if status == "firing" or began is None else began + timedelta(microseconds=1)
     return Arrival(alert, Delivery(SOURCE, delivery_id, ordered, occurrence), ReplyTo())
 
@@ -163,6 +165,7 @@ def _receive(source: WebhookSource, settings: Settings) -> Receive:
         )
         if len(body) <= LARGE_BODY_BYTES:
             return sender.placed(read())
+        # One at a time: parsing takes many times the body's size in memory.
         async with large_body_lock:
             return sender.placed(await in_thread(read))
 

@@ -32,6 +32,7 @@ class MappedItem:
     def line(self, field: str) -> str | None:
         """As one line. Raises Refused for what is neither text nor a number."""
         field_value = self.get(field)
+        # Written as in JSON, not as Python does.
         if isinstance(field_value, bool):
             return str(field_value).lower()
         if field_value is not None and not isinstance(field_value, (str, int, float)):
@@ -81,6 +82,7 @@ def unfilled(text: str) -> bool:
     text = text.strip()
     if text in ("", "*UNKNOWN*"):
         return True
+    # Macros such as `{HOST.NAME}`, `$HOSTNAME$` and `${...}`. A text with blanks is none.
     return (text[0], text[-1]) in (("{", "}"), ("$", "$"), ("$", "}")) and " " not in text
 
 

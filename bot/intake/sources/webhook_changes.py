@@ -76,6 +76,7 @@ def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) ->
 
 def _id(sender: str, identity: str) -> str:
     """Equal ids of two senders are two changes."""
+    # The stored id has a bound. A digest is the same each time, so a repeat is still recognised.
     whole = f"{sender or 'webhook'}/{identity}"
     return whole if len(whole) <= LONGEST_ID else digest_of(sender, identity)
 

@@ -51,7 +51,7 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """One capture, whatever became of it."""
+    """One capture, whatever its result."""
 
     id: str
     job: str
@@ -86,6 +86,7 @@ class CaptureResult:
 
 def _noted(file: CapturedFile) -> dict[str, object]:
     taken = file.taken.isoformat() if file.taken else None
+    # The note lies beside the files, so their names are enough.
     return asdict(file) | {"path": file.path.name, "taken": taken}
 
 
@@ -100,5 +101,6 @@ def status_of(method_result: MethodResult) -> CaptureStatus:
 
 def single_line(text: str) -> str:
     """Foreign text fit for one line."""
+    # Cut before cleaning: a foreign text may have any length.
     clean = " ".join("".join(c if c.isprintable() else " " for c in text[: 2 * MAX_TEXT]).split())
     return clean if len(clean) <= MAX_TEXT else clean[: MAX_TEXT - 1] + "…"

@@ -30,6 +30,7 @@ MAX_RANKS = 4096
 LOCAL_PORTS = range(32768, 61000)
 """From which Linux gives a server its port that asks for any, as the ranks' do unless
 `start_debug_server` says otherwise (ip-sysctl, ip_local_port_range)."""
+# The frontend's page has a heading for each rank, with the address of the rank's server.
 _RANK = re.compile(r"<h2>\s*Rank (\d{1,6}): (https?://[^\s<]{1,256}?)/handler/")
 _SERVER = re.compile(r"http://(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253}):(\d{1,5})", re.ASCII)
 NO_SERVER = "an address that is not http://host:port"
@@ -107,6 +108,7 @@ class DebugServerClient:
     ) -> Path:
         """Piece by piece to disk: all ranks of a job answer at the same time."""
         url = f"{server.rstrip('/')}/handler/{handler}"
+        # No reader may find half a file under the final name.
         part = target.with_name(target.name + ".part")
         try:
             with part.open("wb") as file:
@@ -148,7 +150,7 @@ class DebugServerClient:
             ) from error
 
     def _is_rank_server(self, address: str) -> bool:
-        """Whether it is no more than a host and a port, both of which the settings allow."""
+        """Whether it is only a host and a port, and the settings allow both."""
         named = _SERVER.fullmatch(address)
         return named is not None and int(named[2]) in self._ports and self._allowed(address)
 
@@ -171,6 +173,7 @@ def _http(seconds: float) -> httpx.AsyncClient:
     plain = {"Accept-Encoding": "identity"}
     return httpx.AsyncClient(
         timeout=seconds,
+        # No proxy of the environment: the servers are on the operator's own network.
         trust_env=False,
         verify=_tls(),
         headers=plain,

@@ -60,6 +60,7 @@ class CaptureOptions:
         lines = {"ACTIVITIES_LOG_FILE": output}
         if self.iterations:
             lines |= {
+                # Iteration 0 rounded up to a multiple of 1 is the next one.
                 "PROFILE_START_ITERATION": "0",
                 "PROFILE_START_ITERATION_ROUNDUP": "1",
                 "ACTIVITIES_ITERATIONS": str(self.iterations),
@@ -78,6 +79,7 @@ class CaptureOptions:
             "PROFILE_WITH_FLOPS": "false",
             "PROFILE_WITH_MODULES": "false",
         }
+        # A line break would add a line, and so a key, to the configuration.
         if any("\n" in value or "\r" in value for value in lines.values()):
             raise ValueError("a configuration value holds a line break")
         return "\n".join(f"{key}={value}" for key, value in lines.items())
@@ -119,6 +121,7 @@ class DynologClient:
             "fn": "setKinetOnDemandRequest",
             "config": config,
             "job_id": job_id,
+            # Without process ids the daemon asks all processes of the job.
             "pids": [],
             "process_limit": process_limit,
         }

@@ -28,6 +28,7 @@ CHUNK = 1 << 20
 KEEP_FREE_BYTES = 1 << 30
 """Disk space of this machine that is left alone."""
 HEAD_BYTES = 1 << 16
+# The pattern stops at nested objects: only `distributedInfo` itself tells the rank.
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}\[\]]*?"rank"\s*:\s*(\d{1,6})(?!\d)')
 
 
@@ -55,6 +56,7 @@ class DirectoryOutput:
                 for entry in entries:
                     if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False):
                         st_sizes_by_name[entry.name] = entry.stat(follow_symlinks=False).st_size
+        # A file may vanish while it is listed. Only a missing directory is a failure.
         except FileNotFoundError as error:
             if not self._folder.is_dir():
                 raise self._error("", error) from error
@@ -156,6 +158,7 @@ class Collector:
             try:
                 open_ = await in_thread(self._look, open_)
                 unreadable = ""
+            # A look that fails is repeated until the time is up.
             except ConnectorError as error:
                 unreadable = str(error)
             if open_ and time.monotonic() >= ends:
@@ -188,6 +191,7 @@ class Collector:
         return coming
 
     def _take(self, expected: ExpectedFile) -> None:
+        # The host's name is foreign and becomes part of a path.
         host = re.sub(r"[^A-Za-z0-9.-]", "-", expected.host)[:100].strip(".")
         target = self.folder / f"trace_{host}_{expected.pid}.json"
         part = target.with_name(target.name + ".part")
@@ -229,6 +233,7 @@ class Collector:
 def rank_in(path: Path) -> int | None:
     """The rank that a trace's first or last bytes tell, or None."""
     with path.open("rb") as file:
+        # Not the whole file: traces are large, and the rank stands near one of the ends.
         text = file.read(HEAD_BYTES)
         file.seek(max(0, path.stat().st_size - HEAD_BYTES))
         text += file.read(HEAD_BYTES)

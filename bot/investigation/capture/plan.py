@@ -1,4 +1,5 @@
-"""What one capture would ask of whom, decided from the settings alone. Nothing is asked here.
+"""What one capture would ask, and which hosts, decided from the settings alone. Nothing is asked
+here.
 
 A job is asked only where `jobs.NAME.allow_capture` says so; whatever is in the way is a
 SettingsError that names the key.
@@ -63,6 +64,7 @@ def plan_capture(
         raise SettingsError(f"jobs.{job[:100]}", "no such table in the settings")
     _check_allowed(job, table, seconds, iterations)
     daemons = tuple(_address(f"jobs.{job}.hosts", host, table.dynolog_port) for host in table.hosts)
+    # A debug server cannot count iterations.
     frontend = table.debug_server if not iterations else None
     everybody = len(daemons) * table.ranks_per_host if table.ranks_per_host and daemons else None
     return CapturePlan(
@@ -126,6 +128,7 @@ def _length(table: JobSettings, seconds: float | None) -> float:
 def _debug_hosts(table: JobSettings, daemons: tuple[DaemonAddress, ...]) -> tuple[str, ...]:
     frontend = urlsplit(table.debug_server).hostname if table.debug_server else None
     names = (*table.debug_hosts, *(daemon.host for daemon in daemons), frontend)
+    # They are compared with hostnames from `urlsplit`, which are in lower case.
     return tuple(dict.fromkeys(name.lower() for name in names if name))
 
 
@@ -134,6 +137,7 @@ def _address(key: str, host: str, port: int) -> DaemonAddress:
     if host.count(":") > 1 and not host.startswith("["):
         return DaemonAddress(host, port)
     try:
+        # Behind `//`, `urlsplit` reads the text as a host and a port.
         parts = urlsplit(f"//{host}")
         name, explicit_port = parts.hostname, parts.port
     except ValueError:

@@ -39,6 +39,7 @@ async def run_capture(
     Whatever happens has a row in the record. Raises SettingsError when `output` cannot be written
     to.
     """
+    # Before the claim: a folder that cannot be written to must not use up the budget.
     _make(output)
     claim = await in_store(
         log.claim,
@@ -65,6 +66,7 @@ async def run_capture(
             method_result.start,
         )
         await in_thread(_leave, result)
+    # Close the row even when cancelled, and without an `await`, which could be cancelled again.
     except BaseException as error:
         log.finish(claim.id, "failed", result=f"ended early ({type(error).__name__})", counts=True)
         raise

@@ -73,6 +73,7 @@ async def capture_through_debug_servers(
     for kind, name, ask in requests:
         say(f"asking {len(ranks)} ranks: {kind.replace('_', ' ')}")
         if kind == "trace":
+            # The stacks came first, so the trace begins only now.
             start = datetime.now(UTC)
         # All ranks at once, so that their profiles cover the same steps.
         asking = [

@@ -47,6 +47,7 @@ async def capture_through_dynolog(
     """Ask, wait and collect into `folder`."""
     prefix = f"faultline-{capture_id}"
     try:
+        # Look first whether files could be collected here: otherwise the job records for nothing.
         place = await in_thread(output_place, plan.trace_location, plan.endpoint_url)
         await in_thread(place.sizes, prefix)
     except ConnectorError as error:
@@ -54,6 +55,7 @@ async def capture_through_dynolog(
     alive, gaps = await _alive(plan)
     if not alive:
         return MethodResult(gaps=tuple(gaps), counts=False, refusal=_nobody(gaps))
+    # The first host is asked alone, and may take its time before the others are asked.
     seconds = START_MARGIN_SECONDS + (DAEMON_SECONDS if len(alive) > 1 else 0)
     start = datetime.now(UTC) + timedelta(seconds=seconds)
     say(f"asking {len(alive)} hosts for {plan.requested}")
@@ -73,6 +75,7 @@ async def capture_through_dynolog(
         0.0 if plan.iterations else (start - datetime.now(UTC)).total_seconds() + plan.seconds
     )
     await collector.collect(expected, max(0.0, recording) + plan.wait_seconds, say)
+    # Where an answer was lost, the daemon may have started a recording: count it.
     counts = bool(expected) or any(answer.trigger is None for answer in answers)
     return MethodResult(
         tuple(collector.files),

@@ -97,7 +97,7 @@ class Abilities:
     cache_marks: bool = False
     """Whether the parts of a prompt that stay are marked for the server's cache (Anthropic)."""
     context: int | None = None
-    """Tokens of prompt and answer together, as far as the server said."""
+    """Tokens of prompt and answer together; None where the server did not say."""
     api: Api = "chat"
 
     def offers_tools(self, turn: Turn) -> bool:
@@ -113,6 +113,7 @@ class Abilities:
         if ability == "json":
             return replace(self, schema="words")
         if ability == "limit_name":
+            # Servers know the limit by one name or the other.
             newer = self.limit_name == "max_tokens"
             return replace(self, limit_name="max_completion_tokens" if newer else "max_tokens")
         if ability == "effort":
@@ -156,6 +157,7 @@ def to_leave_out(turn: Turn, able: Abilities, status: int, message: str) -> Abil
     candidates = _candidates(turn, able)
     likely = [a for a in candidates if any(word in message for word in _WORDS[a])]
     if not likely and any(words in message for words in _UNKNOWN_FIELD):
+        # Only these two send fields that another server of the same API may not know.
         likely = [a for a in candidates if a in ("carries", "cache_marks")]
     if not likely and status not in AMBIGUOUS_STATUSES:
         likely = candidates
@@ -186,6 +188,7 @@ def _carries(entry: Entry) -> bool:
     return isinstance(entry, AssistantMessage) and entry.carried is not None
 
 
+# For one process only: after a restart, an upgraded server is asked for everything again.
 _ABILITIES: dict[tuple[str | None, str | None, str | None], Abilities] = {}
 
 

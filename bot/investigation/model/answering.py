@@ -141,6 +141,7 @@ async def _draft(
         conversation = Conversation(
             client=client,
             prompt=load_prompt("question", described()),
+            # A resumed transcript begins with it already.
             first="" if records.resumed else _first(question, history, records),
             last=LAST,
             schema=AnswerDraft,
@@ -163,6 +164,7 @@ def _first(question: str, history: Sequence[Exchange], records: Records) -> str:
         records.model_session.diagnosis, case.alert, case.gaps, redactor, case.runbooks.runbooks
     )
     before = [{"question": e.question, "answer": e.answer} for e in history[-MAX_HISTORY:]]
+    # Questions are foreign text as well: they are masked, and say where they come from.
     request = clean(
         {"asked_before": before, "question": question, "provenance": "a person in the channel"},
         redactor,
@@ -179,6 +181,7 @@ def _case_services(
     names: Sequence[str], model_session: ModelSession, redactor: Redactor
 ) -> tuple[str, ...]:
     services = {name.casefold(): name for name in model_session.services()}
+    # The model sees placeholders, so reveal the names before they are compared.
     reveals = [redactor.reveal(name).strip().casefold() for name in names]
     return tuple(dict.fromkeys(services[name] for name in reveals if name in services))[
         :MOST_SERVICES

@@ -65,11 +65,13 @@ class AnthropicApi:
                 paused = reading.paused
                 if paused is None:
                     break
+                # A paused turn continues when its content is sent back.
                 body["messages"] = [*body["messages"], {"role": "assistant", "content": paused}]
         except httpx.TimeoutException as error:
             raise ServerFailure(timed_out=True) from error
         except httpx.HTTPError as error:
             raise ServerFailure from error
+        # What came before the unreadable part is used.
         except (ValueError, RecursionError) as error:
             if answer.empty:
                 raise NotOfThisApi from error

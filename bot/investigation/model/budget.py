@@ -68,7 +68,7 @@ class Budget:
     output: int = 0
     written: int = 0
     counted: bool = True
-    """Whether the server counted every answer; else the numbers are estimates and are not told."""
+    """Whether the server counted every answer; else the numbers are estimates and are not shown."""
     last_input: int = 0
     day: DayBudget | None = None
     """What all investigations of a day may take together."""
@@ -122,6 +122,7 @@ class Budget:
             before, usage = self._last
             count = len(before.history)
             if turn.history[:count] == before.history and len(turn.history) > count:
+                # Skip one entry: it is the last answer, which `usage.output` counts.
                 added = sum(size_of_entry(entry) for entry in turn.history[count + 1 :])
                 schema = len(str(turn.schema[1])) if turn.schema else 0
                 return usage.input + usage.output + int((added + schema) / self._ratio)
@@ -133,6 +134,7 @@ class Budget:
         if self.day is None:
             return
         await self.day.look()
+        # A conversation that has begun still writes its report.
         if self.day.reached is not None and self.rounds == 0:
             raise FaultlineError(f"{self.day.reached}; the built-in report stands")
 
@@ -155,6 +157,7 @@ class Budget:
         )
         put = model.price_per_million_cache_write
         put = sent if put is None else put
+        # The input includes what was read from the cache and written to it.
         fresh = usage.input - usage.cached - usage.written
         parts = (
             fresh * sent
@@ -173,6 +176,7 @@ class Budget:
         """The limit that `turn`, and the report after it, would go beyond; None where there is room
         for both."""
         input_tokens = max(self.estimated(turn), self.last_input)
+        # This turn and the report after it, whose prompt is about as long.
         both = Usage(2 * input_tokens, 2 * min(turn.max_output_tokens, 1500), 0)
         if self.rounds + 1 >= self.limits.rounds:
             return f"limit of {self.limits.rounds} rounds"

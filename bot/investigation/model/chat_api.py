@@ -65,6 +65,7 @@ def chat_request(turn: Turn, able: Abilities) -> dict[str, Any]:
             request["response_format"] = {"type": "json_object"}
     if able.offers_tools(turn):
         request["tools"] = [_tool(tool) for tool in turn.tools]
+        # The tools stay for the server's prompt cache, but the report must not call them.
         request["tool_choice"] = "none" if turn.schema is not None else "auto"
     request["messages"] = _messages(turn, able)
     request[able.limit_name] = turn.max_output_tokens
@@ -136,14 +137,14 @@ class _OpenCall:
     """The server's own id of it."""
     name: str
     pieces: list[str]
-    """The arguments, as far as they came."""
+    """The arguments that have come so far."""
     other: dict[str, Any] = field(default_factory=dict)
     """Fields that the API does not define."""
 
     def goes_on_with(self, index: Any, server_id: Any) -> bool:
         """Whether a part of a call with this index and id belongs to this one."""
         if index is None and self.index is None:
-            # Gemini gives no index: what has no id of its own goes on with the last call.
+            # Gemini gives no index: a part without an id continues the last call.
             return not server_id or server_id == self.server_id
         if index is None or index != self.index:
             return False

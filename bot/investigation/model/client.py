@@ -69,6 +69,7 @@ class ModelClient:
     def __init__(self, settings: ModelSettings) -> None:
         anthropic = settings.api == "anthropic"
         vendor = "anthropic" if anthropic else "openai"
+        # A self-hosted server may need no key, and a cloud issues tokens.
         keyless = settings.base_url is not None or settings.cloud is not None
         if settings.api_key is None and not keyless:
             raise ConnectorError(vendor, "sign in", "model.api_key is not set")
@@ -118,6 +119,7 @@ class ModelClient:
             except TimeoutError:
                 if partial.empty:
                     raise BudgetExceeded("model time", f"{within_s:.3g} s") from None
+                # What came before the time was up counts as an answer that was cut.
                 partial.ending, answer = "lost", partial
             round_.ending = answer.ending
             return answer
@@ -162,11 +164,13 @@ class ModelClient:
                     raise self._explained(failure) from failure
                 able = able.without(leave)
             else:
+                # The server may not stream at all, so ask for a whole answer.
                 if answer.empty and able.streaming and answer.ending == "lost":
                     able = able.without("streaming")
                     continue
                 if answer.ending != "lost":
                     abilities = replace(able, usage=answer.usage is not None)
+                    # `able` is from before the request. The context may have been learned since.
                     remember(self._settings, replace(abilities, context=self.abilities.context))
                 self._calls += len(answer.calls)
                 return answer
@@ -187,6 +191,7 @@ class ModelClient:
             try:
                 await self._api.once(turn, able, partial, self._calls)
             except ServerFailure as failure:
+                # What came is paid for, so use it instead of asking again.
                 if not partial.empty:
                     return partial
                 wait = _wait_before(failure, attempt)

@@ -40,6 +40,7 @@ def observed(results: Iterable[str]) -> str:
     the later ones of any. Empty where there is nothing. For a server whose context does not even
     hold the results in short."""
     lines_by_id: dict[str, tuple[int, str]] = {}
+    # From the end, so that the latest row of an id counts.
     for result in reversed(list(results)):
         cited = [(match[1], line) for line in _lines(result) if (match := _CITED.match(line))]
         for place, (name, line) in enumerate(cited):

@@ -55,7 +55,7 @@ SAME = (
     'conversation"}}'
 )
 Progress = Callable[[str], Awaitable[None]]
-"""Told in a few words what the model asks for."""
+"""Gets what the model asks for, in a few words."""
 
 
 async def silent(_: str) -> None:
@@ -86,10 +86,11 @@ class Conversation(Generic[D]):
     _guard: LoopGuard = field(default_factory=LoopGuard)
 
     async def final_draft(self) -> tuple[D, str]:
-        """The draft, and why the rounds ended. Raises FaultlineError when there is no draft to be
-        had."""
+        """The draft, and why the rounds ended. Raises FaultlineError when the model gives no
+        draft."""
         self._begin()
         drafts = [line for line in self.transcript.lines if line.reports and not line.error]
+        # An earlier worker got this far, and its drafts are paid for.
         if drafts:
             stored_draft = self._better([self.read(line.text) for line in drafts])
             return stored_draft, self.transcript.ended or "answered"
@@ -97,6 +98,7 @@ class Conversation(Generic[D]):
         ended = self.transcript.ended
         if ended is None:
             ended = await self._rounds()
+            # Stored before the report is requested, so that a resumed worker skips the rounds.
             self._add(TranscriptLine(kind="ended", text=ended))
             await self.save()
         draft = await self._report()
@@ -131,6 +133,7 @@ class Conversation(Generic[D]):
                     self._guard.ended(error=all(results[c.id].error for c in answered))
             elif line.kind == "compacted":
                 self._guard.forget()
+        # Only to restore the guard's state: what it says stands in the transcript already.
         self._guard.nudge()
 
     async def _rounds(self) -> str:
@@ -184,6 +187,7 @@ class Conversation(Generic[D]):
         outcomes_by_id = {call.id: outcome for call, outcome in zip(new, outcomes, strict=True)}
         for call in calls:
             outcome = outcomes_by_id.get(call.id)
+            # Every call needs a result, even a repeated one.
             if outcome is None:
                 self._result(call, SAME.format(number=earlier[call.id]))
             else:
@@ -217,6 +221,7 @@ class Conversation(Generic[D]):
         """The last answer: after the whole history; where that does not fit, after the shorter data
         and what was observed, and at last after the shorter data alone."""
         text = [line.text for line in self.transcript.lines if line.kind == "told"]
+        # A worker that takes over finds the request in the transcript already.
         if self.last and self.last not in text:
             self._add(TranscriptLine(kind="told", text=self.last))
         while True:
@@ -242,7 +247,7 @@ class Conversation(Generic[D]):
         raise AssertionError
 
     async def _fitting(self, *, report: bool = False) -> Turn:
-        """The next turn, compacted as far as the server's context asks for."""
+        """The next turn, compacted until it fits the server's context."""
         while True:
             turn = self._turn(self._history(), report=report)
             context = self.client.context
@@ -305,6 +310,7 @@ class Conversation(Generic[D]):
             review = self.review(draft)
             return len(review.claims), -len(review.refused)
 
+        # Of equals, `max` takes the first one, so begin with the latest.
         return max(reversed(drafts), key=merit)
 
     async def _drafted(self, history: Sequence[Entry], *, bare: bool = False) -> D:
@@ -344,6 +350,7 @@ class Conversation(Generic[D]):
         return Turn(self.prompt.text, history, limit, specs, schema)
 
     def _history(self) -> list[Entry]:
+        # Without drafts: `_repaired` adds the one that it corrects.
         return entries([line for line in self.transcript.lines if not line.reports])
 
     async def _record_answer(

@@ -196,6 +196,7 @@ def _assertion(part: DraftPart, redactor: Redactor) -> Assertion:
     return Assertion(
         relation=plain(part.relation, 40),
         subjects=tuple(_line(subject, redactor) for subject in part.subjects[:MAX_IDS]),
+        # Models often write an id as they see it, in brackets.
         findings=tuple(plain(finding, 40).strip("[]() ") for finding in part.findings[:MAX_IDS]),
         quote=_line(part.quote or "", redactor),
         joint=plain(part.joint or "", 10),
@@ -204,6 +205,7 @@ def _assertion(part: DraftPart, redactor: Redactor) -> Assertion:
 
 def _line(text: str, redactor: Redactor) -> str:
     """One line of bounded length with what placeholders stand for."""
+    # Bound the text first, so that what a placeholder stands for is never cut.
     return redactor.reveal(plain(text, TEXT_LIMIT))
 
 
@@ -211,6 +213,7 @@ def _object_in(text: str) -> dict[str, Any]:
     start, end = text.find("{"), text.rfind("}")
     if start < 0:
         raise ValueError("is not the requested JSON, or was cut off")
+    # First the whole object with any text around it, then what there is of one that was cut.
     for part, cut in ((text[start : end + 1], False), (text[start:], True)):
         try:
             document = pydantic_core.from_json(part, allow_partial=cut)
@@ -234,6 +237,7 @@ def _read_all(raw_list: Any, read: Callable[[Any], M]) -> list[M]:
     for raw_part in items:
         try:
             parts.append(read(raw_part))
+        # One malformed claim must not cost the others.
         except ValidationError:
             continue
     return parts

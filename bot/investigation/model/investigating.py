@@ -133,6 +133,7 @@ async def _draft(
 
 def _first(records: Records, most: int = MAX_FINDINGS) -> str:
     case = records.model_session.case
+    # The shorter data leaves out the runbooks, too.
     runbooks = case.runbooks.runbooks if most == MAX_FINDINGS else ()
     return payload(
         records.model_session.diagnosis, case.alert, case.gaps, records.redactor, runbooks, most
@@ -167,6 +168,7 @@ async def _settled(
         )
     names = model_session.names if settled else {}
     renamed = drafted.model_copy(update={"claims": claims_renamed(drafted.claims, names)})
+    # Check again: new evidence may have changed the diagnosis since the draft was checked.
     ground = ground_of(model_session.case, diagnosis)
     report = keep_supported(renamed, diagnosis, alert, gaps=gaps, ground=ground)
     return Investigated(report.model_copy(update={"model_use": use}), diagnosis, changed)

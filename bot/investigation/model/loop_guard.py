@@ -37,6 +37,7 @@ class LoopGuard:
     def repeated(self, call: ToolCall) -> int | None:
         """The number of the earlier call that was the same; None for a new one. Counts the call."""
         try:
+            # The same arguments in another order, or with other blanks, are the same call.
             arguments = json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
         except (ValueError, RecursionError):
             arguments = call.arguments
@@ -46,6 +47,7 @@ class LoopGuard:
         if earlier == len(self._calls):
             return None
         last = self._calls[-ALTERNATING:]
+        # Four calls of the form A, B, A, B.
         alternates = len(last) == ALTERNATING and last[0] == last[2] != last[1] == last[3]
         self._why = "the same two calls in turns" if alternates else "a call that was made before"
         return earlier
@@ -66,6 +68,7 @@ class LoopGuard:
         if why is None:
             return None
         self.nudges += 1
+        # From zero, or every further failure would count as another circle.
         self._errors = 0
         return (
             f"Note from the program: {why}. Ask for something else that is still open, or stop "

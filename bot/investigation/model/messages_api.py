@@ -168,7 +168,7 @@ class MessagesReading:
     taken on trust."""
 
     def __init__(self, answer: ModelAnswer, first_call: int, form: str | None = None) -> None:
-        """`form` names the tool that an answer of a schema comes as the arguments of."""
+        """`form` names the tool whose arguments hold an answer of a schema."""
         self._answer = answer
         self._first_call = first_call
         self._form = form

@@ -62,8 +62,8 @@ class ModelApi(Protocol):
 
     async def once(self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int) -> None:
         """One request; `answer` is filled while the response comes in, its calls numbered from
-        `first_call`. Raises ServerFailure, NotOfThisApi, or FaultlineError where no token is to be
-        had."""
+        `first_call`. Raises ServerFailure, NotOfThisApi, or FaultlineError where it gets no
+        token."""
 
     async def listed(self, name: str) -> Listed:
         """What the endpoint knows of the model. Raises ServerFailure."""
@@ -80,6 +80,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = float(headers.get(name, "")) / unit
         except ValueError:
             continue
+        # `float` reads "nan" and "inf", which fail this comparison.
         if 0 <= seconds <= NO_RETRY_AFTER_S:
             return seconds
     return None

@@ -128,6 +128,7 @@ def _context(probed: Probed, settings: ModelSettings) -> str:
 
 def _price(probed: Probed, settings: ModelSettings) -> str:
     budget = Budget(settings, ModelLimits.of(settings))
+    # Without counts nothing shows that the cache is used, so assume that it is not.
     cached = TYPICAL.cached if probed.abilities.usage else 0
     usual = budget.cost_of(Usage(TYPICAL.input, TYPICAL.output, cached))
     if usual is None:

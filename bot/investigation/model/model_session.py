@@ -262,6 +262,7 @@ class ModelSession:
         not there."""
         place = self.folder / self.store / ASKS / name
         self._begun = max(self._begun, int(name.rpartition("-")[2]))
+        # The mark of a query of the model's own, whose rows must enter no table.
         if (place / ANSWERS).exists():
             await self._merge_answer(name, place)
             return
@@ -307,6 +308,7 @@ class ModelSession:
         self.asks.append(name)
         fresh = await self.run(analyze_case, self.work)
         self.diagnosis, current_ids = with_stable_ids(before, fresh, self._taken)
+        # An id whose finding is gone names nothing, and no other finding gets it.
         self.names = {**dict.fromkeys(self._taken - set(current_ids), ""), **current_ids}
         ids = {f.id for f in before.findings}
         self._taken |= {f.id for f in self.diagnosis.findings}
@@ -394,6 +396,7 @@ def working_copy(folder: Path, work: Path) -> None:
     for name in (TRACES, SUMMARIES):
         if (folder / name).is_dir() and not (work / name).exists():
             (work / name).symlink_to((folder / name).resolve(), target_is_directory=True)
+    # Copied last: its presence says that the copy is whole.
     shutil.copyfile(folder / "alert.json", work / "alert.json")
 
 

@@ -48,6 +48,7 @@ class OpenAIApi:
             api_key=key,
             base_url=settings.base_url or HOSTED,
             timeout=settings.timeout_s,
+            # `ModelClient` retries by itself, within its budget.
             max_retries=0,
         )
 
@@ -58,6 +59,7 @@ class OpenAIApi:
             broken: Exception | None = None
             try:
                 await _read(response, reading, answer)
+            # What came before the unreadable event is used.
             except (ValueError, RecursionError) as error:
                 broken = error
             finally:
@@ -103,6 +105,7 @@ class OpenAIApi:
             models = {model.id: model for model in page.data[:MOST_LISTED]}
         except (openai.OpenAIError, AttributeError, TypeError):
             return Listed(None)
+        # Ollama lists a model without a tag as `name:latest`.
         model = models.get(name) or models.get(f"{name}:latest")
         if model is None:
             return Listed(False if models else None)

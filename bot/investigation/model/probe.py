@@ -87,6 +87,7 @@ async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed
     name, where = settings.name or "", address_of(settings)
     async with ModelClient(settings) as client:
         listed = await client.has_model()
+        # Elsewhere, a model that is not listed may still answer, so try it.
         if listed is False and settings.base_url is None:
             vendor = "anthropic" if settings.api == "anthropic" else "openai"
             raise ConnectorError(vendor, "models", f"there is no model {name}", status=404)
@@ -100,6 +101,7 @@ async def probe(settings: ModelSettings, *, within_s: float = PROBE_S) -> Probed
         carried = Carried(client.reader, first.carried) if first.carried else None
         calls = tuple(safe_call(c) for c in first.calls)
         history: list[Entry] = [user_message, AssistantMessage(first.text, calls, carried)]
+        # Every call needs a result, whatever tool it names.
         history += [ToolResult(c.id, WORD) for c in first.calls]
         history.append(UserMessage("Now answer with the word."))
         turn = Turn(SYSTEM, history, PROBE_TOKENS, tools=[ECHO], schema=("Echo", _PARAMETERS))

@@ -47,6 +47,7 @@ class Records:
     async def save(self) -> None:
         """Store the conversation so far."""
         observations = await in_thread(self._observations)
+        # The transcript comes last, because it refers to what the other two hold.
         files = {
             PLACEHOLDERS: json.dumps(self.redactor.state()).encode("utf-8", "replace"),
             OBSERVATIONS_FILE: observations,
@@ -88,6 +89,7 @@ async def open_records(model_session: ModelSession) -> Records:
     except FileNotFoundError:
         return Records(model_session, Transcript(), Redactor())
     except (EvidenceError, ValidationError, ValueError, OSError):
+        # `restore` may have merged some of the evidence already.
         model_session.start_over()
         return Records(model_session, Transcript(), Redactor())
     return Records(

@@ -56,6 +56,7 @@ def responses_request(turn: Turn, able: Abilities) -> dict[str, Any]:
                 request["text"] = {"format": {"type": "json_object"}}
     if able.offers_tools(turn):
         request["tools"] = [_tool(tool) for tool in turn.tools]
+        # The tools stay for the server's prompt cache, but the report must not call them.
         request["tool_choice"] = "none" if turn.schema is not None else "auto"
     request["input"] = history
     if able.streaming:
@@ -145,6 +146,7 @@ class ResponsesReading:
             usage_of(response.get("usage"), "input_tokens", "output_tokens") or self._answer.usage
         )
         mappings = [mapping(item) for item in items(response.get("output"))]
+        # The last event may list fewer items than arrived one by one.
         self._items = mappings if len(mappings) >= len(self._items) else self._items
         status, why = (
             response.get("status"),

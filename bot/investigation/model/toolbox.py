@@ -163,6 +163,7 @@ class Toolbox:
             raise InvalidCall("the arguments are not JSON") from None
         if not isinstance(raw_arguments, dict):
             raise InvalidCall("the arguments are not a JSON object")
+        # The table of names takes a pass over the case, so build it only where it is needed.
         has_replaced = _REPLACED.search(json.dumps(raw_arguments, ensure_ascii=False))
         names = self._shown_names() if has_replaced else {}
         return {k: self._revealed(v, names) for k, v in raw_arguments.items() if v is not None}
@@ -176,6 +177,7 @@ class Toolbox:
             names += case.changes[column].drop_nulls().unique().to_list()
         names += case.states["name"].drop_nulls().unique().to_list()
         shown: dict[str, str] = {}
+        # Sorted: of names that are shown alike, the same one is meant in every run.
         for name in sorted(names):
             for form in (name, plain(name)):
                 shown.setdefault(clean(form, self.redactor), name)
@@ -207,6 +209,7 @@ class Toolbox:
         if cited is not None and not cited.id:
             cited = self.model_session.observe(cited)
         name = f"[{cited.id}] " if cited is not None and cited.id else ""
+        # Redact before cutting: half a secret is not recognised.
         text = neutral(self.redactor.redact(row.text), ROW_LIMIT)
         if not row.quote:
             return f"{name}{text}"
@@ -222,6 +225,7 @@ class Toolbox:
         name = f"r{len(self._stored_results) + 1}"
         self._stored_results[name] = text
         self.model_session.keep(f"{self.model_session.store}/{RESULTS}/{name}.txt", text.encode())
+        # Cut at the ends of lines, so that no half row can be cited.
         head, tail = text[:HEAD].rsplit("\n", 1)[0], text[-TAIL:].split("\n", 1)[-1]
         lines, shown = text.count("\n") + 1, head.count("\n") + tail.count("\n") + 2
         left_out = (

@@ -58,7 +58,8 @@ class TranscriptLine(BaseModel):
     asked: str | None = None
     """result: name of the evidence that the call brought."""
     carried: dict[str, Any] | None = None
-    """said: what the server sent beside text and calls and may want back, and `of` whom it is."""
+    """said: what the server sent beside text and calls and may want back. `of` names server and
+    model."""
     shortened: int = 0
     """compacted: as many results, from the first on, are sent in short from here on; `text`
     replaces the first data, where there is one."""
@@ -76,6 +77,7 @@ class Transcript:
 
     def as_bytes(self) -> bytes:
         """The file."""
+        # Without defaults: most fields belong to other kinds of lines.
         dumped = (line.model_dump(mode="json", exclude_defaults=True) for line in self.lines)
         return "".join(
             json.dumps(d, ensure_ascii=False, sort_keys=True) + "\n" for d in dumped
@@ -114,6 +116,7 @@ def entries(lines: Sequence[TranscriptLine]) -> list[Entry]:
     for line in lines:
         if line.kind == "told":
             history.append(UserMessage(first or line.text))
+            # The shorter data replaces the first message only.
             first = ""
         elif line.kind == "said":
             history.append(AssistantMessage(line.text, calls_of(line), _carried(line)))

@@ -34,8 +34,8 @@ class UserMessage:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call as the model wrote it: nothing of it is checked yet. `id` is ours; a server's may be
-    missing or twice."""
+    """A call as the model wrote it, before any check. `id` is ours: a server's may be missing or
+    repeated."""
 
     id: str
     name: str
@@ -150,6 +150,7 @@ def usage_of(raw: Any, input_name: str, output_name: str) -> Usage | None:
     remaining_count = (
         count(details.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")) or 0
     )
+    # A server may count more as cached than as sent. The cost must not fall below zero.
     remaining_count = min(remaining_count, sent)
     written = count(details.get("cache_write_tokens")) or 0
     return Usage(sent, got, remaining_count, min(written, sent - remaining_count))
@@ -159,6 +160,7 @@ def count(value: Any) -> int | None:
     """A count that a server gave, where it is one."""
     return (
         value
+        # A server may send anything: no negative or absurd count may reach the budget.
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12
         else None
     )

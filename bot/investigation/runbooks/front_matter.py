@@ -56,6 +56,7 @@ class _Refused(Exception):
 
 def read_front_matter(document: str) -> FrontMatter | Problem:
     """The parts of a Markdown file, or the first reason why it has none."""
+    # Editors on Windows begin a file with a byte order mark.
     lines = document.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != FENCE:
         return Problem(1, f"has no front matter: the first line must be {FENCE}")
@@ -88,6 +89,7 @@ def _compose(head: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(str(error.problem or error.context or "").split())[:160]
+        # YAML counts lines from 0, and the fence before it is a line, too.
         raise _Refused((mark.line if mark else 0) + 2, f"is not valid YAML: {reason}") from None
     except yaml.YAMLError:
         raise _Refused(
@@ -133,6 +135,7 @@ def _mapping(node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> d
         if name in values_by_name:
             raise _Refused(_line(key), f"{name!r:.60} stands twice")
         values_by_name[name] = _value(value, (*place, name), lines)
+        # A value may begin on a later line than its key.
         lines[(*place, name)] = _line(key)
     return values_by_name
 

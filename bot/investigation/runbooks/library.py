@@ -41,7 +41,7 @@ class FileProblem:
 
 @dataclass
 class RunbookLibrary:
-    """Runbooks by path, sorted; of two with the same path that of the directory named first."""
+    """Runbooks by path, sorted. Of two with the same path, the first directory's counts."""
 
     runbooks: dict[str, Runbook] = field(default_factory=dict)
     problems: list[FileProblem] = field(default_factory=list)
@@ -94,6 +94,7 @@ def _files(directory: Path, library: RunbookLibrary) -> Iterator[tuple[str, Prob
                 "",
                 Problem(1, f"holds {ascii(path)[:120]}, a name that cannot be shown; rename it"),
             )
+        # With the separator, or `/runbooks-old` would count as inside of `/runbooks`.
         elif not os.path.realpath(full).startswith(root + os.sep):
             yield (
                 path,
@@ -117,6 +118,7 @@ def _walked(root: str) -> Iterator[str]:
     directories are not entered."""
     visited = 0
     for folder, folders, files in os.walk(root, followlinks=False):
+        # In place: `os.walk` enters what is left in this list.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         visited += len(folders) + len(files)
         if visited > MOST_VISITED:
@@ -136,6 +138,7 @@ def _read(directory: str, path: str, library: RunbookLibrary) -> Problem | None:
         if not full.is_file():
             return Problem(1, "is not a file")
         with full.open("rb") as file:
+            # One byte more than the limit shows that the file is longer.
             data = file.read(LONGEST_FILE + 1)
         if len(data) > LONGEST_FILE:
             return Problem(1, f"is longer than {LONGEST_FILE // 1024} KiB")

@@ -99,6 +99,7 @@ def _unknown_names(runbook: Runbook, settings: Settings) -> Faults:
     names = _catalogue(settings)
     look_at = runbook.keys.look_at
     for number, service in enumerate(look_at.services):
+        # Without a catalogue every name would be unknown.
         if names and (catalogue_name(service, settings) or "") not in settings.services:
             near = get_close_matches(service, names, n=1)
             hint = f"did you mean {near[0]}?" if near else "add it under [services]"
@@ -139,6 +140,7 @@ def _cycles(library: RunbookLibrary) -> Iterator[FileProblem]:
     reported_paths: set[str] = set()
     for path, runbook in library.runbooks.items():
         cycle = _way_back(path, library.runbooks) if path not in reported_paths else []
+        # Report a cycle once, not once for each file in it.
         if cycle:
             reported_paths.update(cycle)
             number = runbook.keys.include.index(cycle[1] if len(cycle) > 1 else path)
@@ -153,6 +155,7 @@ def _way_back(start: str, runbooks: Mapping[str, Runbook]) -> list[str]:
     """The shortest way of includes from a runbook to itself; empty where there is none."""
     before: dict[str, str] = {}
     ahead = [start]
+    # The list grows while it is walked, so the search finds the shortest way first.
     for here in ahead:
         for there in runbooks[here].keys.include if here in runbooks else ():
             if there == start:

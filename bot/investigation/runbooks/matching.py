@@ -48,6 +48,7 @@ def applying(library: RunbookLibrary, alert: Alert, scope: Scope) -> list[Applyi
     chosen: dict[str, Applying] = {}
     for _, candidate in matched:
         chosen.setdefault(candidate.runbook.path, candidate)
+    # A copy, because included runbooks are added on the way.
     for candidate in list(chosen.values()):
         for included in library.included_by(candidate.runbook):
             chosen.setdefault(
@@ -69,6 +70,7 @@ def _matched(match: RunbookMatch, alert: Alert, scope: Scope) -> tuple[int, str]
         pattern = _first_match(criterion.patterns, values)
         if pattern is None:
             return None
+        # An exact pattern says more than one with wildcards.
         specific += 1 if _wild(pattern) else 2
         why.append(f"{criterion.name} {pattern}")
     return (specific, ", ".join(why)) if why else None
@@ -87,6 +89,7 @@ def _values(criterion: Criterion, alert: Alert, scope: Scope) -> Sequence[str]:
         label = alert.labels.get(criterion.name)
         return () if label is None else (label,)
     alert_values: dict[str, Iterable[str | None]] = {
+        # Only the first one: the others are called by it, or added by runbooks.
         "services": (alert.service, *scope.services[:1]),
         "alerts": (alert.title, *(alert.labels.get(label) for label in ALERT_NAMES)),
         "jobs": (alert.job, scope.job),
@@ -124,7 +127,7 @@ def glob_matches(pattern: str, text: str) -> bool:
 
 
 def holds(hours: Hours, at: datetime) -> bool:
-    """Whether the moment is in the hours; of a night, its days are those on which it begins."""
+    """Whether the moment is in the hours. Hours over midnight belong to the day they begin on."""
     start, end = hours.minutes
     try:
         local = at.astimezone(zone_of(hours.timezone))

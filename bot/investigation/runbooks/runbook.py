@@ -27,6 +27,7 @@ MOST_LISTED = 50
 MOST_BEFORE_H, MOST_BASELINE_H = 24.0, 72.0
 """Longer windows cost every source of evidence more than an incident has time for."""
 _DURATION = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(m|min|h|d)")
+# 24:00 is the end of a day, never the beginning of one.
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*(?:-|to|–)\s*([01]?\d|2[0-4]):([0-5]\d)")
 _SIGNAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 _MINUTES = {"m": 1, "min": 1, "h": 60, "d": 1440}
@@ -202,15 +203,17 @@ class Runbook:
 
 
 def read_keys(front: FrontMatter) -> tuple[RunbookKeys, list[Problem]]:
-    """The keys as far as they are right, and one problem for each that is not; a wrong key alone is
-    left out."""
+    """The keys that are right, and one problem for each that is not. Only wrong keys are left
+    out."""
     values, problems = front.values, []
+    # Each pass leaves out the keys with faults, and the next one finds what those hid.
     for _ in range(MOST_LISTED):
         try:
             keys = RunbookKeys.model_validate(values)
             break
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
+            # Reversed, so that of several faults in one place the first is kept.
             places = {_place(front, fault["loc"]): fault for fault in reversed(faults)}
             problems += [
                 Problem(front.line_of(p), _problem_text(p, f["type"], f["msg"]))
@@ -267,6 +270,7 @@ def _place(front: FrontMatter, loc: tuple[str | int, ...]) -> Place:
 
 def _problem_text(place: Place, kind: str, message: str) -> str:
     name = (
+        # People count from 1.
         ".".join(str(part + 1 if isinstance(part, int) else part) for part in place)
         or "front matter"
     )
@@ -276,6 +280,7 @@ def _problem_text(place: Place, kind: str, message: str) -> str:
         return f"{name}: no such key; {hint}"
     if kind == "missing":
         return f"{name}: a key is missing"
+    # pydantic puts this before the text of a ValueError.
     message = message.removeprefix("Value error, ")
     return f"{name}: {message[:1].lower()}{message[1:]}"
 

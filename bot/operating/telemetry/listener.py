@@ -68,6 +68,7 @@ class Listener:
 
     def stop(self) -> None:
         """Listen no more."""
+        # Closing does not end a thread's wait in `accept`; this does.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -120,6 +121,7 @@ def _request_line(connection: socket.socket) -> str | None:
         left = ends - time.monotonic()
         if left <= 0 or len(head) > MAX_HEAD:
             return None
+        # One deadline for the whole request: bytes that trickle in do not extend it.
         connection.settimeout(left)
         more = connection.recv(2_048)
         if not more:

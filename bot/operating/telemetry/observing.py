@@ -197,9 +197,11 @@ def metrics_page() -> Page:
 def _observe(
     observing: Observing, settings: Settings, process: str, engines: Sequence[Engine]
 ) -> None:
+    # Without this, each counter and histogram has another series, `_created`.
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     measures.BUILD.labels(program_version(), process).set(1)
     watch(count_vendor_request)
+    # `collect` registers it, so that `stop` can unregister it.
     collectors = (ProcessCollector(registry=None), Circuits(), Pool(engines), HangingThreads())
     for collector in collectors:
         observing.collect(collector)

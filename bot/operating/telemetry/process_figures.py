@@ -26,6 +26,7 @@ def count_vendor_request(vendor_request: VendorRequest) -> None:
         return
     measures.VENDOR_REQUESTS.labels(vendor, vendor_request.status_class).inc()
     measures.VENDOR_TIME.labels(vendor).observe(vendor_request.took_s)
+    # A counter raises for a negative amount.
     measures.VENDOR_WAITED.labels(vendor).inc(max(0.0, vendor_request.waited_s))
 
 
@@ -78,6 +79,7 @@ class Pool(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """In use, and idle in the pool."""
+        # Other pools do not count their connections.
         pools = [engine.pool for engine in self._engines if isinstance(engine.pool, QueuePool)]
         metric = GaugeMetricFamily(
             "faultline_database_connections",

@@ -39,7 +39,7 @@ log = logging.getLogger("faultline.telemetry")
 FRESH_S = 10.0
 """Figures are read again after this; Prometheus asks every 15 to 60 s as a rule."""
 READ_WITHIN_S = 5.0
-"""Prometheus gives up a scrape after 10 s unless told otherwise."""
+"""Prometheus abandons a scrape after 10 s by default."""
 CASES_EVERY_S = 900.0
 """The size of the cases is read again after this: a bucket of a million files takes a thousand
 requests."""
@@ -130,7 +130,7 @@ def posted_since(store: Store, investigation_id: str, place: str, moment: dateti
 
 
 class StoreFigures(Collector):
-    """The figures as metrics; also for whoever wants them otherwise."""
+    """The figures, as metrics and as values."""
 
     def __init__(
         self,
@@ -209,6 +209,7 @@ def _queue(figures: StoreSnapshot) -> Iterable[Metric]:
                 counts_by_key[part.priority, part.team] = (
                     counts_by_key.get((part.priority, part.team), 0) + part.count
                 )
+        # An empty queue is a series of 0 and not a missing one.
         for key, count in (counts_by_key or {("usual", NO_TEAM): 0}).items():
             metric.add_metric(list(key), count)
     yield _gauge("faultline_queue_oldest_seconds", oldest, figures.oldest_s)

@@ -72,11 +72,13 @@ def read_attempt(id: str, cookie: str, now: float) -> Attempt | None:
     """The attempt that a cookie holds; None when it holds none, or it began too long ago."""
     secret, _, rest = cookie.partition(".")
     began, _, target = rest.partition(".")
+    # 43 base64 characters hold the secret's 256 bits.
     if len(secret) < 43 or not began.isdecimal() or len(began) > 12 or len(target) > 2 * MAX_TARGET:
         return None
     if not now - LASTS_S <= int(began) <= now + 1:
         return None
     try:
+        # The cookie holds no padding, and the decoder needs it.
         page = base64.urlsafe_b64decode(target + "=" * (-len(target) % 4)).decode()
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""What a provider's claims say of somebody, and the role that the settings give to such a one."""
+"""What a provider's claims say about a person, and the role that the settings give them."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def verified_email(claims: Mapping[str, Any]) -> str:
     vouched = claims.get("email_verified", claims.get("xms_edov"))
     return (
         email.strip().lower()
+        # In Python 1 == True, so compare the types too.
         if any(type(vouched) is type(true) and vouched == true for true in TRUE)
         else ""
     )
@@ -75,6 +76,7 @@ def _at_path(claims: Mapping[str, Any], name: str) -> object:
 
 def role_of(email: str, groups: Collection[str], login: LoginSettings) -> Role | None:
     """The highest role that the settings give; None lets nobody in."""
+    # Without a verified address nobody belongs to a domain.
     if login.allowed_domains and not _is_of(email, login.allowed_domains):
         return None
     if (role := named_role(login, groups, [email])) is not None:

@@ -27,10 +27,10 @@ from faultline.bot.web.oidc.signed_tokens import (
 )
 
 MAX_AGE_S = 3600.0
-"""The discovery document is read again after so long."""
+"""The discovery document is read again after this time."""
 TROUBLE_S = 2.0
-"""A provider that does not answer is not asked again for so long: those who wait for it do not wait
-one by one."""
+"""A provider that does not answer is not asked again for this long, so that waiting visitors do not
+wait one after the other."""
 MAX_REMEMBERED = 1_000
 """Logout tokens that were used already; each is refused as stale anyway a few minutes later."""
 AUTHORIZATION_OPTIONS = {"response_type": "code", "code_challenge_method": "S256"}
@@ -82,6 +82,7 @@ class Provider:
             "nonce": attempt.nonce,
             "code_challenge": attempt.challenge,
         }
+        # The endpoint may already have a query (RFC 6749 section 3.1).
         joint = "&" if urlsplit(document.authorization_endpoint).query else "?"
         return document.authorization_endpoint + joint + urlencode(parameters)
 
@@ -94,7 +95,7 @@ class Provider:
             raise ConnectorError(VENDOR, "answer", "was sent by another provider (iss)")
 
     async def person(self, code: str, attempt: Attempt, redirect_uri: str) -> ProviderIdentity:
-        """Whom the code stands for."""
+        """The person that the code stands for."""
         document = await self._discovery()
         tokens = await self._exchange(document, code, attempt, redirect_uri)
         claims = await self._keys.claims(tokens.id_token)
@@ -144,6 +145,7 @@ class Provider:
         }
         secret = self._login.client_secret.get_secret_value() if self._login.client_secret else ""
         auth = None
+        # Basic is the protocol's default; a provider without it takes the secret in the form.
         if secret and "client_secret_basic" in document.token_endpoint_auth_methods_supported:
             auth = (quote_plus(self._client_id), quote_plus(secret))  # RFC 6749 section 2.3.1
         else:
@@ -160,8 +162,10 @@ class Provider:
         more = await get(
             "userinfo", document.userinfo_endpoint, dict[str, Any], bearer=tokens.access_token
         )
+        # OpenID Connect Core section 5.3.2: its `sub` must be the ID token's.
         if more.get("sub") != subject:
             raise ConnectorError(VENDOR, "userinfo", "is somebody else's (sub)")
+        # The signed claims win.
         return {**more, **claims}
 
     async def _discovery(self) -> _Discovery:

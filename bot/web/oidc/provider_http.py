@@ -56,6 +56,7 @@ async def _ask(
 ) -> T:
     request_headers = {
         "accept": "application/json",
+        # Compressed, an answer could be far larger than the bytes that are counted.
         "accept-encoding": "identity",
         **(headers or {}),
     }
@@ -97,6 +98,7 @@ async def _ask(
 
 def _error_code(body: bytes) -> str:
     try:
+        # Foreign text: only a plain code is shown.
         return plain_code(msgspec.json.decode(body, type=_OauthError).error)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "without a reason"

@@ -1,4 +1,4 @@
-"""Tokens that the provider signed: each claim that says whom and what they are for.
+"""Tokens that the provider signed: checks of each claim about their recipient and purpose.
 
 Sources: OpenID Connect Core 1.0 section 3.1.3.7 (ID token), Back-Channel Logout 1.0 section 2.6
 (logout token), RFC 9068 section 4 (access token).
@@ -19,9 +19,9 @@ from faultline.analysis.errors import ConnectorError
 from faultline.bot.web.oidc.provider_http import VENDOR
 
 SKEW_S = 120
-"""Clocks of provider and bot may differ by so much."""
+"""The clocks of provider and bot may differ by this much."""
 FRESH_S = 600
-"""A token is issued for the login that asked for it: one that is older was meant for another."""
+"""A token is issued for the login that asked for it. An older one was meant for another login."""
 MAX_SUBJECT = 255
 """OpenID Connect Core section 2, `sub`."""
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
@@ -88,9 +88,11 @@ def check_id_token(
     is not."""
     id_claims = _typed(claims, _IdClaims)
     _check_audience(id_claims.iss, id_claims.aud, expected)
+    # `azp` may be missing for a single audience; where it is given, it must be this client.
     several = not isinstance(id_claims.aud, str) and len(id_claims.aud) > 1
     if id_claims.azp != expected.client_id and (several or id_claims.azp is not None):
         raise _wrong("was issued to another client (azp)")
+    # `not ... >`, so that NaN counts as expired too.
     if not id_claims.exp > now - SKEW_S:
         raise _wrong("has expired (exp)")
     _check_issued(id_claims.iat, now)
@@ -118,6 +120,7 @@ def check_access_token(
         raise _wrong("has expired (exp)")
     if access_claims.nbf is not None and not access_claims.nbf <= now + SKEW_S:
         raise _wrong("is not valid yet (nbf)")
+    # Only an ID token holds a nonce.
     if access_claims.nonce is not None:
         raise _wrong("is no access token (nonce)")
     if not access_claims.sub.strip() or len(access_claims.sub) > MAX_SUBJECT:
@@ -135,6 +138,7 @@ def check_logout_token(
         raise _wrong("has expired (exp)")
     if not isinstance(logout_claims.events.get(LOGOUT_EVENT), dict):
         raise _wrong("is no logout token (events)")
+    # It must hold no nonce, or it could pass for an ID token (section 2.4).
     if "nonce" in claims:
         raise _wrong("is no logout token (nonce)")
     if not logout_claims.sub and not logout_claims.sid:
@@ -159,6 +163,7 @@ def _check_issued(issued: float, now: float) -> None:
 def _is_hash_of(at_hash: str, access_token: str | None) -> bool:
     if access_token is None:
         return False
+    # `at_hash` is the left half of the hash (OpenID Connect Core section 3.1.3.6).
     half = hashlib.sha256(access_token.encode()).digest()[:16]
     return hmac.compare_digest(
         at_hash.rstrip("=").encode(), base64.urlsafe_b64encode(half).rstrip(b"=")

@@ -105,6 +105,7 @@ class Tokens:
         self._credential = credential
         self._limits = limits
         self._vendor = vendor
+        # Keep one token per audience: an API refuses the token of another.
         self._tokens: dict[str, tuple[str, float]] = {}
 
     async def token(self, audience: str, deadline: Deadline) -> str:
@@ -135,6 +136,7 @@ class Tokens:
                     **self._request(audience), extensions={CALL: "token"}
                 )
         except BudgetExceeded:
+            # The time ran out, not the size: only an oversized answer is an unexpected response.
             if budget.left >= 0:
                 raise
             raise ConnectorError(self._vendor, "token", "unexpected response") from None
@@ -156,6 +158,7 @@ class Tokens:
         if credential.client_secret is not None:
             form["client_secret"] = credential.client_secret
         else:
+            # Read the file at each purchase: Kubernetes replaces the token while the bot runs.
             form["client_assertion_type"] = ASSERTION_TYPE
             form["client_assertion"] = _assertion(credential.assertion_file or "")
         return {
@@ -182,12 +185,14 @@ class Tokens:
                 problem = f"no token was given: {why}"
                 raise ConnectorError(self._vendor, "token", problem, status=status)
             token = msgspec.json.decode(body, type=_EntraToken)
+            # The metadata server sends the number of seconds as text, Entra as a number.
             lasts = float(str(token.expires_in)[:9])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError) as error:
             refused = status if status >= 400 else None
             raise ConnectorError(
                 self._vendor, "token", "unexpected response", status=refused
             ) from error
+        # The token goes into a header, where a line break would start another header.
         if not token.access_token.isascii() or not token.access_token.isprintable():
             raise ConnectorError(self._vendor, "token", "the answer holds no usable token")
         return token.access_token, time.monotonic() + lasts

@@ -3,8 +3,8 @@ metadata server of the machine or pod.
 
 A file holds the key of a service account (developers.google.com/identity/protocols/oauth2,
 "Using OAuth 2.0 for Server to Server Applications") or says how a token of somebody else is
-exchanged (workload identity federation: google.aip.dev/auth/4117), of which those that lie in a
-file are taken.
+exchanged (workload identity federation: google.aip.dev/auth/4117). Only a token that lies in a
+file is exchanged.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ class GoogleToken(httpx.Auth):
         key = f"{self._section}.credentials_file" if self._file else FILE_VARIABLE
         try:
             with path.open("rb") as file:
+                # Bound the read: the path may point at anything.
                 credentials = msgspec.json.decode(file.read(LONGEST_FILE), type=_Credentials)
         except OSError as error:
             raise SettingsError(key, f"cannot be read ({type(error).__name__})") from None
@@ -117,6 +118,7 @@ class GoogleToken(httpx.Auth):
         if credentials.type not in ("service_account", "external_account"):
             problem = "must hold a service account's key or an external account's configuration"
             raise SettingsError(key, problem)
+        # A source can also name a URL or a program to run; only a file is safe to follow.
         if credentials.type == "external_account" and not credentials.credential_source.file:
             raise SettingsError(key, "must name a file in credential_source")
         return credentials
@@ -150,6 +152,7 @@ class GoogleToken(httpx.Auth):
             return token, ends
         json = {"scope": [SCOPE], "lifetime": f"{CLAIM_S}s"}
         impersonation = await self._send("POST", url, _ImpersonatedAnswer, json=json, token=token)
+        # IAM Credentials answers a point in time, not a lifetime in seconds.
         lasts = impersonation.expire_time.timestamp() - time.time()
         return self._usable(impersonation.access_token), time.monotonic() + lasts
 
@@ -192,6 +195,7 @@ class GoogleToken(httpx.Auth):
         return f"{signed}.{_packed(signature)}"
 
     def _usable(self, token: str) -> str:
+        # The token goes into a header, where a line break would start another header.
         if not token or not token.isascii() or not token.isprintable():
             raise ConnectorError(self._section, "token", "the answer holds no usable token")
         return token
@@ -214,6 +218,7 @@ class GoogleToken(httpx.Auth):
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
 
+        # Credentials travel in this call, so refuse any other address.
         def only_this(request: httpx.Request) -> None:
             if request.method != method or str(request.url) != url:
                 problem = "only a token is asked for"

@@ -1,4 +1,4 @@
-"""As whom a server is asked: headers, what signs each request, and whom to trust.
+"""How a server is asked: headers, the signature of each request, and the authorities to trust.
 
 Files are read again when they change, because tokens and certificates rotate while the bot runs
 (projected tokens of Kubernetes, cert-manager).
@@ -34,7 +34,7 @@ _REGION_IN_HOST = re.compile(
 
 
 class TrustFiles:
-    """Certificates from files: whom to trust, and what to show."""
+    """Certificates from files: the authorities to trust, and the certificate to present."""
 
     def __init__(self, section: str, ca: Path | None, cert: Path | None, key: Path | None) -> None:
         self._section = section
@@ -45,6 +45,7 @@ class TrustFiles:
 
     def context(self) -> ssl.SSLContext:
         """As the files are now. Blocks. Raises SettingsError naming the key."""
+        # Compare modification times: rotated certificates must apply without a restart.
         version = tuple(self._changed(path) for path in (self._ca, self._cert, self._key))
         if self._cached_context is None or self._cached_context[0] != version:
             self._cached_context = version, self._made()
@@ -182,6 +183,7 @@ class FileToken(httpx.Auth):
         """The header's value as of now. Blocks. Raises SettingsError."""
         try:
             at = self._path.stat()
+            # Kubernetes swaps a symbolic link, so the inode changes even where the time does not.
             version = (at.st_mtime_ns, at.st_ino, at.st_size)
             if self._cached_header is None or self._cached_header[0] != version:
                 with self._path.open(encoding="ascii") as file:

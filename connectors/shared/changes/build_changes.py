@@ -65,11 +65,13 @@ class BuildRules:
         built: list[VendorChange] = []
         details: dict[str, str] = {}
         for run in runs:
+            # A cancelled run changed nothing, and one that has not begun has no time.
             if run is None or run.at is None or run.state is None:
                 continue
             if run.environment:
                 if self.counts(run.environment):
                     deployed.append(_change(run, run.at, "deploy"))
+            # Without an environment, only a run of a main branch counts as a deploy.
             elif self._is_main(run) and self._deploys(run.name):
                 deployed.append(_change(run, run.at, "deploy"))
             elif self._is_main(run) and run.state == "done":
@@ -77,6 +79,7 @@ class BuildRules:
             elif self._is_main(run) and run.state == "failed":
                 name = f"{run.at:%Y-%m-%d %H:%M} {short(run.name, 80)}"
                 details[name] = f"failed at {_short(run.revision) or short(run.number, 40)}"
+        # Builds stand in for merges only where no run deploys; else each change counts twice.
         return FeedAnswer(deployed or built, query, link, cut, details)
 
     def _is_main(self, run: BuildRun) -> bool:

@@ -40,6 +40,7 @@ LONGEST_TITLE, LONGEST_ID, LONGEST_NAME, LONGEST_LINK = 200, 100, 100, 2_000
 CHECKED = timedelta(hours=1)
 """`faultline check` reads what changed in that time."""
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+# Some vendors write nanoseconds; a datetime holds microseconds.
 _FRACTION = re.compile(r"(\.\d{6})\d+")
 
 
@@ -149,6 +150,7 @@ class ChangeFeeds(ABC):
         """What changed before and in the incident. A list that fails is a gap, the others
         stand."""
         scope = request.scope
+        # Look back before the incident, because a change may take hours to show its harm.
         window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
         alert_services = (request.alert.service,) if request.alert.service else ()
         services = _ServicesNamed(self._names, (*alert_services, *scope.services))
@@ -189,6 +191,7 @@ async def _collect(
     changes = [
         change for change in answer.changes if change and window.start <= change.at <= window.end
     ]
+    # Newest first, so that the cap drops the oldest changes.
     changes.sort(key=lambda change: change.at, reverse=True)
     rows = [_row(change, services.of(change)) for change in changes[:MOST_CHANGES]]
     cut = answer.cut
@@ -208,6 +211,7 @@ def _row(change: VendorChange, service: str | None) -> ChangeRow:
         short(change.id, LONGEST_ID),
         short(change.title, LONGEST_TITLE),
         short(change.author, LONGEST_NAME) if change.author else None,
+        # Drop a long link as a whole: a shortened one leads nowhere.
         change.link if change.link and len(change.link) <= LONGEST_LINK else None,
         None,
         change.diff,
@@ -239,6 +243,7 @@ async def read_records(
     values: list[T] = []
     requested_params: list[Params] = []
     following: Params | None = params
+    # A vendor that names a page again would keep this loop going forever.
     while following is not None and following not in requested_params:
         if len(requested_params) == most_pages:
             return Records(tuple(values), f"only the latest {len(values)} were read")
@@ -246,6 +251,7 @@ async def read_records(
         try:
             page = await read(following)
         except FaultlineError as error:
+            # Without the first page there is nothing to show, so the error is the answer.
             if not values:
                 raise
             return Records(tuple(values), f"the rest was not read: {error}")
@@ -286,6 +292,7 @@ def moment(value: Any) -> datetime | None:
 
 def moment_of_ms(value: Any) -> datetime | None:
     """A time in ms since 1970."""
+    # In Python True is an int, and would become the first millisecond of 1970.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 5_000_000_000_000:
         return None
     return _plausible(datetime.fromtimestamp(value / 1000, UTC))
@@ -298,6 +305,7 @@ def _plausible(at: datetime) -> datetime | None:
 def person(*names: str | None) -> str | None:
     """The first name that is there and no e-mail address."""
     for name in names:
+        # Evidence is shown to many, so no e-mail address of an employee goes into it.
         if name and name.strip() and "@" not in name:
             return name.strip()
     return None

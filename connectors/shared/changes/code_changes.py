@@ -73,6 +73,7 @@ SECRET_PATHS = re.compile(
 """Files whose content is never taken: they are there to hold secrets."""
 PRODUCTION = re.compile(r"(^|[-_/ .])(prod|production|prd|live)($|[-_/ .])", re.I)
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+# PEM markers (RFC 7468): what lies between them is key material.
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN ", "-----END "
 
 
@@ -174,6 +175,7 @@ class ChangeRows:
     def add_change(self, change: CodeChange, carried: Rollout | None) -> None:
         """A merge or commit; with the rollout that carried it, where that is known."""
         paths = tuple(f.path for f in change.files)
+        # Without a rollout that carried it, nothing says that the change reached production.
         kind = kind_of(paths) or ("deploy" if carried else "merge")
         at = carried.at if carried else change.at
         self._add(
@@ -183,6 +185,7 @@ class ChangeRows:
 
     def add_rollout(self, rollout: Rollout, carries: CodeComparison | None) -> None:
         """A rollout, unless a change that it deployed is the revision itself, and stands for it."""
+        # One suspect per deploy: a second row for the same revision would compete with the first.
         if any(key[0] == rollout.revision and key[2] == "deploy" for key in self.rows):
             return
         title = rollout.title
@@ -219,6 +222,7 @@ class ChangeRows:
         text = read_change_text(f"{title} {environment}", json.dumps(shown), None)
         for service in self._services_of(text):
             row = self.rows.get((change_id, service, kind))
+            # The earliest moment counts: only what came before the onset can be its cause.
             if row is None or at < row["time"]:  # type: ignore[operator]
                 self.rows[change_id, service, kind] = {
                     "time": at, "service": service, "kind": kind, "id": short(change_id, 100),
@@ -249,6 +253,7 @@ def utc(at: datetime) -> datetime:
 def kind_of(paths: Iterable[str]) -> ChangeKind | None:
     """The kind that paths alone tell: a migration is one in any company, flags and settings only
     among themselves."""
+    # A test or document beside the settings does not change how the program behaves.
     telling = [p for p in paths if not ChangeText("", (p,), (), ()).harmless]
     if any(MIGRATION_PATHS.search(p) for p in telling):
         return "migration"
@@ -272,6 +277,7 @@ def diff_of(files: Sequence[FileChange], budget: DiffBudget) -> str | None:
     """The files' hunks as one unified diff within the limits; None where the host gave none."""
     parts: list[str] = []
     length = 0
+    # Harmless files last: when the budget runs out, the code that matters is already in.
     for file in sorted(files, key=lambda f: _harmless(f.path)):
         if not file.patch:
             continue
@@ -302,7 +308,9 @@ def _shortened(file: FileChange, room: int) -> tuple[str, bool]:
         return " (not taken: the file is one that holds secrets)", True
     lines: list[str] = []
     length, inside_key, whole = 0, False, True
+    # Bound the text before splitting: a generated file may hold megabytes on one line.
     for number, raw in enumerate((file.patch or "")[: 4 * PATCH_LENGTH].splitlines()):
+        # A key may span lines, so no mask of single lines would catch it.
         inside_key = inside_key or (_KEY_BEGINS in raw and "PRIVATE KEY" in raw)
         if inside_key:
             inside_key = _KEY_ENDS not in raw

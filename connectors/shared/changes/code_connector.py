@@ -35,6 +35,7 @@ ELSEWHERE = re.compile(
     r"(^|[-_/ .])(stag(e|ing)|p?review|dev(elopment)?|test|qa|sandbox)($|[-_/ .])", re.I
 )
 """Environments that no customer sees."""
+# Foreign text that becomes a part of an address: no character may change where it leads.
 _REVISION = re.compile(r"[0-9A-Za-z][\w./@+-]{0,200}")
 
 
@@ -93,6 +94,7 @@ class CodeConnector(ABC):
             return Collected(
                 missing=(Missing(KIND, "repositories of the services in scope", phrase),)
             )
+        # The order names the likeliest repositories first, so the cap drops the unlikely ones.
         read, left_out = names[:MOST_REPOSITORIES], names[MOST_REPOSITORIES:]
         diffs = DiffBudget()
         async with self._open() as session:
@@ -125,8 +127,10 @@ class CodeConnector(ABC):
         Raises ConnectorError, also for a path that leads out of the repository; BudgetExceeded.
         """
         safe = safe_path(path)
+        # The caller may be a language model: only repositories of the settings may be read.
         if repository not in self.repositories:
             raise ConnectorError(self.name, "code", "the repository is not in the settings")
+        # Two dots could leave the repository in a URL, or ask for a range of revisions.
         if safe is None or not _REVISION.fullmatch(revision) or ".." in revision:
             raise ConnectorError(
                 self.name, "code", "the path or the revision is not valid in a repository"
@@ -140,6 +144,7 @@ class CodeConnector(ABC):
         alert_text = " ".join(
             [*request.alert.labels.values(), *(link.url for link in request.alert.links)]
         )[:32_768]
+        # Match whole names: "shop/api" must not be found in "shop/api-gateway".
         named = [
             r
             for r in self.repositories
@@ -160,6 +165,7 @@ class CodeConnector(ABC):
         """Whether an environment is one whose deployments count."""
         if self._environments:
             return environment.casefold() in {e.casefold() for e in self._environments}
+        # A host may leave its production flag unset, so the name counts as well.
         return bool(is_production) or bool(PRODUCTION.search(environment))
 
     def _services_of(self, repository: str, request: Request) -> tuple[str, ...]:

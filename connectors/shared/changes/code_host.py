@@ -114,6 +114,7 @@ class RepositoryReading:
         try:
             return await call
         except ConnectorError as error:
+            # A refused credential fails every later call alike: one error says it.
             if error.status == 401:
                 raise
             self.gap(what, str(error))
@@ -153,6 +154,7 @@ async def read_repository(
     reading = RepositoryReading(
         repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at
     )
+    # Ask for the branch first: a repository that cannot be read costs one call and one gap.
     branch = await reading.tried("the repository", repository.default_branch())
     if branch is None:
         return reading
@@ -166,13 +168,16 @@ async def read_repository(
     _tell_rollouts(reading, rollouts)
     _tell_rollouts(reading, releases)
     chosen = _chosen(reading.window, rollouts, runs, releases)
+    # A deploy that failed or is still running has not replaced the code in production.
     in_production = (r.revision for r in chosen if r.reached and r.at <= reading.alert_at)
     reading.revision = next(in_production, None)
     merged_changes = _values(merged)
     changes, between = await _carried(reading, chosen, merged_changes)
+    # Nothing says what was rolled out, so what was merged is the best evidence left.
     if not chosen:
         changes = [(change, None) for change in merged_changes]
     if merged is not None:
+        # A merge that no rollout carried may still wait; say so instead of blaming it.
         ids = {s for change, _ in changes for s in change.shas}
         waiting = [c for c in merged.values if not c.shas & ids]
         details = {
@@ -183,6 +188,7 @@ async def read_repository(
         }
         reading.item(merged, len(merged.values), details)
     await _add_changes(reading, changes)
+    # Changes first: a rollout's row is skipped where a change already stands for it.
     for rollout, comparison in reversed(between):
         reading.rows.add_rollout(rollout, comparison)
     return reading
@@ -244,6 +250,7 @@ def collected(readings: Sequence[RepositoryReading]) -> Collected:
         items += [item.holding(table) for item in reading.items]
         missing += reading.missing
         for key, row in reading.rows.rows.items():
+            # Two repositories may report one change; the first stands, so that it counts once.
             rows.rows.setdefault(key, row)
     return Collected({"changes": rows.table()}, tuple(items), tuple(missing))
 
@@ -281,6 +288,7 @@ def _chosen(
     production."""
     deploying = tuple(r.rollout for r in _values(runs) if r.rollout)
     ways = [_values(deployments), deploying, _values(releases)]
+    # Take the first source that saw a rollout in the window: mixing them counts a deploy twice.
     recent = (way for way in ways if any(r.at >= window.start for r in way))
     chosen = next(recent, ways[0])
     chosen = tuple(r for r in chosen if r.production) or chosen
@@ -319,6 +327,7 @@ async def _compared(
         before = _before(rollout, chosen)
         if before is not None:
             comparable.append((rollout, before))
+        # A first rollout that failed changed nothing, so it needs no comparison.
         elif rollout.reached:
             first_rollouts.append(rollout)
     pairs = comparable[:MOST_COMPARED]
@@ -346,6 +355,7 @@ async def _compared(
 
 def _before(rollout: Rollout, rollouts: Sequence[Rollout]) -> Rollout | None:
     """The last rollout to the same environment before this one, of another revision."""
+    # Staging gets a revision earlier, so only the same environment tells what was new.
     earlier = (
         r
         for r in rollouts
@@ -365,12 +375,14 @@ async def _changes_of(
     by_sha = {sha: change for change in merged for sha in change.shas}
     code_changes: list[CodeChange] = []
     unknown: list[CodeCommit] = []
+    # Commits inside a merged branch are part of its merge, not separate changes.
     for commit in first_parents(between.commits, rollout.revision):
         change = by_sha.get(commit.sha)
         if change is not None:
             code_changes.append(change)
         else:
             unknown.append(commit)
+    # Each lookup is one request of the operator's quota, so their number is bounded.
     lookups = await asyncio.gather(
         *(
             reading.tried(f"merge of {c.sha[:12]}", reading.repository.change_of(c))
@@ -383,6 +395,7 @@ async def _changes_of(
         reading.gap(
             f"what {rollout.revision[:12]} carried", f"{left_out} more commits were left out"
         )
+    # Several commits can lead to one pull request, which is a single change.
     unique = {change.number or change.id: change for change in reversed(code_changes)}
     return sorted(unique.values(), key=lambda c: c.at, reverse=True)
 
@@ -395,6 +408,7 @@ def first_parents(commits: Sequence[CodeCommit], head: str) -> list[CodeCommit]:
     if at is None or not all(c.parents for c in commits):
         return list(commits)[::-1]
     line: list[CodeCommit] = []
+    # Bound the walk: hostile parents could form a circle.
     while at is not None and len(line) <= len(commits):
         line.append(at)
         at = by_sha.get(at.parents[0])
@@ -404,8 +418,9 @@ def first_parents(commits: Sequence[CodeCommit], head: str) -> list[CodeCommit]:
 async def _add_changes(
     reading: RepositoryReading, carried_by: Sequence[tuple[CodeChange, Rollout | None]]
 ) -> None:
-    """Each change's row, with its files where they can be had; of several rollouts that carried it
+    """Each change's row, with its files where they can be read. If several rollouts carried it,
     the first counts."""
+    # Latest first: the earliest rollout of a change overwrites the later ones.
     earliest = {
         change.id: (change, rollout)
         for change, rollout in sorted(carried_by, key=_when, reverse=True)
@@ -424,6 +439,7 @@ async def _add_changes(
         )
     )
     files = {change.id: answer for (change, _), answer in zip(read, answers, strict=True)}
+    # The diff budget is shared by all repositories, so report only what this one used.
     before = (reading.rows.diffs.shortened, reading.rows.diffs.left_out)
     for change, carried in changes:
         file = files.get(change.id)
@@ -450,6 +466,7 @@ def _tell_files(
     ).summary()
     cuts = [c for c in (cut, *sorted({a.cut for a in answers if a.cut})) if c]
     for number, answer in enumerate(answers):
+        # Say what was cut once, not with each of many items.
         note = "; ".join(cuts) or None if number == 0 else None
         reading.items.append(
             Item(KIND, answer.query, reading.window, answer.link, rows=len(answer.values), cut=note)

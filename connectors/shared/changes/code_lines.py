@@ -26,6 +26,7 @@ LARGEST_FILE = 1024 * 1024
 
 _PYTHON = re.compile(r'File "([^"\n]{1,300})", line (\d{1,7})')
 _DOTNET = re.compile(r"(?<= in )([^\s:][^\n:]{0,300}|[A-Za-z]:\\[^\n:]{1,300}):line (\d{1,7})")
+# A JVM frame names a class and a bare file name: "com.shop.Cart.add(Cart.java:12)".
 _JVM = re.compile(
     r"(?<![\w.$])([A-Za-z_][\w.$]{0,200})\.[\w$<>]{1,100}"
     r"\(([A-Za-z_]\w{0,100}\.(?:java|kt|scala|groovy)):(\d{1,7})\)"
@@ -76,6 +77,7 @@ def safe_path(path: str) -> str | None:
     """The path relative to a repository's root, or None where it leads elsewhere or is no path."""
     if not path or len(path) > MOST_PATH or not path.isprintable():
         return None
+    # Frames of Windows builds hold a drive and backslashes; a repository holds neither.
     without_drive = re.sub(r"^[A-Za-z]:", "", path).replace("\\", "/")
     parts = [part for part in without_drive.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or len(parts) > MOST_SEGMENTS:
@@ -92,6 +94,7 @@ def frames_of(alert: Alert) -> list[SourceFrame]:
     places = [(frame[1], frame[2]) for frame in _PYTHON.finditer(text)][::-1]
     places += [(frame[1], frame[2]) for frame in _DOTNET.finditer(text)]
     places += [(_jvm_path(frame[1], frame[2]), frame[3]) for frame in _JVM.finditer(text)]
+    # `file:line` is the loosest form, so try it only where no known traceback was found.
     if not places:
         places = [(place[1], place[2]) for place in _PLACE.finditer(text)]
     frames: dict[SourceFrame, None] = {}
@@ -109,6 +112,7 @@ def candidates(path: str, paths: Collection[str]) -> list[str]:
     path's own ends."""
     likely = [k for k in paths if same_file(path, k)]
     parts = path.split("/")
+    # A process knows its path inside the container, so drop leading folders one by one.
     ends = ["/".join(parts[n:]) for n in range(max(0, len(parts) - MOST_PROBES), len(parts))]
     if path.endswith((".java", ".kt", ".scala", ".groovy")) and not path.startswith("src/"):
         ends = [root + path for root in JVM_ROOTS if _root_fits(root, path)] + ends
@@ -137,6 +141,7 @@ def touched(
 
 def excerpt(content: bytes, line: int) -> str:
     """The lines around `line`, numbered; a line beyond the file's end is said."""
+    # A NUL byte near the beginning is how Git, too, tells binary from text.
     if b"\x00" in content[:8192]:
         return "(the file is not text)"
     lines = content[:LARGEST_FILE].decode("utf-8", "replace").splitlines()
@@ -146,6 +151,7 @@ def excerpt(content: bytes, line: int) -> str:
     shown = []
     for number in range(first, last + 1):
         characters = lines[number - 1].replace("\t", "    ")
+        # Foreign text: control characters could rewrite what a terminal shows.
         text = "".join(c if c.isprintable() else " " for c in characters)
         mark = ">" if number == line else " "
         shown.append(f"{mark}{number:>6}  {text[:LINE_LENGTH]}".rstrip())
@@ -153,6 +159,7 @@ def excerpt(content: bytes, line: int) -> str:
 
 
 def _jvm_path(qualified: str, file: str) -> str:
+    # The last part of the qualified name is the class; the rest is the folder.
     package = qualified.rpartition(".")[0]
     return "/".join([*package.split("."), file]) if package else file
 

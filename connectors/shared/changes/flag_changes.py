@@ -36,6 +36,7 @@ def switched(on: bool) -> str:
 def state_diff(before: Any, after: Any) -> str | None:
     """What differs between two states as a unified diff of `path: value`; None where nothing
     does. Who is meant by a rule is not shown."""
+    # Flatten first: vendors answer whole states, in which one value differs.
     old, new = dict(_leaves(before)), dict(_leaves(after))
     lines: list[str] = []
     for path in dict.fromkeys((*old, *new)):
@@ -51,6 +52,7 @@ def state_diff(before: Any, after: Any) -> str | None:
 
 
 def _shown(path: str, value: Any) -> str:
+    # Targeting rules hold user ids and e-mail addresses of customers.
     if _ABOUT_PEOPLE.search(path):
         return "(not shown)"
     if isinstance(value, bool) or value is None:
@@ -63,6 +65,7 @@ def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, A
     if depth > DEEPEST:
         return
     if isinstance(value, dict):
+        # Bound width and depth: the state is foreign JSON of any size.
         for name, inner in list(value.items())[:500]:
             key = short(RENAMED.get(name, str(name)), 60)
             yield from _leaves(inner, f"{path}.{key}" if path else key, depth + 1)
@@ -75,6 +78,7 @@ def _leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, A
 
 def _called(entry: Any, number: int) -> str:
     if isinstance(entry, dict):
+        # An index would shift with each insertion and show the rest of the list as changed.
         for key in ("name", "groupName", "key", "id"):
             if isinstance(entry.get(key), str) and entry[key]:
                 return short(entry[key], 40)

@@ -27,6 +27,7 @@ that was rolled out twice within an hour is one change to who looks for a cause 
 SHORT_HASH = 7
 """Git's own abbreviation."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:[-+][\w.]{1,40})?)(?![\w.]*\d)")
+# Demand a letter and a digit: neither a word such as "defaced" nor a number is a hash.
 _HASH = re.compile(r"(?<![0-9a-z])(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}(?![0-9a-z])")
 _IMAGE = re.compile(r"image (?:\S+ -> )?(\S+?)(?=[,; ]|$)")
 _NEW_IMAGE = re.compile(r"^\+\S+ image: (\S+)", re.MULTILINE)
@@ -43,6 +44,7 @@ class NamedVersions:
     def in_text(cls, text: str) -> NamedVersions:
         """Those of a title, an id or images."""
         lowered = text[:1_000].lower()
+        # Tools abbreviate to different lengths, so compare the shortest common form.
         hashes = frozenset(match[:SHORT_HASH] for match in _HASH.findall(lowered))
         return cls(frozenset(_VERSION.findall(lowered)), hashes)
 
@@ -74,8 +76,10 @@ class _Deploy:
         """Whether this report is about that rollout, and no other version than those that are
         already known of it."""
         answers = [self.versions.agrees(report.versions) for report in (rollout, *rollout.reports)]
+        # A different version is a different deploy, however close in time.
         if False in answers:
             return False
+        # A shared version is strong evidence, so it may lie further apart in time.
         within = SAME_VERSION_WITHIN if True in answers else ROLLS_OUT_FOR
         return abs(self.at - rollout.at) <= within
 
@@ -92,6 +96,7 @@ def with_joined_rollouts(
     rollouts: dict[str, list[_Deploy]] = defaultdict(list)
     for row in _deploys(cluster):
         rollouts[row["service"]].append(_Deploy(row, _rolled_out(row)))
+    # Oldest first, so that the first report gives the row its id and title in every run.
     for row in _deploys(frame.sort("time")):
         named = NamedVersions.in_text(f"{row['id']} {row['title'] or ''}")
         _give_to_nearest(_Deploy(row, named), rollouts.get(row["service"], ()))
@@ -123,6 +128,7 @@ def _give_to_nearest(report: _Deploy, rollouts: Sequence[_Deploy]) -> None:
 def _rolled_out(row: dict[str, Any]) -> NamedVersions:
     """The versions of the images that a rollout brings."""
     images = _NEW_IMAGE.findall(row["diff"] or "") or _IMAGE.findall(row["title"] or "")
+    # A registry's port or an organisation's name must not be taken for a version.
     tags = [image.rpartition("/")[2] for image in images]
     return NamedVersions.in_text(" ".join(tags))
 

@@ -48,14 +48,14 @@ class KnowsRules(Protocol):
 
 @runtime_checkable
 class KnowsCalls(Protocol):
-    """A connector whose server can tell quickly whom the alerting service calls."""
+    """A connector whose server can tell quickly which services the alerting service calls."""
 
     @property
     def name(self) -> str:
         """The connector's name."""
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
-        """Whom the alert's service calls, by name; none where the server does not know. Raises
+        """What the alert's service calls, by name; none where the server does not know. Raises
         ConnectorError."""
 
 

@@ -150,6 +150,7 @@ async def collect_from(connector: Connector, request: Request) -> Collected:
     within = f"{limits.deadline_s:g} s"
     has_slot = False
     try:
+        # The wait for a slot counts too: the investigation has only this much time.
         async with asyncio.timeout(limits.deadline_s), collecting(connector.name, limits):
             has_slot = True
             collected = await connector.collect(request)
@@ -170,6 +171,7 @@ def _nothing(connector: Connector, reason: str) -> Collected:
 
 
 def _within_limits(collected: Collected, limits: Limits) -> Collected:
+    # Cap here, whatever a connector does: one of another package may ignore its limits.
     tables = dict(collected.tables)
     missing = list(collected.missing)
     for name, table in collected.tables.items():
@@ -203,6 +205,7 @@ def for_storage(collected: Collected) -> Collected:
             missing.append(Missing(name, name, reason))  # type: ignore[arg-type]
     items = [_item_masked(item) for item in collected.items]
     missing = [
+        # A vendor's error may quote the request, and a secret in it.
         replace(gap, query=masked(gap.query), reason=masked(gap.reason))
         for gap in collected.missing
     ] + missing
@@ -219,6 +222,7 @@ def _item_masked(item: Item) -> Item:
         services=masked_value(item.services),
         signals=masked_value(item.signals),
         changes=masked_value(item.changes),
+        # The tables know the origin of each row by now, and these rows are not masked.
         rows_by_table={},
     )
 

@@ -83,6 +83,7 @@ class ConnectorType(Generic[S]):
         if not isinstance(section, self.settings):
             return False
         has_jobs = self.reads_jobs and bool(settings.jobs)
+        # Equal to the defaults means that the operator wrote nothing for it.
         return section != self.settings.model_construct() or has_jobs
 
     def all_configured(self, settings: SharedSettings) -> tuple[Connector, ...]:
@@ -107,9 +108,11 @@ class ConnectorType(Generic[S]):
         section = instance.section
         assert isinstance(section, self.settings)
         try:
+            # A connector may take its rate limiter while it is built, under the instance's name.
             with asking_instance(instance.name):
                 return self._build()(section, settings.visible_to(self.name, instance))
         except SettingsError as error:
+            # The operator looks for the key in the table of the instance.
             key = error.key.replace(f"{self.name}.", f"{self.name}.{instance.name}.", 1)
             raise SettingsError(key, error.problem) from error
 

@@ -1,8 +1,8 @@
 """The connectors of several servers of one vendor.
 
-A connector knows nothing of it. Each instance is its own connector, built from its own table
-and wrapped here: it has its own name in evidence, gaps, checks, rates and circuits, is asked only
-about what it covers, and says where its rows belong.
+A connector does not know that it is one of several. Each instance is a connector, built from its
+own table and wrapped here: it has its own name in evidence, gaps, checks, rates and circuits, is
+asked only about what it covers, and says where its rows belong.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class ConnectorInstance:
 
     def objection(self, alert: Alert, scope: Scope) -> str | None:
         """Why it is not asked about an alert; None where it is, and where the alert is its own."""
+        # The vendor's own alert proves that this server holds its data, whatever `covers` says.
         if self._is_of(alert):
             return None
         return self._settings.covers.objection(alert, scope)
@@ -86,6 +87,7 @@ class ConnectorInstance:
         scope = self._settings.covers.narrowed(request.scope)
         with asking_instance(self._settings.name):
             collected = await self._connector.collect(replace(request, scope=scope))
+        # Labels of every row are rewritten, which would block the event loop.
         return await asyncio.to_thread(placed, collected, self._settings.covers, self.name)
 
     async def check(self) -> Check:
@@ -96,13 +98,14 @@ class ConnectorInstance:
 
     async def enrich(self, alert: Alert) -> Alert:
         """The alert with what this instance knows of it. Raises ConnectorError."""
+        # The wrapper has every ability by its methods, so ask the wrapped connector which it has.
         if not isinstance(self._connector, KnowsAlerts):
             return alert
         with asking_instance(self._settings.name):
             return await self._connector.enrich(alert)
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
-        """Whom the alert's service calls, as far as this instance knows. Raises ConnectorError."""
+        """What the alert's service calls, where this instance knows it. Raises ConnectorError."""
         if not isinstance(self._connector, KnowsCalls) or self.objection(alert, scope) is not None:
             return ()
         with asking_instance(self._settings.name):
@@ -123,7 +126,7 @@ class ConnectorInstance:
             return await self._connector.data_since(window)
 
     async def on_call(self, service: str) -> Mapping[str, str]:
-        """Who is on call for a service, as far as this instance knows. Raises FaultlineError."""
+        """Who is on call for a service, where this instance knows it. Raises FaultlineError."""
         if not isinstance(self._connector, KnowsOnCall):
             return {}
         with asking_instance(self._settings.name):
@@ -191,6 +194,7 @@ def likely_senders(connectors: Sequence[Connector], alert: Alert) -> list[Connec
     """Those that an alert may come from: first the ones that its links lead to."""
     at = Window(start=alert.started_at, end=alert.started_at)
     possible = worth_asking(connectors, alert, Scope(incident=at))
+    # Sorting is stable: False sorts first, and the order of the settings stays otherwise.
     return sorted(
         possible,
         key=lambda connector: (
@@ -208,5 +212,6 @@ def _objection(connector: Connector, alert: Alert, scope: Scope) -> str | None:
 def _host_of(url: str) -> str:
     try:
         return urlsplit(url).netloc.casefold()
+    # Links come from the alert, and `urlsplit` raises on a broken IPv6 address.
     except ValueError:
         return ""

@@ -56,6 +56,7 @@ def _with_label(column: str, label: str, value: str) -> pl.Expr:
     for name in same_place_labels(label):
         key = msgspec.json.encode(name).decode()
         carries |= text.str.contains(f"{key}:", literal=True)
+    # Only an object that ends in a text can be extended as text without a doubt.
     is_object = text.str.starts_with("{") & text.str.ends_with('"}')
     extended = text.str.strip_suffix("}") + pl.lit("," + label_json[1:])
     without = text.is_null() | text.is_in(["", "{}"])

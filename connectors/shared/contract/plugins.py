@@ -62,6 +62,7 @@ def load_plugin(plugin: Plugin, of: type[T]) -> T:
         raise SettingsError(plugin.name, f"is not a usable section name, declared by {whose}")
     try:
         loaded = load_object(plugin.target)
+    # Foreign code may raise anything at import, and the operator needs to know whose it is.
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise SettingsError(plugin.name, f"cannot load {whose}: {reason}") from error
@@ -75,6 +76,7 @@ def load_object(target: str) -> object:
     """What `module:attribute` names. Raises whatever the import raises, and AttributeError."""
     module, _, attribute = target.partition(":")
     loaded: object = import_module(module.strip())
+    # Older packages append extras in brackets: "module:attribute [extra]".
     for name in attribute.split("[")[0].strip().split("."):
         loaded = getattr(loaded, name)
     return loaded

@@ -35,7 +35,9 @@ def with_origins(
         key_frames = []
         for place, rows in item_rows:
             key_frames.append(_keys_of(rows, name).with_columns(pl.lit(str(place)).alias(ORIGIN)))
+        # A row that two queries brought cites the first; a second match would duplicate it.
         first = pl.concat(key_frames).unique(key, keep="first", maintain_order=True)
+        # Nulls are equal here: a log line without a service must find its item, too.
         origins = _keys_of(table, name).join(
             first, on=key, how="left", nulls_equal=True, maintain_order="left"
         )
@@ -53,6 +55,7 @@ def _keys_of(rows: Rows, name: str) -> pl.DataFrame:
             values = rows[column]
         else:
             place = list(columns).index(column)
+            # Foreign rows may mix types in a column, which a strict series refuses.
             values = pl.Series(column, [row[place] for row in rows], strict=False)
         key_columns.append(values.cast(columns[column], strict=False))
     return pl.DataFrame(key_columns)

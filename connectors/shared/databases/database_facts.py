@@ -50,6 +50,7 @@ def open_facts(sessions: Sequence[DatabaseSession]) -> list[Fact]:
     old = []
     for session in sessions:
         limit = IDLE_OPEN_S if session.doing.startswith("idle") else RUNNING_OPEN_S
+        # A session that waits is the victim; its open time is somebody else's doing.
         if (session.open_s or 0) >= limit and session.id not in holders and not session.waits_for:
             old.append(session)
     if not old:
@@ -75,6 +76,7 @@ def connection_facts(used: int, most: int, what: str = "max_connections") -> lis
 
 def deadlock_facts(before: float, after: float) -> list[Fact]:
     """Deadlocks while we watched."""
+    # Servers count since their start, so only the difference tells of now.
     count = round(after - before)
     if count <= 0:
         return []
@@ -102,12 +104,14 @@ def slower_facts(before: Iterable[StatementCounts], after: Iterable[StatementCou
     sampled = []
     for count in after:
         previous = earlier.get(count.id)
+        # Fewer calls than before mean that the server reset its counters.
         if previous is not None and count.calls > previous.calls:
             calls, total = count.calls - previous.calls, count.total_ms - previous.total_ms
             sampled.append((previous, StatementCounts(count.id, count.text, calls, total)))
     whole = sum(now.total_ms for _, now in sampled)
     facts = []
     for previous, now in sorted(sampled, key=lambda pair: -pair[1].total_ms):
+        # Too few calls, or none before: a ratio of such means is noise.
         if previous.calls < LEAST_CALLS_BEFORE or now.calls < LEAST_CALLS or not previous.mean_ms:
             continue
         ratio = now.mean_ms / previous.mean_ms

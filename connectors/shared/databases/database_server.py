@@ -55,8 +55,8 @@ class ServerSnapshot:
         return (self.at - full_window(self.scope).start).total_seconds()
 
     def comes_too_late(self) -> bool:
-        """Whether the incident was over long before: what is so now says nothing of it. Then that
-        is the snapshot's gap."""
+        """Whether the incident ended too long ago for the present state to tell about it. If so,
+        that is the snapshot's gap."""
         is_late = self.at - self.scope.incident.end > STALE
         if is_late:
             self.lacks("snapshot", "the server only tells of now, and the incident is over")
@@ -85,8 +85,10 @@ class ServerSnapshot:
         observed_nanoseconds = nanoseconds(self.at)
         rows = [
             (caller, self.service, "database", observed_nanoseconds, None)
+            # Sort, so that equal snapshots give equal rows.
             for caller in sorted(set(callers))
         ]
+        # A server's connections to itself are no dependency.
         return self.builder.add("topology", [row for row in rows if row[0] != self.service])
 
     def _row(self, query: str, fact: Fact) -> tuple[Any, ...]:
@@ -108,4 +110,5 @@ class ServerSnapshot:
         """The moment so long ago."""
         if seconds is None:
             return None
+        # A hostile or broken server may name any age, and `timedelta` overflows.
         return self.at - timedelta(seconds=min(max(0.0, seconds), LONGEST_S))

@@ -37,6 +37,7 @@ async def logged_in(session: S) -> AsyncIterator[S]:
     try:
         await session.connect()
         yield session
+    # Log out even on failure: a connection left open counts against the server's limit.
     finally:
         await session.close()
 
@@ -55,6 +56,7 @@ async def permitted_call(
             async with asyncio.timeout(deadline.remaining):
                 yield
         except TimeoutError:
+            # A server that is silent counts as failed, so that other calls stop waiting for it.
             limiter.breaker.record(failed=True, why="no answer in time")
             raise BudgetExceeded("time", f"{deadline.seconds:g} s") from None
         except errors as error:

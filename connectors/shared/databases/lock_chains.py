@@ -1,4 +1,4 @@
-"""Who blocks whom in a database: from what each session waits for to the sessions at the head."""
+"""Chains of locks in a database: from what each session waits for to the sessions at the head."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LockHolder:
         return max((waiter.waited_s or 0.0 for waiter in self.waiting), default=0.0)
 
     def summary(self) -> str:
-        """For humans: whom how many wait for, how long, on what, and what the holder does."""
+        """For humans: how many wait for which session, how long, on what, and what it does."""
         locks = sorted({waiter.lock for waiter in self.waiting if waiter.lock})
         text = (
             f"{counted(len(self.waiting), 'session')} up to {amount(self.longest_wait_s, SECONDS)}"
@@ -91,10 +91,12 @@ def lock_holders(sessions: Iterable[DatabaseSession]) -> list[LockHolder]:
 
 def _heads(start: DatabaseSession, by_id: Mapping[str, DatabaseSession]) -> Sequence[str]:
     """Where the ways from this session end."""
+    # Remember visited sessions: deadlocked ones wait in a circle.
     sessions_by_blocker = {start.id: start}
     heads, ahead = set(), [start]
     while ahead:
         for blocker in ahead.pop().waits_for:
+            # The end of a way waits for nobody, or the server does not list it.
             session = by_id.get(blocker)
             if session is None or not session.waits_for:
                 heads.add(blocker)
@@ -103,6 +105,7 @@ def _heads(start: DatabaseSession, by_id: Mapping[str, DatabaseSession]) -> Sequ
                 ahead.append(session)
     if heads:
         return sorted(heads)
+    # No end was found, so all wait in a circle; take the same head in every run.
     return [
         max(
             sessions_by_blocker.values(), key=lambda session: (session.waited_s or 0.0, session.id)

@@ -56,6 +56,7 @@ class GraphQLQuery:
                 depth += 1
             elif character == "}":
                 depth -= 1
+                # What follows the closing brace would be a second operation.
                 rest = self.text[place + 1 :].strip()
                 if depth == 0 and rest:
                     raise ValueError(f"the document {self.name!r} goes on after its query")
@@ -101,6 +102,7 @@ class GraphQLSession(HttpSession):
             extensions={CALL: query.name},
         )
         self._accepted(query.name, response)
+        # Note the end of the limit now, so that the next query waits instead of being refused.
         if response.headers.get("ratelimit-remaining", "").strip() == "0":
             self._wait_until = time.monotonic() + retry_after(response.headers, 0.0)
         return self._data(query, response, type)
@@ -115,6 +117,7 @@ class GraphQLSession(HttpSession):
     def _data(self, query: GraphQLQuery, response: httpx.Response, type: type[T]) -> T:
         try:
             answer = msgspec.json.decode(response.content, type=_GraphQLAnswer)
+            # GraphQL answers HTTP 200 also when it refuses a query.
             if answer.errors:
                 reason = short(answer.errors[0].message) or "no reason given"
                 problem = f"the query was not answered: {reason}"
@@ -127,7 +130,7 @@ class GraphQLSession(HttpSession):
 
 
 class GraphQLReads(VendorHttp[GraphQLSession]):
-    """A vendor's GraphQL endpoint, of which only the given queries can be asked."""
+    """A vendor's GraphQL endpoint, limited to the given queries."""
 
     session = GraphQLSession
 
@@ -159,6 +162,7 @@ class GraphQLReads(VendorHttp[GraphQLSession]):
             body = msgspec.json.decode(request.content, type=_Body)
         except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
             raise refused from error
+        # Compare the whole address: a redirect must not take the query elsewhere.
         is_endpoint = request.method == "POST" and str(request.url) == self.base_url + self._path
         if not is_endpoint or body.query not in self._texts:
             raise refused

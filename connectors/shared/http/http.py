@@ -1,4 +1,4 @@
-"""A vendor's HTTP API of JSON answers, of which only GET can be asked.
+"""A vendor's HTTP API of JSON answers, limited to GET.
 
 How requests are sent is the transport's: `faultline.connectors.shared.transport.transport`.
 """
@@ -78,7 +78,9 @@ class VendorHttp(Generic[H]):
     ) -> AsyncIterator[H]:
         """A session with its own connections, deadline and byte budget. `headers` are sent in it
         besides the connector's."""
+        # A caller with several sessions gives them one deadline.
         deadline = deadline or Deadline.within(self.limits)
+        # Read certificates for each collection, because they rotate while the bot runs.
         verify = self._verify
         if self._access.trust is not None:
             verify = await self._access.verify()
@@ -136,6 +138,7 @@ class HttpSession:
 
     async def body(self, path: str, params: list[tuple[str, str]] | None = None) -> bytes:
         """The answer to GET `path` as it comes, unpacked. Raises ConnectorError, BudgetExceeded."""
+        # Text and files are not JSON, so accept anything.
         return (await self._get(path, params or [], accept="*/*")).content
 
     async def _get(
@@ -185,6 +188,7 @@ class _ErrorBody(msgspec.Struct):
 
 def _vendors_words(response: httpx.Response) -> str:
     """The vendor's words for a request that it found wrong; other errors are not quoted."""
+    # Only these statuses are about what we asked, so only their words help the operator.
     if response.status_code not in (400, 422):
         return ""
     try:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 SECONDARY_S = 60.0
 """Seconds to wait where a secondary limit names none (GitHub's page above)."""
+# Every repetition is bounded, because the header is foreign text.
 _NEXT = re.compile(r'<([^<>\s]{1,4000})>;[^,<]{0,200}?rel="?next"?')
 
 
@@ -66,6 +67,7 @@ class VendorQuota:
     def read(self, response: httpx.Response) -> httpx.Response:
         """The response; a refusal that means "later" gets the status that says so."""
         wait = self.note(response)
+        # GitHub says 403 for a used-up limit, too, which otherwise means a missing permission.
         if wait is None or response.status_code not in (403, 429):
             return response
         return httpx.Response(429, headers={"retry-after": str(int(wait + 1))})
@@ -83,6 +85,7 @@ class VendorQuota:
         elif is_refused and b"secondary rate limit" in response.content[:4096].lower():
             wait = SECONDARY_S
         if wait is not None:
+            # Answers arrive in any order, so the farthest moment counts.
             self.until = max(self.until, time.monotonic() + wait)
         return wait
 
@@ -108,6 +111,7 @@ class LinkedSession(HttpSession):
             page = await self.page(path, params, type=type)
             values += page.value
             following = next_params(page.headers)
+            # Stop at a link that leads back, instead of reading the same pages up to the limit.
             if following is None or tuple(following) in requested_params:
                 return LinkedListing(tuple(values))
             params = following
@@ -121,6 +125,7 @@ class LinkedHttp(VendorHttp[LinkedSession]):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
+        # One quota for all collections: the vendor counts the requests of the credential.
         self.quota = VendorQuota(self.vendor)
 
 

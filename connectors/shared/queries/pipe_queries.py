@@ -24,6 +24,7 @@ from faultline.connectors.shared.queries.query_bounds import (
 
 NEW_NAME = re.compile(r"[a-z]\d{0,2}")
 """Of a column that the query names itself: n, p99."""
+# A slash begins a pattern only after `like`, `=~` and `parse`; elsewhere it divides.
 _WORD = re.compile(
     r'"(?:[^"\\\n]|\\.){0,1000}"|\'(?:[^\'\\\n]|\\.){0,1000}\''
     r"|(?P<pattern>(?:\blike\s*|=~\s*|\bparse\s+@?[\w.]+\s*)/(?:[^/\\\n]|\\.){1,1000}/)"
@@ -187,6 +188,7 @@ def _check_stage(language: PipeLanguage, words: Sequence[str]) -> None:
         before = words[place - 1] if place else ""
         after = words[place + 1] if place + 1 < len(words) else ""
         _check_literal(language, word, is_condition)
+        # KQL also quotes names in brackets: ["table"]. Only an index into a column is taken.
         is_column = place > 1 and _NAME.match(before) and before.lower() not in _OPERATORS
         if word == "[" and language is KQL and not (is_column or before == "]"):
             raise ValueError("names in brackets are not taken")
@@ -197,6 +199,7 @@ def _check_stage(language: PipeLanguage, words: Sequence[str]) -> None:
 
 def _check_literal(language: PipeLanguage, word: str, is_condition: bool) -> None:
     """A pattern or a string: outside a condition it could make rows up."""
+    # A pattern ends in a slash; the lone `/` divides.
     if word[-1] == "/" and len(word) > 2 and (language is KQL or not is_condition):
         raise ValueError("patterns are not taken here")
     if word[0] not in "\"'":

@@ -84,6 +84,7 @@ def _check(language: str, text: str) -> None:
         raise ValueError('it needs a selector such as {app="checkout"}')
     for place, (before, word) in enumerate(pairwise(["", *words])):
         after = words[place + 1 :]
+        # A label may be called like a function: {label_replace="x"}.
         is_label = after and after[0][0] in "=!"
         if word in _REWRITES and not is_label:
             raise ValueError(f"{word} would make up labels or lines")
@@ -105,6 +106,7 @@ def _words(text: str) -> list[str]:
     if not text.strip() or not all(char.isprintable() or char.isspace() for char in text):
         raise ValueError("it is empty or holds control characters")
     words = [match for match in _WORD.findall(text) if not match.isspace()]
+    # `@` reads a moment of the query's choice, not the window that was asked about.
     if "#" in words or "@" in words:
         raise ValueError("comments and @ are not taken; the times are start and end")
     open_brackets = OpenBrackets()
@@ -134,12 +136,14 @@ def _check_selector(language: str, before: str, inside: Sequence[str]) -> None:
 
 
 def _matchers(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    # A matcher is three words in a row: a name, an operator and a string.
     for name, operator, value in zip(words, words[1:], words[2:], strict=False):
         if operator in ("=", "=~", "!=", "!~") and value[:1] in "\"'`" and len(value) > 1:
             yield name.strip("\"'"), operator, value[1:-1]
 
 
 def _check_range(inside: Sequence[str]) -> None:
+    # A subquery evaluates what it holds at every step, which multiplies the cost.
     if any(":" in word for word in inside):
         raise ValueError("subqueries are not taken; ask for the series and use `calculate`")
     if _seconds("".join(inside)) > LONGEST_RANGE.total_seconds():

@@ -44,6 +44,7 @@ def query_answer(
     """The rows of a query with the one item that they came with."""
     collection = CollectionBuilder()
     count = collection.add(kind, rows)
+    # No service and no signal: other findings must not cite what the model asked for.
     item = Item(
         kind,
         query.text,
@@ -63,10 +64,11 @@ def first_points(
     rows: Sequence[tuple[Any, ...]], query: BoundedQuery
 ) -> tuple[list[tuple[Any, ...]], str | None]:
     """Rows of `metrics` with as many points of each series as may come back, the earliest; and
-    what is said of the others."""
+    a note about the others."""
     remaining_rows: list[tuple[Any, ...]] = []
     counted: Counter[tuple[Any, ...]] = Counter()
     for row in sorted(rows, key=lambda row: row[0]):
+        # Service, signal and labels tell one series from another.
         series = (row[1], row[2], row[5])
         counted[series] += 1
         if counted[series] <= query.points:

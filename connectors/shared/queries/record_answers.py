@@ -64,6 +64,7 @@ def records_answer(
     ]
     empty = sum(1 for rows in made if not rows)
     notes = [cut] if cut else []
+    # A full answer may be cut: the server stops at the limit without saying so.
     if len(records) >= taken.most:
         notes.append(f"the first {taken.most} rows")
     if empty:
@@ -91,9 +92,12 @@ class _Reader:
         numbers: dict[str, float] = {}
         labels: dict[str, str] = {}
         for name, value in record.items():
+            # A column that the query counts by is a label, also where it is a number like a
+            # status.
             number = None if name in self.taken.keys else _number(value)
             if number is not None:
                 numbers[name] = number
+            # Only the first time is the row's own; another one tells series apart.
             elif name not in times[:1] and name != self.columns.service:
                 labels[name] = _text(value)
         label_text = attributes(labels)
@@ -128,6 +132,7 @@ def _time(value: Any) -> datetime | None:
     if not isinstance(value, str) or len(value) > 40 or not _TIME.match(value):
         return None
     try:
+        # KQL writes seven digits of a second; a datetime holds six.
         at = datetime.fromisoformat(_LONG_FRACTION.sub(r"\1", value))
     except ValueError:
         return None
@@ -136,6 +141,7 @@ def _time(value: Any) -> datetime | None:
 
 
 def _number(value: Any) -> float | None:
+    # Logs Insights answers every value as text.
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300:

@@ -94,6 +94,7 @@ def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     raw: dict[str, pl.DataType] = {}
     for column, dtype in columns.items():
         raw[column] = pl.Int64() if column in _TIMES else dtype
+    # Several queries may bring the same row, which must count once.
     unique_rows = list(dict.fromkeys(rows))
     table = pl.DataFrame(unique_rows, schema=raw, orient="row")
     times = [column for column in _TIMES if column in columns]
@@ -102,6 +103,7 @@ def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
 
 def nanoseconds(at: datetime) -> int:
     """A time in ns since 1970, exactly."""
+    # Divide whole numbers: a float of seconds rounds away microseconds.
     return (at - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
@@ -110,6 +112,7 @@ def ns_of(value: Any, unit: int = 1) -> int | None:
 
     `value` is a whole number, or its digits as text.
     """
+    # Bound the digits first: converting a huge number takes long.
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -173,7 +176,9 @@ def split(window: Window, count: int) -> list[Window]:
     Servers give the latest entries first: asking for each part shows all of the window.
     """
     length = (window.end - window.start) / count
+    # Multiply rather than add up, so that rounding does not accumulate.
     starts = [window.start + number * length for number in range(count)]
+    # The last part ends with the window, whatever the division rounded.
     ends = [*starts[1:], window.end]
     return [Window(start=start, end=end) for start, end in zip(starts, ends, strict=True)]
 

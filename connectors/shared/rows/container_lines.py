@@ -19,6 +19,7 @@ LEFT_OUT = "not counted: another source brought the lines of this service"
 LEAST_LINES = 50
 """Some sources report a service in a few log lines, as of each error that they know: that is no
 backend that collects its logs, unless the cluster itself has no more of them."""
+# Matched as text, so that no line has to be parsed.
 _MARK = f'"source": "{SOURCE}"'
 
 
@@ -48,8 +49,8 @@ def without_services(cluster: pl.DataFrame, services: Iterable[str]) -> pl.DataF
 
 
 def marked_items(items: Sequence[Evidence], services: frozenset[str]) -> list[Evidence]:
-    """The items, of which those whose lines were left out say so. The last lines of a crash stay
-    in their details."""
+    """The items. Those whose lines were left out say so; the last lines of a crash stay in their
+    details."""
     updated_items = []
     for item in items:
         is_elsewhere = bool(services.intersection(item.services or ()))

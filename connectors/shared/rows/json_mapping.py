@@ -72,6 +72,7 @@ def shallow_json(body: bytes) -> Any:
         value = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise ValueError("is not JSON") from None
+    # Go level by level: recursion would fail on the very nesting that this refuses.
     level = [value]
     for _ in range(DEEPEST):
         nested: list[Any] = []
@@ -105,6 +106,7 @@ def since_1970(timestamp: Any) -> datetime | None:
         number = float(timestamp[:40] if isinstance(timestamp, str) else timestamp)
     except (ValueError, OverflowError):
         return None
+    # 4e18 ns since 1970 is the year 2096: nothing larger is a time of ours.
     if not math.isfinite(number) or not 0 <= number < 4e18:
         return None
     unit = next(per_s for least, per_s in UNITS if number >= least)

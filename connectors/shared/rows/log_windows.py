@@ -54,6 +54,7 @@ async def lines_of_window(
     if first is None:
         return None
     pages, notes = [first], []
+    # Lines that could not be read filled the answer as well, so they count here.
     rest = _rest(window, first.rows) if len(first.rows) + first.left_out >= limit else None
     if rest is not None:
         share = limit // PARTS
@@ -76,6 +77,7 @@ def _rest(window: Window, rows: Sequence[Row]) -> Window | None:
     if not rows:
         return None
     after_ns = rows[-1][0] - nanoseconds(window.start)
+    # Begin one microsecond later, so that the last line does not come again.
     start = window.start + timedelta(microseconds=after_ns // 1000 + 1)
     return Window(start=start, end=window.end) if window.start <= start < window.end else None
 

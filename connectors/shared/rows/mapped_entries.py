@@ -59,6 +59,7 @@ def read_entries(body: bytes, how: EntryMapping, service: str | None, query: str
     except ValueError as error:
         raise ValueError(f"the answer {error}") from None
     entries = _lookup("items", how.items, value) if how.items else value
+    # JMESPath finds null where a path does not exist: the answer holds no entries.
     if entries is None:
         entries = []
     if not isinstance(entries, list):
@@ -86,6 +87,7 @@ def _row(entry: Any, how: EntryMapping, service: str | None, query: str) -> Row 
     if how.table == "changes":
         if values["kind"] not in KINDS:
             return None
+        # An id made from the change itself stays the same in every collection.
         values["id"] = values.get("id") or f"{values['time']}-{values['title'][:40]}"
     # `evidence` of a log line is added where it is known which item it came with.
     columns = [name for name in SCHEMAS[how.table].columns if name != "evidence"]
@@ -109,6 +111,7 @@ def _text(value: Any, column: str, table: str) -> str | None:
 
 
 def _time(value: Any, column: str, table: str) -> int | None:
+    # Digits as text are a Unix time; any other text must be RFC 3339.
     if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
         return time_of(value)
     at = since_1970(value)
@@ -133,6 +136,7 @@ def _object(value: Any, column: str, table: str) -> str | None:
 
 def _link(value: Any, column: str, table: str) -> str | None:
     text = _text(value, column, table)
+    # Foreign text: nothing but https becomes a link.
     return text if text and text.startswith("https://") and " " not in text else None
 
 

@@ -45,6 +45,7 @@ MOST_EVENTS = 50
 """Events of one span that are looked through for exceptions."""
 LONGEST_BASE64 = 64
 _HEX = re.compile(r"[0-9a-f]{1,32}")
+# JSON senders write the enumeration as a number, as its digits or by name.
 _FAILED = (2, "2", "STATUS_CODE_ERROR")
 _KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 UNREADABLE = "without a readable id or time left out"
@@ -169,6 +170,7 @@ def hex_id(raw_id: str, length: int) -> str:
     all zeros."""
     # The base64 of 8 and of 16 bytes always ends in "=".
     digits = _from_base64(raw_id, length) if raw_id.endswith("=") else _from_hex(raw_id, length)
+    # OTLP calls an id of zeros invalid.
     return digits if digits.strip("0") else ""
 
 

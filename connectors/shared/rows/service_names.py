@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from faultline.connectors.shared.contract.base import Request
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 
+# Split camel case, too: CheckoutApi names the service checkout-api.
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 
 
@@ -56,6 +57,7 @@ def named_service(text: str, candidates: Mapping[str, Iterable[str]]) -> str | N
         for name in names:
             spaced = _spaced_words(name)
             if spaced.strip() and spaced in words:
+                # Two services may share a name: the first one wins, in every run.
                 services_by_name.setdefault(spaced, service)
     return services_by_name[max(services_by_name, key=len)] if services_by_name else None
 

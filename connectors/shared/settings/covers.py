@@ -35,11 +35,12 @@ class Covers:
         return cls(places, table.get(SERVICES, ()))
 
     def objection(self, alert: Alert, scope: Scope) -> str | None:
-        """Why this server knows nothing of the alert; None where it may.
+        """Why this server cannot know the alert; None where it may.
 
         An alert that does not carry a label says nothing about it.
         """
         for label, place in self.places.items():
+            # Tools call one place by different labels.
             names = same_place_labels(label)
             label_values = [alert.labels[name] for name in names if alert.labels.get(name)]
             if label_values and not any(_fits(value, place) for value in label_values):
@@ -63,13 +64,14 @@ class Covers:
     def agrees(self, other: Covers) -> bool:
         """Whether both could be about one place."""
         for label, place in self.places.items():
+            # A label that the other one does not name cannot contradict.
             theirs = other.places.get(label, place)
             if not any(_fits(value, place) for value in theirs):
                 return False
         return True
 
     def single_places(self) -> dict[str, str]:
-        """The labels of which it covers one value alone: that is where its rows belong."""
+        """The labels with a single covered value: that is where its rows belong."""
         single_places: dict[str, str] = {}
         for label, values in self.places.items():
             if len(values) == 1 and "*" not in values[0]:

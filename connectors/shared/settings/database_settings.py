@@ -16,7 +16,7 @@ Tls = Literal["verify", "require", "off"]
 
 @dataclass(frozen=True)
 class DatabaseAddress:
-    """Where a server is, and as whom it is asked."""
+    """Where a server is, and the user who asks it."""
 
     host: str
     port: int
@@ -36,6 +36,7 @@ class DatabaseAddress:
             return None
         context = ssl.create_default_context(cafile=self.ca_file)
         if self.tls == "require":
+            # This order: `ssl` refuses CERT_NONE while the host name is checked.
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
@@ -49,12 +50,12 @@ class ServerIdentity(ConnectorSettings):
     the instance's `name`, else the host."""
 
     def of_service(self, instance: str, host: str) -> str:
-        """Whom facts about this server are about."""
+        """The service that facts about this server belong to."""
         return self.service or instance or host
 
 
 class DatabaseSettings(ServerIdentity):
-    """The keys that say where a database is and as whom it is asked."""
+    """The keys that say where a database is and which user asks it."""
 
     host: str | None = Field(default=None, pattern=r"^[^\s@?#;,]{1,255}$")
     """Its host name or address. Unset: it is not asked."""

@@ -45,6 +45,7 @@ class InstanceSettings:
 
 def variable_part(name: str) -> str:
     """An instance's name as it stands in variables, in small letters."""
+    # A variable's name allows neither hyphens nor dots.
     return re.sub(r"[-.]", "_", name).casefold()
 
 

@@ -68,6 +68,7 @@ def values_of(service: str | None, window: Window) -> dict[str, str]:
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """The text with its placeholders filled, in one pass: a value is not looked at again."""
+    # In one pass, so that a service called `{start}` is not filled again.
     return _FILLED.sub(lambda match: values[match[1]], text)
 
 

@@ -13,7 +13,7 @@ from faultline.connectors.shared.settings.settings_types import Url
 
 
 class SelfHostedSettings(ConnectorSettings):
-    """The keys that say where such a server is and as whom it is asked."""
+    """The keys that say where such a server is and which user asks it."""
 
     url: Url | None = None
     """Base of the HTTP API. Unset: it is not asked."""

@@ -30,6 +30,7 @@ def _base_url(value: str) -> str:
 
 
 def _readable_place(value: str) -> str:
+    # Refuse other schemes: `gcs://bucket` would be taken for a directory of that name.
     if re.match(r"(?!s3://[^/])\w+:", value):
         raise ValueError("must be s3://bucket/prefix or a directory")
     return value
@@ -51,6 +52,7 @@ def _network(value: str) -> str:
 def plain_names(value: tuple[str, ...]) -> tuple[str, ...]:
     """Names that stand in a path or a query as they are. Raises ValueError."""
     for name in value:
+        # A name of dots alone would lead out of its folder.
         if not re.fullmatch(r"[\w.@ -]{1,200}", name) or not name.strip(". "):
             raise ValueError("must be names of letters, digits, spaces and . _ @ -")
     return value

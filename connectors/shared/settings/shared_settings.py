@@ -113,7 +113,7 @@ class JobLocations(Section):
 
 
 class PluginConnector(Protocol):
-    """A connector of another package, as far as settings know it: see
+    """What settings know about a connector of another package: see
     `faultline.connectors.shared.contract.connector_type.ConnectorType`."""
 
     @property
@@ -168,6 +168,7 @@ class SharedSettings(Section):
 
     def with_instances(self, instances: Mapping[str, tuple[InstanceSettings, ...]]) -> Self:
         """These settings with the tables of sections that were given several times."""
+        # The settings are frozen, so what is private is set on a copy.
         copy = self.model_copy()
         copy._instances = dict(instances)
         return copy
@@ -185,6 +186,7 @@ class SharedSettings(Section):
 
     def for_instance(self, section: str, instance: InstanceSettings) -> Self:
         """These settings with the table of one instance as the section; the catalogue is whole."""
+        # Only the section changes, because the catalogue is of all instances.
         copy = self.model_copy(update={section: instance.section})
         copy._named = {**self._named, section: instance.name}
         return copy
@@ -198,7 +200,7 @@ class SharedSettings(Section):
         """These settings for one instance: its table is the section, and the catalogue holds the
         services that it covers.
 
-        Of another section with several it is given the one of its own name, else the only one
+        Of another section with several instances it gets the one with its name, else the only one
         that may be about the same place.
         """
         update: dict[str, object] = {section: instance.section}
@@ -213,6 +215,7 @@ class SharedSettings(Section):
             name: service for name, service in self.services.items() if is_covered(name)
         }
         copy = self.model_copy(update=update)
+        # Whoever is built from these settings sees one server, as with a single table.
         copy._instances = {}
         copy._named = named
         return copy
@@ -225,4 +228,5 @@ def _counterpart(
         if candidate.name == instance.name:
             return candidate
     agreeing = [candidate for candidate in candidates if candidate.covers.agrees(instance.covers)]
+    # With two that fit, either one would be a guess.
     return agreeing[0] if len(agreeing) == 1 else None

@@ -97,6 +97,7 @@ PROMETHEUS: tuple[GpuMetricNames, ...] = (
     _dcgm(gs.POWER, "DEV_POWER_USAGE", "DEV_BOARD_POWER_WATTS", "dcgm_power_usage"),
     GpuMetricNames(gs.POWER, ("gpu_power_draw", "gpu_power_draw_watts")),
     _dcgm(gs.UTILIZATION, "DEV_GPU_UTIL", "dcgm_gpu_utilization"),
+    # Dynolog writes a ratio, and the signal is in percent.
     GpuMetricNames(
         gs.UTILIZATION, ("gpu_device_utilization", "gpu_device_utilization_ratio"), scale=100
     ),
@@ -109,6 +110,7 @@ PROMETHEUS: tuple[GpuMetricNames, ...] = (
         "dcgm_fi_prof_pipe_tensor_active",
     ),
     GpuMetricNames(gs.TENSOR_ACTIVE, ("tensorcore_active", "tensorcore_active_ratio")),
+    # DCGM counts the frame buffer in MiB, the signal is in bytes.
     _dcgm(gs.MEMORY_USED, "DEV_FB_USED", "dcgm_fb_used", scale=MIB),
     _dcgm(gs.THROTTLED_BY_HEAT, "DEV_THERMAL_VIOLATION", scale=NANOSECOND),
     _dcgm(
@@ -208,6 +210,7 @@ def named(metric: Mapping[str, str], *, network: bool = False) -> dict[str, str]
         values = [metric[label] for label in labels if metric.get(label)]
         if name == "host":
             machines = [value for value in values if not value.startswith(EXPORTER_PODS)]
+            # The exporter's pod is a poor host name, but better than none.
             values = [_machine(value) for value in machines] or values
         if values:
             devices[name] = values[0]
@@ -219,6 +222,7 @@ def named(metric: Mapping[str, str], *, network: bool = False) -> dict[str, str]
 def _machine(value: str) -> str:
     """The host of `host:port`; a bare v6 address stays."""
     host, _, port = value.rpartition(":")
+    # In `host:port` a v6 address stands in brackets.
     is_bare_v6 = ":" in host and not host.startswith("[")
     if not host or not port.isdigit() or is_bare_v6:
         return value

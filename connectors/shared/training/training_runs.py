@@ -145,6 +145,7 @@ def moment(text: str | None) -> datetime | None:
 
 def measure_keys(keys: Iterable[str]) -> list[str]:
     """Those that are known to mean something, the plainest name of each measure first."""
+    # Sort: a tracker lists keys in any order, and each run must read the same ones.
     named = sorted(str(key) for key in keys)
     measures = [key for key in KEYS if key in named]
     rates = [key for key in named if key not in measures and LEARNING_RATE.search(key)]
@@ -214,6 +215,7 @@ def training_rows(
 def _measures(row: Mapping[str, float]) -> Iterator[tuple[str, float, str | None]]:
     measures: set[str] = set()
     for key, (measure, factor) in KEYS.items():
+        # A second key of one measure would put two series into one.
         if key not in row or measure in measures:
             continue
         measures.add(measure)
@@ -267,6 +269,7 @@ def _within(seconds: float | None, windows: Sequence[Window]) -> int | None:
     if seconds is None or not 0 <= seconds < 9e9:
         return None
     inside = any(w.start.timestamp() <= seconds <= w.end.timestamp() for w in windows)
+    # Round to microseconds: a float of seconds holds no nanoseconds.
     return round(seconds * 1e6) * 1000 if inside else None
 
 
@@ -339,6 +342,7 @@ def _flatten(key: str, value: Any, out: dict[str, str], depth: int) -> None:
     if isinstance(value, dict) and value and depth < MOST_DEPTH:
         for name, child in value.items():
             _flatten(f"{key}.{name}", child, out, depth + 1)
+    # A configuration may hold any number of keys, so bound what is compared.
     elif len(out) < MOST_KEYS:
         out[short(key, 160)] = json.dumps(value, sort_keys=True)
 
@@ -349,6 +353,7 @@ def _shown(key: str, value: str | None) -> str | None:
     looks_like_a_key = _BARE_KEY.search(value) is not None and not _REVISION.search(key)
     if looks_like_a_key or _SECRET_KEY.search(key):
         return HIDDEN
+    # Bound what the patterns of secrets have to read.
     searched = value[:MOST_SEARCHED]
     return HIDDEN if masked(searched) != searched else short(value, MOST_VALUE)
 

@@ -56,6 +56,7 @@ class ByteBudget:
         self._what = what
         self._limit = limit
         self._left = limit
+        # Blocking clients take from one budget in several threads.
         self._lock = threading.Lock()
 
     @property

@@ -76,4 +76,5 @@ class CircuitBreaker:
                 self._last = why
                 self._open_until = time.monotonic() + self._open_s
             else:
+                # One answer closes the circuit, because only failures in a row open it.
                 self._failures = 0

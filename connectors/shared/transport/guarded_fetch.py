@@ -226,6 +226,7 @@ class FetchGuard:
             async with asyncio.timeout(RESOLVE_S):
                 raw_addresses = await self.resolve(target.host, target.port)
             addresses = [
+                # A link-local address may end in its interface, as in `fe80::1%eth0`.
                 ipaddress.ip_address(raw_address.partition("%")[0])
                 for raw_address in dict.fromkeys(raw_addresses)
             ]
@@ -287,6 +288,7 @@ class FetchGuard:
     def _next(self, response: httpx.Response, target: Target) -> str:
         """Where a redirect leads: a whole address, or a path of the same host."""
         location = str(response.headers.get("location", ""))
+        # Two slashes begin another host, which has to pass the checks as one.
         if location.startswith("/") and not location.startswith("//"):
             return f"{target.scheme}://{target.authority}{location}"
         return location

@@ -62,6 +62,7 @@ class TokenBucket:
         What it had sent before may not have left the machine yet.
         """
         with self._lock:
+            # Several waiters report one pause, so count each part of it once.
             lost = until - max(since, self._suspended_until)
             if until - since > SUSPENDED_S and lost > 0:
                 self._updated += lost
@@ -75,6 +76,7 @@ class TokenBucket:
                 earned = (now - self._updated) * self._rate
                 self._tokens = min(self._burst, self._tokens + earned)
                 self._updated = now
+            # Rounding may leave a token a hair short, and nobody should sleep for that.
             if self._tokens < 1 - NEARLY:
                 return (1 - self._tokens) / self._rate
             self._tokens -= 1
@@ -105,11 +107,13 @@ class FairSemaphore:
 
     def release(self, slot: Future[None]) -> None:
         """Give the slot to the next one that waits."""
+        # A slot that still waited holds nothing that could be passed on.
         if slot.cancel():
             return
         with self._lock:
             while self._waiting:
                 following = self._waiting.popleft()
+                # Skip those that have stopped waiting; from here on this one cannot cancel.
                 if following.set_running_or_notify_cancel():
                     following.set_result(None)
                     return
@@ -144,6 +148,7 @@ class RateLimiter:
                     await asyncio.wrap_future(slot)
             except TimeoutError:
                 raise self._too_late(deadline) from None
+            # Another caller may take the token during the sleep, so ask again.
             while wait := self._wait(deadline):
                 due = time.monotonic() + wait
                 await asyncio.sleep(wait)
@@ -182,6 +187,7 @@ class RateLimiter:
 
     def _wait(self, deadline: Deadline) -> float:
         wait = self._bucket.take()
+        # Fail at once: the caller can still use the time that the wait would cost.
         if wait > deadline.remaining:
             raise self._too_late(deadline)
         return wait
@@ -213,6 +219,7 @@ def rate_limiter_of(vendor: str, server: str, limits: Limits) -> RateLimiter:
     """
     instance = _instance.get()
     name = f"{vendor} {instance}" if instance else vendor
+    # Under a lock: two threads must not make a limiter each for one server.
     with _lock:
         return _limiters.setdefault((name, server), RateLimiter(limits, name, server))
 
@@ -235,6 +242,7 @@ def rate_limiters_of(vendor: str) -> list[RateLimiter]:
 
 def open_circuits() -> dict[str, int]:
     """By vendor that was asked: how many of its servers have an open circuit now."""
+    # Copy, because each breaker takes its own lock while it is read.
     with _lock:
         limiters = list(_limiters.items())
     counts: dict[str, int] = {}

@@ -144,6 +144,7 @@ class VendorTransport(httpx.AsyncBaseTransport):
             try:
                 async with asyncio.timeout(self._deadline.remaining):
                     raw = await self._wrapped.handle_async_request(request)
+                    # Note the status before the body is read, which may still fail.
                     watched.status = raw.status_code
                     try:
                         response = await self._read(raw, call)
@@ -190,9 +191,11 @@ class VendorTransport(httpx.AsyncBaseTransport):
             async for packed_chunk in raw.aiter_raw(CHUNK):
                 chunk = packed_chunk
                 if unpack is not None:
+                    # One byte more than is left is enough to see that the budget is exceeded.
                     chunk = unpack.decompress(packed_chunk, self._budget.left + 1)
                 self._budget.take(len(chunk))
                 body += chunk
+                # An error is read for its message alone.
                 if is_error and len(body) > ERROR_BODY:
                     break
         except zlib.error as error:
@@ -211,6 +214,7 @@ class VendorTransport(httpx.AsyncBaseTransport):
 def _tls_problem(error: BaseException) -> str | None:
     """Why no TLS connection came about; None where it is not that."""
     cause: BaseException | None = error
+    # httpx raises its own error and keeps OpenSSL's among the causes.
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             reason = short(cause.verify_message, 80)

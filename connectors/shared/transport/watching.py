@@ -1,4 +1,4 @@
-"""Who watches the requests to vendors: connectors tell, and know nothing of metrics or traces.
+"""Who watches the requests to vendors. Connectors report them without knowing metrics or traces.
 
 Each permit of a `RateLimiter` is one request. It is reported once it has ended, in the context of
 whoever asked.
@@ -68,6 +68,7 @@ def watched(request: VendorRequest) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # An answer over our byte budget is no failure of the server.
         request.failed = not isinstance(error, BudgetExceeded) or error.what == "time"
         if request.status is None:
             request.status = _status(error)
@@ -79,6 +80,7 @@ def watched(request: VendorRequest) -> Iterator[None]:
 
 def tell(request: VendorRequest) -> None:
     """Tell everybody who watches."""
+    # Iterate over a copy, because another thread may add or remove a watcher.
     for watcher in tuple(_watches):
         watcher(request)
 

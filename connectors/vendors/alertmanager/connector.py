@@ -2,7 +2,7 @@
 silences.
 
 API v2 (prometheus/alertmanager, api/v2/openapi.yaml), of Alertmanager 0.16 and later. It knows what
-is active now, and nothing of the past.
+is active now, not the past.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ class AlertmanagerConnector:
         alerts = await collection.fetch("monitors", every, self._fetch_alerts(session, request))
         if alerts is None:
             return
+        # Two stable sorts: what concerns the alert comes first, and the latest within that.
         ranked = sorted(alerts, key=lambda alert: alert.startsAt, reverse=True)
         ranked.sort(key=lambda alert: not self._concerns(alert, request))
         top_alerts = ranked[:MOST_ALERTS]
@@ -186,6 +187,7 @@ class AlertmanagerConnector:
         )
         details = {
             short(alert.labels.get("alertname", "alert"), 80): _alert_line(alert)
+            # Alerts of one name share a key, so the first in rank is written last.
             for alert in reversed(top_alerts[:20])
         }
         link = f"{self._page}/#/alerts"
@@ -208,16 +210,19 @@ class AlertmanagerConnector:
         flags = [("active", "true"), ("silenced", "true"), ("inhibited", "true")]
         try:
             return await session.get(ALERTS, flags, type=list[ActiveAlert])
+        # The list has no pages, so ask again for the alerts that matter.
         except BudgetExceeded:
             filters = self._filters(request)
             if session.deadline.remaining <= 0 or not filters:
                 raise
         active_alerts: dict[str, ActiveAlert] = {}
+        # A new session: the byte budget of the first one is spent, the deadline is not.
         async with self._http.open(session.deadline) as again:
             for text in filters:
                 for alert in await again.get(
                     ALERTS, [*flags, ("filter", text)], type=list[ActiveAlert]
                 ):
+                    # One alert may match several filters.
                     active_alerts[alert.fingerprint] = alert
         return list(active_alerts.values())
 
@@ -300,10 +305,12 @@ class AlertmanagerConnector:
 
     def _silenced(self, silence: Silence) -> str | None:
         """The service that a silence names outright."""
+        # A pattern or a negation may mean any number of services.
         exact = {m.name: m.value for m in silence.matchers if m.isEqual and not m.isRegex}
         return self._service(exact)
 
     def _silence_link(self, silence: Silence) -> str:
+        # `[1:]` drops the `=` after the empty name.
         return f"{self._page}/#/silences/{urlencode({'': silence.id[:80]})[1:]}"
 
 

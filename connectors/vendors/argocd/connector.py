@@ -1,5 +1,5 @@
-"""Argo CD: which revision of which application was synced when, and by whom; applications that are
-unhealthy or out of sync, and syncs that failed.
+"""Argo CD: syncs of applications, with revision, time and author; applications that are unhealthy
+or out of sync; and syncs that failed.
 
 As its published description has it (argoproj/argo-cd, assets/swagger.json): GET
 /api/v1/applications alone, which holds the history of each application.
@@ -122,7 +122,7 @@ class _Status(msgspec.Struct):
 
 
 class Application(msgspec.Struct):
-    """One application, as far as it is read."""
+    """The fields of an application that are read."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -186,6 +186,7 @@ class ArgoCD(ChangeFeeds):
         """Whether its cluster or its namespace is one that counts."""
         target = application.spec.destination
         places = [target.name, target.namespace]
+        # The settings may name clusters or namespaces, so one match is enough.
         if self._environments:
             return any(self.counts(place) for place in places)
         return all(self.counts(place) for place in (*places, application.metadata.name))
@@ -195,6 +196,7 @@ class ArgoCD(ChangeFeeds):
         well."""
         name, history = application.metadata.name, application.status.history or []
         link = self._link(application)
+        # The history is oldest first, so each sync follows the revision that it replaced.
         for before, sync in pairwise((None, *history)):
             if sync is not None and (at := moment(sync.deployedAt)) and sync.named:
                 title = f"Argo CD synced {short(name, 80)}{_step(before, sync)}"
@@ -203,6 +205,7 @@ class ArgoCD(ChangeFeeds):
                 yield VendorChange(
                     at, "deploy", sync.named, title, author, link, about=name, owner=name
                 )
+        # The history holds syncs that succeeded; the latest operation tells of one that did not.
         latest = application.status.operationState
         if latest is not None and latest.phase in FAILED and (at := moment(latest.startedAt)):
             revision = (latest.syncResult and latest.syncResult.revision) or name
@@ -218,8 +221,9 @@ class ArgoCD(ChangeFeeds):
 
 
 def _step(before: SyncedRevision | None, after: SyncedRevision) -> str:
-    """From which revision to which, of which chart or path."""
+    """The revisions before and after, and the chart or path."""
     new = _short(after.named)
+    # An application with several sources has lists of sources and revisions.
     source = after.source if after.revision else next(iter(after.sources), _Source())
     what = f" ({short(source.chart or source.path, 60)})" if source.chart or source.path else ""
     if before is None or not before.named:

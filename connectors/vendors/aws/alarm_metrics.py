@@ -52,10 +52,11 @@ class AlarmMetric:
 
 
 def metric_of(alarm: Mapping[str, Any], place: AwsPlace, service: str | None) -> AlarmMetric | None:
-    """The metric of an alarm; None for one that has none of its own (a composite alarm, a PromQL or
-    log alarm)."""
+    """The metric of an alarm; None for one without a metric (a composite alarm, a PromQL or log
+    alarm)."""
     name = words(alarm.get("AlarmName"), 255)
     parts = objects(alarm.get("Metrics"))
+    # An alarm on metric math lists its parts; a plain one names its metric itself.
     if parts:
         return _from_parts(name, parts, place, service)
     if not (alarm.get("MetricName") and alarm.get("Namespace")):

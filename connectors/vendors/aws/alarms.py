@@ -79,6 +79,7 @@ async def alert_alarms(
         alarms.evidence.items.append(
             Item("monitors", query, full_window(scope), link, rows=rows, details=details)
         )
+    # CloudWatch answers an unknown name with an empty list, not with an error.
     if named and not alarms.evidence.items and not alarms.evidence.missing:
         alarms.evidence.lacks(
             "monitors", f"DescribeAlarms {named[0].name}", "no alarm of that name"
@@ -110,6 +111,7 @@ async def firing_alarms(
         if resource.place == place
     }
     for alarm in objects(page.entries):
+        # An alarm names no service: the resource in its dimensions leads to it.
         service = next((s for d in alarm_dimensions(alarm) if (s := _service(d, service_of))), None)
         if service is not None:
             await _take(calls, alarms, place, [alarm], service, scope)
@@ -156,6 +158,7 @@ async def _take(
             alarms.evidence.add(
                 "monitors", [(name, service, state, since, alarm_link(place.region, name))]
             )
+    # Each history takes a call, so bound how many are read.
     requested_words = [words(alarm.get("AlarmName"), 255) for alarm in described[:MOST_HISTORIES]]
     await asyncio.gather(
         *(
@@ -220,6 +223,7 @@ def _look_at(
 ) -> None:
     for alarm in described[:MOST_METRICS]:
         named = [n for d in alarm_dimensions(alarm) if (n := resource_names(d))]
+        # Without a catalogued service, the resource or the alarm stands for it.
         whose = service or (base_name(named[0][1]) if named else words(alarm.get("AlarmName"), 255))
         metric = metric_of(alarm, place, whose)
         if metric is not None:

@@ -56,6 +56,7 @@ class AwsCalls:
         self, place: AwsPlace, service: str, operation: str, /, **params: Any
     ) -> Mapping[str, Any]:
         """One answer. Raises ConnectorError, BudgetExceeded; nobody waits beyond the deadline."""
+        # boto3 refuses a parameter that is None.
         values = {name: value for name, value in params.items() if value is not None}
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -81,6 +82,7 @@ class AwsCalls:
             try:
                 async with asyncio.timeout(deadline.remaining):
                     return await running
+            # The thread cannot be stopped: it ends at its own timeout, and nobody waits for it.
             except TimeoutError:
                 raise deadline.exceeded() from None
 

@@ -100,6 +100,7 @@ async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Aw
     """What the alarm itself looks at, over all windows, in its own period."""
     aws_evidence = AwsEvidence()
     spans = merged((*scope.baseline, scope.incident))
+    # No finer than the alarm looks, and no finer than CloudWatch still keeps.
     period = max(period_for(spans[0].start), 60 * math.ceil(metric.period_s / 60))
     queries = [_with_period(query, period) for query in metric.queries]
     try:
@@ -283,6 +284,7 @@ async def _ask(
     notes: dict[str, str] = {}
     for span in spans:
         points = max(1, math.ceil(span.seconds / period_s))
+        # Both quotas bound one call: its queries, and the points of all of them.
         together = max(1, min(MOST_QUERIES, MOST_POINTS // points))
         for first in range(0, len(queries), together):
             requested_queries = queries[first : first + together]
@@ -358,6 +360,7 @@ def _values(
     total_stat = _total_stat(template)
     if total_stat is not None:
         total = series.get(total_stat, {})
+        # CloudWatch has no sample of a minute without errors, which counts as zero.
         values = {at: values.get(at, 0.0) / count for at, count in total.items() if count > 0}
     if template.rate:
         values = {at: value / period_s for at, value in values.items()}

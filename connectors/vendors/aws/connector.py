@@ -152,6 +152,7 @@ class AwsConnector:
         calls, scope, alert = self._calls(), request.scope, request.alert
         services = list(scope.services[:MOST_SERVICES])
         named = named_alarms(alert, self._places)
+        # The alarm comes first, because it may name resources that the catalogue lacks.
         alarms = Alarms()
         try:
             alarms = await alert_alarms(
@@ -160,6 +161,7 @@ class AwsConnector:
         except NOT_UNDERSTOOD as error:
             alarms.evidence.lacks("monitors", "the alert's alarm", _not_understood(error))
         resources, left = self._resources(services, alarms)
+        # Ask for all parts at once: the rate limiters pace each service.
         parts = await asyncio.gather(
             _part("metrics", "metrics", _metrics(calls, resources, scope)),
             *(
@@ -210,11 +212,12 @@ class AwsConnector:
         return await log_answer(self._calls(), logs[query.service], query, budget)
 
     def _with_logs(self) -> dict[str, list[ServiceLogs]]:
-        """Where the logs of each service of the catalogue are, as far as it says so."""
+        """Where the logs of each service are, if the catalogue says so."""
         service_logs: dict[str, list[ServiceLogs]] = {}
         for name, entry in self._services.items():
             if entry.aws is None:
                 continue
+            # Lambda writes to a log group of this name by default.
             functions = (f"/aws/lambda/{function}" for function in entry.aws.lambdas)
             groups = tuple(dict.fromkeys((*entry.aws.log_groups, *functions)))
             if groups:
@@ -265,6 +268,7 @@ class AwsConnector:
             for name in services
             for resource in resources_of(name, self._entry(name), self._places)
         ]
+        # The catalogue's entry stays, because it knows the service of a resource.
         named = {(resource.kind, resource.name, resource.place) for resource in catalogue_resources}
         resources = [
             resource
@@ -327,6 +331,7 @@ class AwsConnector:
         parts = await asyncio.gather(
             *(_part("changes", "changes", deployment) for deployment in (*deployments, *trails))
         )
+        # `gather` keeps the order: deployments first, then trails.
         rollouts, trail = _together(parts[: len(deployments)]), _together(parts[len(deployments) :])
         joined(rollouts, trail)
         return _together([rollouts, trail])
@@ -341,6 +346,7 @@ class AwsConnector:
             _part("logs", f"events of {task.name}", ecs_happenings(calls, task, scope, written))
             for task in tasks
         ]
+        # Events come first, because they find the log groups that the tasks write to.
         task_events = await asyncio.gather(*happened)
         budget = ScanBudget(self._scanned_gb)
         service_logs = self._service_logs(resources, services, written)
@@ -399,10 +405,12 @@ class AwsConnector:
         graph_names: dict[str, str] = {}
 
         def ours(theirs: str) -> str:
+            # Keep X-Ray's spelling for the search that follows.
             graph_names.setdefault(theirs.casefold(), theirs)
             return self._our_name(theirs)
 
         graph = await graph_of(calls, place, scope, ours)
+        # Without the graph nothing says which names X-Ray knows.
         if graph.missing:
             return graph
         parts = [graph]

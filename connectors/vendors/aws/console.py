@@ -74,6 +74,7 @@ def insights_link(region: str, groups: Sequence[str], query: str, window: Window
         "editorString": query,
         "source": list(groups),
     }
+    # `$3F` and `$3D` are `?` and `=` in this page's encoding.
     return _cloudwatch(
         region, "logsV2:logs-insights$3FqueryDetail$3D" + _state(detail).translate(_TWICE)
     )
@@ -159,12 +160,14 @@ def _cloudwatch(region: str, fragment: str) -> str:
 
 
 def _base(region: str) -> str:
+    # China and GovCloud have consoles of another domain.
     host = next((host for begins, host in _CONSOLES.items() if region.startswith(begins)), _OTHER)
     return f"https://{quote(region, safe='')}.{host}"
 
 
 def _state(value: Any) -> str:
     """A value in the console's form."""
+    # In Python a bool is an int, too, so it comes first.
     if isinstance(value, bool):
         return f"~{str(value).lower()}"
     if isinstance(value, (int, float)):

@@ -134,6 +134,7 @@ async def database_states(calls: AwsCalls, resource: Resource, scope: Scope) -> 
         aws_evidence.lacks("states", query, error)
     else:
         rows: list[StateRow] = []
+        # An identifier means one instance at most.
         for instance in objects(answer.get("DBInstances"))[:1]:
             rows += _of_instance(resource, instance, query)
             cluster = words(instance.get("DBClusterIdentifier"), 80)
@@ -161,6 +162,7 @@ async def _cluster_events(
             most=MOST_EVENTS,
             SourceIdentifier=cluster,
             SourceType="db-cluster",
+            # RDS has no older events.
             StartTime=max(window.start, window.end - LONGEST_BACK),
             EndTime=window.end,
         )
@@ -212,6 +214,7 @@ async def _by_status(
     for record in objects(answer.get(answered.key))[:1]:
         status = words(record.get(answered.field), 60)
         for fact, pattern in OF_STATUS:
+            # ElastiCache writes some statuses with spaces.
             if pattern.fullmatch(status.replace(" ", "-")):
                 field = answered.field
                 rows.append(_row(resource, fact, field, status, query, expected="available"))
@@ -232,6 +235,7 @@ def _of_instance(resource: Resource, instance: Mapping[str, Any], query: str) ->
             value = f"parameter group {name} waits for a restart"
             yield _row(resource, "database_parameters_pending", "DBParameterGroups", value, query)
     for info in objects(instance.get("StatusInfos")):
+        # RDS fills StatusInfos for read replicas alone.
         if info.get("Normal") is False:
             texts = [words(info.get(key), 120) for key in ("Status", "Message")]
             value = ": ".join(part for part in texts if part)
@@ -247,6 +251,7 @@ def event_states(
     for event in events:
         at = moment(event.get("Date"))
         message = words(event.get("Message"), 300)
+        # ElastiCache words its events differently.
         fact = _fact_of(message, OF_CACHE_MESSAGE if resource.kind == "cache" else OF_MESSAGE)
         if fact is not None and within(at, window):
             rows.append(_row(resource, fact, "events", message, query)._replace(since=at))

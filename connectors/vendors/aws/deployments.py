@@ -162,6 +162,7 @@ async def _ecs_row(
     order: int,
     aws_evidence: AwsEvidence,
 ) -> ChangeRow | None:
+    # A deployment that has not started yet has only the time of its creation.
     at = moment(deployment.get("startedAt")) or moment(deployment.get("createdAt"))
     if at is None:
         return None
@@ -182,6 +183,7 @@ async def _ecs_row(
         at,
         resource.service,
         definitions.kind,
+        # The ARN ends in the deployment's id.
         words(deployment.get("serviceDeploymentArn"), LONGEST_ARN).rpartition("/")[2],
         title,
         link=_ecs_link(resource),
@@ -242,6 +244,7 @@ async def lambda_versions(calls: AwsCalls, resource: Resource, scope: Scope) -> 
         aws_evidence.lacks("changes", query, error)
         return aws_evidence
     versions = objects(page.entries)
+    # $LATEST is the function as it is now, so it was modified with the last update.
     latest = [version for version in versions if version.get("Version") == "$LATEST"]
     published = [version for version in versions if version.get("Version") != "$LATEST"]
     rows = readable(_version_row(resource, version, window) for version in published)
@@ -291,6 +294,7 @@ def _update_row(
     details = _lambda_settings(latest)
     if details:
         title += f" ({details})"
+    # $LATEST has no number, so its revision tells one update from the next.
     identity = f"{resource.name}:{words(latest.get('RevisionId'), 60) or at.isoformat()}"
     link = lambda_link(resource.place.region, resource.name)
     kind = "config" if is_config else "deploy"
@@ -332,6 +336,7 @@ async def codedeploy_deployments(
         )
         ids = [entry for entry in page.entries if isinstance(entry, str)]
         deployments: list[Mapping[str, Any]]
+        # CodeDeploy refuses a batch of no deployments.
         if not ids:
             deployments = []
         else:

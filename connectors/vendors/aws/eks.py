@@ -37,6 +37,7 @@ _KINDS: Mapping[str, ChangeKind] = {"VersionUpdate": "deploy", "AddonUpdate": "d
 async def eks_health(calls: AwsCalls, resource: Resource, scope: Scope) -> AwsEvidence:
     """What is wrong with a cluster and its node groups, and how both were updated."""
     aws_evidence = AwsEvidence()
+    # No group means the cluster itself.
     await _described(calls, resource, "", scope, aws_evidence)
     query = f"ListNodegroups {resource.place} {resource.name}"
     groups: list[str] = []
@@ -102,6 +103,7 @@ def _states(
     for issue in objects(issues)[:MOST_ISSUES]:
         values.append(f"{words(issue.get('code'), 60)}: {words(issue.get('message'), 300)}")
     status = words(described.get("status"), 40)
+    # Issues say what is wrong; the status stands in where there are none.
     if not values and status in BROKEN:
         values.append(f"status {status}")
     part = ("Node group", _name(resource, group)) if group else None
@@ -122,6 +124,7 @@ async def _updates(
             resource.place, "eks", "ListUpdates", "updateIds", most=MOST_UPDATES, **whose
         )
         ids = [entry for entry in page.entries if isinstance(entry, str)]
+        # ListUpdates gives ids alone.
         answers = await asyncio.gather(
             *(
                 calls.call(resource.place, "eks", "DescribeUpdate", **whose, updateId=update_id)

@@ -88,6 +88,7 @@ def no_answer(operation: str, error: Exception) -> ConnectorError:
         (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, ProfileNotFound),
     ):
         return ConnectorError(VENDOR, operation, NO_CREDENTIALS)
+    # botocore checks values before anything is sent.
     if isinstance(error, ParamValidationError):
         return ConnectorError(
             VENDOR, operation, "AWS rejected a value. Check the names in the settings"
@@ -117,6 +118,7 @@ def _problem(service: str, operation: str, code: str, status: int | None, messag
         return HAVE_EXPIRED
     if code in NOT_ACCEPTED:
         return ARE_NOT_ACCEPTED
+    # Requests are signed with a time, which AWS compares with its own clock.
     if code in SKEWED:
         return (
             "this machine's clock is wrong: AWS refuses requests "
@@ -126,6 +128,7 @@ def _problem(service: str, operation: str, code: str, status: int | None, messag
         return f"too many requests ({code})"
     if status is not None and status >= 500:
         return problem_of(status)
+    # Here AWS's words name the parameter or the resource that is wrong.
     if status in (400, 404):
         return f"{code}: {short(message)}" if message else code or problem_of(status)
     return code or (problem_of(status) if status else "refused")

@@ -49,6 +49,7 @@ def collected(parts: Iterable[AwsEvidence]) -> Collected:
     missing: dict[Missing, None] = {}
     for part in parts:
         for name, row in part.rows.items():
+            # Parts may bring the same row, which must count once.
             rows.setdefault(name, {}).update(dict.fromkeys(row))
         items += part.items
         missing.update(dict.fromkeys(part.missing))
@@ -84,6 +85,7 @@ def moment(value: Any) -> datetime | None:
 
 def seconds(value: Any) -> datetime | None:
     """A time in seconds since 1970, in UTC."""
+    # 7e9 s is the year 2191: a larger number is in another unit.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 7e9:
         return None
     return datetime.fromtimestamp(value, UTC)

@@ -51,6 +51,7 @@ async def _ended(
         )
         ended = []
         for execution in objects(page.entries):
+            # ListExecutions filters by status, not by time.
             if within(moment(execution.get("stopDate")), window):
                 ended.append(execution)
         latest = [_described(calls, resource, execution) for execution in ended[:MOST_DESCRIBED]]
@@ -76,6 +77,7 @@ async def _described(
     answer = await calls.call(
         resource.place, "stepfunctions", "DescribeExecution", executionArn=arn
     )
+    # Keep the time by which the execution was found to be in the window.
     return {**answer, "stopDate": execution.get("stopDate")}
 
 

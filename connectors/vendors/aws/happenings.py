@@ -38,6 +38,7 @@ _TROUBLE = re.compile(
     r"failover|restart|reboot|shutdown|exceed|storage.full|stopped",
     re.IGNORECASE,
 )
+# Planned work is described in the same words as trouble.
 _PLANNED = re.compile(
     r"scaling activity|has reached a steady state|has started|deployment initiated", re.IGNORECASE
 )
@@ -74,6 +75,7 @@ async def ecs_happenings(
     item = Item("logs", f"{query} events", window, link, rows=len(remaining_rows))
     aws_evidence.items.append(item.holding(remaining_rows))
     await _stopped_tasks(calls, resource, scope, aws_evidence)
+    # The task definition says which log groups the containers write to.
     definition = words(services[0].get("taskDefinition"), 1600)
     if definition:
         try:
@@ -140,6 +142,7 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
             most=MOST_EVENTS,
             SourceIdentifier=resource.name,
             SourceType=source.type,
+            # The service has no older events.
             StartTime=max(window.start, window.end - LONGEST_BACK),
             EndTime=window.end,
         )
@@ -161,6 +164,7 @@ async def database_happenings(calls: AwsCalls, resource: Resource, scope: Scope)
         lines.append(
             log_row(at, resource, f"{source.name} {resource.name}: {event_text}", event_text)
         )
+        # Events of these categories change the database: they are changes as well as lines.
         if "configuration change" in kinds or "maintenance" in kinds:
             identity = f"{resource.name} {at.isoformat()}"
             changes.append(

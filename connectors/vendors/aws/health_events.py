@@ -54,6 +54,7 @@ async def health_events(
     query = f"DescribeEvents {place} Health open {', '.join(services)}"
     event_filter = {
         "services": list(services),
+        # Events of services without regions carry the region `global`.
         "regions": [place.region, EVERYWHERE],
         "eventStatusCodes": ["open"],
         "eventTypeCategories": ["issue"],
@@ -88,6 +89,7 @@ def _states(event: Mapping[str, Any], resources: Sequence[Resource], query: str)
     service = words(event.get("service"), 60)
     for resource in resources:
         if service in SERVICES.get(resource.kind, ()):
+            # One fact for a service, however many of its resources are concerned.
             concerned.setdefault(resource.service, resource)
     code = words(event.get("eventTypeCode"), 100)
     zone = words(event.get("availabilityZone") or event.get("region"), 40)

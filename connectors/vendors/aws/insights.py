@@ -115,6 +115,7 @@ async def _results(
             phrase = f"the query was still running and was stopped after {scanned / GB:.2f} GB"
             raise ConnectorError(VENDOR, "GetQueryResults", phrase)
         await asyncio.sleep(wait)
+        # Short queries end soon, so ask early and then less often.
         wait = min(LONGEST_WAIT_S, wait * 1.6)
 
 

@@ -112,6 +112,7 @@ def _since(beyond: Points, watched: WatchedWindows) -> datetime | None:
     gap = timedelta(seconds=STILL_PERIODS * watched.period_s)
     began = beyond[-1][0]
     for at, _ in reversed(beyond):
+        # A pause of a few periods does not end a stretch.
         if began - at > gap:
             break
         began = at

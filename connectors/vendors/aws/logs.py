@@ -1,5 +1,5 @@
-"""Logs: error lines, their number by minute, and how many are of which pattern, of the log groups
-of one service."""
+"""Logs from the log groups of one service: error lines, their number by minute, and their number
+by pattern."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ LINES = (
     f"fields @timestamp, @message, @logStream, @log\n| {FILTER}\n| "
     f"sort @timestamp desc\n| limit {MOST_LINES}"
 )
+# 10,000 rows, the most of one query, are a week of minutes.
 COUNTS = (
     f"{FILTER}\n| stats count(*) as lines by bin(1m) as minute\n| sort minute asc\n| limit 10000"
 )
@@ -99,6 +100,7 @@ async def existing_groups(
     async def there(group: str) -> str | None:
         query = f"DescribeLogGroups {logs.place} {group}"
         try:
+            # Groups come sorted by name, so an exact match is the first of its prefix.
             answer = await calls.call(
                 logs.place, "logs", "DescribeLogGroups", logGroupNamePrefix=group, limit=1
             )
@@ -145,6 +147,7 @@ async def _lines(
 
 
 def _with_words(words: LogWords) -> str:
+    # Words are meant literally, so they must not act as a pattern.
     text = "|".join(re.sub(r"([\\.+*?()|\[\]{}^$/])", r"\\\1", word) for word in words.words)
     return LINES.replace(FILTER, f"filter @message like /(?i)({text})/")
 
@@ -162,9 +165,11 @@ async def _counts(
     counted = {}
     for row in answer.rows:
         at, lines = moment(row.get("minute")), row.get("lines", "")
+        # A count comes as text.
         if at is not None and lines.isdigit() and len(lines) < 16:
             counted[at] = float(lines)
     labels = msgspec.json.encode({"log_groups": ", ".join(logs.groups)}).decode()
+    # A minute without such lines has no row, and counts as zero.
     rows = [
         (at, logs.service, SIGNAL, counted.get(at, 0.0), UNIT, labels) for at in _minutes(window)
     ]
@@ -220,6 +225,7 @@ def _line(row: Row, service: str) -> tuple[object, ...] | None:
 
 def _minutes(window: Window) -> list[datetime]:
     """The whole minutes of a window, by their beginning."""
+    # Take whole minutes only: a part of one would look like a drop.
     first = math.ceil(window.start.timestamp() / 60)
     last = math.floor(window.end.timestamp() / 60)
     return [datetime.fromtimestamp(60 * minute, UTC) for minute in range(first, last)]

@@ -67,6 +67,7 @@ async def scaling_activities(calls: AwsCalls, resource: Resource, scope: Scope) 
         changes.append(_change(resource, activity, at))
         activity_text = _activity_text(activity)
         fact = _fact(activity)
+        # A change may precede the harm by hours; a failure counts in the windows alone.
         if fact and within(at, span):
             lines.append(
                 log_row(
@@ -98,6 +99,7 @@ def _change(resource: Resource, activity: Mapping[str, Any], at: datetime) -> Ch
 
 def _activity_text(activity: Mapping[str, Any]) -> str:
     parts = [words(activity.get("Description"), 200)]
+    # The status says why an activity failed, the cause why it began.
     for key in ("StatusMessage", "Cause"):
         detail = words(activity.get(key), 300)
         if detail:
@@ -125,6 +127,7 @@ async def instance_states(calls: AwsCalls, resource: Resource, scope: Scope) -> 
             "ec2",
             "DescribeInstanceStatus",
             InstanceIds=[resource.name],
+            # Otherwise EC2 lists running instances alone.
             IncludeAllInstances=True,
         )
     except FaultlineError as error:

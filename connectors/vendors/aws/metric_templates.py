@@ -1,4 +1,4 @@
-"""Which CloudWatch metrics of which resource become which signal.
+"""The CloudWatch metrics of each kind of resource, and the signals that they become.
 
 Names, units and dimensions are those of each service's page "CloudWatch metrics" in its user guide.
 What a database or a queue says of itself gets its own names, for it may belong to a service that
@@ -44,6 +44,7 @@ TEMPLATES = (
         "Sum",
         over="RequestCount",
     ),
+    # Load balancers measure in seconds.
     AwsMetricTemplate("target_group", "latency_p50", "ms", "TargetResponseTime", "p50", 1000),
     AwsMetricTemplate("target_group", "latency_p99", "ms", "TargetResponseTime", "p99", 1000),
     AwsMetricTemplate("target_group", "unhealthy_hosts", "count", "UnHealthyHostCount", "Maximum"),
@@ -104,6 +105,7 @@ TEMPLATES = (
     ),
     AwsMetricTemplate("table", "table_rejected_reads", "count", "ReadThrottleEvents", "Sum"),
     AwsMetricTemplate("table", "table_rejected_writes", "count", "WriteThrottleEvents", "Sum"),
+    # Consumed units are summed over the period, provisioned ones hold for each second.
     AwsMetricTemplate(
         "table",
         "table_read_saturation",
@@ -149,6 +151,7 @@ TEMPLATES = (
     AwsMetricTemplate("instance", "cpu_utilization", "percent", "CPUUtilization", "Average"),
     AwsMetricTemplate("instance", "failed_status_checks", "count", "StatusCheckFailed", "Maximum"),
     AwsMetricTemplate("instance", "cpu_credits_remaining", "count", "CPUCreditBalance", "Minimum"),
+    # The age comes in milliseconds, the lag is in seconds.
     AwsMetricTemplate(
         "stream",
         "stream_iterator_lag",
@@ -203,6 +206,7 @@ def dimensions(resource: Resource, load_balancer: str | None = None) -> dict[str
     if resource.kind == "api" and is_http_api(resource):
         return {"ApiId": resource.name}
     names = BY_KIND[resource.kind].dimensions
+    # A name of several dimensions has them divided by a slash: `cluster/service`.
     values = resource.name.split("/", 1) if len(names) > 1 else [resource.name]
     return dict(zip(names, values, strict=True))
 
@@ -224,6 +228,7 @@ def metric_name(resource: Resource, name: str) -> str:
 def signal_of(namespace: str, metric: str, stat: str) -> tuple[str, str | None, float]:
     """Signal, unit and scale of an alarm's metric: ours where there is one, else its own name in
     our style."""
+    # A rate or a share is computed here, so it is not what an alarm compares.
     for template in TEMPLATES:
         template_namespace = template.namespace or BY_KIND[template.kind].namespace
         if (

@@ -104,6 +104,7 @@ def session_policy() -> str:
     AWS takes up to 2,048 characters (STS API reference, AssumeRole, `Policy`).
     """
     statement = {"Effect": "Allow", "Action": list(SESSION_ACTIONS), "Resource": "*"}
+    # AWS bounds the policy's characters, so write no spaces.
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, separators=(",", ":"))
 
 
@@ -122,6 +123,7 @@ def storage_actions() -> str:
 def iam_policy() -> str:
     """The policy to give to the bot, as in docs/connectors/aws.md; roles and buckets are the
     operator's to narrow."""
+    # StartQuery gets a separate statement, which can be narrowed to log groups.
     reads = sorted(
         a
         for (service, _), a in ACTIONS.items()
@@ -133,6 +135,7 @@ def iam_policy() -> str:
             "Sid": "QueryLogs",
             "Effect": "Allow",
             "Action": "logs:StartQuery",
+            # StartQuery is allowed on log groups, unlike the reads above.
             "Resource": "arn:aws:logs:*:*:log-group:*",
         },
     ]

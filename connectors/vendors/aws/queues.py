@@ -39,6 +39,7 @@ async def _dead_letter_queue(
 ) -> Resource | None:
     query = f"GetQueueAttributes {queue.place} {queue.name} {REDRIVE}"
     try:
+        # Operations on a queue take its URL, not its name.
         url = await calls.call(queue.place, "sqs", "GetQueueUrl", QueueName=queue.name)
         answer = await calls.call(
             queue.place,
@@ -59,8 +60,10 @@ def _target(attributes: Any) -> str:
     if not isinstance(attributes, Mapping):
         return ""
     try:
+        # The attribute is JSON in a text.
         policy = msgspec.json.decode(str(attributes.get(REDRIVE) or "{}"), type=_Redrive)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return ""
+    # An ARN of SQS ends in the queue's name.
     name = policy.deadLetterTargetArn.rpartition(":")[2]
     return name if len(name) <= LONGEST_NAME else ""

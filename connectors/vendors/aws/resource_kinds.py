@@ -91,6 +91,7 @@ def resource_names(dimensions: Mapping[str, str]) -> tuple[ResourceKind, str] | 
         values = [dimensions.get(dimension, "") for dimension in named.dimensions]
         if all(values):
             return named.kind, "/".join(values)
+    # HTTP APIs are measured by id, REST APIs by name.
     if dimensions.get("ApiId"):
         return "api", dimensions["ApiId"]
     return None

@@ -151,6 +151,7 @@ def _where(places: Sequence[AwsPlace], region: str | None, account: str | None) 
     """Places of that region, of that account where a role tells which account it is in."""
     in_region = [place for place in places if region in (None, "", place.region)]
     in_account = [place for place in in_region if account and _account_id(place) == account]
+    # A place without a role does not tell its account, so it may be this one.
     unknown = [place for place in in_region if _account_id(place) is None]
     return in_account or (unknown if account else in_region)
 
@@ -167,6 +168,7 @@ def _alarm_page(url: str) -> tuple[str, str | None] | None:
         host = parts.hostname or ""
     except ValueError:
         return None
+    # Foreign link: read a name only from a page of the console.
     page = _ALARM_PAGE.search(parts.fragment)
     if page is None or not _CONSOLE.search(host) or not parts.path.startswith("/cloudwatch"):
         return None

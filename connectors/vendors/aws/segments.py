@@ -36,6 +36,7 @@ def spans_of(trace: Mapping[str, Any], our_name: Callable[[str], str]) -> list[R
         if row is not None:
             rows.append(row)
         span_id = words(part.get("id"), 32) or parent
+        # `pop` takes the last, so reversed children come out in their order.
         waiting += [
             (child, span_id, service_name) for child in reversed(objects(part.get("subsegments")))
         ]
@@ -83,6 +84,7 @@ def _operation(part: Mapping[str, Any], *, is_segment: bool) -> str:
 
 def _path(url: Any) -> str:
     try:
+        # Without the query, which would make an operation of each request.
         return urlsplit(words(url, 500)).path
     except ValueError:
         return ""

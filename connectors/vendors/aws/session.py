@@ -98,6 +98,7 @@ class AwsSession:
 
     def __init__(self, endpoint_url: str | None = None) -> None:
         self._endpoint_url = endpoint_url
+        # Reentrant: assuming a role makes a client of STS under the same lock.
         self._lock = threading.RLock()
         self._base: Any = None
         self._keys: dict[AwsAccount, _RoleKeys] = {}
@@ -152,10 +153,12 @@ class AwsSession:
                     answer = getattr(client, xform_name(operation))(**params)
                 failed = False
             except BudgetExceeded as over:
+                # An answer that is too large breaks our limit; one that is late is a failure.
                 failed = over.what == "time"
                 raise
             except (ConnectorError, Later) as problem:
                 error = problem.error if isinstance(problem, Later) else problem
+                # A refusal is an answer: only silence and a 5xx open the circuit.
                 failed = error.retryable and (error.status is None or error.status >= 500)
                 raise
             finally:
@@ -166,6 +169,7 @@ class AwsSession:
         keys = self._credentials(place, service, bounds)
         with self._lock:
             client = self._clients.get((service, place))
+            # A client keeps the credentials that it was made with.
             if client is None or client[0] is not keys:
                 with _translated_errors(f"{service} client", service):
                     made = aws_client(
@@ -183,6 +187,7 @@ class AwsSession:
         account = place.account
         if account.role_arn is None or service == "sts":
             return _AMBIENT_KEYS
+        # Under the lock, so that one thread assumes the role and the others wait for it.
         with self._lock:
             assume = self._keys.get(account)
             if assume is None or assume.until is None or assume.until - datetime.now(UTC) < EARLY:
@@ -327,6 +332,7 @@ def aws_client(
     how = Config(
         connect_timeout=CONNECT_S,
         read_timeout=READ_S,
+        # We retry ourselves, within the pace and the deadline.
         retries={"total_max_attempts": 1},
         user_agent_extra="faultline",
         **config,
@@ -334,6 +340,7 @@ def aws_client(
     client = session.client(
         service, region_name=region, endpoint_url=endpoint_url, config=how, **keys
     )
+    # First, so that no other handler runs before the guard.
     client.meta.events.register_first("before-call", refuse_writes)
     client.meta.events.register_first(
         "before-send", _Sender(client.meta.endpoint_url, client.meta.service_model)
@@ -379,6 +386,7 @@ class _Sender:
 
         bounds = _bounds.get()
         bounds.deadline.check()
+        # Leave the body to `_read`, which keeps within the bounds.
         request.stream_output = True
         response = self._http.send(request)
         done = False
@@ -386,6 +394,7 @@ class _Sender:
             body = self._read(response, bounds)
             done = True
         finally:
+            # A connection with an unread rest must not serve another request.
             response.raw.release_conn() if done else response.raw.close()
         if self._json and response.status_code < 300 and not _is_json(body):
             raise ValueError("it is not JSON")

@@ -68,6 +68,7 @@ def _capacity_changes(resource: Resource, capacity: Any, scope: Scope) -> list[C
         words(capacity.get(f"{direction}CapacityUnits"), 20) for direction in ("Read", "Write")
     )
     rows = []
+    # DynamoDB keeps the last raise and the last cut, no history.
     for key, how in _CHANGED.items():
         at = moment(capacity.get(key))
         if at is None or not within(at, changes_window(scope)):

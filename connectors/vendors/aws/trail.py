@@ -79,6 +79,7 @@ async def trail_of(calls: AwsCalls, resources: Sequence[Resource], scope: Scope)
             if BY_KIND[resource.kind].in_trail
         }.values()
     )
+    # One after the other, because two lookups a second are allowed.
     for resource in resources_by_short_name[:MOST_RESOURCES]:
         await _of_resource(calls, resource, window, aws_evidence)
     if len(resources_by_short_name) > MOST_RESOURCES:
@@ -130,6 +131,7 @@ def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[
     if event.get("ReadOnly") == "true" or not within(at, window) or not name or NOISE.search(name):
         return None
     record = _record(event.get("CloudTrailEvent"))
+    # A call that failed changed nothing.
     if record.errorCode:
         return None
     who = words(event.get("Username"), 80) or words(record.userIdentity.userName, 80)
@@ -147,6 +149,7 @@ def _row(resource: Resource, event: Mapping[str, Any], window: Window) -> tuple[
 
 
 def _kind(name: str, parameters: Mapping[str, Any]) -> ChangeKind:
+    # UpdateService deploys as well as scales: its parameters tell which.
     if (
         name == "UpdateService"
         and "desiredCount" in parameters
@@ -191,6 +194,7 @@ def joined(deployments: AwsEvidence, trail: AwsEvidence) -> None:
         if row[2] != "deploy":
             place = None
         else:
+            # The same service at about the same time: CloudTrail names calls, not deployments.
             near = [
                 n
                 for n, change in enumerate(changes)
@@ -199,6 +203,7 @@ def joined(deployments: AwsEvidence, trail: AwsEvidence) -> None:
             place = min(near, key=lambda n: abs(changes[n][0] - row[0]), default=None)
         if place is None:
             rows.append(row)
+        # Element 5 is the author, which ECS and Lambda do not name.
         elif changes[place][5] is None:
             changes[place] = (*changes[place][:5], row[5], *changes[place][6:])
     if "changes" in trail.rows:

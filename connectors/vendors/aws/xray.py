@@ -1,8 +1,8 @@
 """X-Ray: an even sample of the traces that pass through a service, in the incident and before it,
-and who calls whom.
+and the calls between services.
 
-A sample that preferred failing or slow traces would make both windows look alike; the summaries, of
-which many more are read, say how many failed.
+A sample that preferred failing or slow traces would make both windows look alike. Many more
+summaries are read, and they say how many failed.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ async def traces_of(
 ) -> AwsEvidence:
     """Spans of the traces through one service."""
     aws_evidence = AwsEvidence()
+    # A scope may name other windows for spans than for metrics.
     baseline = scope.baseline_spans if scope.baseline_spans is not None else scope.baseline
     windows = (scope.incident, *baseline)
     await asyncio.gather(
@@ -57,7 +58,7 @@ async def traces_of(
 
 
 async def graph_of(calls: AwsCalls, place: AwsPlace, scope: Scope, ours: OurName) -> AwsEvidence:
-    """Who called whom during the incident."""
+    """The calls between services during the incident."""
     aws_evidence = AwsEvidence()
     window = _latest(scope.incident)
     query = f"GetServiceGraph {place}"
@@ -105,6 +106,7 @@ def edges(services: Sequence[Mapping[str, Any]], ours: OurName) -> list[tuple[st
 
 def expression(name: str) -> str:
     """The filter expression for traces through a service."""
+    # Foreign name: it must not end the string.
     return 'service("' + name.replace("\\", "").replace('"', "") + '")'
 
 
@@ -157,7 +159,7 @@ async def _of_window(
 async def _summaries(
     calls: AwsCalls, place: AwsPlace, filter_expression: str, window: Window
 ) -> tuple[list[Mapping[str, Any]], bool]:
-    """Summaries from all parts of the window, in order of time as far as X-Ray gives it."""
+    """Summaries from all parts of the window, in the order of time that X-Ray gives."""
     length = (window.end - window.start) / SLICES
     parts = [(window.start + n * length, window.start + (n + 1) * length) for n in range(SLICES)]
     pages = await asyncio.gather(
@@ -176,6 +178,7 @@ async def _summaries(
             for start, end in parts
         )
     )
+    # A trace may come with two parts of the window.
     unique = {summary.get("Id"): summary for page in pages for summary in objects(page.entries)}
     return list(unique.values()), any(page.more for page in pages)
 

@@ -60,6 +60,7 @@ class AzureSource:
         """The query in the portal, packed as its own "Copy link" does: gzip, then base64."""
         if not self.resource_id:
             return None
+        # Without a time in the header, equal queries get equal links.
         packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
         parts = (quote(p, safe="") for p in (self.resource_id, packed, timespan))
         resource, query, when = parts
@@ -158,6 +159,7 @@ class AzureMonitorConnector:
                     Missing("metrics", "services", "the alert names no service to ask Azure for"),
                 )
             )
+        # All sources share one deadline and one byte budget.
         deadline, budget = self._allowance()
         sources = self._sources() if services else []
         await asyncio.gather(
@@ -225,9 +227,11 @@ class AzureMonitorConnector:
         """What one source is asked. Each window's traces are chosen by themselves."""
         kusto_queries: list[KustoQuery] = []
         roles = azure_question.roles
+        # Both may hold the same telemetry, so read it from one of them.
         if source is (self._application or self._workspace):
             schema = kql.APPLICATION if self._application is not None else kql.WORKSPACE
             kusto_queries += _telemetry(schema, roles, span)
+            # One window of the baseline is enough to compare traces with.
             windows = [request.scope.incident, *request.scope.baseline[:1]]
             kusto_queries += [
                 KustoQuery("spans", kql.spans(schema, roles), w, tables.spans_table)
@@ -262,6 +266,7 @@ class AzureMonitorConnector:
         columns = RecordColumns(schema.role, schema.message, schema.operation, azure_question.named)
         for table in self._log_tables if source is self._workspace else ():
             if table.table == taken.source:
+                # A table of the settings has its own columns for the service and the text.
                 columns = RecordColumns(table.service, table.message, named=azure_question.named)
         return await asyncio.to_thread(
             records_answer,
@@ -325,7 +330,7 @@ class KustoQuery:
 
 @dataclass
 class _AzureQuestion:
-    """One collection: whom it is about, and what came."""
+    """One collection: the services it is about, and what came."""
 
     by_service: Mapping[str, str]
     services: Sequence[str]
@@ -336,6 +341,7 @@ class _AzureQuestion:
     @cached_property
     def _ours(self) -> dict[str, str]:
         by_role = {role.casefold(): service for service, role in self.by_service.items()}
+        # A role of the settings wins over a service of the same name.
         return {s.casefold(): s for s in self.services} | by_role
 
     @property
@@ -359,6 +365,7 @@ class _AzureQuestion:
         self.parts.setdefault(query.kind, []).append(table)
         # What the query itself left out.
         cut: str | None
+        # Each row repeats how many lines there were before the query sampled them.
         total = answer.rows[0].get("total") if answer.rows else None
         if isinstance(total, int) and total > len(answer.rows):
             cut = f"{len(answer.rows):,} of {total:,} lines, the same share at all times"
@@ -411,6 +418,7 @@ class _AzureQuestion:
     def collected(self) -> Collected:
         """Everything that came."""
         whole = {name: pl.concat(parts) for name, parts in self.parts.items()}
+        # One trace may be chosen in both windows.
         if "spans" in whole:
             whole["spans"] = whole["spans"].unique(["trace_id", "span_id"], maintain_order=True)
         return Collected(whole, tuple(self.items), tuple(self.missing))
@@ -430,6 +438,7 @@ async def _refusal(session: QuerySession, path: str, table: str) -> str | None:
         await session.query(path, f"{table} | take 1 | project 1", "PT1H")
     except FaultlineError as error:
         status: Any = getattr(error, "status", None)
+        # Without an answer, or without permission, no other table can be read either.
         if status is None or status in (401, 403):
             raise
         return getattr(error, "problem", str(error))

@@ -122,7 +122,9 @@ def named_resources(alert: Alert) -> list[str]:
     """The resources that the alert's labels name by their ids, each once."""
     resource_ids: dict[str, str] = {}
     for value in alert.labels.values():
+        # Foreign text that becomes a path: take whole ids, and none that leads elsewhere.
         if RESOURCE_ID.fullmatch(value) and ".." not in value:
+            # Ids in Azure ignore case.
             resource_ids.setdefault(value.casefold(), value)
     return list(resource_ids.values())[:MOST_RESOURCES]
 
@@ -154,6 +156,7 @@ def _questions(
 ) -> Iterator[PlatformQuestion]:
     """The alert's own metric, then those whose meaning is known, as many as one call takes."""
     usable = [definition for definition in definitions if _is_usable(definition)]
+    # False sorts first: the alert's own metric must come before the cap.
     usable.sort(key=lambda definition: definition.name.value != watched)
     chosen = []
     for definition in usable:
@@ -162,6 +165,7 @@ def _questions(
             or classify(signal_of(definition)) is not SignalClass.OTHER
         ):
             chosen.append(definition)
+    # One call has one interval for all its metrics.
     by_grain: dict[str, list[MetricDefinition]] = {}
     for definition in chosen[:MOST_METRICS]:
         by_grain.setdefault(definition.grain or GRAINS[0], []).append(definition)

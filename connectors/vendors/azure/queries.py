@@ -189,12 +189,14 @@ def spans(s: Schema, roles: Iterable[str]) -> str:
         f"{s.id}, parent = {s.parent}, name = {s.name},"
         f" duration = {s.duration}, success = tobool({s.success}), code = tostring({s.code})"
     )
+    # The hash draws by chance, and draws the same traces in every run.
     return (
         f"let chosen = {s.requests} | where {s.role} in~ ({literals(roles)}) "
         f"and isnotempty({s.operation})"
         f" | distinct {s.operation} | extend chance = hash({s.operation}) "
         f"| top {MOST_TRACES} by chance asc"
         f" | project {s.operation};\n"
+        # `isfuzzy` runs the query also where one of the tables is missing.
         f"union isfuzzy=true\n"
         f"(\n{s.requests} | where {s.operation} in (chosen) | project {columns},"
         f' span_kind = "request", target = ""\n),\n'
@@ -216,6 +218,7 @@ def logs(s: Schema, roles: Iterable[str]) -> str:
         f"(\n{s.traces} | {chosen} | project {columns}, message = {s.message}, "
         f"severity = toint({s.severity})\n),\n"
         f"(\n{s.exceptions} | {chosen} | project {columns}, message = {text},"
+        # An exception without a level counts as an error (3).
         f" severity = coalesce(toint({s.severity}), 3)\n)"
     )
     return sampled(rows)
@@ -237,6 +240,7 @@ def table_logs(table: LogTable, names: Iterable[str]) -> str:
 def sampled(rows: str) -> str:
     """All rows, or the share of them that fits, the same at all times; `total` is how many there
     are."""
+    # Keep an equal share of all times: `take` alone would keep the earliest lines.
     return (
         f"let lines = {rows};\n"
         f"let every = toscalar(lines | count);\n"
@@ -259,6 +263,7 @@ def changes() -> str:
         '| where OperationNameValue endswith "/write" or OperationNameValue endswith "/delete"\n'
         '    or OperationNameValue has_any ("restart", "start", "stop", '
         '"poweroff", "deallocate", "slotsswap")\n'
+        # An operation is logged several times: when it is accepted and when it has succeeded.
         "| summarize moment = min(TimeGenerated), caller = "
         "take_any(Caller), level = take_any(Level)"
         " by correlation = CorrelationId, operation = OperationNameValue, resource = _ResourceId\n"

@@ -138,6 +138,7 @@ def logs_table(rows: Sequence[Row], named: Named) -> pl.DataFrame:
         trace = _text(row.get("trace")) or None
         severity = row.get("severity")
         level: str | None
+        # Log tables hold the level as a word, telemetry holds a number.
         if isinstance(severity, str):
             level = short(severity, 20).upper() or None
         elif not isinstance(severity, int) or isinstance(severity, bool):
@@ -159,6 +160,7 @@ def changes_table(
         if at is None or not operation:
             continue
         resource = _text(row.get("resource"))
+        # The end of an id names the resource; what comes before is its subscription and group.
         name = short(resource.split("/providers/")[-1], 100)
         title = f"{operation.lower()} on {name}"
         identity = short(_text(row.get("correlation")), 60) or f"{operation.lower()} {name}"
@@ -184,6 +186,7 @@ def _number(value: Any) -> float | None:
     """A finite number that is not negative; KQL's NaN comes as text."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    # A whole number of any size would overflow a float.
     number = float(value) if abs(value) < 1e300 else math.inf
     return number if math.isfinite(number) and number >= 0 else None
 

@@ -32,7 +32,7 @@ PARTIAL = "PartialError"
 
 
 def credential_of(azure_settings: AzureMonitorSettings) -> Credential:
-    """As whom the settings ask Azure. Raises SettingsError."""
+    """The credential by which the settings ask Azure. Raises SettingsError."""
     secret = (
         azure_settings.client_secret.get_secret_value() if azure_settings.client_secret else None
     )
@@ -103,6 +103,7 @@ class QuerySession(HttpSession):
         names = [column.name for column in table.columns]
         rows = [dict(zip(names, row, strict=True)) for row in table.rows if len(row) == len(names)]
         left = len(table.rows) - len(rows)
+        # A query that met a limit is answered in part, with an error beside the rows.
         if result.error:
             return Rows(rows, f"only a part was answered: {error_text(result.error)}")
         if left:
@@ -129,6 +130,7 @@ def error_text(reason: _Reason | None) -> str:
     if reason is None:
         return "no reason given"
     code, message, inner = reason.code, reason.message, reason.innererror
+    # The nesting is foreign, so bound how deep it is followed.
     for _ in range(5):
         if not isinstance(inner, dict):
             break
@@ -150,7 +152,7 @@ class QueryApi:
 
     @property
     def audience(self) -> str:
-        """Whom a token is for: the public cloud's old name, which both of its addresses take."""
+        """What a token is for: the public cloud's old name, which both of its addresses take."""
         if urlsplit(self.base_url).hostname == "api.loganalytics.azure.com":
             return "https://api.loganalytics.io"
         return self.base_url
@@ -172,6 +174,7 @@ class QueryApi:
             headers=headers,
             deadline=deadline,
             budget=budget,
+            # Longer than Azure may work, so that its own answer arrives.
             timeouts=Timeouts(read_s=WAIT_S + 2),
             allow=self._queries_only,
         ) as client:

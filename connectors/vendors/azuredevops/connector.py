@@ -113,6 +113,7 @@ def build(devops_settings: AzureDevOpsSettings, settings: SharedSettings) -> Azu
         or not devops_settings.projects
     ):
         return None
+    # A personal access token is the password of an empty user name (Basic authentication).
     secret = base64.b64encode(f":{devops_settings.token.get_secret_value()}".encode()).decode()
     headers = {"Authorization": f"Basic {secret}"}
     limits = devops_settings.limits(LIMITS)
@@ -207,6 +208,7 @@ def _pages(
     async def read(page_params: Params) -> RecordPage[T]:
         page = await session.page(path, page_params, type=type)
         token = page.headers.get(CONTINUED, "")[:200]
+        # Each page repeats the first query with the token of the page before.
         following = [*params, ("continuationToken", token)] if token else None
         return RecordPage(values(page.value), following)
 
@@ -215,6 +217,7 @@ def _pages(
 
 def _build_run(azure_build: AzureBuild, page: str) -> BuildRun:
     state = BUILDS.get(azure_build.result or "")
+    # A build in progress has no result yet.
     if azure_build.status == "inProgress":
         state = "running"
     message = (azure_build.triggerInfo or {}).get("ci.message", "")

@@ -153,6 +153,7 @@ class Bitbucket(ChangeFeeds):
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:
             params = [("sort", "-created_on"), ("pagelen", str(PER_PAGE))]
 
+            # The pages are sorted by time, so stop at the first pipeline that is too old.
             def is_older(pipeline: BitbucketPipeline) -> bool:
                 at = moment(pipeline.created_on)
                 return at is not None and at < window.start
@@ -177,6 +178,7 @@ class Bitbucket(ChangeFeeds):
 
             pages = _pages(session, path, BitbucketPage[BitbucketDeployment])
             records = await read_records(pages, params, most_pages=MOST_PAGES, is_older=is_older)
+            # Deployments hold an environment's id alone, so take its name from this list.
             listed = f"/2.0/repositories/{quote(repository)}/environments"
             places = await session.get(
                 listed, [("pagelen", "100")], type=BitbucketPage[_Environment]
@@ -192,7 +194,7 @@ class Bitbucket(ChangeFeeds):
 
 
 def _pages(session: LinkedSession, path: str, type: type[Any]) -> Callable[[Params], Any]:
-    """Pages that follow one another by an address, of which only the query is used."""
+    """Pages that follow one another by an address. Only its query is used."""
 
     async def read(params: Params) -> RecordPage[Any]:
         answer = await session.get(path, params, type=type)
@@ -217,6 +219,7 @@ def _pipeline_run(pipeline: BitbucketPipeline, repository: str, page: str) -> Bu
         str(pipeline.build_number),
         moment(pipeline.completed_on) or moment(pipeline.created_on),
         state,
+        # A run of a tag counts like one of a main branch.
         branch="" if pipeline.target.ref_type == "tag" else pipeline.target.ref_name or "",
         revision=pipeline.target.commit.hash if pipeline.target.commit else "",
         author=person(pipeline.creator.display_name, pipeline.creator.uuid)

@@ -112,6 +112,7 @@ class Buildkite(ChangeFeeds):
             params = [
                 ("created_from", f"{window.start:%Y-%m-%dT%H:%M:%SZ}"),
                 ("created_to", f"{window.end:%Y-%m-%dT%H:%M:%SZ}"),
+                # Jobs are not read, and would be most of the answer.
                 ("exclude_jobs", "true"),
                 ("per_page", str(PER_PAGE)),
             ]
@@ -132,6 +133,7 @@ class Buildkite(ChangeFeeds):
             str(buildkite_build.number),
             moment(buildkite_build.finished_at) or moment(buildkite_build.started_at),
             STATES.get(buildkite_build.state),
+            # HEAD names no revision once the branch has moved on.
             revision="" if buildkite_build.commit == "HEAD" else buildkite_build.commit,
             message=buildkite_build.message or "",
             author=person(by.name, by.id) if by else None,

@@ -139,6 +139,7 @@ class CircleCI(ChangeFeeds):
                 token = answer.next_page_token
                 return RecordPage(answer.items, [("page-token", token)] if token else None)
 
+            # The list takes no times, so read on until a pipeline is too old.
             def is_older(pipeline: CirclePipeline) -> bool:
                 at = moment(pipeline.created_at)
                 return at is not None and at < window.start
@@ -150,6 +151,7 @@ class CircleCI(ChangeFeeds):
                 if not is_older(pipeline) and self._counts(pipeline)
             ]
             cut = records.cut
+            # The workflows of each pipeline take another call.
             if len(inside) > MOST_PIPELINES:
                 cut = f"only the latest {MOST_PIPELINES} of {len(inside)} pipelines were read"
             runs = await asyncio.gather(
@@ -178,6 +180,7 @@ class CircleCI(ChangeFeeds):
             run = BuildRun(
                 workflow.name,
                 str(pipeline.number),
+                # A workflow that still runs has no end, so take when it began.
                 moment(workflow.stopped_at) or moment(workflow.created_at),
                 STATES.get(workflow.status),
                 branch=vcs.branch or "",

@@ -59,6 +59,7 @@ NO_TABLES = (
     "no table of OpenTelemetry's exporter or of SigNoz can be read: see clickhouse.database, "
     "clickhouse.logs_table and the user's grants"
 )
+# A temporary table is gone with its session, so creating one writes nothing.
 _WRITES = re.compile(
     r"\b(?:ALL|INSERT|ALTER|DROP|TRUNCATE|OPTIMIZE|SYSTEM|KILL QUERY|DELETE"
     r"|CREATE (?!TEMPORARY TABLE|ARBITRARY))\b"
@@ -77,6 +78,7 @@ def build(
         clickhouse_settings.url,
         access=access_of(clickhouse_settings, VENDOR),
         limits=limits,
+        # Longer than the server's own limit, so that its error arrives.
         timeouts=Timeouts(read_s=clickhouse_settings.query_timeout_s + 5),
     )
     http.timeout_s = clickhouse_settings.query_timeout_s
@@ -197,6 +199,7 @@ async def _grants(session: QuerySession) -> str | None:
         rows = await session.rows("SHOW GRANTS", type=list[str])
     except ConnectorError:
         return None
+    # Cut before the names of tables, which may read like privileges.
     return "\n".join(" ".join(row).partition(" ON ")[0] for row in rows)
 
 
@@ -292,7 +295,7 @@ class _Asking:
                 rows = decoded.count_rows(query or (), service, grid)
                 self.keep("metrics", text, window, rows)
             for where, limit, by in line_queries:
-
+                # Bind `where` as a default, because the loop gives the name another value.
                 async def page(part: Window, count: int, where: str = where) -> LinePage | None:
                     text = sql.lines(table, layout, where, part, count)
                     query = await self.query("logs", text, decoded.Selected)
@@ -311,6 +314,7 @@ class _Asking:
         for window in sampled_windows(self.request.scope):
             text = sql.trace_ids(table, layout, where, window)
             chosen = await self.query("spans", text, tuple[str])
+            # A FixedString is padded with zeros.
             ids = [trace_id.rstrip("\0") for (trace_id,) in chosen or () if trace_id]
             if not ids:
                 continue
@@ -328,6 +332,7 @@ class _Asking:
     def name_the_unknown(self, services: Sequence[str]) -> None:
         """A gap for each service that nothing names."""
         named_services: set[str] = set()
+        # The numbers are the columns that hold the service.
         for table, column in (("metrics", 1), ("logs", 1), ("spans", 3)):
             named_services |= {row[column] for row in self.collection.rows.get(table, ())}
         reason = "no line, span or metric names it; see aliases in the catalogue"

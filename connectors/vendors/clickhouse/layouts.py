@@ -71,6 +71,7 @@ def _level(text: str, number: str) -> str:
 _OTEL_BETWEEN = (
     "Timestamp >= fromUnixTimestamp64Nano({start}) AND Timestamp < fromUnixTimestamp64Nano({end})"
 )
+# The bucket of a row begins up to half an hour before it.
 _SIGNOZ_BUCKETS = (
     f"ts_bucket_start >= {{start_s}} - {_BUCKET_S} AND ts_bucket_start <= {{end_s}} AND "
 )
@@ -126,6 +127,7 @@ SIGNOZ_SPANS = Layout(
     order="timestamp",
     between=_SIGNOZ_BUCKETS + "timestamp >= fromUnixTimestamp64Nano({start}) "
     "AND timestamp < fromUnixTimestamp64Nano({end})",
+    # SigNoz keeps this attribute in a column, where `$$` stands for the dot.
     service="`resource_string_service$$name`",
     resource="resources_string",
     columns=(
@@ -210,6 +212,7 @@ def tables_of(columns: Iterable[Column], table_names: Mapping[Part, Sequence[str
     by_part: dict[Part, SourceTable] = {}
     for part, names in table_names.items():
         for name in names:
+            # Sort, so that of two databases every run reads the same one.
             for table, database in sorted(columns_by_table):
                 types = columns_by_table[table, database]
                 if table == name and part not in by_part and _holds(part, types):
@@ -220,6 +223,7 @@ def tables_of(columns: Iterable[Column], table_names: Mapping[Part, Sequence[str
 def _holds(part: Part, types: Mapping[str, str]) -> bool:
     if part in LAYOUTS:
         return any(layout.needs <= types.keys() for layout in LAYOUTS[part])
+    # A table of sums has the columns of a gauge as well.
     if part == "gauge" and "IsMonotonic" in types:
         return False
     return METRIC_COLUMNS[part] <= types.keys()

@@ -32,6 +32,7 @@ def during(layout: Layout, start_ns: int, end_ns: int) -> str:
         start=start_ns,
         end=end_ns,
         start_s=start_ns // 1_000_000_000,
+        # Round up, so that the last second is inside.
         end_s=-(-end_ns // 1_000_000_000),
     )
 
@@ -182,6 +183,7 @@ def signoz_points(
     described = (
         f"SELECT fingerprint, any({service}) AS service, any(unit) AS units, any({kind}) AS kind "
         f"FROM {series.sql} WHERE type IN ('Gauge', 'Sum') AND "
+        # Series are listed once an hour, so begin at the full hour.
         f"unix_milli >= {start - start % 3_600_000} AND unix_milli < {end} AND "
         f"{in_list(service, names)}{at_place(series, 'labels', place)} GROUP BY fingerprint"
     )

@@ -72,6 +72,7 @@ def line_page(records: Sequence[Selected], service: str) -> LinePage:
         if time is None or time < EARLIEST_NS or not isinstance(body, str) or not body:
             continue
         flat = _flat((resource, *record[LINE_FIELDS:]))
+        # The row already has its service.
         flat.pop("service.name", None)
         shown = short(_text(level), 20) or None
         trace_id = hex_id(_text(trace)[:64], TRACE_ID_BYTES) or None
@@ -80,8 +81,8 @@ def line_page(records: Sequence[Selected], service: str) -> LinePage:
 
 
 def count_rows(records: Sequence[LineCount], service: str, grid: CountGrid) -> list[Row]:
-    """Lines per minute: of other levels and of errors. None counted is 0. Without levels nothing
-    is said of errors, without lines nothing at all."""
+    """Lines per minute: of other levels and of errors. None counted is 0. Without levels
+    there are no rows of errors, without lines there are no rows at all."""
     other_levels: list[tuple[int, float]] = []
     errors: list[tuple[int, float]] = []
     for record in records:

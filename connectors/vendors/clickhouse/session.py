@@ -1,4 +1,4 @@
-"""ClickHouse's HTTP interface, of which GET alone is sent: clickhouse.com/docs/interfaces/http.
+"""ClickHouse's HTTP interface, limited to GET: clickhouse.com/docs/interfaces/http.
 
 The server itself takes a query by GET as read-only. Each query also carries its limits, unless the
 user's own profile has `readonly = 1`: then no setting may be sent, and the profile's limits hold.
@@ -90,6 +90,7 @@ class ClickHouseHttp(VendorHttp[QuerySession]):
     def _session(self, client: httpx.AsyncClient, deadline: Deadline) -> QuerySession:
         session = super()._session(client, deadline)
         session.limits = [
+            # Value 2 still takes the settings below, which 1 would refuse.
             ("readonly", "2"),
             ("max_execution_time", str(self.timeout_s)),
             ("max_result_rows", str(MOST_ROWS)),

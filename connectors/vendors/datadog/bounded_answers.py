@@ -50,11 +50,13 @@ def _check(text: str) -> bool:
         raise ValueError(f"it is longer than {LONGEST_QUERY} characters")
     if not text.strip() or not text.isprintable():
         raise ValueError("it is empty or holds control characters")
+    # Only a query of metrics has a scope in braces.
     if "{" in text:
         _check_metrics(text)
         return True
     if text.count('"') % 2:
         raise ValueError("a string does not end")
+    # A term that excludes something bounds nothing.
     if not any(not match[1] for match in _TERM.finditer(text)):
         raise ValueError("it must name something, such as service:checkout")
     return False

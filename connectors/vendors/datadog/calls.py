@@ -88,7 +88,9 @@ CALLS = (
     DEPLOYMENTS, PIPELINES,
 )  # fmt: skip
 
+# No slash and no dot: an identifier must not lead to another path.
 _IDENTIFIER = r"[A-Za-z0-9_-]{1,64}"
+# Compare whole paths, so that nothing can follow a listed one.
 _PATHS = {(c.method, re.compile(re.escape(c.path).replace(r"\{\}", _IDENTIFIER))): c for c in CALLS}
 
 

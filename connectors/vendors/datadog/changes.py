@@ -148,6 +148,7 @@ def _pipeline(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> ChangeRow | 
         return None
     service_tag = tags(outer.get("tags")).get("service")
     repository = text(inner(fields, "git.repository.name"), 160)
+    # A tag says outright whose the pipeline is; a name only hints at it.
     service = (
         inquiry.names.ours(service_tag) if service_tag else _named(inquiry, f"{name} {repository}")
     )

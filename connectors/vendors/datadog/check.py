@@ -1,5 +1,5 @@
-"""What the two keys can read, and whether the application key could also write, as far as reading
-tells.
+"""What the two keys can read, and whether the application key could also write, where reading
+tells it.
 
 A key with scopes may do what these name; one without may do all that its owner may
 (docs.datadoghq.com, "API and Application Keys", "Scopes"). Which key ours is, its last four
@@ -61,6 +61,7 @@ def probes(now: datetime) -> Mapping[str, list[tuple[Call, dict[str, Any]]]]:
     """The cheapest call for each thing that is read: the last five minutes, one entry."""
     start = now - timedelta(minutes=5)
     seconds = {"_from": int(start.timestamp()), "to": int(now.timestamp())}
+    # Nobody has this service, so the answers stay empty.
     search = {"query": "service:faultline-check", "_from": iso(start), "to": iso(now)}
     body = {"filter": search, "page": {"limit": 1}}
     issue = {"query": "*", "_from": epoch_ms(start), "to": epoch_ms(now), "track": "trace"}
@@ -100,6 +101,7 @@ async def readable(session: DatadogSession, in_thread: InThread) -> dict[str, st
             try:
                 await in_thread(partial(session.ask, call, msgspec.Raw, **params))
             except ConnectorError as error:
+                # Without an answer, or with keys that are refused, the other probes fail alike.
                 if error.status in (None, 401):
                     raise
                 return f"HTTP {error.status}"
@@ -116,6 +118,7 @@ async def writing(session: DatadogSession, in_thread: InThread, application_key:
         keys = rows(session.ask(CURRENT_USER_KEYS, dict[str, Any], page_size=100).get("data"))
         tables = [table(k.get("attributes")) for k in keys]
         mine = [k for k in tables if k.get("last4") == application_key[-4:]]
+        # Two keys may end alike, so only a single match counts.
         if len(mine) == 1 and isinstance(mine[0].get("scopes"), list):
             return _verdict(texts(mine[0]["scopes"]), "its scopes")
         user = session.ask(CURRENT_USER, dict[str, Any])

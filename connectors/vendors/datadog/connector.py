@@ -136,6 +136,7 @@ class DatadogConnector:
             relations = DatadogPart(
                 "topology", "relations of the catalogue", partial(topology, inquiry)
             )
+            # First the monitor and the catalogue: what they name decides what is asked next.
             (alerting, evidence), around = await asyncio.gather(
                 self._alerting(inquiry, monitor_id),
                 inquiry.gathered([relations] if inquiry.services else ()),
@@ -175,6 +176,7 @@ class DatadogConnector:
         if not any("/monitors/" in link.url for link in links):
             links = (*links, Link(title="Datadog monitor", url=page))
         service = alert.service or self._names.ours(new.get("service"))
+        # The alert's labels win over what Datadog adds.
         return alert.model_copy(
             update={"labels": {**new, **alert.labels}, "links": links, "service": service}
         )
@@ -203,6 +205,7 @@ class DatadogConnector:
     ) -> tuple[_Alerting, DatadogEvidence]:
         """What the monitor that fired measures; from the alert's own labels where the monitor
         cannot be read."""
+        # In another vendor's alert these labels may mean something else.
         labels = inquiry.request.alert.labels if inquiry.request.alert.source == VENDOR else {}
         query = labels.get("query", "")
         kind = labels.get("monitor_type", "")
@@ -278,6 +281,7 @@ class DatadogConnector:
         return parts
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
+        # A thread does not inherit the context, which names the instance that asks.
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, copy_context().run, call
         )

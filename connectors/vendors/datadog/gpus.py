@@ -36,6 +36,7 @@ async def gpus(inquiry: DatadogInquiry) -> DatadogEvidence:
         return DatadogEvidence()
     windows: tuple[Window, ...] = (*inquiry.baselines, inquiry.incident)
     tried = _scopes(inquiry)
+    # Stop at the first place that has series: the next ones are less certain.
     for where in tried:
         evidence = await timeseries(inquiry, _questions(scope.job, where), windows, POINTS)
         if evidence.items:

@@ -127,6 +127,7 @@ class DatadogInquiry:
         """One call, in a thread. Raises ConnectorError, BudgetExceeded."""
         loop = asyncio.get_running_loop()
         ask = partial(self.session.ask, call, type, **params)
+        # A thread does not inherit the context, which names the instance that asks.
         return await loop.run_in_executor(self.threads, copy_context().run, ask)
 
     @property
@@ -135,6 +136,7 @@ class DatadogInquiry:
         those it calls."""
         alerting = self.request.alert.service
         in_scope = self.request.scope.services
+        # A scope that names services decides, also against the alert's service.
         first = (alerting,) if alerting and (alerting in in_scope or not in_scope) else ()
         return tuple(dict.fromkeys((*first, *in_scope, *self.called)))[:MOST_SERVICES]
 

@@ -45,6 +45,7 @@ class AppLinks:
 
     def metrics(self, query: str, window: Window) -> str:
         """The metric explorer at the graph of a query, which may compute with several metrics."""
+        # Paused, because a live page would move on to the present.
         params = {"start": _ms(window.start), "end": _ms(window.end), "paused": "true"}
         return f"{self._base}/metric/explorer?{urlencode(params)}#{packed(_widget(query))}"
 
@@ -121,6 +122,7 @@ def in_formula(query: str) -> tuple[list[dict[str, str]], str]:
     queries: list[dict[str, str]] = []
 
     def named(metric: re.Match[str]) -> str:
+        # The explorer's formula refers to its queries by name.
         name = f"query{len(queries) + 1}"
         queries.append({"name": name, "data_source": "metrics", "query": metric[0]})
         return name

@@ -201,12 +201,14 @@ def _filter(query: str, window: Window) -> dict[str, str]:
 
 def _line(inquiry: DatadogInquiry, entry: Mapping[str, Any]) -> LogRow | None:
     outer = table(entry.get("attributes"))
+    # The outer attributes are Datadog's, the inner ones are the sender's.
     fields = table(outer.get("attributes"))
     at = moment(outer.get("timestamp"))
     if at is None:
         return None
     line_tags = tags(outer.get("tags"))
     messages: dict[str, Any] = {name: text(inner(fields, name)) for name in LINE_FIELDS}
+    # `message` keeps line breaks, which `text` would join.
     messages["error.stack"] = message(inner(fields, "error.stack"))[:LONGEST_STACK]
     messages["id"] = text(entry.get("id"), 80)
     messages["host"] = text(outer.get("host"))
@@ -283,6 +285,7 @@ def _counted(inquiry: DatadogInquiry, answer: BucketsAnswer, minutes: int) -> _C
             at = moment(point.get("time"))
             value = number(point.get("value"))
             if at is not None and value is not None:
+                # Several statuses share a series, so their counts add up.
                 series[at] = series.get(at, 0.0) + value / minutes
     return {series: points for series, points in counted.items() if points}
 
@@ -296,6 +299,7 @@ async def _kinds(inquiry: DatadogInquiry) -> DatadogEvidence:
     query = f"{inquiry.search} status:(error OR critical OR alert OR emergency)"
     windows = {"incident": inquiry.incident}
     if inquiry.baselines:
+        # One window is enough to tell which kinds of error are new.
         windows["baseline"] = inquiry.baselines[0]
     totals = await asyncio.gather(*(_totals(inquiry, query, window) for window in windows.values()))
     counts_by_kind: dict[str, list[str]] = {}
@@ -351,6 +355,7 @@ async def issues(inquiry: DatadogInquiry, track: str) -> DatadogEvidence:
     }
     body = {"data": {"type": "search_request", "attributes": issue_search}}
     answer = await inquiry.ask(ISSUES, IssuesAnswer, body=body, include=["issue"])
+    # The results refer to issues by id; `included` holds the issues themselves.
     tables = {
         text(record.get("id"), 80): table(record.get("attributes"))
         for record in answer.included or []

@@ -67,6 +67,7 @@ class _Packer:
         self._unwritten.discard(phrase)
         is_byte = ord(phrase) < 256
         self._put(NEW_BYTE if is_byte else NEW_CHARACTER, self._width)
+        # A new character counts twice, as in the original.
         self._put(ord(phrase), 8 if is_byte else 16)
         self._count()
         self._count()
@@ -80,6 +81,7 @@ class _Packer:
 
     def _put(self, value: int, width: int) -> None:
         for place in range(width):
+            # The lowest bit comes first here, while a letter takes its highest bit first.
             self._bits.append(value >> place & 1)
 
     def _letters(self) -> str:

@@ -164,6 +164,7 @@ async def monitored(
         if answer.status != "ok" or answer.error:
             problem = f"the query was not answered: {text(answer.error) or answer.status}"
             raise ConnectorError("datadog", QUERY.text, problem)
+        # Each window has an answer; the longest one says how many series were cut.
         count = max(count, len(answer.series))
         for series in answer.series[:MOST_SERIES]:
             rows += _monitored_rows(inquiry, monitor.signal, series)
@@ -328,6 +329,7 @@ def _signals(service: str, operation: str, scope: str, active: set[str]) -> list
                 f"latency_{quantile}", "ms", "p", queries, optional=has_sum_only, **common_fields
             )
         )
+    # Without a distribution, the sum by the number of requests gives a mean at least.
     if has_sum_only:
         mean = {"d": f"sum:{base}.duration{{{scope}}}.as_count()", "h": ratio["h"]}
         questions.append(DatadogQuestion("latency_mean", "ms", "d / h", mean, **common_fields))
@@ -341,6 +343,7 @@ def _split_signals(service: str, operation: str, scope: str) -> list[DatadogQues
     for tag in SPLITS:
         by = f"{{{scope}}} by {{{tag}}}"
         ratio = {"e": f"sum:{base}.errors{by}.as_count()", "h": f"sum:{base}.hits{by}.as_count()"}
+        # Let Datadog choose the worst values, so that the answer stays small.
         top = f"{MOST_VALUES}, 'mean', 'desc'"
         questions.append(
             DatadogQuestion(
@@ -379,6 +382,7 @@ async def timeseries(
     try:
         return await _together(inquiry, questions, windows, points)
     except ConnectorError as error:
+        # Only these say that a query is wrong; other failures meet every query alike.
         if error.status not in (400, 422):
             raise
         if len(questions) == 1:
@@ -465,6 +469,7 @@ def _lines(
     rows: list[tuple[Any, ...]] = []
     count = 0
     for series, values in zip(lines.series, lines.values, strict=False):
+        # The index is the formula's place in the request.
         if not 0 <= series.query_index < len(questions):
             continue
         question = questions[series.query_index]

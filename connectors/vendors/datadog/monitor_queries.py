@@ -103,6 +103,7 @@ def _search(match: re.Match[str], rest: str, limit: float | None) -> SearchMonit
     aggregation = AGGREGATIONS.get(rollup[1] if rollup else "count", "count")
     return SearchMonitor(
         source=_SEARCHES[match[1]],
+        # The search stands in a string of the query, where its quotes are escaped.
         search=match[2].replace('\\"', '"').replace("\\\\", "\\"),
         aggregation=aggregation,
         measure=rollup[2] if rollup and aggregation != "count" else None,

@@ -117,6 +117,7 @@ def _states(inquiry: DatadogInquiry, monitor: Monitor, link: str) -> list[tuple[
         service = inquiry.names.ours(tags(str(key)[:1000]).get("service") or monitor_service)
         rows = calm if state in CALM else alerting
         rows.append((name, service, state, since, link))
+    # Callers cut the list, which must drop calm groups first.
     return alerting + calm
 
 
@@ -208,5 +209,5 @@ def tags_of(monitor: Monitor) -> dict[str, str]:
     query = text(monitor.get("query"), 2000)
     scopes = ",".join(re.findall(r"\{([^{}*]{1,500})\}", query))
     tag_values = {**tags(scopes), **tags(monitor.get("tags"))}
-    # What a scope excludes says nothing of what the monitor is about.
+    # What a scope excludes does not tell what the monitor is about.
     return {key: value for key, value in tag_values.items() if not key.startswith(("!", "-"))}

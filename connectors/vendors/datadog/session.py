@@ -94,6 +94,7 @@ class Allowances:
                         f"{call.allowance} is used up ({share})"
                     )
                     raise ConnectorError(VENDOR, call.text, problem)
+                # Count before sending, so that other threads see the place as taken.
                 used.append(now)
             return max(0.0, self._closed_until.get(call.text, 0.0) - now)
 
@@ -146,6 +147,7 @@ class DatadogSession:
             host=plain_url(access.url, VENDOR),
             api_key={"apiKeyAuth": access.api_key, "appKeyAuth": access.application_key},
         )
+        # Leave the body to `_read`, which keeps within the bounds.
         configuration.preload_content = False
         configuration.proxy = proxy_of_environment(configuration.host)
         configuration.ssl_ca_cert = ca_file_of_environment()
@@ -213,13 +215,16 @@ class _Sending(RESTClientObject):
     ) -> DatadogResponse:
         """Send one request, or refuse to; try again where Datadog says "later" and there is
         time."""
+        # The settings may put the API below a path of a proxy.
         path = urlsplit(url).path.removeprefix(urlsplit(self._url).path)
         call = call_of(method, path)
+        # Both keys travel with the request, so nothing leaves for another address.
         if call is None or post_params or not url.startswith(f"{self._url}/"):
             raise ConnectorError(
                 VENDOR, f"{method} {short(path, 80)}", "a connector sends reading calls only"
             )
         for attempt in range(1, ATTEMPTS + 1):
+            # A retry counts against Datadog's limit as well.
             self._wait(call, self._allowances.take(call))
             try:
                 answer = self._once(call, url, query_params, dict(headers or {}), body)
@@ -301,6 +306,7 @@ class _Sending(RESTClientObject):
         try:
             while raw := response.read1(CHUNK, decode_content=False):
                 self._deadline.check()
+                # One byte more than is left is enough to see that the budget is exceeded.
                 chunk = unpack.decompress(raw, self._budget.left + 1) if unpack else raw
                 self._budget.take(len(chunk))
                 body += chunk

@@ -83,6 +83,7 @@ async def spans(
     if inquiry.in_env:
         service_query += f" {inquiry.in_env}"
     windows = (*inquiry.baselines[:1], inquiry.incident)
+    # Ask for failed spans apart, because a sample of all may hold none.
     parts = [
         DatadogPart("spans", query, partial(_page, inquiry, query, window))
         for window in windows
@@ -224,6 +225,7 @@ async def traces(inquiry: DatadogInquiry, ids: Iterable[str]) -> DatadogEvidence
 async def _trace(inquiry: DatadogInquiry, trace_id: str) -> DatadogEvidence:
     answer = (await inquiry.ask(TRACE, DatadogTraceAnswer, trace_id=trace_id)).data.attributes
     read = readable(_span_of_trace(inquiry, trace_id, entry) for entry in rows(answer.spans))
+    # Sort first, so that a cut trace keeps its beginning.
     read.sort(key=lambda row: row.start)
     cut = "Datadog gave a part of this trace" if answer.is_truncated else None
     if len(read) > MOST_SPANS_OF_A_TRACE:

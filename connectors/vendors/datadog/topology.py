@@ -1,5 +1,5 @@
-"""Who calls whom, from the relations of the software catalogue, those that APM has seen
-included."""
+"""Calls between services, from the relations of the software catalogue. They include what APM has
+seen."""
 
 from __future__ import annotations
 

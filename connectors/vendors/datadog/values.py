@@ -41,6 +41,7 @@ def text(value: Any, limit: int = 300) -> str:
     """One printable line; "" for what is neither text nor number."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
+    # Cut before `short` looks at each character.
     return short(str(value)[: 4 * limit], limit)
 
 
@@ -123,6 +124,7 @@ def metric_tag(key: str, value: str) -> str:
 
 def quoted(value: str) -> str:
     """A value as a search takes it, in quotes: nothing in it is syntax then."""
+    # Backslashes first, or those before the quotes would be doubled.
     clean = short(value, LONGEST_TAG).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{clean}"'
 

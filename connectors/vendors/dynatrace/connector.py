@@ -61,6 +61,7 @@ def build(
 def quoted(text: str) -> str:
     """A value in a selector, in which a tilde escapes: docs.dynatrace.com, "Entity selector"."""
     printable = "".join(char if char.isprintable() else " " for char in text[:100])
+    # Tildes first, or those before the quotes would be doubled.
     return '"' + printable.replace("~", "~~").replace('"', '~"') + '"'
 
 
@@ -81,6 +82,7 @@ class DynatraceConnector:
         async with self._http.open() as session:
             asking = _Asking(session, self._names, request, self._http.base_url)
             asking.collection.unasked("metrics", bool(services), more)
+            # Changes are read without a service as well, because they are of all entities.
             calls = [asking.changes(change) for change in CHANGES]
             await asyncio.gather(*calls, asking.of_services(services))
         return asking.collection.collected()
@@ -175,6 +177,7 @@ class _Asking:
     async def golden(self, ids: Mapping[str, str], selector: str, window: Window) -> None:
         """Rate, errors and latency."""
         grid = CountGrid.of(window)
+        # One call for all of them, because an environment takes 50 calls a minute.
         metrics = (tables.REQUESTS, tables.FAILED, tables.P50, tables.P99)
         params = [
             ("metricSelector", ",".join(metrics)),

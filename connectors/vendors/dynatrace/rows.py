@@ -176,5 +176,6 @@ def name_of(entity: EntityStub, names: ServiceNames) -> str | None:
 
 def problem_link(base: str, problem: str) -> str:
     """A problem's own page."""
+    # Foreign id: keep only what cannot change the address.
     plain = "".join(char for char in problem[:100] if char.isalnum() or char in "-_")
     return f"{base}/#problems/problemdetails;pid={plain}"

@@ -112,6 +112,7 @@ def _row(hit: Hit, service: str, fields: LogFields) -> Row | None:
     text = _first(source_fields, (*fields.messages, *MESSAGES))
     if at is None or at < EARLIEST_NS or text is None:
         return None
+    # `.keyword` is a part of the index; the document holds the field without it.
     level = _first(source_fields, ((fields.level or "").removesuffix(".keyword"), *LEVELS))
     trace = hex_id((_first(source_fields, TRACES) or "")[:64], TRACE_ID_BYTES) or None
     messages = {fields.time, *fields.messages, *LEVELS, *TRACES, *SERVICES[:3]}
@@ -134,6 +135,7 @@ def flat(source: Mapping[str, Any]) -> dict[str, Any]:
     values_by_path: dict[str, Any] = {}
     waiting: list[tuple[str, Any, int]] = [("", source, 0)]
     while waiting and len(values_by_path) < MOST_FIELDS:
+        # Breadth first, so that the bound leaves out the deepest fields.
         path, value, depth = waiting.pop(0)
         if isinstance(value, dict) and depth < DEEPEST:
             for name, inner in list(value.items())[:MOST_FIELDS]:
@@ -147,7 +149,7 @@ def count_rows(
     counts: Counts, service: str, grid: CountGrid, signals: tuple[str, str]
 ) -> list[Row]:
     """Lines per minute in each step, by the moment it begins: of other levels and of errors. None
-    counted is 0. Without levels nothing is said of errors."""
+    counted is 0. Without levels there are no rows of errors."""
     if counts.levels is None:
         steps = counts.steps.buckets if counts.steps else ()
         return grid.rows(signals[0], service, _counted(steps, grid))
@@ -164,4 +166,5 @@ def count_rows(
 
 def _counted(steps: Sequence[Step], grid: CountGrid) -> Iterator[tuple[int, float]]:
     for step in steps:
+        # A bucket's key is the beginning of its step, in ms.
         yield round(step.key / 1000 - grid.start_s) // grid.step_s, step.doc_count

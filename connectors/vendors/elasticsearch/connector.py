@@ -63,6 +63,7 @@ def build(
         return None
     access = access_of(elasticsearch_settings, "elasticsearch")
     if elasticsearch_settings.api_key is not None:
+        # An API key has its own scheme, which is neither Bearer nor Basic.
         header = {"Authorization": f"ApiKey {elasticsearch_settings.api_key.get_secret_value()}"}
         access = ServerAccess({**access.headers, **header}, access.auth, access.trust)
     usual = FieldNames()
@@ -160,6 +161,7 @@ class ElasticsearchConnector:
         """Values of the fields that may name a service."""
         async with self._http.open() as session:
             fields, _ = await self._fields(session)
+            # No names and no place: the search lists every service.
             body = searches.names_of_services(fields, window, (), {})
             answer = await session.search(body, type=NamesAnswer)
         services: dict[str, None] = {}
@@ -221,6 +223,7 @@ class ElasticsearchConnector:
         here = {fields.places[kind]: place[kind] for kind in place if kind in fields.places}
         lines: dict[str, _Lines] = {}
         for within in (here, {}) if here else ({},):
+            # All were found in the alert's place, so no other place is searched.
             if len(lines) == len(services):
                 break
             body = searches.names_of_services(fields, full_window(scope), theirs, within)
@@ -243,6 +246,7 @@ class ElasticsearchConnector:
     def _search(
         self, service: str, fields: LogFields, answer: NamesAnswer, here: Mapping[str, str]
     ) -> Search | None:
+        # The fields are in order of preference, so the first that names the service counts.
         for number, field in enumerate(fields.services):
             values = answer.aggregations.get(f"names{number}")
             keys = [bucket.key for bucket in values.buckets] if values else []

@@ -83,6 +83,7 @@ class FieldNames:
         """The names for `_field_caps`, each text field with its exact part."""
         places = (name for names in PLACES.values() for name in names)
         plain = (*self.times, *self.services, *self.levels, *self.messages, *TRACES, *places)
+        # A text field cannot be matched as a whole; its `.keyword` can.
         exact = tuple(f"{name}.keyword" for name in (*self.services, *self.levels))
         return ",".join(dict.fromkeys((*plain, *exact)))
 
@@ -124,6 +125,7 @@ def _exact(names: Iterable[str], there: Mapping[str, Mapping[str, FieldType]]) -
     for name in names:
         for field_name in (name, f"{name}.keyword"):
             types = there.get(field_name, {})
+            # Indices may map one field differently, so it must be countable in all of them.
             if EXACT & set(types) and all(field_type.aggregatable for field_type in types.values()):
                 exact_names.append(field_name)
                 break

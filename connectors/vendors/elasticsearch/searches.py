@@ -41,6 +41,7 @@ class Search:
             "query": self._within(fields, after_ms, epoch_ms(window.end)),
             "size": limit,
             "sort": [{fields.time: order}],
+            # `event.original` repeats the line.
             "_source": {"excludes": ["event.original"]},
             "timeout": SEARCH_TIMEOUT,
             "track_total_hits": False,
@@ -58,6 +59,7 @@ class Search:
         }
         aggs: Clause = {"steps": per_step}
         if fields.level:
+            # Lines without a level are counted, too.
             terms = {"field": fields.level, "size": MOST_LEVELS, "missing": NO_LEVEL}
             aggs = {"levels": {"terms": terms, "aggs": {"steps": per_step}}}
         return {
@@ -113,6 +115,7 @@ def of_service(field: str, values: Sequence[str], place: Mapping[str, str]) -> S
 def errors(search: Search, fields: LogFields) -> Search:
     """Those of its lines that are errors."""
     if fields.level:
+        # Terms match exactly, and levels come in three spellings.
         levels = []
         for level in sorted(FAILING):
             levels += [level, level.upper(), level.capitalize()]

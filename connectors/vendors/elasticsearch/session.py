@@ -1,4 +1,4 @@
-"""Elasticsearch's HTTP API, of which searches alone can be sent.
+"""Elasticsearch's HTTP API, limited to searches.
 
 A search with a body is sent by POST, as all clients do. So the HTTP client refuses every request
 that is not GET or POST to `/INDICES/_search` with nothing but the keys of our own searches.
@@ -65,5 +65,6 @@ class SearchHttp(VendorHttp[SearchSession]):
             body = msgspec.json.decode(request.content, type=dict[str, Any])
         except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
             raise refused from error
+        # A key that is not listed may be a script, which could do more than search.
         if not SEARCH_KEYS.issuperset(body):
             raise refused

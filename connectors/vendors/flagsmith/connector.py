@@ -45,6 +45,7 @@ Limits")."""
 PER_PAGE, MOST_PAGES = 100, 5
 MOST_DETAILS = 20
 """Records of a project of which is asked what they changed, the latest."""
+# A new flag or a change request switches nothing yet.
 _OF_A_FLAG = re.compile(r"^(?!New |Change Request)(?=.*\b(?:flag|feature|remote config)\b)", re.I)
 _USER_OVERRIDE = re.compile(r"\bidentity\b", re.I)
 _FLAG = re.compile(
@@ -166,6 +167,7 @@ class Flagsmith(ChangeFeeds):
 
             async def read_page(page_params: Params) -> RecordPage[FlagsmithRecord]:
                 answer = await session.get(path, page_params, type=FlagsmithAudit)
+                # `next` is a whole address. Only the number of its page is needed.
                 following = [
                     ("page_size", str(PER_PAGE)),
                     ("page", str(int(page_params[1][1]) + 1)),
@@ -183,6 +185,7 @@ class Flagsmith(ChangeFeeds):
                 for record in records.values
                 if _is_since(record, window) and self._tells(record)
             ]
+            # A record in the list does not say from what to what: that takes a call each.
             details = await asyncio.gather(
                 *(_details(session, f"{path}{flag.id}/") for flag in flags[:MOST_DETAILS])
             )
@@ -204,6 +207,7 @@ class Flagsmith(ChangeFeeds):
         at, flag = moment(record.created_date), record.flag
         if at is None or flag is None:
             return None
+        # A change of `enabled` is a flip, whose wording the analysis of changes reads.
         switch = [
             field_change
             for field_change in field_changes

@@ -1,4 +1,4 @@
-"""What GitHub's REST API answers, as far as it is read (docs.github.com/rest, 2022-11-28). All text
+"""The parts of GitHub's REST API answers that are read (docs.github.com/rest, 2022-11-28). All text
 is hostile."""
 
 from __future__ import annotations
@@ -168,9 +168,11 @@ def file_changes(files: list[GitHubChangedFile]) -> tuple[FileChange, ...]:
 
 def commit_of(answer: GitHubCommit, link: str) -> CodeCommit | None:
     """A commit; None without a time."""
+    # The author's date survives a rebase; the committer's is when the commit was applied.
     at = answer.commit.committer.date if answer.commit.committer else None
     if at is None:
         return None
+    # By Git's convention, the first line of a message is its title.
     title = short((answer.commit.message.splitlines() or [""])[0], 200)
     return CodeCommit(
         answer.sha, title, utc(at), login(answer.author), link, tuple(p.sha for p in answer.parents)
@@ -182,6 +184,7 @@ def change_of_pull(pull: PullRequest, link: str, commit: str | None = None) -> C
     sha = commit or pull.merge_commit_sha
     if pull.merged_at is None or not sha:
         return None
+    # A comparison may list the change under either commit.
     shas = frozenset(s for s in (pull.merge_commit_sha, commit) if s)
     title = f"{short(pull.title, 180)} (#{pull.number})"
     return CodeChange(sha, title, utc(pull.merged_at), login(pull.user), link, pull.number, shas)

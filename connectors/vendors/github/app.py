@@ -90,6 +90,7 @@ class GitHubApp:
         """A token that holds for some minutes at least. Raises ConnectorError."""
         if time.monotonic() < self._until - RENEW_S:
             return self._token
+        # Leave most of the time to the collection that needs the token.
         deadline = Deadline.after(min(10.0, limits.deadline_s / 3))
         response = await self._exchange(limits, deadline)
         if response.status_code != 201:
@@ -129,12 +130,14 @@ class GitHubApp:
                     self.api_url + self.path, content=body, extensions={CALL: self.path}
                 )
         except BudgetExceeded:
+            # Time and size are one error here: what is left of the bytes tells them apart.
             if budget.left < 0:
                 problem = "the answer is too large for a token"
                 raise ConnectorError(VENDOR, self.path, problem) from None
             problem = "no token was had (TimeoutError)"
             raise ConnectorError(VENDOR, self.path, problem, retryable=True) from None
         except ConnectorError as error:
+            # A refusal stays as it is; only a failed connection may be tried again.
             if not isinstance(error.__cause__, httpx.HTTPError):
                 raise
             problem = f"no token was had ({type(error.__cause__).__name__})"

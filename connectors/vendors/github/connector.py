@@ -39,6 +39,7 @@ WRITING_SCOPES = frozenset(
 """Scopes of a classic token that let it write (docs.github.com, "Scopes for OAuth apps"); none
 reads code alone."""
 MOST_CHECKED = 5
+# `.` and `..` would lead out of the path.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _READ = {
     "deployments": "/deployments",
@@ -132,6 +133,7 @@ class GitHubConnector(CodeConnector):
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[LinkedSession]:
+        # An app's token holds for an hour, so each session asks for it.
         headers = (
             {"Authorization": f"Bearer {await self._app.token(self.limits)}"} if self._app else {}
         )
@@ -148,6 +150,7 @@ class GitHubConnector(CodeConnector):
         try:
             page = await session.page(path, [], type=answers.RepositoryAnswer)
         except ConnectorError as error:
+            # A token that is not accepted fails for every repository alike.
             if error.status == 401:
                 raise
             return False, f"{name} cannot be read ({_status(error)})", ""

@@ -112,6 +112,7 @@ class GitHubRepository:
         """Deployments to the environments that last, the newest first, and what was left out."""
         hub_deployments: list[answers.GitHubDeployment] = []
         cut = None
+        # Ask for each environment apart, because others would fill the pages.
         for environment in self._environments or (None,):
             params = [("per_page", str(PER_PAGE))]
             if environment:
@@ -120,6 +121,7 @@ class GitHubRepository:
                 path, params, type=list[answers.GitHubDeployment], most_pages=DEPLOYMENT_PAGES
             )
             hub_deployments += listing.values
+            # More pages matter only while the last entry is still in the window.
             if listing.more and utc(listing.values[-1].created_at) > window.start:
                 cut = f"only the latest {len(listing.values)} deployments were asked"
         # Transient environments are those of pull requests.
@@ -139,6 +141,7 @@ class GitHubRepository:
         last = _decisive(statuses)
         if last is not None and last.state not in _STATES:
             return None
+        # GitHub sets `inactive` when the next deployment follows, not when this one arrived.
         at = utc(last.created_at if last and last.state != "inactive" else deployment.created_at)
         where = short(deployment.environment, 60) or "an environment without a name"
         phrase = f": {short(deployment.description, 80)}" if deployment.description else ""
@@ -231,6 +234,7 @@ class GitHubRepository:
         )
         inside = tuple(change for change in changes if window.start <= change.at <= window.end)
         cut = None
+        # Sorted by update: what was merged in the window was updated in it or later.
         if listing.more and utc(listing.values[-1].updated_at) >= window.start:
             cut = f"only the latest {len(listing.values)} closed pull requests were asked"
         between = f"{_stamp(window.start)}..{_stamp(window.end)}"
@@ -295,8 +299,10 @@ class GitHubRepository:
         """A file's content at a revision. Raises ConnectorError with status 404 where there is no
         such file."""
         call = f"{self._path}/contents/{quote(path, safe='')}"
+        # Without `ref` GitHub takes the default branch.
         params = [] if revision == "HEAD" else [("ref", revision)]
         answer = await self._session.get(call, params, type=answers.CONTENT)
+        # A folder is answered as a list.
         if isinstance(answer, list) or answer.type != "file":
             raise ConnectorError(VENDOR, call, "is not a file", status=404)
         if answer.encoding != "base64":
@@ -337,6 +343,7 @@ def _decisive(
     statuses: Sequence[answers.DeploymentStatus],
 ) -> answers.DeploymentStatus | None:
     """The first success, else the latest status."""
+    # The first success is when the revision arrived; what follows is its later fate.
     ordered = sorted(statuses, key=lambda status: status.created_at)
     for status in ordered:
         if status.state == "success":

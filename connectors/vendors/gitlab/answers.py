@@ -1,4 +1,4 @@
-"""What GitLab's REST API answers, as far as it is read (docs.gitlab.com/api/rest, v4). All text is
+"""The parts of GitLab's REST API answers that are read (docs.gitlab.com/api/rest, v4). All text is
 hostile."""
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ def file_changes(files: list[GitLabChangedFile]) -> tuple[FileChange, ...]:
         FileChange(
             f.new_path[:LONGEST_PATH],
             _hunks(f.diff or "") or None,
+            # GitLab repeats the path of a file that was not renamed.
             f.old_path[:LONGEST_PATH] if f.old_path and f.old_path != f.new_path else None,
         )
         for f in files
@@ -173,6 +174,7 @@ def commit_of(answer: GitLabCommit, link: str) -> CodeCommit:
 def change_of_merge(merge: MergeRequest, link: str, commit: str | None = None) -> CodeChange | None:
     """A merged merge request, known by the commit it became, for a fast-forward its last
     one."""
+    # How a request was merged decides which of these the branch holds.
     shas = [s for s in (merge.merge_commit_sha, merge.squash_commit_sha, commit, merge.sha) if s]
     if merge.merged_at is None or not shas:
         return None
@@ -192,6 +194,7 @@ def change_of_merge(merge: MergeRequest, link: str, commit: str | None = None) -
 def _hunks(diff: str) -> str:
     """The diff from its first hunk on."""
     if diff.startswith(("--- ", "diff ")):
+        # Without a hunk only the header is left, as for a file that was just renamed.
         place = diff.find("\n@@")
         return diff[place + 1 :] if place >= 0 else ""
     return diff

@@ -52,6 +52,7 @@ def build(gitlab_settings: GitLabSettings, settings: SharedSettings) -> GitLabCo
         name: tuple(e.gitlab_project) for name, e in settings.services.items() if e.gitlab_project
     }
     for name, projects in services.items():
+        # A part of two dots would lead out of the path.
         if not all(_NAME.fullmatch(p) and ".." not in p.split("/") for p in projects):
             raise SettingsError(
                 f"services.{name}.gitlab_project", "must be group/project or the project's number"
@@ -134,6 +135,7 @@ class GitLabConnector(CodeConnector):
                 (await session.get("/personal_access_tokens/self", type=answers.TokenAnswer)).scopes
             )
         except ConnectorError as error:
+            # A token that is not accepted fails every other call as well.
             if error.status == 401:
                 raise
             return frozenset()
@@ -161,6 +163,7 @@ class GitLabConnector(CodeConnector):
             if access
             else []
         )
+        # Scopes narrow what the user's role allows, so the role counts only without them.
         pushes = not scopes and max(levels, default=0) >= DEVELOPER
         return not refused, line, f"the token's user may push to {name}" if pushes else ""
 

@@ -71,7 +71,9 @@ class GitLabProject:
                 phrase = "not found, or the token may not read this project"
                 raise ConnectorError(VENDOR, self._path, phrase, status=404) from error
             raise
+        # The settings may hold the project's number, which makes no link.
         self._web = f"{self._base}/{quote(project.path_with_namespace)}"
+        # An empty project has no default branch.
         self._branch = project.default_branch or "main"
         return self._branch
 
@@ -133,6 +135,7 @@ class GitLabProject:
         link, failed = f"{self._web}/-/pipelines/{pipeline.id}", pipeline.status == "failed"
         running = pipeline.status in _RUNNING
         rollout = None
+        # Only a pipeline with a name can say that it deploys.
         if DEPLOYS.search(pipeline.name or "") and (
             failed or running or pipeline.status == "success"
         ):
@@ -210,10 +213,12 @@ class GitLabProject:
         )
         commits = tuple(answers.commit_of(c, self._commit_link(c.id)) for c in answer.commits)
         comparison = CodeComparison(
+            # The oldest come first, so the latest are at the end.
             commits[-MOST_COMMITS:],
             tuple(f.new_path[: answers.LONGEST_PATH] for f in answer.diffs),
             max(0, len(commits) - MOST_COMMITS),
             answer.compare_timeout,
+            # Nothing lies between where the head is the older of the two.
             0 if not commits and not answer.compare_timeout else None,
         )
         link = f"{self._web}/-/compare/{quote(base, safe='')}...{quote(head, safe='')}"

@@ -86,7 +86,7 @@ class GoogleProject:
 
 @dataclass
 class ProjectCollection:
-    """One collection: whom it is about, and what came."""
+    """One collection: the services it is about, and what came."""
 
     project: GoogleProject
     request: Request
@@ -118,6 +118,7 @@ class ProjectCollection:
         answer = await self._series(session, params)
         if answer is not None:
             rows = metrics.metric_rows(metric, answer.timeSeries, self.names)
+            # Series also tell in which regions Cloud Run runs the services.
             for time_series in answer.timeSeries:
                 self._runs(time_series.resource.type, time_series.resource.labels)
             self._keep_series(params, rows, answer)
@@ -164,6 +165,7 @@ class ProjectCollection:
         ]
         if (words := self.request.scope.log_words) is not None:
             line_queries.append((logs.words_filter(every, words.words), SAMPLE, words.by))
+        # One window after the other, because `entries.list` has a small quota.
         for window in log_windows(self.request.scope):
             await asyncio.gather(
                 *(self._lines(session, *line_query, window) for line_query in line_queries)
@@ -255,6 +257,7 @@ class ProjectCollection:
 
     def _runs(self, type: str, labels: Mapping[str, str]) -> None:
         name, region = labels.get(RUN.named_by, ""), labels.get("location", "")
+        # Only the services asked about: others have revisions of no interest.
         if type == RUN.type and name in self.theirs and region:
             self.run_places.setdefault((name, region))
 
@@ -320,6 +323,7 @@ class ProjectCollection:
     async def error_groups(self, session: GoogleSession) -> None:
         """Groups of errors of each service."""
         window = self.window
+        # Error Reporting counts back from now, so the incident must be recent.
         period = errors.period_of(self.request.scope.incident, self.project.now())
         if period is None:
             reason = "Error Reporting is only asked about the last day"
@@ -347,6 +351,7 @@ class ProjectCollection:
         """A gap for each service that nothing names."""
         named_services = set()
         for table in ("metrics", "logs", "spans"):
+            # The numbers are the columns that hold the service.
             place = 3 if table == "spans" else 1
             named_services |= {row[place] for row in self.collection.rows.get(table, ())}
         reason = "no metric, line or trace of the project names it; see aliases in the catalogue"

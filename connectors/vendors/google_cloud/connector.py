@@ -121,9 +121,11 @@ class GoogleCloudConnector:
                 missing.append(Missing(KINDS[name], name, str(error)))
 
         await asyncio.gather(*(of_api(name) for name in parts))
+        # The other calls have found the regions in which the services run.
         if asking.run_places:
             parts["run"] = [asking.revisions]
             await of_api("run")
+        # Last, because revisions and audit entries tell of the same deploys.
         asking.keep_audited()
         asking.name_the_unknown()
         return asking.collection.collected()
@@ -141,6 +143,7 @@ class GoogleCloudConnector:
                 async with self._apis[name].open(deadline, budget) as session:
                     await call(session)
                 refusals[name] = None
+            # An API that the project does not use is no refusal.
             except ApiDisabledError:
                 disabled.append(name)
             except FaultlineError as error:

@@ -120,12 +120,15 @@ def rate_rows(groups: Iterable[ErrorGroup], service: str, window: Window, step_s
     for group in groups:
         for step in group.timedCounts:
             at = time_of(step.startTime)
+            # Google's JSON holds 64-bit numbers as text.
             count = step.count if step.count.isascii() and step.count.isdigit() else ""
             if at is not None and count and len(count) < 16 and _in(at, window):
                 counted[at] = counted.get(at, 0.0) + float(count)
+    # No count at all may mean that the service does not report its errors here.
     if not counted:
         return []
     step_ns = step_s * 1_000_000_000
+    # Go back to the window's start on the grid of Google's steps.
     first = min(counted)
     first -= (first - nanoseconds(window.start)) // step_ns * step_ns
     rows: list[Row] = []

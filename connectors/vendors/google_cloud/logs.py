@@ -70,7 +70,7 @@ class _HttpRequest(msgspec.Struct):
 
 
 class LogEntry(msgspec.Struct):
-    """One entry, as far as it is read."""
+    """The fields of an entry that are read."""
 
     timestamp: str = ""
     severity: str = ""
@@ -132,8 +132,10 @@ def line_page(
             left_out += 1
             continue
         level = entry.severity.lower()
+        # The field is a resource's name: projects/P/traces/ID.
         trace = hex_id(entry.trace.rpartition("/")[2][:64], TRACE_ID_BYTES) or None
         service = _service(entry, services, names)
+        # DEFAULT means that nobody set a severity.
         shown = None if level in ("", "default") else short(level, 20)
         rows.append((at, service, text[:LONGEST_LINE], shown, trace, _attributes(entry)))
     return LinePage(rows, left_out)
@@ -148,6 +150,7 @@ def _text(entry: LogEntry) -> str:
             return str(payload[name])
     http_request = entry.httpRequest
     if http_request is not None and http_request.requestUrl:
+        # A query may hold what must not be shown.
         path = http_request.requestUrl.partition("?")[0]
         status = http_request.status or ""
         return f"{http_request.requestMethod} {path} {status} {http_request.latency}".strip()
@@ -157,6 +160,7 @@ def _text(entry: LogEntry) -> str:
 def _service(entry: LogEntry, services: Sequence[str], names: ServiceNames) -> str | None:
     labels = entry.resource.labels
     context = (entry.jsonPayload or {}).get("serviceContext")
+    # The first four fields are labels of the resource; the others are read below.
     raw_names = [labels.get(field.rpartition(".")[2]) for field in NAMED_BY[:4]]
     raw_names += [
         entry.labels.get("k8s-pod/app"),
@@ -195,6 +199,7 @@ def change_rows(
         )
         if at is None or not method:
             continue
+        # `google.cloud.run.v2.Services.UpdateService` is known by its last two parts.
         what = ".".join(method.split(".")[-2:])
         title = f"{what} on {resource.rpartition('/')[2] or resource}"
         images = list(dict.fromkeys(images_in(proto_payload.get("request"))))[:MOST_IMAGES]

@@ -176,6 +176,7 @@ class _Value(msgspec.Struct):
     @property
     def number(self) -> float | None:
         """None for what is no finite number."""
+        # Google's JSON holds 64-bit numbers as text.
         double_value = self.int64Value if self.doubleValue is None else self.doubleValue
         try:
             number = float(str(double_value)[:40])
@@ -205,6 +206,7 @@ class SeriesAnswer(msgspec.Struct):
     @property
     def cut(self) -> str | None:
         """Why it is not all that is there."""
+        # An answer with errors may still hold some of the series.
         if self.executionErrors:
             return "Google could not read all of the series"
         return f"the first {MOST_POINTS:,} points" if self.nextPageToken else None
@@ -252,6 +254,7 @@ def line_count_rows(
     counted: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for google_series in series:
         service, _ = _whose(of, google_series, names)
+        # A service with lines and no errors has zero errors, not an unknown number.
         for signal in (LINES, ERROR_LINES):
             counted.setdefault((service, signal), [])
         is_error = google_series.metric.labels.get("severity", "").lower() in FAILING
@@ -291,6 +294,7 @@ def _points(series: GoogleSeries) -> Iterator[tuple[int, float]]:
 def literal(text: str) -> str:
     """A string in a filter, as the languages of Monitoring, Logging and Trace have it."""
     printable = "".join(c if c.isprintable() else " " for c in text[:200])
+    # Backslashes first, or those before the quotes would be doubled.
     escaped = printable.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

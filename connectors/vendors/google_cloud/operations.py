@@ -63,6 +63,7 @@ def cluster_rows(
     """Rows of the table `changes`."""
     rows: list[Row] = []
     for operation in operations:
+        # The link ends in the name of what was changed.
         target = operation.targetLink.split("/")[-1]
         title = f"GKE {_words(operation.operationType)} of {target}"
         if operation.detail:
@@ -96,6 +97,7 @@ def database_rows(
             continue
         title = f"Cloud SQL {_words(operation.operationType)} of {operation.targetId}"
         service = service_in([operation.targetId], services, names)
+        # An operation that still waits has only the time at which it was queued.
         when = operation.startTime or operation.insertTime
         rows += _row(
             when,

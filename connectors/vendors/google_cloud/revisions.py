@@ -40,7 +40,7 @@ class _RunScaling(msgspec.Struct):
 
 
 class RunRevision(msgspec.Struct):
-    """One revision, as far as it is read."""
+    """The fields of a revision that are read."""
 
     name: str = ""
     createTime: str = ""
@@ -113,8 +113,10 @@ def revision_rows(
     """Rows of the table `changes`, of the revisions that were made in the window."""
     rows: list[Row] = []
     start, end = nanoseconds(window.start), nanoseconds(window.end)
+    # The newest comes first, so its predecessor is the next in the list.
     for run_revision, before in zip(run_revisions, (*run_revisions[1:], None), strict=False):
         at = time_of(run_revision.createTime)
+        # The last of a cut list has a predecessor that was not read.
         if at is None or not start <= at < end or (before is None and not has_all):
             continue
         difference = TemplateDifference(before.facts if before else None, run_revision.facts)
@@ -144,6 +146,7 @@ def without_duplicates(
     for row in audited:
         at, service, _, identity = row[:4]
         delays = [(made_at - at) / 1_000_000_000 for made_at in made.get(service, ())]
+        # The audit entry comes first: it is written when the call begins.
         is_duplicate = any(earliest <= delay <= latest for delay in delays)
         if not (is_duplicate and identity in of_run):
             rows.append(row)

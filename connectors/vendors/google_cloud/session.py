@@ -1,4 +1,4 @@
-"""Google Cloud's REST APIs, of which only reading calls can be sent.
+"""Google Cloud's REST APIs, limited to reading calls.
 
 All are GET but `entries.list` of Cloud Logging, which takes its filter by POST: the client refuses
 every other POST, and a body that holds anything else than that call's parameters (Cloud Logging
@@ -76,6 +76,7 @@ class GoogleApi:
     def _reads_only(self, request: httpx.Request) -> None:
         """Look at what is about to be sent, whoever built it."""
         refused = ConnectorError(VENDOR, request.method, "a connector sends reading calls only")
+        # The path of every API begins with its version, so nothing else is asked.
         if not str(request.url).startswith(f"{self.base_url}/v"):
             raise refused
         if request.method == "GET":
@@ -111,6 +112,7 @@ class GoogleSession(HttpSession):
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return error
         reasons = [detail.reason for detail in google_error.details if detail.reason]
+        # Google says 403 here, as it does where a permission is missing.
         if NOT_ENABLED in reasons:
             problem = "this API is not enabled in the project"
             return ApiDisabledError(VENDOR, call, problem, status=error.status)

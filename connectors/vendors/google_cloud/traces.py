@@ -62,6 +62,7 @@ def trace_params(label: str, name: str, window: Window) -> list[tuple[str, str]]
     """Whole traces in which a span bears the name."""
     return [
         ("view", "COMPLETE"),
+        # `+` asks for an exact match.
         ("filter", f"+{label}:{literal(name)}"),
         ("startTime", utc(window.start)),
         ("endTime", utc(window.end)),

@@ -39,6 +39,7 @@ class Annotation(msgspec.Struct):
 
 def plain_text(text: str | None) -> str:
     """The text of an annotation, which may be HTML, in one line."""
+    # Tags go before entities are read, or an escaped `<` would begin a tag.
     return short(html.unescape(_TAG.sub(" ", (text or "")[:4000])), 300)
 
 

@@ -36,6 +36,7 @@ class CloudApps:
         services, _ = in_scope(request, 100)
         chosen = slo.chosen(answer.slos, services, self.names, request.alert)
         window = full_window(request.scope)
+        # The series of an objective are in the Prometheus that it names.
         for source, slos in chosen.items():
             requested_slos = slos[: slo.MOST_SLOS]
             query = slo.burn_query(objective for objective, _ in requested_slos)
@@ -88,6 +89,7 @@ class CloudApps:
                 else:
                     refused[name] = None
             except ConnectorError as error:
+                # Without any answer, the other app cannot be tried either.
                 if error.status is None:
                     raise
                 refused[name] = error.problem

@@ -162,6 +162,7 @@ class GrafanaConnector:
         if not (alert.links or alert.labels.get("alertname")):
             return None
         async with self._http.open() as session:
+            # The rules' queries are needed, not their alerts.
             answer = await session.get(RULES, [("limit_alerts", "0")], type=RuleQueriesAnswer)
         return query_of_grafana_rule(answer, alert)
 
@@ -205,7 +206,9 @@ class GrafanaConnector:
         rules = [rule for group in answer.data.groups for rule in group.rules or ()]
         services, _ = in_scope(request, 100)
         made = [row for rule in rules for row in self._rule_rows(rule)]
+        # Services in scope first, then the latest, so that the cap drops the others.
         made.sort(key=lambda row: (row[1] not in services, -row[3]))
+        # A rule that cannot be evaluated looks calm, so name it.
         failing = {
             short(rule.name, 80): short(f"cannot be evaluated: {rule.lastError}", 300)
             for rule in rules
@@ -242,6 +245,7 @@ class GrafanaConnector:
             state = _state(alert.state)
             since = time_of(alert.activeAt)
             if state is not None and state != "ok" and since is not None:
+                # An alert's own label wins over one of its rule.
                 labels = {**(rule.labels or {}), **alert.labels}
                 yield (
                     short(rule.name, 200) or "rule without a name",
@@ -271,6 +275,7 @@ class GrafanaConnector:
                 plain_text(annotation.text),
             )
             if at is not None and state is not None:
+                # The text begins with the name where the field is empty: `Name {labels} - State`.
                 name = short(annotation.alertName or text.partition(" {")[0], 200) or "alert"
                 service = self._service({**labels_in_text(text), **labels_of_tags(annotation.tags)})
                 rows.append((name, service, state, at, self._annotation_link(annotation, window)))
@@ -316,6 +321,7 @@ class GrafanaConnector:
     ) -> tuple[Any, ...] | None:
         at = ns_of(annotation.time, 1_000_000)
         tags = [tag for tag in annotation.tags or () if isinstance(tag, str)]
+        # Take only what bears one of the tags, whatever the server filters.
         if at is None or not set(tags) & set(self._tags):
             return None
         title = plain_text(annotation.text) or ", ".join(short(tag, 80) for tag in tags[:10])
@@ -373,6 +379,7 @@ async def _refusal(session: HttpSession, path: str, params: list[tuple[str, str]
     try:
         await session.get(path, params, type=Any)
     except ConnectorError as error:
+        # No status means no answer, which is more than a refusal.
         if error.status is None:
             raise
         return error.problem

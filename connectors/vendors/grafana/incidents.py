@@ -106,6 +106,7 @@ def incident_link(page: str, incidents: Iterable[IrmIncident]) -> str:
     """The page of the incident, of several the list."""
     ids = [incident.incidentID for incident in incidents]
     base = f"{page}/a/grafana-irm-app/incidents"
+    # Foreign id: quote it whole, so that it stays one part of the path.
     return f"{base}/{quote(ids[0][:100], safe='')}" if len(ids) == 1 else base
 
 

@@ -102,6 +102,7 @@ def chosen(
     label = alert.labels.get(UUID_LABEL)
     for slo in slos:
         source = slo.destinationDatasource.uid if slo.destinationDatasource else ""
+        # Ids become a part of a query, so take none that could change it.
         if slo.allowed is None or not _SAFE_ID.fullmatch(slo.uuid) or not source:
             continue
         values = [label.value for label in slo.labels or () if label.key in SERVICE_KEYS]
@@ -116,6 +117,7 @@ def chosen(
 def burn_query(slos: Iterable[GrafanaSlo]) -> str:
     """The share that fails over five minutes, of each objective. Of ratios the app records both
     parts, which weigh busy series more than idle ones; of others only the result."""
+    # These ids are safe in a pattern: `chosen` takes letters, digits, `_` and `-` alone.
     ids = "|".join(slo.uuid for slo in slos)
     by, these = f"by ({UUID_LABEL})", f'{{{UUID_LABEL}=~"{ids}"}}'
     good = f"sum {by} (grafana_slo_success_rate_5m{these})"
@@ -153,6 +155,7 @@ def burn_rows(
             if failing is None or slo.allowed is None or not 0 < at < 9e9:
                 continue
             burn = max(failing, 0.0) / slo.allowed
+            # Prometheus counts in milliseconds and writes seconds.
             row = (round(at * 1000) * 1_000_000, service, SIGNAL, burn, None, labels)
             rows.setdefault(uuid, []).append(row)
     return rows
@@ -173,6 +176,7 @@ def burn_details(
 
 def _number(text: str) -> float | None:
     try:
+        # Prometheus answers values as text, NaN among them.
         value = float(text[:40])
     except ValueError:
         return None

@@ -79,6 +79,7 @@ class QuerySession(HttpSession):
         body = {"query_id": created.id, "disable_total_by_aggregate": False}
         result = await self._post(f"/1/query_results/{dataset}", body)
         path = f"/1/query_results/{dataset}/{quote(result.id, safe='')}"
+        # A query runs in the background, so ask until its result is complete.
         for _ in range(POLLS):
             query_result = await self.get(path, type=tables.QueryResult)
             if query_result.complete:
@@ -154,12 +155,14 @@ class HoneycombConnector:
             of_service = {
                 service: asking.dataset_of(service, datasets or ()) for service in services
             }
+            # Markers of the whole environment belong to no service.
             calls = [asking.markers(None, EVERYWHERE)]
             for service, dataset in of_service.items():
                 if dataset is not None:
                     calls.append(asking.markers(service, dataset))
                     if self._runs_queries:
                         calls.append(asking.golden(service, dataset))
+                # Without the list of datasets, nothing says that one is missing.
                 elif datasets is not None:
                     reason = "no dataset bears its name; see aliases in the service catalogue"
                     missing.append(Missing("metrics", service, reason, unknown=True))
@@ -180,6 +183,7 @@ class HoneycombConnector:
         able = sorted(name for name, may in auth.api_key_access.items() if may is True)
         if self._runs_queries and "queries" not in able:
             line += "; series need the permission to run queries, or set run_queries = false"
+        # Running queries takes a permission as well, which lets nobody write data.
         writing = [name for name in able if name not in ("queries",)]
         if writing:
             line += f"; warning: the key can also write ({short(', '.join(writing), 100)})"

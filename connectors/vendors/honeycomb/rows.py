@@ -97,9 +97,11 @@ def golden_rows(query_result: QueryResult, service: str, grid: CountGrid) -> lis
     failed: dict[int, float] = {}
     for series in data.series:
         at, count = time_of(series.time), _number(series.data.get("COUNT"))
+        # Senders write the column as a boolean or as text.
         if at is not None and count is not None and series.data.get(ERROR) in (True, "true"):
             failed[at] = failed.get(at, 0.0) + count
     rows: list[Row] = []
+    # Percentiles of groups cannot be joined, so take those over all spans.
     for total_by_aggregate_series in data.total_by_aggregate_series:
         at, count = (
             time_of(total_by_aggregate_series.time),
@@ -131,6 +133,7 @@ def marker_rows(
         type_ = marker.type or ""
         kind = "deploy" if type_.casefold() in deploy_types or not type_ else "config"
         title = short(marker.message or type_ or "marker", 300)
+        # Foreign text: nothing but https becomes a link.
         url = marker.url if marker.url and marker.url.startswith("https://") else None
         link = short(url, 500) if url else None
         identity = short(marker.id, 60) or f"marker@{at}"

@@ -55,6 +55,7 @@ def build(
         return None
     access = access_of(source_settings, "http_source")
     if source_settings.token is not None and source_settings.token_header:
+        # The token goes into the header that the settings name, and into no other.
         headers = {k: v for k, v in access.headers.items() if k != "Authorization"}
         headers[source_settings.token_header] = source_settings.token.get_secret_value()
         access = ServerAccess(headers, access.auth, access.trust)
@@ -109,6 +110,7 @@ class Question:
     ) -> Question:
         """For a service (None: for all of them) and a window."""
         values = values_of(service, window)
+        # Foreign values must not add a part to the path.
         path = filled(
             source_settings.path, {name: quote(text, safe="") for name, text in values.items()}
         )
@@ -187,6 +189,7 @@ class HttpSourceConnector:
         line += f"; only {how} is sent"
         if read.cut:
             line += f"; {read.cut}"
+        # No rows at all are fine, as long as none was unusable.
         return Check(self.name, bool(read.rows) or not read.unusable, line)
 
     def _http(self, questions: Iterable[Question]) -> SourceHttp:

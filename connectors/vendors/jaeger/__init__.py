@@ -1,4 +1,4 @@
-"""Jaeger: traces, and who calls whom."""
+"""Jaeger: traces, and the calls between services."""
 
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
 from faultline.connectors.vendors.jaeger.settings import JaegerSettings

@@ -1,4 +1,4 @@
-"""Jaeger: traces that pass through the services in scope, and who calls whom, over the query
+"""Jaeger: traces through the services in scope, and the calls between services, over the query
 service's HTTP API.
 
 Its own JSON is asked (`/api/traces`, what Jaeger's pages use: it can be searched for errors); a
@@ -152,6 +152,7 @@ class Search:
         params = []
         for name, value in values.items():
             params.append((f"query.{name}", value))
+            # Send both spellings: the server decides which one it reads.
             params.append((f"query.{_camel(name)}", value))
         return params
 
@@ -196,6 +197,7 @@ class JaegerConnector:
             await asyncio.gather(
                 self._topology(ask, collection, full_window(request.scope)), *reads
             )
+            # The last window is the incident.
             await self._alert_trace(ask, collection, trace_of(request.alert.labels), windows[-1])
         collection.unasked("spans", bool(services) or "spans" in collection.rows, more)
         return collection.collected()
@@ -238,6 +240,7 @@ class JaegerConnector:
         searches = await self._any_and_failed(ask, collection, name_windows, {})
         # The v3 API cannot be searched for tags.
         tags = {} if ask.v3 else place_tags(_every_row(searches), service, place)
+        # Where nothing is found in the alert's place, traces of all places stand.
         if tags:
             searches_there = await self._any_and_failed(ask, collection, name_windows, tags)
             if _every_row(searches_there):
@@ -255,6 +258,7 @@ class JaegerConnector:
             searches += await self._searches(ask, collection, slow)
 
         self._retain(ask, collection, searches, since=nanoseconds(windows[-1].start))
+        # Only searches that were answered can say that there is no trace.
         if all(rows is not None and not rows for _, rows in searches):
             collection.missing.append(Missing("spans", service, NO_TRACE, unknown=True))
 
@@ -269,6 +273,7 @@ class JaegerConnector:
         searches = [
             Search(name, part, TYPICAL, tags=tags)
             for name, window in name_windows
+            # A server gives the latest traces first, so ask about each part of the window.
             for part in split(window, PARTS)
         ]
         if not ask.v3:
@@ -388,6 +393,7 @@ class _Ask:
     async def of(cls, session: HttpSession, names: ServiceNames) -> _Ask:
         """Raises where neither API answers."""
         try:
+            # This call also tells which of the two APIs the server has.
             answer = await session.get("/api/services", type=ServicesAnswer)
             return cls(session, names, answer.data or (), v3=False)
         except ConnectorError as error:
@@ -470,6 +476,7 @@ def _slow_bound(
     longest: dict[str, float] = {}
     for row in before or sample:
         if row.service == service:
+            # The service's own time counts: a long trace may be slow elsewhere.
             longest[row.trace_id] = max(longest.get(row.trace_id, 0.0), row.duration_us)
     if not longest:
         return None

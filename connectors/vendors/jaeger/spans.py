@@ -132,6 +132,7 @@ def _with_errors(span: JaegerSpan) -> Mapping[str, str]:
 def _parent(span: JaegerSpan) -> str | None:
     """The span that called this one, in the same trace."""
     trace_id = hex_id(span.traceID, TRACE_ID_BYTES)
+    # A span may follow from others; the one that called it counts first.
     references = sorted(span.references or (), key=lambda r: r.refType != "CHILD_OF")
     for reference in references:
         if hex_id(reference.traceID, TRACE_ID_BYTES) != trace_id:

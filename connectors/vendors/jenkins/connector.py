@@ -36,6 +36,7 @@ VENDOR = "jenkins"
 LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
 MOST_BUILDS = 100
 """Of a job, the latest: as many as Jenkins gives without reading all from disk."""
+# `{0,N}` bounds the list at the server.
 TREE = (
     "fullName,builds[number,url,result,building,timestamp,duration,"
     f"actions[lastBuiltRevision[SHA1],causes[userName]]]{{0,{MOST_BUILDS}}}"
@@ -75,6 +76,7 @@ class JenkinsBuild(msgspec.Struct):
         began = moment_of_ms(self.timestamp)
         if began is None or self.building:
             return began
+        # Bounded: the number is foreign, and a time holds only so much.
         return began + timedelta(milliseconds=min(max(0, self.duration), LONGEST_MS))
 
     @property
@@ -98,7 +100,7 @@ class JenkinsBuild(msgspec.Struct):
 
 
 class JenkinsJob(msgspec.Struct):
-    """A job, as far as it is asked for."""
+    """The fields of a job that are asked for."""
 
     builds: list[JenkinsBuild]
     fullName: str = ""
@@ -139,6 +141,7 @@ class Jenkins(ChangeFeeds):
         return [self._feed(job) for job in self._jobs]
 
     def _feed(self, job: str) -> ChangeFeed:
+        # A job in folders has `/job/` before each part of its name.
         page = "".join(f"/job/{quote(part, safe='')}" for part in job.split("/"))
 
         async def read(session: LinkedSession, window: Window) -> FeedAnswer:

@@ -46,7 +46,7 @@ def build(kafka_settings: KafkaSettings, settings: SharedSettings) -> KafkaConne
 
 
 class KafkaConnector:
-    """One cluster. `service` is whom its facts are about."""
+    """One cluster. Its facts are about `service`."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("states",)
@@ -87,6 +87,7 @@ class KafkaConnector:
             ]
             if behind and self._settings.sample_s:
                 await asyncio.sleep(self._settings.sample_s)
+                # Worst first: the second reading covers `MOST_SAMPLED` groups at most.
                 behind.sort(
                     key=lambda group_reading: (-group_reading.longest, group_reading.group.name)
                 )
@@ -99,6 +100,7 @@ class KafkaConnector:
                 snapshot.add(self._label(READ), lag_facts, facts.group_details(first))
         except FaultlineError as error:
             snapshot.lacks(self._label(READ), str(error))
+        # Many groups fail for the same reason: report it once.
         for reason in dict.fromkeys(reading.refused):
             snapshot.lacks(self._label(READ), reason)
 
@@ -127,6 +129,7 @@ class KafkaConnector:
                 line += f"; some groups cannot be listed: {short(refused[0], 100)}"
             try:
                 writing = sorted(await session.rights())
+            # Without an answer the rights stay unknown, so do not warn.
             except FaultlineError:
                 writing = []
             if writing:
@@ -180,9 +183,12 @@ class _GroupsReading:
             except ConnectorError as error:
                 self.refused.append(str(error))
         read = {at for group_offsets in committed.values() for at in group_offsets}
+        # A partition without a leader has no offsets to ask for.
         ends, refused = await self._session.offsets(sorted(read & self._led))
         self.refused += refused
         at_s = time.monotonic()
+        # Only a group without members can be abandoned, so only its partitions need their
+        # beginnings.
         empty = {group.name for group in groups if group.state == "EMPTY"}
         places = {at for name in empty & set(committed) for at in committed[name]}
         begins, refused = await self._session.offsets(sorted(places & self._led), first=True)

@@ -109,7 +109,7 @@ class GroupReading:
 
     @property
     def longest(self) -> int:
-        """Of the topic of which it has not read most."""
+        """Unread messages of the topic where it is furthest behind."""
         return max(self.by_topic().values(), default=0)
 
     def has_lost(self, topic: str) -> bool:
@@ -122,6 +122,7 @@ class GroupReading:
 def cluster_facts(cluster: Cluster) -> list[Fact]:
     """Brokers that are away, and partitions that cannot be used or have too few replicas."""
     facts = []
+    # Metadata lists live brokers only; partitions still name those that are away.
     replicas = Counter(broker for partition in cluster.partitions for broker in partition.replicas)
     for broker in sorted(set(replicas) - cluster.brokers):
         value = f"away from its cluster, with replicas of {counted(replicas[broker], 'partition')}"
@@ -135,6 +136,7 @@ def cluster_facts(cluster: Cluster) -> list[Fact]:
     behind = []
     for partition in cluster.partitions:
         away = set(partition.replicas) - set(partition.in_sync)
+        # A partition without a leader is a fact by itself: do not report it twice.
         if away and partition.leader != NO_LEADER:
             behind.append(partition)
             missing.update(away)
@@ -178,10 +180,12 @@ def group_facts(first: Iterable[GroupReading], second: Mapping[str, GroupReading
 
 def _judged(reading: GroupReading, later: GroupReading | None, topic: str, lag: int) -> Fact | None:
     name, value = short(reading.group.name, 80), f"{lag:,} messages of {short(topic, 60)}"
+    # EMPTY: the group has offsets, but no members.
     if reading.group.state == "EMPTY":
         if _is_abandoned(reading, later, topic, lag):
             return None
         return Fact("queue_without_consumers", value, None, "Consumer group", name, "members")
+    # One reading may catch a short rebalance. Two show that the group is stuck in it.
     if later is not None and reading.group.rebalances and later.group.rebalances and lag >= STUCK:
         for_s = later.at_s - reading.at_s
         value += f", and it has been rebalancing for {amount(for_s, SECONDS)} at least"
@@ -189,6 +193,7 @@ def _judged(reading: GroupReading, later: GroupReading | None, topic: str, lag: 
     if lag < BEHIND:
         return None
     lags = {at: count for at, count in reading.lags().items() if at.topic == topic}
+    # Of equal lags the lowest partition wins, so that every run names the same one.
     worst = max(lags, key=lambda at: (lags[at], -at.number))
     if len(lags) > 1:
         value += f", {lags[worst]:,} of them in partition {worst.number} of {len(lags)}"
@@ -202,6 +207,7 @@ def _judged(reading: GroupReading, later: GroupReading | None, topic: str, lag: 
 
 def _is_abandoned(reading: GroupReading, later: GroupReading | None, topic: str, lag: int) -> bool:
     """Whether nobody misses the members of a group without any."""
+    # Without a second reading the topic counts as used.
     is_used = later is None or _moved(reading, later, topic, lambda read: read.ends) > 0
     return lag < STUCK or not is_used or reading.has_lost(topic)
 

@@ -43,6 +43,7 @@ NOT_PERMITTED = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
+# The connection's own errors: worth a retry, unlike a broker's refusal.
 LOST = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -78,6 +79,7 @@ class KafkaSession:
     async def close(self) -> None:
         """Disconnect, which librdkafka does when nobody holds it any more."""
 
+        # Dropping the last reference closes the connections, which blocks.
         def drop() -> None:
             self._client = None
 
@@ -137,6 +139,7 @@ class KafkaSession:
             futures = client.list_consumer_group_offsets(topic_partitions, request_timeout=within_s)
             offsets = {}
             for topic_partition in futures[group].result(within_s).topic_partitions:
+                # A negative offset means that the group has committed nothing there.
                 if topic_partition.error is None and topic_partition.offset >= 0:
                     offsets[Place(topic_partition.topic, topic_partition.partition)] = (
                         topic_partition.offset
@@ -210,6 +213,7 @@ def configuration(kafka_settings: KafkaSettings, limits: Limits) -> dict[str, An
         "bootstrap.servers": kafka_settings.brokers,
         "client.id": "faultline",
         "security.protocol": "PLAINTEXT" if kafka_settings.tls == "off" else "SSL",
+        # librdkafka takes no larger number.
         "receive.message.max.bytes": min(limits.max_bytes, 2**31 - 1),
         "socket.timeout.ms": round(1000 * LONGEST_CALL_S),
         # Otherwise it writes to the terminal.
@@ -252,7 +256,7 @@ def _results(futures: Mapping[K, Future[Any]], within_s: float) -> tuple[dict[K,
 
 
 def _problem(error: KafkaException | KafkaError) -> tuple[str, bool]:
-    """What is said of it, and whether the connection is lost."""
+    """The error as text, and whether the connection is lost."""
     cause = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(cause, KafkaError):
         return short(str(cause), 200), False

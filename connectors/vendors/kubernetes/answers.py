@@ -1,4 +1,4 @@
-"""Objects of the Kubernetes API as far as they are read: v1.34's reference, group by group. All
+"""The fields of Kubernetes API objects that we read: v1.34's reference, group by group. All
 text is hostile.
 
 Go writes an absent list or time as null as often as it leaves it out, so everything may be None.
@@ -54,6 +54,7 @@ class Meta(Struct):
         times = []
         for managed_field in self.managed_fields or ():
             at = moment(managed_field.time)
+            # Controllers write the status all the time. That does not change the object.
             if at is not None and managed_field.subresource != "status":
                 times.append(at)
         return max(times, default=self.created)
@@ -73,8 +74,9 @@ class Meta(Struct):
 
 
 class ListMeta(Struct):
-    """metav1.ListMeta, of which `continue` begins the next page."""
+    """metav1.ListMeta; `continue` asks for the next page."""
 
+    # `continue` is a keyword of Python.
     next_page: str | None = msgspec.field(default=None, name="continue")
     remaining_item_count: int | None = None
 
@@ -87,7 +89,7 @@ class KubernetesList(msgspec.Struct, Generic[T]):
 
 
 class Named(Struct):
-    """Anything, of which the metadata alone matters (metav1.PartialObjectMetadata)."""
+    """Any object whose metadata is all that matters (metav1.PartialObjectMetadata)."""
 
     metadata: Meta
 
@@ -106,6 +108,7 @@ class Selector(Struct):
             key, values = str(match_expression.get("key", "")), match_expression.get("values") or []
             listed = ",".join(map(str, values)) if isinstance(values, list) else ""
             operator = str(match_expression.get("operator", ""))
+            # `In` and `NotIn` take the same form: `key in (a,b)`.
             forms = {"Exists": key, "DoesNotExist": f"!{key}"}
             parts.append(forms.get(operator, f"{key} {operator.lower()} ({listed})"))
         return ",".join(parts)
@@ -119,6 +122,7 @@ class KubernetesCondition(Struct):
     reason: str | None = None
     message: str | None = None
     last_transition_time: str | None = None
+    # Deployments have it: when a rollout last went on.
     last_update_time: str | None = None
 
 
@@ -199,6 +203,7 @@ class HttpProbe(Struct):
     """Where a probe asks."""
 
     path: str | None = None
+    # A number, or the name of a port that the container declares.
     port: int | str | None = None
 
 
@@ -226,7 +231,7 @@ class PodClaim(Struct):
 
 
 class PodVolume(Struct):
-    """A volume of a pod, as far as it is a claim."""
+    """A volume of a pod. Only claims are read."""
 
     persistent_volume_claim: PodClaim | None = None
 
@@ -391,6 +396,7 @@ class KubernetesEvent(Struct):
     @property
     def first(self) -> datetime | None:
         """When it came first."""
+        # The reporter fills the fields of one API only, so try all of them.
         timestamps = (self.deprecated_first_timestamp, self.first_timestamp, self.event_time)
         return next((at for text in timestamps if (at := moment(text))), self.metadata.created)
 
@@ -407,5 +413,6 @@ class KubernetesEvent(Struct):
     @property
     def times(self) -> int:
         """How often it came."""
+        # A count that is absent or 0 stands for one occurrence.
         counted = self.series.count if self.series else None
         return max(1, counted or self.deprecated_count or self.count or 1)

@@ -86,6 +86,7 @@ class ChangeInquiry:
             return []
         ours = self._our_scalers(space, listed[0])
         for scaler, service in ours:
+            # Events name the autoscaler: this is how they find the service.
             self.objects[space, "HorizontalPodAutoscaler", scaler.metadata.name] = service
         item = Item("changes", replayed(path), self.around, None, rows=len(ours), cut=listed[1])
         self._listed.append((item, frozenset(service for _, service in ours)))
@@ -133,6 +134,7 @@ class ChangeInquiry:
         workload_events = [
             event for event in kubernetes_events if event.about.name == workload.meta.name
         ]
+        # Known scalings: an event must not repeat them.
         rows = [row for row in self.rows if row.service == workload.ref.service]
         link = self._link_of(workload)
         self.rows += replica_rows(workload, revisions, workload_events, rows, link, self.around)
@@ -151,6 +153,7 @@ class ChangeInquiry:
             if row is not None:
                 self.rows.append(row)
                 with_events.add(event.about.name)
+        # Events expire, by default after an hour. The autoscaler's state outlives them.
         for scaler, service in self._our_scalers(space, scalers):
             name = scaler.metadata.name
             if name in with_events:
@@ -169,6 +172,7 @@ class ChangeInquiry:
             if not services:
                 continue
             path = f"/api/v1/namespaces/{space}/{resource}"
+            # Metadata alone: the content of config maps and secrets stays in the cluster.
             listed = await self.fetch("changes", path, Named, names_only=True)
             if listed is None:
                 continue

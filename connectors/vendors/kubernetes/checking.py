@@ -110,6 +110,7 @@ async def refusals_of(reads: Reads, parts: Sequence[ClusterPart]) -> list[Refusa
 async def _refusal(reads: Reads, part: ClusterPart) -> Refusal | None:
     if part.resource == LOGS:
         return await reads.log_refusal(part.space)
+    # Even a check does not ask for their content.
     names_only = part.resource in ("configmaps", "secrets")
     refusal = await reads.refusal(part.path, names_only=names_only)
     if part.resource == "events" and refusal is not None and refusal.status == UNKNOWN:

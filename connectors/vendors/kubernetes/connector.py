@@ -134,6 +134,7 @@ class KubernetesConnector:
                 without=self._without,
                 logs=reads if self._with_logs else None,
             )
+            # In this order: each step looks up what the steps before it found.
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
             namespaces = (inquiry.namespace(space) for space in spaces)
@@ -146,9 +147,11 @@ class KubernetesConnector:
         """What can be read with this token, and what to change where something cannot."""
         spaces = self._spaces()
         parts = parts_of(
+            # Without a namespace in the settings, ask about one that every cluster has.
             spaces[:MOST_CHECKED] or ["default"],
             self._without,
             logs=self._with_logs,
+            # Helm keeps its records in secrets.
             secrets=self._with_secrets or self._with_helm,
         )
         try:
@@ -161,6 +164,7 @@ class KubernetesConnector:
             notes.append("no service names its workload: only what alerts name is read")
         line = f"Kubernetes at {self._access.url}: {'; '.join(notes)}; only GET is sent"
         line += (
+            # To ask for the token's rights takes a POST, which is never sent.
             "; whether the token can also write is unknown: bind it to read-only-rbac.yaml alone"
         )
         return Check(self.name, not any(refusals), line)

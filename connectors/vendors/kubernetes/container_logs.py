@@ -163,6 +163,7 @@ class LogInquiry:
             except ConnectorError as error:
                 if error.status not in GONE and not self._may_go_on(run, error):
                     return
+            # A limit is reached, and the next log would reach it too.
             except FaultlineError as error:
                 self.missing.append(Missing("logs", run.command(self.window.start), str(error)))
                 return
@@ -185,6 +186,7 @@ class LogInquiry:
         cut = _cut(run, len(lines), len(text))
         if cut is not None and lines:
             first = await self.reads.log(run.path, run.first_selection(since, now))
+            # The two answers may overlap: of the first keep what lies before the second.
             lines = [line for line in read_lines(first) if line[0] < lines[0][0]] + lines
         rows = [self._row(run, at, line) for at, line in lines]
         remaining_rows = [row for row in rows if self.window.start <= row.time <= self.window.end]
@@ -249,6 +251,7 @@ def read_lines(text: str) -> list[tuple[datetime, str]]:
     lines = []
     for raw in text.split("\n"):
         stamp, _, line = raw.partition(" ")
+        # A timestamp has some 30 characters: do not parse a whole line as one.
         at = moment(stamp) if len(stamp) <= 40 else None
         if at is not None and line.strip():
             lines.append((at, line.rstrip("\r")))
@@ -268,7 +271,9 @@ def runs_to_read(
     for service_pods in by_service.values():
         ends = [run for service_pod in service_pods for run in _crashes(service_pod, window)]
         ends.sort(key=lambda run: _ended_at(run) or window.start, reverse=True)
+        # Ranks are within a service: sorted by rank, every service gets a share of `MOST_RUNS`.
         crashed += enumerate(ends[:PODS_OF_SERVICE])
+        # Two stable sorts: by trouble and, of equal trouble, the newest first.
         service_pods.sort(
             key=lambda service_pod: str(service_pod.pod.metadata.created), reverse=True
         )

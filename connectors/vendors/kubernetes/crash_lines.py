@@ -44,6 +44,7 @@ def readable(line: str) -> str:
 def telling_line(lines: Sequence[str]) -> str:
     """The line that says why, cut and without secrets; "" where there is none."""
     readables = [line for line in map(readable, lines) if line.strip()]
+    # Go's line wins wherever it stands: below it come only stacks.
     for line in reversed(readables):
         if _FIRST.match(line):
             return _shown(line)

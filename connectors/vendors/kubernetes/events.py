@@ -42,6 +42,7 @@ def service_of(event: KubernetesEvent, objects: Objects) -> str | None:
     object_service = objects.get((namespace, kind, name))
     if object_service is not None or kind != "Pod":
         return object_service
+    # Only the name of a deleted pod is left, and it begins with its maker's name.
     for maker in makers_of(name):
         for maker_kind in _MAKERS:
             service = objects.get((namespace, maker_kind, maker))
@@ -118,8 +119,8 @@ def scaler_row(scaler: Scaler, service: str, link: str | None, window: Window) -
 
 
 def scaled_up(events: Iterable[KubernetesEvent]) -> dict[str, datetime]:
-    """When the Deployment controller first scaled a ReplicaSet up, by its name, as far as events
-    are kept."""
+    """When the Deployment controller first scaled a ReplicaSet up, by its name. Older events are
+    gone."""
     times_by_name: dict[str, datetime] = {}
     for event in events:
         at = event.first

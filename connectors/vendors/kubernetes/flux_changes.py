@@ -81,7 +81,7 @@ class _Status(Struct):
 
 
 class FluxObject(Struct):
-    """A HelmRelease or a Kustomization, as far as it is read."""
+    """The parts of a HelmRelease or a Kustomization that are read."""
 
     metadata: Meta
     status: _Status | None = None
@@ -138,11 +138,13 @@ class FluxInquiry:
                 service = services.setdefault((space, name), [])
                 if workload.ref.service not in service:
                     service.append(workload.ref.service)
+            # Workloads that Flux did not make lack the labels.
             named = [key for key in services if all(key)]
             for space, name in named[:MOST_OBJECTS]:
                 await self._read(kind, space, name, services[space, name])
 
     async def _read(self, kind: FluxKind, space: str, name: str, services: Iterable[str]) -> None:
+        # A label is foreign text: it must not add parts to the path.
         place = quote(space, safe="")
         path = f"/apis/{kind.group}/{kind.version}/namespaces/{place}/{kind.resource}"
         selection = {"fieldSelector": f"metadata.name={name}"}
@@ -168,12 +170,14 @@ def _rows(
 ) -> Iterable[ChangeRow]:
     """A row for each entry of the history in the window."""
     history: list[Any] = list((flux_object.status and flux_object.status.history) or ())
+    # The newest comes first, so the next entry is the revision before.
     for snapshot, before in pairwise((*history, None)):
         at = snapshot.at
         if at is None or not snapshot.revision or not window.start <= at <= window.end:
             continue
         title = _title(kind, flux_object.metadata.name, snapshot, before)
         identity = snapshot.revision
+        # A chart's version may be released again with other values: the number tells them apart.
         if kind.kind == "HelmRelease":
             identity = (
                 f"{flux_object.metadata.name} {snapshot.revision} (release {snapshot.version})"
@@ -197,5 +201,6 @@ def _title(kind: FluxKind, name: str, after: _Snapshot, before: _Snapshot | None
 
 
 def _short(revision: str) -> str:
+    # SHA-1 has 40 hexadecimal digits, SHA-256 has 64.
     is_hash = len(revision) >= 40 and revision.isalnum()
     return revision[:SHORT_HASH] if is_hash else short(revision, 60)

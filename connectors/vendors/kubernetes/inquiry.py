@@ -67,6 +67,7 @@ class ClusterInquiry:
         without: Collection[str] = (),
         logs: PodLogs | None = None,
     ) -> None:
+        # The cluster's clock may differ from ours.
         start = scope.events_from - SKEW
         self._window = Window(start=start, end=scope.incident.end + SKEW)
         self._scope = scope
@@ -113,6 +114,7 @@ class ClusterInquiry:
             self._tables["states"] = rows
         tables = {}
         for name, rows in self._tables.items():
+            # Two selections may list the same object.
             distinct_rows = list(dict.fromkeys(rows))
             tables[name] = pl.DataFrame(distinct_rows, schema=SCHEMAS[name].columns, orient="row")
         if applied:
@@ -173,6 +175,7 @@ class ClusterInquiry:
 
     async def _pods_and_revisions(self, workload: ObservedWorkload) -> None:
         listing = self._list_pods(workload.ref, {"labelSelector": workload.selector}, workload)
+        # A Job keeps no revisions.
         if workload.kind == "Job":
             await listing
             return
@@ -192,6 +195,7 @@ class ClusterInquiry:
             if resource == "replicasets" and revision.metadata.owned_by(
                 "Deployment", workload.meta.name
             ):
+                # Events name the ReplicaSet: this is how they find the service.
                 key = (workload.ref.namespace, "ReplicaSet", revision.metadata.name)
                 self._objects[key] = workload.ref.service
         query = replayed(path, {"labelSelector": workload.selector})
@@ -262,8 +266,7 @@ class ClusterInquiry:
         self._tables["monitors"] += [(*state[:4], link) for state in states]
 
     async def namespace(self, space: str) -> None:
-        """A namespace's events, autoscalers and config maps, as far as they are about the workloads
-        that were found."""
+        """A namespace's events, autoscalers and config maps that are about the workloads found."""
         (namespace_events, query, cut), scalers, _ = await asyncio.gather(
             self._events(space),
             self._changes.autoscalers(space),
@@ -305,6 +308,7 @@ class ClusterInquiry:
         left_out = len(on) - MOST_NODES
         cut = f"{left_out} of {len(on)} nodes left out" if left_out > 0 else None
         (node_events, query, events_cut), listed = await asyncio.gather(
+            # Nodes have no namespace: their events are in `default`.
             self._events("default", kind="Node"),
             asyncio.gather(*(self._node(name, on[name]) for name in names)),
         )
@@ -466,8 +470,10 @@ class ClusterInquiry:
         try:
             return await self._reads.all(path, type, selection=selection, names_only=names_only)
         except ConnectorError as error:
+            # The token is refused: every other list would fail as well.
             if error.status == 401:
                 raise
+            # What may be absent is asked for silently, so 404 is no gap.
             if not (silent and error.status == 404):
                 self._missing.append(Missing(kind, replayed(path, selection), str(error)))
         except FaultlineError as error:

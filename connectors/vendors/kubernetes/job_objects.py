@@ -135,7 +135,9 @@ async def _list(
         ]
         # The newest first: those before it ended before the alert.
         job_objects.sort(
-            key=lambda job_object: job_object.metadata.creation_timestamp or "", reverse=True
+            # Kubernetes writes times in UTC and in one format, so they sort as text.
+            key=lambda job_object: job_object.metadata.creation_timestamp or "",
+            reverse=True,
         )
         for job_object in job_objects[:MOST_OBJECTS]:
             rows += _rows(kind, job_object, ref, replayed(path))
@@ -203,6 +205,7 @@ def _of_conditions(status: JobObjectStatus) -> Iterator[Fact]:
 def _of_kueue(status: JobObjectStatus) -> Iterator[Fact]:
     """A Workload waits for quota, or lost what it had."""
     true = {c.type: c for c in status.conditions or () if c.status == "True"}
+    # A finished Workload may keep the conditions of its waits, which no longer matter.
     if "Finished" in true:
         return
     for condition in status.conditions or ():

@@ -1,4 +1,4 @@
-"""A cluster as a kubeconfig file has it: its address, whom to trust, and who asks.
+"""A cluster as a kubeconfig file has it: its address, its trusted authority, and its user.
 
 kubernetes.io, "kubeconfig (v1)" and "Client Authentication (v1)". Commands that give credentials
 (`exec`), as those of EKS, GKE and AKS, are run as kubectl runs them, without a terminal.
@@ -221,6 +221,7 @@ def read_kubeconfig(path: Path, context: str | None = None) -> KubeconfigAccess:
 def _read(path: Path) -> _Kubeconfig:
     try:
         with path.open("rb") as file:
+            # A wrong path may lead to a huge file.
             text = file.read(LARGEST)
         return msgspec.yaml.decode(text, type=_Kubeconfig)
     except OSError as error:
@@ -257,6 +258,7 @@ class KubeconfigAccess:
         cluster, user = self._cluster, self._user
         cert = self._pem(user.client_certificate_data, user.client_certificate)
         key = self._pem(user.client_key_data, user.client_key)
+        # A certificate that the command gave replaces the file's.
         if status.client_certificate_data:
             cert = status.client_certificate_data.encode()
             key = (status.client_key_data or "").encode()
@@ -294,6 +296,7 @@ class KubeconfigAccess:
 
     def _run(self, plugin: ExecPlugin) -> _PluginCredential:
         command = plugin.command
+        # As kubectl does: a path is relative to the file, a bare name is looked up in PATH.
         if "/" in command:
             command = str(self._path(command))
         name = short(Path(plugin.command).name, 40)
@@ -312,6 +315,7 @@ class KubeconfigAccess:
             hint = f": {short(plugin.install_hint, 120)}" if plugin.install_hint else ""
             raise _failed(name, f"cannot be run ({type(error).__name__}){hint}") from None
         if ran.returncode != 0:
+            # A command's complaint may quote a credential.
             complaint = short(masked(ran.stderr[:2_000].decode(errors="replace")), 160)
             raise _failed(name, f"ended with {ran.returncode}: {complaint}")
         return _parse_credential(name, ran.stdout)
@@ -359,6 +363,7 @@ def _parse_credential(name: str, printed: bytes) -> _PluginCredential:
             until = datetime.fromisoformat(status.expiration_timestamp)
         except ValueError as error:
             raise _failed(name, "named no time at which its credentials end") from error
+        # Python refuses to compare a time without a zone with one that has it.
         if until.tzinfo is None:
             until = until.replace(tzinfo=UTC)
     return _PluginCredential(status, until)
@@ -388,6 +393,7 @@ def _trust_in(authority: str | None, server_name: str | None) -> ssl.SSLContext:
         return usual
     named = ServerNameTrust(ssl.PROTOCOL_TLS_CLIENT)
     named.server_name = server_name
+    # create_default_context cannot make this class, so take over the flags that it sets.
     named.verify_flags = usual.verify_flags
     if authority is not None:
         named.load_verify_locations(cadata=authority)

@@ -41,10 +41,12 @@ def joined_rows(
     alike: dict[tuple[str, str], list[Node]] = defaultdict(list)
     for number, node in enumerate(ordered):
         at = node.metadata.created
+        # Nodes that joined together are no yardstick for each other.
         older = [node for node in ordered[:number] if not _joined_in(node, window)]
         if at is None or not _joined_in(node, window) or not older:
             continue
         in_pool = [older_node for older_node in older if pool_of(older_node) == pool_of(node)]
+        # A new pool has no older nodes: compare with all others.
         difference = _difference(in_pool or older, node)
         if difference:
             alike[pool_of(node), difference].append(node)
@@ -85,6 +87,7 @@ def left_rows(
         if event.reason not in LEFT or at is None or not window.start <= at <= window.end:
             continue
         name = event.about.name or ""
+        # One removal makes several events: the first counts.
         first[name] = min(at, first.get(name, at))
     rows = []
     for name, at in first.items():

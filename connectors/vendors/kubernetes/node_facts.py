@@ -56,7 +56,7 @@ def node_facts(
 
 
 def is_ready(node: Node) -> bool:
-    """Whether its kubelet answers; a node of which nobody says anything counts as ready."""
+    """Whether its kubelet answers. A node without the condition counts as ready."""
     for condition in _conditions(node):
         if condition.type == "Ready":
             return condition.status == "True"
@@ -79,6 +79,7 @@ def _zone_rows(
         name=zone,
         place=None,
         value=f"{len({row.name for row in state_rows})} nodes, every one that was looked at",
+        # The zone is out since its last node went.
         since=max(times, default=None),
     )
     return _service_rows(whole._replace(fact=fact), concerned)
@@ -102,6 +103,7 @@ def _facts(node: Node) -> Iterator[tuple[str, str, str, datetime | None]]:
         fact = _of_condition(condition)
         if fact is not None:
             value = ": ".join(filter(None, (condition.reason, condition.message)))
+            # This fact covers several conditions: say which one.
             if fact == "node_under_pressure":
                 value = f"{condition.type}: {value}"
             yield fact, condition.type, value, moment(condition.last_transition_time)

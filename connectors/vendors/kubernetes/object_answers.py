@@ -1,4 +1,4 @@
-"""Objects that route to pods, limit them or hold their data, as far as they are read: the
+"""The fields that we read of objects that route to pods, limit them or hold their data: the
 reference of v1.35, cert-manager's and Gateway API's v1. All text is hostile.
 """
 
@@ -21,6 +21,7 @@ class ServicePort(Struct):
 
     name: str | None = None
     port: int | None = None
+    # Unset: the same as `port`.
     target_port: int | str | None = None
 
 
@@ -128,6 +129,7 @@ class BackendRef(Struct):
 
     name: str = ""
     kind: str | None = None
+    # Unset: the namespace of the route.
     namespace: str | None = None
     port: int | None = None
 
@@ -153,10 +155,11 @@ class HttpRoute(Struct):
 
 
 class PolicyPeer(Struct):
-    """Whom a network policy admits."""
+    """A peer that a network policy admits."""
 
     pod_selector: Selector | None = None
     namespace_selector: Selector | None = None
+    # Only its presence matters: addresses of pods are not compared.
     ip_block: dict[str, object] | None = None
 
 
@@ -296,7 +299,9 @@ def _expression_holds(expression: Mapping[str, object], labels: Mapping[str, str
     if operator == "In":
         return labels.get(key) in listed
     if operator == "NotIn":
+        # An object without the label matches too, as the API has it.
         return labels.get(key) not in listed
     if operator == "Exists":
         return key in labels
+    # `DoesNotExist`, the last of the four operators.
     return key not in labels

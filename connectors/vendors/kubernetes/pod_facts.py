@@ -106,6 +106,7 @@ def pod_facts(contents: NamespaceContents) -> list[StateRow]:
 
 def _facts(unwell: _Unwell) -> list[StateRow]:
     status = unwell.pod.status
+    # A pod that has done its work is not meant to serve.
     if status is None or status.phase == "Succeeded":
         return []
     if status.reason == "Evicted":
@@ -119,6 +120,7 @@ def _facts(unwell: _Unwell) -> list[StateRow]:
             rows.append(row)
     rows += probed
     unready = _condition(unwell.pod, "Ready")
+    # Last resort: each row above says better why the pod is not ready.
     if not rows and unready is not None and unready.status == "False" and unwell.pod.node:
         rows.append(unwell.row("readiness_failing", field="status.conditions", value=None))
     return rows
@@ -152,6 +154,7 @@ def _of_container(
 
 
 def _last_end(container: ContainerStatus) -> Terminated | None:
+    # The present run first: if it has ended, the run before no longer matters.
     for state in (container.state, container.last_state):
         ended = state.terminated if state else None
         if ended is not None and not (ended.reason == "Completed" and not ended.exit_code):
@@ -177,6 +180,7 @@ def _crashing_since(pod: Pod, container: ContainerStatus, ended: Terminated) -> 
         return None
     since = at - max(0, container.restart_count - QUICK_RESTARTS) * BACK_OFF
     created = pod.metadata.created
+    # The waits are an estimate, which may reach back beyond the pod itself.
     return max(since, created) if created else since
 
 
@@ -187,6 +191,7 @@ def _end(container: ContainerStatus, ended: Terminated) -> str:
 
 def _probes(unwell: _Unwell) -> Iterator[StateRow]:
     """What the kubelet says of failing probes of a pod that is not ready or was restarted."""
+    # These two restart a container, so they count even if the pod is ready again.
     for words in ("Liveness probe", "Startup probe"):
         for event in unwell.saying("Unhealthy", words)[:1]:
             yield _probe_row(unwell, event, words, "liveness_failing")
@@ -223,6 +228,7 @@ def _unserved(pod: Pod, words: str) -> tuple[str, str] | None:
         if asks is None or not _is_running(pod, container.name):
             continue
         declared = _ports(container)
+        # A container that declares no port may listen on any.
         if declared and asks.port not in declared:
             return f"port {asks.port}", f"port {listed(declared)}"
     return None
@@ -259,6 +265,7 @@ def _unplaced(unwell: _Unwell) -> Iterator[StateRow]:
     if condition is None or condition.status != "False":
         return
     message = condition.message or ""
+    # Nodes that match and are only full may still take the pod.
     impossible = NO_MATCH.search(message) and not NO_ROOM.search(message)
     fact = "placement_impossible" if impossible else "unschedulable"
     since = moment(condition.last_transition_time)

@@ -126,6 +126,7 @@ def facts(template: Mapping[str, Any]) -> Facts:
         if key == RESTARTED:
             template_facts["restarted"] = (_text(value), _canonical(value))
         else:
+            # An annotation may hold anything, secrets included.
             template_facts[f"annotation {_text(key)}"] = (HIDDEN, _canonical(value))
     return dict(islice(template_facts.items(), MOST_FACTS))
 
@@ -152,6 +153,7 @@ def _container_facts(container: Mapping[str, Any]) -> Facts:
         container_facts[f"{text} envFrom {number}"] = (_sources(source), _canonical(source))
     for key in ("command", "args"):
         if key in container:
+            # Arguments may carry passwords.
             container_facts[f"{text} {key}"] = (HIDDEN, _canonical(container[key]))
     return container_facts
 

@@ -140,6 +140,7 @@ def node_states(node: Node, services: Iterable[str]) -> list[tuple[Any, ...]]:
     for condition in (node.status.conditions if node.status else None) or ():
         since = moment(condition.last_transition_time)
         if since is not None and _has_health_type(condition):
+            # A good condition is a row as well: it shows since when.
             state = "ok"
             if _is_bad(condition):
                 state = _words(f"{condition.type}={condition.status}", condition)
@@ -156,6 +157,7 @@ def node_logs(node: Node, services: Iterable[str]) -> list[LogRow]:
         at = moment(condition.last_transition_time)
         if at is None or not (_has_health_type(condition) and _is_bad(condition)):
             continue
+        # Named as in the event, which may have expired by now.
         reason = EVENT_OF.get(condition.type, condition.reason or condition.type)
         fields = {
             "reason": _letters(reason),
@@ -191,6 +193,7 @@ def _end(container: ContainerStatus, ended: Terminated) -> str:
 
 
 def _is_calm(ended: Terminated) -> bool:
+    # `Completed` with an exit code is a failure all the same.
     return ended.reason in CALM_ENDS and not ended.exit_code
 
 
@@ -202,6 +205,7 @@ def _state(container: ContainerStatus) -> str:
         parts.append(f"waiting: {waiting.reason}")
     if last is not None and not _is_calm(last):
         parts.append(f"last run ended: {last.reason or 'no reason'}, exit code {last.exit_code}")
+    # A container that runs again still shows that it restarted.
     if parts or container.restart_count:
         parts.append(f"{container.restart_count} restarts")
     return short("; ".join(parts), 200)
@@ -239,6 +243,7 @@ def _words(head: str, condition: KubernetesCondition) -> str:
 
 
 def _letters(text: str) -> str:
+    # A reason is one CamelCase word. Anything else in it is foreign text.
     return "".join(c for c in text if c.isascii() and c.isalpha())[:60]
 
 

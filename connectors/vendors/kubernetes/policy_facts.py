@@ -51,6 +51,7 @@ def policy_facts(
     """Rows for calls that the policies of this namespace do not let through. `elsewhere` are the
     pods of all services in scope, of any namespace."""
     rows = list(_closed_to_all(contents, policies))
+    # A service that nobody may reach is reported once, not for each caller.
     closed = {row.service for row in rows}
     for caller, callee in contents.calls:
         if callee in closed or caller not in elsewhere or callee not in elsewhere:
@@ -103,6 +104,7 @@ def _blocking(
     """The newest policy on `subject` pods, where none of them admits `other` on a served port."""
     if not subject.pods or not other.pods:
         return None
+    # Pods of one service are taken to share their labels: one stands for all.
     pod = subject.pods[0]
     about = [policy for policy in policies if _is_about(policy, way, pod)]
     ports = _numbers(served)
@@ -168,6 +170,7 @@ def _opens(opened: Sequence[PolicyPort] | None, ports: set[int | str]) -> bool:
     if not opened or not ports:
         return True
     for policy_port in opened:
+        # A rule without a port opens all of them.
         if policy_port.port is None or policy_port.port in ports:
             return True
         if policy_port.end_port is not None and isinstance(policy_port.port, int):

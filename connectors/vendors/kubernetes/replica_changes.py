@@ -45,10 +45,12 @@ def replica_rows(
     for event in events:
         scaled = SCALED.match(event.text) if event.reason == "ScalingReplicaSet" else None
         at = event.last
+        # Old ReplicaSets shrink during a rollout. Only the one that serves shows a scaling.
         if scaled is None or scaled[1] != serving.name or at is None:
             continue
         if not window.start <= at <= window.end or _belongs_to_rollout(serving, at):
             continue
+        # `kubectl scale` is noted on the object as well: do not report it twice.
         if not any(row.kind == "scale" and abs(row.time - at) <= SAME for row in change_rows):
             rows.append(_row(workload, scaled, at, link))
     return rows
@@ -61,6 +63,7 @@ def _belongs_to_rollout(serving: Revision, at: datetime) -> bool:
 def _row(
     workload: ObservedWorkload, scaled: re.Match[str], at: datetime, link: str | None
 ) -> ChangeRow:
+    # `from` stands before or after `to`, depending on the server's version.
     before, after = scaled[2] or scaled[4], scaled[3]
     title = f"Replicas of deployment {workload.ref.namespace}/{workload.meta.name} set"
     if before:

@@ -53,12 +53,14 @@ def deployment_revisions(
         meta = replica_set.metadata
         number = meta.annotation(REVISION)
         if not meta.owned_by("Deployment", workload.meta.name) or not (
+            # An annotation may hold any text: int() must not meet a huge number.
             number.isdigit() and len(number) <= 12
         ):
             continue
         reused = bool(meta.annotation(REUSED))
         at = meta.created
         if reused:
+            # Its creation is the time of its first rollout, not of this one.
             at = scaled_up.get(meta.name) or _progressed(workload.object)
         template = replica_set.spec.template if replica_set.spec else None
         cause = meta.annotation(CAUSE)
@@ -81,6 +83,7 @@ def controller_revisions(
         ):
             continue
         at = meta.created
+        # A higher number on an older object: it serves again.
         reused = at is not None and newest is not None and at < newest
         if reused:
             at = meta.written
@@ -101,6 +104,7 @@ def rollout_rows(
     rows = []
     previous: Revision | None = None
     for revision in revisions:
+        # Before any `continue`: the next revision is compared with this one, whatever its date.
         before, previous = previous, revision
         if revision.at is None or revision.at > until:
             continue
@@ -153,8 +157,8 @@ def config_rows(
     namespace: str,
     window: Window,
 ) -> list[ChangeRow]:
-    """When the config maps or secrets that workloads name were written, and by whom. `services` by
-    the object's name."""
+    """Who wrote the config maps or secrets that workloads name, and when. `services` by the
+    object's name."""
     rows = []
     for named_object in objects:
         name = named_object.metadata.name
@@ -172,7 +176,8 @@ def config_rows(
 
 
 def _writes(named_object: Named) -> list[tuple[datetime, str | None]]:
-    """When an object was written and by whom; when it was made where nobody's writes are noted."""
+    """When an object was written, and by which manager. Without recorded writes, when it was
+    made."""
     writes = []
     for managed in named_object.metadata.managed_fields or ():
         at = moment(managed.time)
@@ -192,6 +197,7 @@ def _progressed(workload: Workload) -> datetime | None:
 
 def _is_person(managed_field: Managed) -> bool:
     manager = managed_field.manager or ""
+    # The autoscaler runs in kube-controller-manager and writes under its name.
     return bool(manager) and not manager.startswith("kube-controller-manager")
 
 

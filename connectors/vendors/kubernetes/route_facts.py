@@ -65,10 +65,12 @@ def _of_service(
     if selected:
         ours = selected[0][0]
         rows = _wrong_ports(contents, service, ours, [pod for _, pod in selected])
+        # A wrong port already says why nothing answers.
         if not rows and _has_no_ready_endpoint(service, slices):
             rows = [_service_row(contents, service, "no_ready_endpoints", ours)]
         return rows
     owner = _owner(contents, service.metadata, selector)
+    # Pods outside the scope may be behind it, which only slices show.
     if owner is None or slices is None or _has_endpoints(service, slices):
         return []
     pods = contents.pods_of(owner)
@@ -148,6 +150,7 @@ def _wrong_ports(
         declared |= declared_ports(pod)
     rows = []
     for port in (service.spec.ports if service.spec else None) or ():
+        # An unset target is the Service's own port.
         target = port.target_port if port.target_port not in (None, 0) else port.port
         # A container need not declare a port, but one that declares some means them.
         if declared and target is not None and target not in declared:
@@ -204,6 +207,8 @@ def _backends(routes: Routes) -> Iterator[_Backend]:
         pairs: list[tuple[str, int | str | None]] = []
         for rule in (route.spec.rules if route.spec else None) or ():
             for ref in rule.backend_refs or ():
+                # Services of other namespaces are not listed, so none of them can be called
+                # missing.
                 same_space = ref.namespace in (None, route.metadata.namespace)
                 if same_space and ref.kind in (None, "Service"):
                     pairs.append((ref.name, ref.port))
@@ -279,6 +284,7 @@ def _routed_to(
         selected = _selected(contents, selector or {})
         if selected:
             return selected[0][0]
+    # Longest first: `cart-db` fits better than `cart`.
     for name, service_name in sorted(names.items(), key=lambda item: -len(item[0])):
         if backend.service.startswith(f"{name}-") or name.startswith(f"{backend.service}-"):
             return service_name

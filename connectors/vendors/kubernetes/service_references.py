@@ -35,6 +35,7 @@ NGINX_CLASS, NGINX = "nginx", "ingress-nginx"
 """The usual class of the controller ingress-nginx, and what the controller is called."""
 INGRESS = "ingress"
 """Who routes, where an Ingress names no class."""
+# A label of RFC 1123 has at most 63 characters.
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _HOST = rf"{_LABEL}(?:\.{_LABEL}){{0,6}}"
 _IN_URL = re.compile(rf"(?:://|@|\bhost=)({_HOST})(?=[:/,;?\s]|$)")
@@ -86,12 +87,14 @@ class ServicesThere:
             return self.ours.get((space, name))
         our = self._in_domain(name, rest)
         if our is None:
+            # The first part may be a pod: `kafka-0.kafka` or `kafka-0.kafka.shop`.
             behind, _, domain = rest.partition(".")
             our = self._in_domain(behind, domain) if domain else self.ours.get((space, behind))
         return our
 
     def _in_domain(self, name: str, domain: str) -> str | None:
         space, _, suffix = domain.partition(".")
+        # `cart.example.com` is another host, even if there is a namespace `example`.
         is_cluster = not suffix or suffix == "svc" or suffix.startswith("svc.")
         return self.ours.get((space, name)) if is_cluster else None
 
@@ -139,6 +142,7 @@ def _variables(template: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     for container in containers[:MOST_CONTAINERS]:
         for variable in _tables(container.get("env"))[:MOST_VARIABLES]:
             name, value = variable.get("name"), variable.get("value")
+            # A variable with `valueFrom` has no value here, and its source stays unread.
             if isinstance(name, str) and isinstance(value, str):
                 yield name, value[:LONGEST_VALUE]
 
@@ -152,6 +156,7 @@ def _services_in(name: str, value: str, space: str, there: ServicesThere) -> Ite
 
 def _hosts(name: str, value: str) -> Iterator[str]:
     for match in _INJECTED.finditer(value):
+        # `CART_DB_SERVICE_HOST` stands for the Service `cart-db`.
         yield match[1].lower().replace("_", "-")
     for match in _IN_URL.finditer(value):
         yield match[1]

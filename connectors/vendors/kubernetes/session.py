@@ -51,7 +51,7 @@ class ClusterCredentials:
 
 
 class ClusterLogin(Protocol):
-    """Where an API server is, and as whom it is asked."""
+    """The address of an API server, and the login for it."""
 
     @property
     def url(self) -> str:
@@ -99,6 +99,7 @@ def token_in(path: Path, key: str) -> str:
             token = file.read(LONGEST_TOKEN).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(key, f"cannot be read ({type(error).__name__})") from None
+    # It becomes a header, where a line break would begin another one.
     if not token or not token.isprintable():
         raise SettingsError(key, "holds no token")
     return token
@@ -114,9 +115,11 @@ class Cluster:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Reads]:
         """The reads of one collection. Raises SettingsError."""
+        # This may read a file or run a command.
         credentials = await asyncio.to_thread(self._access.credentials)
         whole = self._http(credentials, {})
         names = self._http(credentials, {"Accept": NAMES_ONLY})
+        # One deadline for both: they share the time of one collection.
         deadline = Deadline.within(self._limits)
         async with whole.open(deadline) as objects, names.open(deadline) as metadata:
             yield Reads(objects, metadata)
@@ -209,6 +212,7 @@ class Reads:
                 shape = KubernetesList[type]  # type: ignore[valid-type]
                 answer = await session.get(path, params + more, type=shape)
             except (ConnectorError, BudgetExceeded) as error:
+                # Keep the pages that were read, and report the rest as left out.
                 if not objects:
                     raise
                 gone = isinstance(error, ConnectorError) and error.status == GONE
@@ -222,6 +226,7 @@ class Reads:
             page = answer.metadata.next_page if answer.metadata else None
             if not page:
                 return objects, None
+        # With a selector the server gives no count (metav1.ListMeta).
         left = answer.metadata.remaining_item_count if answer.metadata else None
         return (
             objects,

@@ -155,6 +155,7 @@ class StateInquiry:
         rows: list[StateRow] = []
         for namespace_rows in await asyncio.gather(*inquiries):
             rows += namespace_rows
+        # Last: the rows so far say which pods wait for a node.
         rows += await self._of_nodes(contents, rows)
         return list(dict.fromkeys(rows))
 
@@ -207,6 +208,7 @@ class StateInquiry:
         path = state_list.path(space)
         answer = await self.fetch("states", path, state_list.type, silent=state_list.optional)
         if answer is not None:
+            # A list that was answered is evidence even if it shows nothing.
             self._counted[replayed(path)] = 0
             self._cut[replayed(path)] = answer[1]
         return answer
@@ -238,6 +240,7 @@ class StateInquiry:
             {row.service for row in rows if row.fact in WAITS_FOR_NODE and row.service}
         )
         nodes, query = self.nodes, replayed(NODES)
+        # A pod that waits may fit on any node, so list them all.
         if waiting:
             answer = await self.fetch("states", NODES, Node)
             if answer is not None:
@@ -255,6 +258,7 @@ def _facts(
     pods: Mapping[str, CallerPods],
 ) -> list[StateRow]:
     rows = [*pod_facts(contents), *workload_facts(contents), *refused_facts(contents)]
+    # After the rows above: a quota is judged by the instances that they show as missing.
     rows += quota_facts(contents, listed["resourcequotas"] or (), rows)
     rows += scaler_facts(contents, scalers)
     rows += budget_facts(contents, listed["poddisruptionbudgets"] or ())

@@ -70,6 +70,7 @@ class NamespaceContents:
 
 def labels_text(pairs: Mapping[str, str] | None) -> str:
     """Labels for humans, in a fixed order."""
+    # Sorted, so that equal facts make equal rows.
     return ", ".join(f"{key}={value}" for key, value in sorted((pairs or {}).items()))
 
 

@@ -25,11 +25,14 @@ from faultline.connectors.vendors.pagerduty.answers import moment
 
 QUOTA = re.compile(r"exceeded quota: ([a-z0-9.-]{1,253}), ?(.{0,300})")
 """Of the quota's admission (k8s.io/apiserver, resourcequota/controller.go)."""
+# A quota on a resource that the pod's template does not set.
 MUST_SAY = re.compile(r"failed quota: ([a-z0-9.-]{1,253}): (.{0,300})")
 LIMITS = re.compile(r"((?:minimum|maximum) \w{1,40} usage per \w{1,40} is .{0,200})")
 """Of limit ranges (kubernetes/plugin/pkg/admission/limitranger/admission.go)."""
 ENDING = "because it is being terminated"
+# A DaemonSet has no `replicas` to compare with.
 COUNTED = ("Deployment", "StatefulSet")
+# Such as FailedGetResourceMetric and InvalidSelector; ScalingDisabled is on purpose.
 BLIND = re.compile(r"Failed|Invalid")
 
 
@@ -63,6 +66,7 @@ def _counted(contents: NamespaceContents, workload: ObservedWorkload) -> Iterato
     replicas = spec.replicas if spec else None
     if replicas == 0:
         yield _of(contents, workload, "scaled_to_zero", "0", since=workload.meta.written)
+    # Go leaves out a count of 0.
     ready = (status.ready_replicas if status else None) or 0
     if replicas and status is not None and ready < replicas:
         since = _changed(workload, "Available", "False") or _newest_unready(contents, workload)
@@ -122,6 +126,7 @@ def refused_facts(contents: NamespaceContents) -> list[StateRow]:
     of it."""
     objects = {(contents.name, *key): service for key, service in contents.services.items()}
     rows: dict[tuple[str, str, str | None], StateRow] = {}
+    # Oldest first: setdefault then keeps when the refusals began.
     for event in sorted(contents.events, key=lambda event: str(event.first)):
         if event.reason != "FailedCreate":
             continue
@@ -191,6 +196,7 @@ def _used_up(quota: ResourceQuota) -> str:
         return ""
     full = []
     for resource, hard in sorted((status.hard or {}).items()):
+        # A quota of 0 forbids the resource on purpose.
         if hard == (status.used or {}).get(resource) and hard != "0":
             full.append(f"{resource} {hard} of {hard} used")
     return ", ".join(full)
@@ -224,6 +230,7 @@ def scaler_facts(contents: NamespaceContents, scalers: Iterable[Scaler]) -> list
 
 def _limited(scaler: Scaler, condition: KubernetesCondition) -> tuple[str, str] | None:
     limited = condition.type == "ScalingLimited" and condition.status == "True"
+    # ScalingLimited has other reasons too, such as the minimum.
     if not limited or condition.reason != "TooManyReplicas":
         return None
     most = scaler.spec.max_replicas if scaler.spec else None

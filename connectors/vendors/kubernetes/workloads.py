@@ -31,7 +31,9 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """RFC 1123 subdomains, which names of objects are (kubernetes.io, "Object Names and IDs")."""
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated names (k8s.io/apimachinery/pkg/util/rand)."""
+# A Deployment's name, the hash of its template, five random characters.
 _OF_REPLICA_SET = re.compile(rf"(.+)-[{_SAFE}]{{1,10}}-[{_SAFE}]{{5}}")
+# Five random characters, or the ordinal of a StatefulSet's pod.
 _OF_POD = re.compile(rf"(.+)-(?:[{_SAFE}]{{5}}|[0-9]{{1,5}})")
 NAMESPACE_LABELS = ("namespace", "exported_namespace", "kube_namespace")
 OBJECT_LABELS = (
@@ -136,6 +138,7 @@ def refs_of(
         key = (ref.namespace, ref.kind, ref.name, ref.selector, ref.patterns)
         # The alert's own word for a workload counts more than a later guess.
         chosen.setdefault(key, ref)
+    # The alert's own workloads come first, so the bounds cut the others.
     spaces = list(dict.fromkeys(ref.namespace for ref in chosen.values()))[:MOST_NAMESPACES]
     return [ref for ref in chosen.values() if ref.namespace in spaces][:MOST_WORKLOADS]
 
@@ -161,6 +164,7 @@ def _namespace_of(alert: Alert) -> str | None:
 
 
 def _guessed(service: str, namespaces: Sequence[str]) -> list[Ref]:
+    # Names of objects have neither capitals nor underscores.
     name = service.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
         return []

@@ -47,6 +47,7 @@ MOST_ENVIRONMENTS = 10
 SWITCHES = {"turned on the flag": True, "turned off the flag": False}
 EVERYWHERE = frozenset({"deleteFlag", "updateGlobalArchived", "updateFlagVariations"})
 """Actions on a flag as a whole that change what is served; the others describe it."""
+# `proj/shop:env/production:flag/new-cart`; tags may follow a name after a semicolon.
 _FLAG = re.compile(r"proj/([^:;/]+)[^:]*:env/([^:;/]+)[^:]*:flag/([^:;/]+)")
 
 
@@ -104,6 +105,7 @@ def build(
         return None
     headers = {
         "Authorization": launchdarkly_settings.token.get_secret_value(),
+        # Pin the shapes: otherwise the default version of the token applies.
         "LD-API-Version": "20240415",
     }
     http = LinkedHttp(
@@ -156,9 +158,11 @@ class LaunchDarkly(ChangeFeeds):
         at = moment_of_ms(entry.date)
         if at is None:
             return
+        # An entry lists each action by itself: report a flag once for each environment.
         done: dict[tuple[str, str, str], None] = {}
         for access in entry.accesses:
             match = _FLAG.match(access.resource)
+            # An environment of `*` stands for the flag as a whole.
             if match and (match[2] != "*" or access.action in EVERYWHERE):
                 done[match[1], match[2], match[3]] = None
         for project, environment, flag in list(done)[:MOST_ENVIRONMENTS]:

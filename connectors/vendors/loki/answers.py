@@ -89,6 +89,7 @@ def _row(labels: Mapping[str, str], value: Sequence[Any], service: str) -> Row |
     at = ns_of(value[0]) if len(value) >= 2 else None
     if at is None or at < EARLIEST_NS or not isinstance(value[1], str):
         return None
+    # A line's own metadata wins over the labels of its stream.
     fields: dict[str, Any] = {**labels, **_metadata(value[2] if len(value) > 2 else None)}
     text_by_name = {}
     for name, text in fields.items():
@@ -139,6 +140,7 @@ def count_rows(
     for line_series in counted:
         points = errors if is_failing(line_series.metric) else ordinary
         for at, text in line_series.values:
+            # Loki writes numbers as text; float() would also take `nan` and `inf`.
             if text.isascii() and text.replace(".", "", 1).isdigit():
                 points.append((_step_of(grid, at), float(text[:20])))
     return [*grid.rows(signals[0], service, ordinary), *grid.rows(signals[1], service, errors)]

@@ -56,6 +56,7 @@ def _lines(
         stream_rows, _ = line_rows([stream], "")
         service = _service(stream.stream, query, labels)
         rows += [(at, service, *rest) for at, _, *rest in stream_rows]
+    # Streams come one after the other: merge them before the cut.
     rows.sort(key=lambda row: row[0])
     cut = f"the first {query.rows} lines" if len(rows) >= query.rows else None
     return rows[: query.rows], cut
@@ -75,6 +76,7 @@ def _series(
                 value = float(text)
             except ValueError:
                 continue
+            # float() also takes `NaN` and `+Inf`.
             if math.isfinite(value):
                 rows.append(
                     (round(at * 1000) * 1_000_000, service, signal, value, None, encoded_labels)

@@ -123,6 +123,7 @@ class LokiConnector:
         self._explore = explore or Explore(None, "loki", "")
         self.limits = limits
         for label in self._labels:
+            # A label becomes part of queries and paths.
             if not _LABEL.fullmatch(label):
                 raise SettingsError(
                     "loki.service_labels", f"{label[:80]!r} is not the name of a label"
@@ -166,6 +167,7 @@ class LokiConnector:
         """The lines, or the counts, of one query. Raises FaultlineError."""
         check_query(self.query_language, self.name, query.text)
         params = [("query", query.text)]
+        # A query for lines begins with its selector. Any other query counts.
         if query.text.lstrip().startswith("{"):
             params += [("limit", str(query.rows)), ("direction", "forward")]
             params += _between(query.window)
@@ -212,6 +214,7 @@ class LokiConnector:
             line += f"; none of {', '.join(self._labels)} is among them: set loki.service_labels"
         return Check(
             self.name,
+            # Without a label that names services, no line can be found.
             bool(named),
             f"{line}; Loki cannot tell whether these credentials may also send lines",
         )
@@ -260,6 +263,7 @@ class LokiConnector:
         levels = await asyncio.gather(
             *(self._counts(session, collection, stream, window) for window in windows)
         )
+        # Without levels, only words mark a line as an error.
         errors = _by_level() if any(levels) else f'|~ "(?i)({"|".join(BAD_WORDS)})"'
         for query, limit in ((f"{stream.selector} {errors}", ERRORS), (stream.selector, SAMPLE)):
             await asyncio.gather(
@@ -271,6 +275,7 @@ class LokiConnector:
     ) -> bool:
         """Lines per minute as metrics. Says whether Loki knows the lines' levels."""
         grid = CountGrid.of(window)
+        # A window shorter than a step has nothing to count.
         if not grid.steps:
             return False
         query = (
@@ -342,6 +347,7 @@ class _LokiBuildInfo(msgspec.Struct):
 async def _version(session: HttpSession) -> str:
     try:
         version = (await session.get("/loki/api/v1/status/buildinfo", type=_LokiBuildInfo)).version
+    # The version is only shown: a gateway that hides it must not fail the check.
     except ConnectorError:
         return ""
     return f" {short(version, 40)}" if version else ""

@@ -131,6 +131,7 @@ class McpServersConnector:
         services, _ = in_scope(request, MOST_SERVICES)
         for name, tool in self._tools.items():
             by_service = "service" in names_in(tool.arguments)
+            # Without `{service}` every service would get the same answer: call once.
             requested_services: list[str | None] = [*services] if by_service else [None]
             for service in requested_services:
                 arguments = filled_in(tool.arguments, values_of(service, window))
@@ -163,6 +164,7 @@ class McpServersConnector:
             self._names,
         )
         try:
+            # A result may have megabytes: keep the event loop free.
             read = await asyncio.to_thread(read_entries, result.json, how, call.service, call.query)
         except ValueError as error:
             collection.missing.append(Missing(kind, call.query, short(str(error), 300)))
@@ -176,9 +178,11 @@ def why_not(
     name: str, tool_settings: McpToolSettings, listed: Mapping[str, ListedTool]
 ) -> str | None:
     """Why a tool is not called; None where it may be."""
+    # The settings may name a tool that the server has dropped.
     if name not in listed:
         return "is no tool of this server"
     says = listed[name].says_it_reads
+    # The server's word wins: no setting makes a writing tool callable.
     if says is False:
         return "can change something, as the server says"
     if says is None and not tool_settings.is_read_only:

@@ -2,7 +2,7 @@
 an allow-list, and nothing else (modelcontextprotocol.io/specification/2025-06-18, Transports,
 Lifecycle, Tools).
 
-Not the official client: it opens streams of its own through another HTTP library, past the house's
+Not the official client: it opens its own streams through another HTTP library, past the house's
 limits on time, size, rate and redirects. What the server asks of a client (sampling, roots,
 elicitation) is not offered, and its requests are not answered.
 """
@@ -114,6 +114,7 @@ class McpSession(HttpSession):
                 raise ConnectorError(self._vendor, "initialize", "named an unusable session")
             self._session_headers[SESSION] = header
         version = result.get("protocolVersion")
+        # A date such as 2025-06-18. It becomes a header, so accept nothing else.
         if not isinstance(version, str) or not version.replace("-", "").isalnum():
             raise ConnectorError(self._vendor, "initialize", "named no protocol version")
         self._session_headers[PROTOCOL] = version[:40]
@@ -176,6 +177,7 @@ class McpSession(HttpSession):
     def _result(self, call: str, response: httpx.Response) -> dict[str, Any]:
         """The answer to the request that was sent last, among what else the server sends."""
         for message in self._messages(call, response):
+            # A server may send notifications and requests in between, which are not answered.
             if message.id != self._next or message.method is not None:
                 continue
             if message.error is not None:
@@ -226,6 +228,7 @@ class McpHttp(VendorHttp[McpSession]):
         refused = ConnectorError(
             self.vendor, request.method, "only tools of the settings are called"
         )
+        # The token goes to one address only.
         if str(request.url) != self.base_url:
             raise refused
         if request.method == "DELETE" and SESSION in request.headers:
@@ -247,6 +250,7 @@ class McpHttp(VendorHttp[McpSession]):
 def _events(body: bytes) -> Iterator[bytes]:
     """The data of each event of a stream (html.spec.whatwg.org, "Server-sent events")."""
     data: list[bytes] = []
+    # A stream may end without the blank line that closes its last event.
     for line in [*body.splitlines(), b""]:
         if not line:
             if data:

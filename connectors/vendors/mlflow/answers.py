@@ -22,6 +22,7 @@ from faultline.connectors.shared.training.training_runs import (
 )
 
 COMMIT = "mlflow.source.git.commit"
+# In the year 2191: anything later is no time.
 LATEST_MS = 7_000_000_000_000
 _SYSTEM = re.compile(
     r"system/(?:(?P<node>[^/]{1,60})/)?(?:gpu_(?P<gpu>\d{1,3})_)?(?P<name>\w{1,60})$"
@@ -123,6 +124,7 @@ class HistoryAnswer(msgspec.Struct):
 
 
 def _moment(ms: Any) -> str | None:
+    # A bool is an int in Python.
     if isinstance(ms, bool) or not isinstance(ms, int) or not 0 < ms < LATEST_MS:
         return None
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
@@ -148,4 +150,5 @@ def system_key(key: str) -> tuple[str, float] | None:
     if shared_metric is None:
         return None
     name = f"gpu.{match['gpu']}.{shared_metric[0]}" if match["gpu"] else shared_metric[0]
+    # `/l:` marks the node, as in the names of Weights & Biases.
     return (f"{name}/l:{match['node']}" if match["node"] else name), shared_metric[1]

@@ -49,6 +49,7 @@ _NAME = re.compile(r"[^'\"\\\x00-\x1f]{1,256}")
 
 def build(mlflow_settings: MlflowSettings, settings: SharedSettings) -> MlflowConnector | None:
     """The configured connector, or None without a URL."""
+    # Every connector is built with the same arguments.
     del settings
     if mlflow_settings.url is None:
         return None
@@ -176,6 +177,7 @@ class _MlflowQuestion:
                     f"of {short(job, 60)} is shown instead"
                 )
                 self._missing.append(Missing("metrics", short(job, 60), phrase))
+        # Found by its id: the runs to compare it with are not listed yet.
         if self.run is not None and not self._alike:
             self._alike = await self._listed(
                 experiment, "" if is_exclusive else self.run.info.run_name
@@ -190,6 +192,7 @@ class _MlflowQuestion:
             if error.status != 404:
                 raise
             return None
+        # An id finds runs of any experiment. Only the configured one is read.
         return answer.run if answer.run.info.experiment_id == experiment else None
 
     async def _newest(self, experiment: str, name: str) -> MlflowRun | None:
@@ -198,8 +201,10 @@ class _MlflowQuestion:
 
     async def _listed(self, experiment: str, name: str) -> list[MlflowRun]:
         """Runs of this name, or of any, that had begun when the incident ended, newest first."""
+        # The name stands in a filter, where a quote would end it.
         if name and not _NAME.fullmatch(name):
             return []
+        # A run that began after the incident cannot be the one that the alert is about.
         filters = [f"attributes.start_time <= {epoch_ms(self._span.end)}"]
         filters += [f"attributes.run_name = '{name}'"] if name else []
         body: dict[str, Any] = {
@@ -214,6 +219,7 @@ class _MlflowQuestion:
         """Loss, gradient norm, throughput and the like: as series by time, and as the job's own
         metrics by step."""
         query = f"history of {short(self._run.info.run_id, 60)}"
+        # MLflow keeps the hosts' metrics among the run's, under this prefix.
         every = {
             metric.key for metric in self._run.data.metrics if not metric.key.startswith("system/")
         }
@@ -265,6 +271,7 @@ class _MlflowQuestion:
                 answer = await self._session.get(path, params, type=HistoryAnswer)
             except FaultlineError as error:
                 self._missing.append(Missing("metrics", f"{query}: {short(key, 60)}", str(error)))
+                # Keep what came: the gap already says that the rest is missing.
                 return values, False
             values += answer.metrics
             token = answer.next_page_token or ""
@@ -283,6 +290,7 @@ class _MlflowQuestion:
         self, query: str, rows: Sequence[Mapping[str, float]], cut: str | None
     ) -> None:
         """The history as a file, for the analyses that go by step and not by time."""
+        # It becomes the name of a file: keep nothing that could lead elsewhere.
         run_id = re.sub(r"[^A-Za-z0-9_-]", "_", self._run.info.run_id)[:64]
         name, lines = f"mlflow-{run_id}.history.jsonl", training.history_lines(rows)
         try:
@@ -312,6 +320,7 @@ class _MlflowQuestion:
         """Everything that came; states of the run and of earlier ones that ended in the windows."""
         tables = {name: pl.concat(parts) for name, parts in self._tables.items() if parts}
         runs = [self._run]
+        # A restart hides the run that failed, so report earlier ones that ended in the windows.
         for run in self._alike:
             ended = run.shown.heartbeat
             if run.shown.ran_before(self._run.shown) and ended and ended >= self._span.start:

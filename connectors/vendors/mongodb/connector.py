@@ -52,7 +52,7 @@ def build(mongodb_settings: MongodbSettings, settings: SharedSettings) -> Mongod
 
 
 class MongodbConnector:
-    """One server. `service` is whom its facts are about."""
+    """One server. Its facts are about `service`."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("states",)
@@ -96,10 +96,12 @@ class MongodbConnector:
         except FaultlineError as error:
             return Check(self.name, False, str(error))
         line = f"MongoDB {short(status.version, 20)} at {server.address} can be read"
+        # Without access control nobody is logged in, and there are no rights to list.
         if not rights.authInfo.authenticatedUsers:
             line += "; warning: it asks for no password, so that everybody can write"
             return Check(self.name, True, line)
         actions, unread = facts.actions_of(rights), []
+        # `inprog` is the right behind $currentOp.
         if not {"inprog", "anyAction"} & actions:
             unread.append("operations of other users")
             line += "; grant the role clusterMonitor for the operations of others"
@@ -121,6 +123,7 @@ class _MongodbReading:
         """The command as evidence names it."""
         name = next(iter(command))
         if name == "aggregate":
+            # `aggregate` says little: the first stage tells what is read.
             name = next(iter(command["pipeline"][0]))
         return f"{self._session.server.address}: {name}"
 
@@ -166,6 +169,7 @@ class _MongodbReading:
         )
         if answer is None:
             return
+        # Only the configuration says which members are behind on purpose.
         set_settings = await self._answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
         delays = facts.delays_of(set_settings.config) if set_settings is not None else {}
         replica_facts = facts.set_facts(answer, delays, self._snapshot.at, self._snapshot.window_s)
@@ -205,6 +209,7 @@ class _MongodbReading:
                 )
                 break
             read_count += 1
+            # None may stand for a dropped collection, which is no gap: count the gaps to tell.
             gaps = len(self._snapshot.builder.missing)
             answer = await self._answer(
                 command, facts.ShardsAnswer, database=database, may_lack=GONE

@@ -105,6 +105,7 @@ class ReplicaSetAnswer(msgspec.Struct):
 class MemberSettings(msgspec.Struct):
     host: str
     secondaryDelaySecs: float = 0
+    # Its name before MongoDB 5.
     slaveDelay: float = 0
 
 
@@ -193,6 +194,7 @@ class RightsAnswer(msgspec.Struct):
 def server_facts(status: ServerStatusAnswer, window_s: float) -> list[Fact]:
     """`window_s`: what happened at most so long ago belongs to the incident."""
     current, available = round(status.connections.current), round(status.connections.available)
+    # The server tells what is left, not the limit.
     facts = connection_facts(current, current + available, "maxIncomingConnections")
     if status.uptime is not None and status.uptime <= window_s:
         phrase = f"its server started {amount(status.uptime, SECONDS)} ago"
@@ -218,6 +220,7 @@ def long_operation_facts(operations: Sequence[OperationAnswer]) -> list[Fact]:
     facts = []
     for operation in sorted(operations, key=lambda operation: -(operation.secs_running or 0)):
         for_s = operation.secs_running or 0.0
+        # Waits for locks and open transactions have facts already.
         waits = operation.waitingForLock or operation.transaction is not None
         if operation.is_internal or waits or for_s < LONG_OPERATION_S:
             continue
@@ -246,8 +249,10 @@ def set_facts(
         name = short(member.name, 80)
         if not member.health or member.state not in HEALTHY:
             state = short(member.stateStr, 40).lower() or f"state {member.state}"
+            # As in `(not reachable/healthy)`.
             state = state.strip("()")
             facts.append(Fact("database_unavailable", state, None, "Member", name, "stateStr"))
+        # An arbiter holds no data, so it cannot be behind.
         elif primary is not None and member.state == SECONDARY:
             behind_s = _behind(primary, member) - delays.get(member.name, 0.0)
             if behind_s >= LAG_S:
@@ -258,12 +263,14 @@ def set_facts(
 
 
 def _behind(primary: MemberAnswer, member: MemberAnswer) -> float:
+    # A member that does not tell its position is not called behind.
     if primary.optimeDate is None or member.optimeDate is None:
         return 0.0
     return (_utc(primary.optimeDate) - _utc(member.optimeDate)).total_seconds()
 
 
 def _utc(at: datetime) -> datetime:
+    # BSON times are UTC, also where the driver does not say so.
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 

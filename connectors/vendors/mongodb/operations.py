@@ -67,6 +67,7 @@ class OperationAnswer(msgspec.Struct):
     def text(self) -> str:
         """What it does, without values."""
         shape = masked_command(self.command, self.ns)
+        # `IXSCAN { email: 1 }`: the first word is enough.
         plan = short((self.planSummary or "").partition(" ")[0], 20)
         return f"{shape} ({plan})" if plan else shape
 
@@ -128,6 +129,7 @@ def _holders(waiting: OperationAnswer, candidates: Sequence[OperationAnswer]) ->
     for answer in candidates:
         if answer is waiting or answer.waitingForLock:
             continue
+        # From the widest lock to the narrowest: server, database, collection.
         everything = answer.locks.get("Global") in EXCLUDES
         of_database = answer.locks.get("Database") in EXCLUDES and (
             answer.ns.partition(".")[0] == database
@@ -140,6 +142,7 @@ def _holders(waiting: OperationAnswer, candidates: Sequence[OperationAnswer]) ->
 
 def masked_command(command: Mapping[str, Any], namespace: str) -> str:
     """Its name, collection and the names of the fields that it looks for; `?` for every value."""
+    # The first key of a command is its name.
     name = short(next(iter(command), ""), 30)
     text = f"{name} {short(namespace, 80)}".strip()
     for key in QUERIES:
@@ -157,4 +160,5 @@ def _shape(value: Any, depth: int) -> str:
         return "{" + ", ".join(parts) + "}"
     if isinstance(value, list) and depth and any(isinstance(member, Mapping) for member in value):
         return "[" + ", ".join(_shape(member, depth - 1) for member in value[:4]) + "]"
+    # A value may be anybody's data.
     return "?"

@@ -50,7 +50,7 @@ def build(mysql_settings: MysqlSettings, settings: SharedSettings) -> MysqlConne
 
 
 class MysqlConnector:
-    """One server. `service` is whom its facts are about."""
+    """One server. Its facts are about `service`."""
 
     name = "mysql"
     kinds: tuple[EvidenceKind, ...] = ("states",)
@@ -113,6 +113,7 @@ class MysqlConnector:
     ) -> None:
         """Two readings of the counters; the second tells what happened between them."""
         counts_statements = settings.get("performance_schema") == "ON"
+        # Without settings their query has failed, which is a gap already.
         if settings and not counts_statements:
             reading.snapshot.lacks("statements", "performance_schema is off")
         if not self._sample_s:
@@ -163,6 +164,7 @@ class _MysqlReading:
         is_mariadb = self._session.is_mariadb
         text = queries.SESSIONS_OF_MARIADB if is_mariadb else queries.SESSIONS
         rows = await self.rows(text, facts.SessionRow)
+        # MariaDB has `innodb_lock_waits` where MySQL 8 has `data_lock_waits`.
         locked = queries.LOCKS_OF_MARIADB if is_mariadb else queries.LOCKS
         locks = await self.rows(locked, facts.LockRow)
         if rows is not None:
@@ -186,6 +188,7 @@ class _MysqlReading:
         if rows:
             replica_facts = [fact for row in rows for fact in facts.replica_facts(row)]
             self.snapshot.add(self.label(queries.REPLICA), replica_facts)
+        # If the query fails it may be a replica, which is read-only on purpose.
         return rows is None or bool(rows)
 
     async def counts(self) -> list[StatementCounts]:

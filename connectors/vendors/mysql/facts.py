@@ -36,6 +36,7 @@ READING = frozenset(
         "SHOW DATABASES",
     }
 )
+# `GRANT SELECT, PROCESS ON *.* TO ...`. The grant of a role has no ON.
 _GRANT = re.compile(r"GRANT (.+?) ON (\S+) TO ", re.IGNORECASE)
 
 
@@ -132,10 +133,12 @@ def sessions_of(rows: Sequence[SessionRow], locks: Sequence[LockRow]) -> list[Da
         objects[lock.waiting] = short((lock.object or "").replace("`", ""), 60)
     sessions = []
     for row in rows:
+        # A pooled connection that sleeps without a transaction holds nothing.
         if row.is_server or (row.is_idle and row.open_s is None):
             continue
         waits, waited_s = holders.get(row.id, []), row.waited_s
         if not waits and row.state == METADATA_LOCK:
+            # The server does not say who holds the metadata.
             waits, waited_s = [UNNAMED], row.state_s
         sessions.append(
             DatabaseSession(
@@ -198,6 +201,7 @@ def writing(grants: Iterable[str]) -> list[str]:
             continue
         for right in match[1].split(","):
             name = right.strip().upper()
+            # SELECT may name columns: `SELECT (email)`.
             reads = name in READING or name.startswith("SELECT")
             if not reads:
                 rights[short(name, 40)] = None

@@ -1,4 +1,4 @@
-"""Everything that is asked of MySQL and MariaDB: constants, of which none takes a parameter.
+"""Everything that is asked of MySQL and MariaDB: constants without parameters.
 
 Tables and columns are those of a real MariaDB 10.11 and of MariaDB's documentation. Those of MySQL
 alone are as its Reference Manual 8.4 has them, and no MySQL was at hand: INNODB_TRX, processlist,

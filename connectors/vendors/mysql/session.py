@@ -117,6 +117,7 @@ class MysqlSession:
                 cursor.execute(text)
                 rows: Sequence[Mapping[str, Any]] = cursor.fetchall()
             finally:
+                # The server rolls back a lost connection by itself.
                 if self._connection.open:
                     cursor.execute("ROLLBACK")
         return rows

@@ -32,6 +32,7 @@ def build(nats_settings: NatsSettings, settings: SharedSettings) -> NatsConnecto
     """The configured connector, or None without a URL."""
     if nats_settings.url is None:
         return None
+    # Unless the settings name a service, facts are about the instance or the host.
     service = nats_settings.of_service(
         settings.instance_of(VENDOR), urlsplit(nats_settings.url).hostname or ""
     )
@@ -44,7 +45,7 @@ def build(nats_settings: NatsSettings, settings: SharedSettings) -> NatsConnecto
 
 
 class NatsConnector:
-    """One server. `service` is whom its facts are about."""
+    """One server. Its facts are about `service`."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("states",)
@@ -80,6 +81,7 @@ class NatsConnector:
                 )
                 server_snapshot.add(call_text("/connz", CLOSED), slow_facts)
             jsz = await snapshot.fetch("/jsz", STREAMS, type=facts.JszAnswer)
+            # A server without JetStream is no gap.
             if jsz is not None and not jsz.disabled:
                 streams = jsz.streams
                 slow_facts = facts.storage_facts(jsz) + facts.stream_facts(streams)

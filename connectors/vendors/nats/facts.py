@@ -103,6 +103,7 @@ def server_facts(varz: VarzAnswer, at: datetime, window_s: float) -> list[Fact]:
     """Connections and the server's start."""
     facts = connection_facts(varz.connections, varz.max_connections)
     if varz.start is not None and varz.start.tzinfo is not None:
+        # The server's clock may be ahead of ours.
         up_s = max(0.0, (at - varz.start).total_seconds())
         if up_s <= window_s:
             value = f"its server started {amount(up_s, SECONDS)} ago"
@@ -128,6 +129,7 @@ def slow_facts(closed: Sequence[ClosedConnection], at: datetime, window_s: float
     value = f"{counted(len(slow), 'client')} cut off as a slow consumer"
     if names:
         value += f": {', '.join(names[:5])}"
+    # The trouble began with the first client that was cut off.
     first_s = max(ago_s for ago_s, _ in slow)
     return [Fact("consumers_behind", value, first_s, field="connections")]
 
@@ -157,10 +159,12 @@ def stream_facts(streams: Sequence[StreamDetail]) -> list[Fact]:
             (stream.state.messages, config.max_msgs, "messages"),
             (stream.state.bytes, config.max_bytes, "bytes"),
         ):
+            # -1 stands for no limit.
             if 0 < most <= used:
                 value = f"all of its {most} {what} in use, and it discards what is new"
                 name = short(stream.name, 80)
                 facts.append(Fact("writes_refused", value, None, "Stream", name, what))
+                # One limit is enough to refuse messages.
                 break
     return facts[:MOST_FACTS]
 
@@ -180,6 +184,7 @@ def consumer_facts(streams: Sequence[StreamDetail]) -> list[Fact]:
 
 def _judged(consumer: ConsumerDetail) -> Iterator[tuple[str, str, str]]:
     config = consumer.config or ConsumerConfig()
+    # Only a push consumer has a subject. Whether anybody reads a pull consumer is unknown.
     if consumer.num_pending and config.deliver_subject and not consumer.push_bound:
         yield "queue_without_consumers", counted(consumer.num_pending, "message"), "push_bound"
     elif consumer.num_pending and 0 < config.max_ack_pending <= consumer.num_ack_pending:

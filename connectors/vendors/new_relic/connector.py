@@ -73,6 +73,7 @@ class NewRelicAccount:
     async def query(self, session: GraphQLSession, text: str) -> list[dict[str, Any]]:
         """The rows of a query. Raises ConnectorError, BudgetExceeded."""
         answer = await session.ask(NRQL, {"account": self.id, "nrql": text}, type=NrqlAnswer)
+        # NerdGraph does not refuse: it leaves out an account that the key may not read.
         if answer.results is None:
             problem = f"account {self.id} cannot be read with this key"
             raise ConnectorError(VENDOR, NRQL.name, problem, status=403)
@@ -109,6 +110,7 @@ class NewRelicConnector:
                 *(asking.logs(service) for service in services),
                 *(asking.spans(service) for service in traced),
             )
+        # Last: a row in any of the tables makes a service known.
         asking.name_the_unknown(services)
         return asking.collection.collected()
 
@@ -173,6 +175,7 @@ class _Asking:
         names = [name for service in services for name in self.names.theirs(service)]
         if not names or not grid.steps:
             return
+        # Agents measure durations in seconds, OpenTelemetry in milliseconds.
         for text, to_ms in (
             (nrql.transactions(names, grid), 1000.0),
             (nrql.server_spans(names, grid), 1.0),
@@ -255,6 +258,7 @@ class _Asking:
     def name_the_unknown(self, services: Sequence[str]) -> None:
         """A gap for each service that nothing names."""
         named_services: set[str] = set()
+        # The column of the service in each table's rows.
         for table, place in (("metrics", 1), ("logs", 1), ("spans", 3)):
             named_services |= {row[place] for row in self.collection.rows.get(table, ())}
         reason = "no transaction, line or span names it; see aliases in the catalogue"

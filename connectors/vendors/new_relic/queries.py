@@ -57,6 +57,7 @@ class NrqlAnswer(msgspec.Struct):
 def literal(text: str) -> str:
     """A string in NRQL."""
     printable = "".join(c if c.isprintable() else " " for c in text[:200])
+    # Backslashes first, or those before the quotes would be doubled too.
     escaped = printable.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -87,6 +88,7 @@ def _of_grid(grid: CountGrid) -> str:
 
 def transactions(names: Sequence[str], grid: CountGrid) -> str:
     """Golden signals of services with an APM agent; durations in s."""
+    # A FACET gives ten values unless it has a LIMIT.
     return (
         "SELECT rate(count(*), 1 second) AS 'rate', percentage(count(*), WHERE error IS true) "
         "AS 'failed', percentile(duration, 50, 99) AS 'took' FROM Transaction WHERE "
@@ -122,6 +124,7 @@ def failing() -> str:
     """Which of them are errors."""
     levels = []
     for level in sorted(FAILING):
+        # `IN` is case-sensitive.
         levels += [level, level.upper(), level.capitalize()]
     return _any_of(LEVELS, levels)
 
@@ -130,6 +133,7 @@ def saying(words: Sequence[str]) -> str:
     """Which of them say one of the words."""
     either = []
     for word in words:
+        # Both are wildcards of LIKE.
         plain = word.replace("%", " ").replace("_", " ")
         either.append(f"message LIKE {literal(f'%{plain}%')}")
     return f"({' OR '.join(either)})"

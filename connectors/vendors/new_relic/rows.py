@@ -39,6 +39,7 @@ def golden_rows(records: Iterable[Record], names: ServiceNames, to_ms: float) ->
             continue
         rows.append((at, service, "request_rate", rate, "1/s", None))
         failed = _number(record.get("failed"))
+        # Without requests there is no share of them, and percentage() counts to 100.
         if rate > 0 and failed is not None:
             rows.append((at, service, "error_ratio", failed / 100, "ratio", None))
         took = record.get("took")
@@ -103,6 +104,7 @@ def span_rows(records: Iterable[Record], names: ServiceNames) -> tuple[list[Span
             name: record.get(name) for name in (*SPAN_ATTRIBUTES, *OF_RESOURCE)
         }
         fields["span.kind"] = record.get("span.kind")
+        # Agents set `error`, OpenTelemetry the status.
         failed = record.get("error") is True or _text(record.get("otel.status_code")) == "ERROR"
         row = SpanTableRow(
             trace_id=trace_id,
@@ -140,6 +142,7 @@ def change_rows(records: Iterable[Record], names: ServiceNames, link: str) -> li
                 at,
                 service,
                 kind,
+                # Markers without an id must not pass for the same change.
                 short(identity, 100) or f"{service}@{at}",
                 short(title, 300),
                 short(_text(record.get("user")), 120) or None,
@@ -168,6 +171,7 @@ def _duration_ms(record: Record) -> float | None:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    # float() refuses an integer beyond its range.
     number = float(value) if abs(value) < 1e300 else math.inf
     return number if math.isfinite(number) and number >= 0 else None
 

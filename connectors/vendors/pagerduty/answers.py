@@ -100,6 +100,7 @@ def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> p
         identity = text_of(event.get("id"))
         services: list[str | None] = [*service_names(event.get("services"), names)]
         for service in services or [None]:
+            # A change may be listed for its service and as a related one: keep it once.
             rows[identity, service] = ChangeRow(at, service, kind, identity, title, author, link)
     return pl.DataFrame(list(rows.values()), schema=CHANGES.columns, orient="row")
 
@@ -134,6 +135,8 @@ def alert_details(alerts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if isinstance(body, Mapping):
             cef = body.get("cef_details")
             inner = cef.get("details") if isinstance(cef, Mapping) else None
+            # The sender's `details` win over PagerDuty's common event format, and the first alert
+            # wins over the next.
             details = {**flat_details(inner), **flat_details(body.get("details")), **details}
         if alert.get("severity"):
             details.setdefault("severity", text_of(alert["severity"]))
@@ -231,6 +234,7 @@ def flat_details(value: Any, prefix: str = "") -> dict[str, str]:
         if len(text_by_name) >= MOST_DETAILS:
             break
         name = short(f"{prefix}.{key}" if prefix else str(key), 80)
+        # Foreign text may be nested without end.
         if isinstance(inner, Mapping) and name.count(".") < 3:
             text_by_name.update(flat_details(inner, name))
         else:
@@ -273,6 +277,7 @@ def text_of(value: Any) -> str:
 
 def web_link(value: Any) -> str | None:
     """The value if it is a link to a web page."""
+    # Foreign text: it must not break out of a link in Slack or on a page.
     if isinstance(value, str) and re.fullmatch(r"https?://[^\s<>\"|]{1,2000}", value):
         return value
     return None

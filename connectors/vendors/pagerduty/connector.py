@@ -90,6 +90,7 @@ class PagerDutyConnector:
         self._from_email = from_email
         self._services = dict(services or {})
         self._account = account
+        # A separate pool: calls that block here take no thread from others.
         self._threads = ThreadPoolExecutor(limits.concurrency, thread_name_prefix=VENDOR)
         self.limits = limits
 
@@ -169,6 +170,7 @@ class PagerDutyConnector:
         # A webhook and the API may name the page of one incident by two addresses.
         if page and not any(_is_page_of(link.url, identity, page) for link in links):
             links = (*links, Link(title="PagerDuty incident", url=page))
+        # What the alert itself says wins over what the API adds.
         labels = {**new, **alert.labels}
         return alert.model_copy(
             update={"labels": labels, "links": links, "service": alert.service or service}
@@ -178,6 +180,7 @@ class PagerDutyConnector:
         """Who is on call for a service now: names by level, none where PagerDuty does not know
         the service. Raises ConnectorError, BudgetExceeded."""
         evidence = await Ask(self, Deadline.after(ENRICH_S)).on_call_now(service)
+        # Nothing else is asked here, so a gap is an error.
         for missing in evidence.missing:
             raise ConnectorError(VENDOR, missing.query, missing.reason)
         return {key: people for item in evidence.items for key, people in item.details.items()}
@@ -210,6 +213,7 @@ class PagerDutyConnector:
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Run a blocking call; it ends by its deadline even when nobody waits for it any more."""
+        # An executor does not pass context variables on by itself.
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, copy_context().run, call
         )

@@ -109,8 +109,10 @@ class Ask:
             return theirs
         try:
             services = await self.many("/services", "services", 25, query=theirs)
+        # Without its id, only this service's changes are missing.
         except FaultlineError:
             return None
+        # The search also finds services whose name only contains the text.
         same = [
             s.get("id")
             for s in services
@@ -135,6 +137,7 @@ class Ask:
         """Who did what, and the triggering event."""
         path = f"/incidents/{incident_id}/log_entries"
         try:
+            # The triggering event is in the channel, which the API leaves out unless asked.
             entries = await self.many(
                 path, "log_entries", MOST_LOG_ENTRIES, **{"include[]": "channels"}
             )
@@ -215,9 +218,11 @@ class Ask:
         """Who is on call for the incident's escalation policy: names, and no addresses."""
         policy = incident.get("escalation_policy")
         policy_id = answers.text_of(policy.get("id")) if isinstance(policy, Mapping) else ""
+        # An id from an answer becomes part of a query: take letters and digits only.
         if not ID.fullmatch(policy_id):
             return PagerDutyEvidence()
         query = f"GET /oncalls?escalation_policy_ids[]={policy_id}&earliest=true"
+        # `earliest`: one shift of each person and level, not every future one.
         params = {"escalation_policy_ids[]": policy_id, "earliest": "true"}
         try:
             people = await self.many("/oncalls", "oncalls", MOST_ON_CALL, **params)
@@ -251,6 +256,7 @@ class Ask:
         try:
             await self.single(path, {"limit": 1})
         except ConnectorError as error:
+            # 402 stands for a plan without the feature.
             if error.status in (402, 403, 404):
                 return f"HTTP {error.status}"
             raise

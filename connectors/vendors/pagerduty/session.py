@@ -62,9 +62,11 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         super().__init__(token, default_from=from_email, auth_type=auth_type_of(token))
         self.verify = ca_file_of_environment() or True
         self.url = plain_url(url, VENDOR)
+        # pdpyras retries 429 forever unless it is given a number.
         self.retry = {429: 3, 503: 1}
         self.max_network_attempts = 1
         self.sleep_timer = 0.25
+        # A compressed answer may be far larger than the bytes that are counted.
         self.headers["Accept-Encoding"] = "identity"
         self.auth = (
             _identity  # or requests would replace the token by what ~/.netrc holds for the host
@@ -82,6 +84,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
         if not (request.url or "").startswith(f"{self.url}/"):
             raise ConnectorError(VENDOR, path, "the request leaves the API's address")
         with self._limiter.permit_in_thread(self._deadline) as permit:
+            # The wait for the permit may have used up the time.
             self._deadline.check()
             left = self._deadline.remaining
             options.update(
@@ -89,6 +92,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
                 allow_redirects=False,
                 timeout=(min(CONNECT_S, left), min(READ_S, left)),
             )
+            # Set first: whatever raises below counts against the server.
             failed = True
             try:
                 response: requests.Response = super().send(request, **options)
@@ -119,6 +123,7 @@ class ReadOnlySession(pdpyras.APISession):  # type: ignore[misc]
             self._deadline.check()
             self._budget.take(len(chunk))
             body += chunk
+        # requests then takes the answer as read, and does not read it again.
         response._content = bytes(body)
         response._content_consumed = True
 

@@ -79,7 +79,7 @@ def build(
 
 
 class PostgresqlConnector:
-    """One server, and one replica of it. `service` is whom its facts are about."""
+    """One server, and one replica of it. Its facts are about `service`."""
 
     name = "postgresql"
     kinds: tuple[EvidenceKind, ...] = ("states", "changes", "topology")
@@ -120,6 +120,7 @@ class PostgresqlConnector:
             await reading.facts(
                 queries.TABLES, facts.TableRow, facts.table_facts, facts.table_details
             )
+            # Ages and sizes are the same on a replica, which spares the primary.
             if self._replica is None:
                 await self._sizes(reading)
         if self._replica is not None:
@@ -183,6 +184,7 @@ class PostgresqlConnector:
         callers = []
         for row in rows:
             ours = self._names.ours(row.application or "")
+            # An application may call itself anything: only known services count.
             if ours.casefold() in spellings:
                 callers.append(spellings[ours.casefold()])
         count = reading.snapshot.calls(callers)
@@ -200,6 +202,7 @@ class PostgresqlConnector:
         window_s = (snapshot.at - window.start).total_seconds()
         query = reading.label(queries.SERVER)
         snapshot.add(query, facts.server_facts(row, window_s))
+        # A start reads the settings too. Only a later reload is a separate change.
         if row.loaded_s <= window_s and row.up_s - row.loaded_s > 1:
             at = snapshot.since(row.loaded_s)
             assert at is not None
@@ -225,6 +228,7 @@ class PostgresqlConnector:
         if before and after:
             query = reading.label(queries.STATEMENTS)
             reading.snapshot.add(query, slower_facts(before, after), slowest_details(after))
+        # The counter of deadlocks has no times: the second reading tells the new ones.
         later = await reading.rows(queries.SERVER, facts.ServerRow)
         if server is not None and later:
             new_deadlocks = deadlock_facts(server.deadlocks or 0.0, later[0].deadlocks or 0.0)
@@ -270,6 +274,7 @@ class _Reading:
         self, text: LiteralString, type: type[Row], schema: str = ""
     ) -> list[Row] | None:
         """None where it failed, which is a gap then."""
+        # `ReplicaRow` is the answer of the call `replica`.
         view = type.__name__.removesuffix("Row").lower()
         try:
             return await self._session.rows(view, text, type=type, schema=schema)

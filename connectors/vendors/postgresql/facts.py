@@ -23,6 +23,7 @@ HIDDEN = "<insufficient privilege>"
 WRAPAROUND_IDS = 1e9
 """Half of all; AWS alarms at that many ("Implement an early warning system for transaction ID
 wraparound in Amazon RDS for PostgreSQL"). At 2.1e9 the server takes no more writes."""
+# Transaction IDs have 32 bits, and half of them lie in the past.
 LAST_IDS = 2**31
 LEAST_RETAINED = 2.0**30
 """An inactive slot that keeps less fills no disk soon: 64 segments of 16 MiB, the server's own
@@ -66,6 +67,7 @@ class SessionRow(msgspec.Struct):
     @property
     def is_client(self) -> bool:
         """Not one of the server's own processes."""
+        # The type is hidden from a user without pg_monitor.
         return self.backend_type in (None, "client backend", "parallel worker")
 
     @property
@@ -146,6 +148,7 @@ def server_facts(row: ServerRow, window_s: float) -> list[Fact]:
     if row.pending:
         phrase = f"waiting for a restart: {row.pending}"
         facts.append(Fact("database_parameters_pending", phrase, field="pending_restart"))
+    # A replica is read-only on purpose.
     if row.read_only == "on" and not row.in_recovery:
         phrase = "default_transaction_read_only is on"
         facts.append(Fact("writes_refused", phrase, field="default_transaction_read_only"))
@@ -156,8 +159,10 @@ def sessions_of(rows: Sequence[SessionRow]) -> list[DatabaseSession]:
     """Those that do something, with prepared transactions as holders without a session."""
     sessions = []
     for row in rows:
+        # A process of the server matters only while it waits, such as autovacuum behind a lock.
         if row.state == "idle" or (not row.is_client and not row.blockers):
             continue
+        # pg_blocking_pids gives 0 for a prepared transaction, which has no session.
         waits = ("a prepared transaction" if pid == 0 else str(pid) for pid in row.blockers or ())
         query = "" if row.is_hidden else masked_statement(row.query or "", quotes_names=True)
         sessions.append(
@@ -219,6 +224,7 @@ def standby_facts(row: StandbyRow, name: str) -> list[Fact]:
     if not row.in_recovery:
         value = f"{name} takes writes itself: it is no replica any more"
         return [Fact("database_failed_over", value, field="pg_is_in_recovery")]
+    # Before the lag, which a pause explains.
     if row.paused:
         return [Fact("database_lagging", f"replay is paused on {name}", row.lag_s, field="paused")]
     if (row.lag_s or 0.0) >= LAG_S and not row.receivers:
@@ -248,7 +254,8 @@ def size_details(databases: Sequence[DatabaseRow]) -> dict[str, str]:
 
 
 def table_facts(rows: Sequence[TableRow]) -> list[Fact]:
-    """Tables of which half the rows are dead, the most dead rows first."""
+    """Tables with half of their rows dead, the most dead rows first."""
+    # Half of a small table is soon dead, and harmless.
     bad = [row for row in rows if row.dead >= max(DEAD_ROWS, DEAD_SHARE * (row.live + row.dead))]
     bad.sort(key=lambda row: -row.dead)
     facts = []

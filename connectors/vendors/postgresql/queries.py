@@ -1,4 +1,4 @@
-"""Everything that is asked of PostgreSQL: constants, of which none takes a parameter.
+"""Everything that is asked of PostgreSQL: constants without parameters.
 
 Views and columns: PostgreSQL 14 to 18, "The Cumulative Statistics System", "System Views" and
 pg_stat_statements.
@@ -17,6 +17,7 @@ SELECT current_setting('server_version') AS version,
   current_setting('default_transaction_read_only') AS read_only,
   (SELECT sum(deadlocks)::float8 FROM pg_stat_database) AS deadlocks
 """
+# pg_blocking_pids takes the lock manager for itself: call it for waiting sessions only.
 SESSIONS = """
 SELECT a.pid, a.datname AS database, a.usename AS user, a.application_name AS application,
   a.backend_type, a.state, left(a.query, 4000) AS query,
@@ -47,6 +48,7 @@ SELECT s.slot_name AS name, s.active, s.wal_status,
     THEN pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::float8 END AS kept_bytes
 FROM pg_replication_slots s WHERE NOT s.temporary LIMIT 100
 """
+# A replica that has replayed all it received is not behind, however long its primary is idle.
 STANDBY = """
 SELECT (SELECT count(*)::int FROM pg_stat_wal_receiver) AS receivers,
   CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0 ELSE
@@ -54,6 +56,7 @@ SELECT (SELECT count(*)::int FROM pg_stat_wal_receiver) AS receivers,
   pg_is_in_recovery() AS in_recovery,
   pg_is_in_recovery() AND pg_get_wal_replay_pause_state() <> 'not paused' AS paused
 """
+# pg_database_size fails without the right to connect to the database.
 DATABASES = """
 SELECT d.datname AS name, age(d.datfrozenxid)::float8 AS age,
   CASE WHEN has_database_privilege(d.oid, 'CONNECT') THEN pg_database_size(d.oid)::float8 END

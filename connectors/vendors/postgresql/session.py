@@ -37,7 +37,7 @@ SSL_MODES = {"verify": "verify-full", "require": "require", "off": "disable"}
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """Where a server is, and as whom it is asked."""
+    """The address of a server, and the login for it."""
 
     host: str
     port: int
@@ -69,6 +69,7 @@ class PostgresServer:
             "connect_timeout": LONGEST_CONNECT_S,
         }
         if self.tls == "verify":
+            # Without it libpq looks for a root.crt in the home directory.
             ca_files["sslrootcert"] = self.ca_file or "system"
         values = {name: value for name, value in ca_files.items() if value is not None}
         return {n: str(v) if isinstance(v, Path) else v for n, v in values.items()}
@@ -92,6 +93,7 @@ class PostgresSession:
             self._connection = await psycopg.AsyncConnection[dict[str, object]].connect(
                 **self.server.parameters(),  # type: ignore[arg-type]
                 autocommit=False,
+                # Prepared statements fail behind a pooler that shares sessions.
                 prepare_threshold=None,
                 row_factory=dict_row,
             )
@@ -112,6 +114,7 @@ class PostgresSession:
             sql.Literal(round(1000 * self._statement_s)), sql.Literal(round(1000 * LOCK_S))
         )
         async with self._asking(call), self._connection.transaction():
+            # Within the transaction: SET LOCAL ends with it.
             await self._connection.execute(limits)
             cursor = await self._connection.execute(query)
             rows = await cursor.fetchall()
@@ -128,6 +131,7 @@ def _problem(call: str, error: psycopg.Error) -> tuple[ConnectorError, bool]:
         name = "the statement took too long and was cancelled (statement_s)"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         name = "not permitted: GRANT pg_monitor to this user"
+    # Without an SQLSTATE it is not the server that answers: the connection is gone.
     lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
     return ConnectorError(VENDOR, call, name, retryable=lost), lost
 

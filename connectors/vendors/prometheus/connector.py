@@ -156,6 +156,7 @@ class PrometheusConnector:
         )
         if alerts.failed:
             gaps.append(Missing("monitors", ALERTS, alerts.failed))
+        # Alerts are asked only where the metric exists.
         elif "ALERTS" in names:
             items.append(made.item("monitors", alerts, monitors.height))
         tables = {"metrics": metrics, "monitors": monitors, "states": state_table(states)}
@@ -166,8 +167,9 @@ class PrometheusConnector:
         )
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
-        """Whom the alert's service calls, by the metrics that name both sides."""
+        """The callees of the alert's service, by the metrics that name both sides."""
         windows = [scope.incident]
+        # Who is called now is enough: leave out the baselines.
         lately = scope.model_copy(update={"baseline": (), "baseline_spans": ()})
         async with self._http.open() as session:
             api = PrometheusApi(session)
@@ -196,6 +198,7 @@ class PrometheusConnector:
         async def labels_of(metric: str) -> Sequence[str]:
             try:
                 return await api.labels_of([metric], spans)
+            # Without labels this metric is left out. The others stand.
             except FaultlineError:
                 return []
 
@@ -213,6 +216,7 @@ class PrometheusConnector:
     ) -> _Answers:
         """What all queries brought; that about alerts is filled in."""
         scope, place = request.scope, place_of(request.alert)
+        # Side by side with the services, within its own share of the time.
         asking_beneath = asyncio.create_task(self._exporters.ask(api, names, scope, place, spans))
         available = await self._choice.available(api, names, spans)
         queries, gpus = await asyncio.gather(
@@ -306,6 +310,7 @@ class PrometheusConnector:
         try:
             async with self._http.open() as session:
                 api = PrometheusApi(session)
+                # The cheapest question that needs the right to query.
                 await api.instant("vector(1)", now)
                 build_info = await api.status("buildinfo")
                 flags = await api.status("flags")

@@ -30,6 +30,7 @@ def check_custom(queries: Mapping[str, str]) -> None:
     """Raise SettingsError for a configured query whose placeholder is not the whole of a matcher's
     quoted value."""
     for signal, text in queries.items():
+        # Outside of quotes, a name from an alert could become part of the query.
         if len(_ANYWHERE.findall(text)) != len(_PLACEHOLDER.findall(text)):
             raise SettingsError(
                 f"prometheus.queries.{signal}",

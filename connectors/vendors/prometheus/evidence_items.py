@@ -84,6 +84,7 @@ class EvidenceItems:
 
     def failed_exporters(self, answers: Sequence[ExporterAnswer]) -> list[Missing]:
         """The queries that failed, one gap for each exporter and reason."""
+        # All signals of an exporter may fail for one reason: say it once.
         failed: dict[tuple[str, str], list[str]] = {}
         for answer in answers:
             if answer.selection.failed:
@@ -109,6 +110,7 @@ class EvidenceItems:
         page)."""
         params = {
             "g0.expr": expression,
+            # The graph, not the table.
             "g0.tab": "0",
             "g0.range_input": f"{max(1, math.ceil(self._window.seconds))}s",
             "g0.end_input": self._window.end.strftime("%Y-%m-%d %H:%M:%S"),

@@ -120,6 +120,7 @@ def _holds(
     if len(times) < LEAST_POINTS:
         return False
     step_s = answer.selection.step_s
+    # Where only values beyond the threshold were asked, a missing sample means that it is over.
     last_s = end if answer.beyond_only else min(end, series.values[-1][0])
     is_still = times[-1] >= last_s - STILL_STEPS * step_s
     return is_still or len(times) * step_s >= PERSISTENT_SHARE * incident.seconds
@@ -160,10 +161,12 @@ def _since(
         # What was almost used up for long does its harm when nothing is left.
         times = [at for at, value in points if value >= USED_UP]
     began = times[-1]
+    # From the last one back, until a gap that is too long for a dip.
     for at in reversed(times):
         if began - at > MOST_GAP_STEPS * answer.selection.step_s:
             break
         began = at
+    # Beyond since the data begin: it may have begun earlier.
     if began - first.start.timestamp() <= MOST_GAP_STEPS * answer.selection.step_s:
         return None
     return datetime.fromtimestamp(began, UTC)

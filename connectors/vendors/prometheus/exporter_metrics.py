@@ -84,9 +84,11 @@ class ExporterMetric(Section):
             if not re.search(rf"\b{re.escape(metric)}\b", self.query):
                 return f"the query does not use {metric}"
         rest = _PLACEHOLDER.sub("", self.query)
+        # These two belong to `prometheus.queries`, and nothing fills them in here.
         if re.search(r"\{(service|job)\}", rest):
             return "only {by}, {where} and {range} are replaced in the query"
         try:
+            # Fail with the settings, not during an investigation.
             re.compile(self.name_pattern)
         except re.error as error:
             return f"name_pattern is no regular expression ({error})"
@@ -103,6 +105,7 @@ class ExporterMetric(Section):
 
     def _wrong_signal(self) -> str | None:
         kind = classify(self.signal)
+        # Otherwise a rise that is trouble would be read as harmless.
         if self.series and not is_bad(kind, self.worse, headroom=is_headroom(self.signal)):
             return (
                 f"by its name it is read as {kind.value}, which is no worse when it goes "

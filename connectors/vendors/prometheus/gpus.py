@@ -135,6 +135,7 @@ async def _find(
     hosts = [label for label in LABELS["host"] if label in server_labels]
     identity = [*hosts, *_labels_for(_IDENTITY, server_labels)]
     spans = (*request.scope.baseline, request.scope.incident)
+    # Over all windows: a GPU that fell off the bus has no series at the end.
     full = Window(start=min(s.start for s in spans), end=max(s.end for s in spans))
     for place in _places(request, server_labels):
         text = f"count by ({', '.join(identity)}) ({selector(anchor, names, place.where)})"
@@ -206,9 +207,11 @@ def _on_hosts(
     server_labels: Sequence[str], hosts: Sequence[str], subject: str | None
 ) -> Iterator[_Place]:
     pattern = host_pattern(hosts)
+    # The hosts are too many for one matcher: another label has to find their GPUs.
     if pattern is None:
         return
     labels = _labels_for(("host",), server_labels)
+    # One exporter may use both spellings: only together they find all series.
     spelt = tuple(f'{label}=~"{pattern}"' for label in labels if label in HOST_SPELLINGS)
     if spelt:
         yield _Place(spelt, subject)
@@ -220,6 +223,7 @@ def _on_hosts(
 def _query(
     signal: GpuMetricNames, names: frozenset[str], server_labels: Sequence[str], gpu_group: GpuGroup
 ) -> PromQuery:
+    # A port belongs to a host's network, not to a GPU.
     kinds = [kind for kind in LABELS if kind != "port"]
     if signal.signal != gs.XID_EVENTS:
         # Only the counter of errors has a series for each error; elsewhere the label would split

@@ -49,6 +49,7 @@ class PrometheusApi:
 
     async def instant(self, query: str, at: datetime) -> Sequence[InstantSeries]:
         """The query at one time."""
+        # Prometheus keeps times in milliseconds.
         params = [("query", query), ("time", f"{at.timestamp():.3f}")]
         answer = await self._session.get("/api/v1/query", params, type=InstantAnswer)
         return answer.data.result
@@ -64,6 +65,7 @@ class PrometheusApi:
         """The same for at most that many series; servers that know no such limit (Prometheus
         before 3.2, VictoriaMetrics) give all."""
         params = [("query", query), *between([window]), ("step", f"{step_s:g}")]
+        # The server's own limit of time: it stops when nobody waits any more.
         params += [("limit", str(series)), ("timeout", f"{max(1, int(timeout_s))}s")]
         return await self._session.get(CALL, params, type=RangeAnswer)
 

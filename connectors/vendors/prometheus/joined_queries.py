@@ -29,6 +29,7 @@ def marked(texts: Sequence[str]) -> str:
         joined = []
         for first, second in zip(parts[::2], parts[1::2], strict=False):
             joined.append(f"({first} or {second})")
+        # The odd one is paired in the next round.
         if len(parts) % 2:
             joined.append(parts[-1])
         parts = joined

@@ -56,5 +56,6 @@ async def _names(api: PrometheusApi, at: datetime) -> dict[str, str]:
     named = {
         series.metric.get("instance", ""): series.metric.get("nodename", "") for series in instant
     }
+    # Machines of one name would be taken for a single node.
     often = Counter(named.values())
     return {address: name for address, name in named.items() if often[name] == 1}

@@ -122,7 +122,7 @@ def selector(metric: str) -> str:
 def subject_labels(
     template: PromTemplate, label_spellings: Mapping[str, str], service_label: str
 ) -> tuple[str, ...]:
-    """The label that names whom a metric is about; none where it carries no such label."""
+    """The label that names the subject of a metric; none where it carries no such label."""
     preferred = template.named_by
     if template.subject == "job":
         preferred = JOB_LABELS

@@ -66,6 +66,7 @@ class QueryChoice:
         for default_template in existing(DEFAULTS, names):
             if default_template.signal not in self.queries:
                 templates.append(default_template)
+        # Reversed, so that of each family the first template stays.
         templates_by_family = {_family(template): template for template in reversed(templates)}
         label_lists = await asyncio.gather(
             *(self._labels(api, template, spans) for template in templates_by_family.values())
@@ -96,6 +97,7 @@ class QueryChoice:
             if for_all is not None and in_scope is not None:
                 wide.append(for_all)
                 narrow.append(in_scope)
+        # Services are counted once for each label, not for each query.
         by = list(dict.fromkeys(prom_query.by[0] for prom_query in narrow if prom_query.narrow))
         are_few = await asyncio.gather(*(self._few(api, label, spans) for label in by))
         few = {label for label, is_few in zip(by, are_few, strict=True) if is_few}
@@ -175,6 +177,7 @@ class QueryChoice:
         """Whether the services are few enough to ask for all of them."""
         try:
             return len(await api.values_of(label, spans)) <= self.all_services
+        # Unknown counts as many: a query over all services may cost the server too much.
         except FaultlineError:
             return False
 
@@ -184,6 +187,7 @@ class QueryChoice:
         metric = template.stored_as or template.metric
         try:
             return await api.labels_of([promql.selector(metric)], spans)
+        # Without an answer, assume the label of the settings.
         except FaultlineError:
             return [self.service_label]
 

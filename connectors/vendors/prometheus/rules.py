@@ -53,6 +53,7 @@ def query_of_rule(answer: PrometheusRules, alert: Alert) -> AlertQuery | None:
             if rule.name != alert.labels.get(NAME_LABEL):
                 continue
             fit = _fit(rule.labels, alert.labels)
+            # Of rules that fit equally well the first stays.
             if fit is not None and (closest_rule is None or fit > closest_rule[0]):
                 closest_rule = fit, rule
     if closest_rule is None:

@@ -37,6 +37,7 @@ async def running_services(
             instant = await api.instant(f"count by (node, pod) ({PODS}{{{there}}})", at)
             return _by_node(instant, {name: name for name in requested_nodes}, ("pod",), services)
         labels = tuple(dict.fromkeys((service_label, *SERVICE_LABELS)))
+        # With any port: exporter and service of one machine have different ones.
         there = rf'instance=~"(?:{names_pattern(requested_nodes.values())})(?::\\d+)?"'
         instant = await api.instant(f"count by (instance, {', '.join(labels)}) (up{{{there}}})", at)
     except FaultlineError:

@@ -84,6 +84,7 @@ def metrics_table(
     table = pl.concat(frames)
     if services:
         is_foreign = pl.col("narrow") & pl.col("service").is_in(list(services)).not_()
+        # Rows without a service are nobody's, and stay.
         table = table.filter(is_foreign.not_().fill_null(True))
     first = pl.col("order").min().over("service", "signal", "split")
     table = table.filter(pl.col("order") == first)
@@ -106,12 +107,14 @@ def monitors_table(
         if not prometheus_series.values:
             continue
         labels = prometheus_series.metric.items()
+        # Pending and firing are two series of one alert.
         alert = frozenset((name, value) for name, value in labels if name != "alertstate")
         latest[alert] = max(latest.get(alert, prometheus_series), prometheus_series, key=_last_seen)
     for series in list(latest.values()):
         times = [at for at, _ in series.values]
         start = times[-1]
         for earlier, later in zip(reversed(times[:-1]), reversed(times[1:]), strict=True):
+            # More than one step, with room for rounding: the alert was over in between.
             if later - earlier > 1.5 * alerts.step_s:
                 break
             start = earlier
@@ -148,6 +151,7 @@ def _rows(selection: PrometheusSelection, room: int) -> pl.DataFrame:
     for series in selection.series:
         if series.values:
             _add_series(columns, series, selection.query, every)
+    # One list for each series, so that its labels are encoded once and not for each sample.
     rows = pl.DataFrame(columns, schema=_PER_SERIES).explode("time", "value")
     not_finite = rows["value"].null_count()
     if not_finite and selection.cut is None:
@@ -197,7 +201,7 @@ def _finite(text: str, query: PromQuery) -> float | None:
 
 
 def subject_of(metric: Mapping[str, str], query: PromQuery) -> str:
-    """The name of whom a series is about; empty where it has none."""
+    """The name that a series is about, empty where it has none."""
     name = "/".join(metric.get(label, "") for label in query.by)
     match = re.fullmatch(query.name_pattern, name) if query.name_pattern else None
     if match is None:

@@ -81,7 +81,7 @@ def _queries(
 
 
 def _exporters(names: Collection[str]) -> tuple[str, ...]:
-    """The exporters of which some metrics exist."""
+    """The exporters that have metrics there."""
     exporters: dict[str, None] = {}
     for metric in built_in():
         if metric.exporter not in OF_EVERY_TARGET and all(name in names for name in metric.metrics):
@@ -92,6 +92,7 @@ def _exporters(names: Collection[str]) -> tuple[str, ...]:
 async def _reach(api: PrometheusApi, template: PromTemplate, now: datetime) -> int | None:
     """How many days back there is data of the metric."""
     metric = selector(template.stored_as or template.metric)
+    # The longest first: one answer settles it.
     for days in REACHES_DAYS:
         if await api.instant(f"count({metric})", now - timedelta(days=days)):
             return days

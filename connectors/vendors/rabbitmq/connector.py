@@ -26,6 +26,7 @@ VENDOR = "rabbitmq"
 LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
 MOST_QUEUES = 500
 """The largest page that it gives."""
+# Named columns alone: whole objects are many times as large.
 NODES = (
     "name,running,uptime,mem_alarm,mem_used,mem_limit,disk_free_alarm,disk_free,disk_free_limit,"
     "partitions"
@@ -35,6 +36,7 @@ QUEUES = (
     "message_stats.publish_details.rate,message_stats.deliver_get_details.rate,"
     "message_stats.ack_details.rate"
 )
+# The server sorts: of thousands of queues only the longest are sent.
 QUEUE_PARAMS = (
     ("columns", QUEUES),
     ("sort", "messages_ready"),
@@ -63,7 +65,7 @@ def build(
 
 
 class RabbitmqConnector:
-    """One cluster. `service` is whom its facts are about."""
+    """One cluster. Its facts are about `service`."""
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("states",)
@@ -119,6 +121,7 @@ class RabbitmqConnector:
         tags, unread = who.tag_names, []
         version = short(overview.rabbitmq_version or "", 20)
         line = f"RabbitMQ {version} at {self._http.base_url}: queues can be read"
+        # The tag `management` alone shows no nodes.
         if not {"monitoring", "administrator"} & set(tags):
             unread.append("nodes")
             line += "; nodes need the tag monitoring"

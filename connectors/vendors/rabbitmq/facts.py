@@ -19,6 +19,7 @@ BEHIND = 10_000
 STUCK = 100
 """Messages that wait while consumers acknowledge none: fewer may be one slow task."""
 MOST_QUEUES = 10
+# `flow`: the server slows publishers down, which passes by itself.
 HEALTHY = frozenset({None, "running", "idle", "flow"})
 
 
@@ -95,12 +96,18 @@ def node_facts(nodes: Sequence[NodeAnswer], window_s: float) -> list[Fact]:
         name = short(node.name, 80)
 
         def fact(
-            kind: str, value: str, field: str, since_s: float | None = None, name: str = name
+            # `name` is bound now: a closure would see the last node of the loop.
+            kind: str,
+            value: str,
+            field: str,
+            since_s: float | None = None,
+            name: str = name,
         ) -> Fact:
             return Fact(kind, value, since_s, "Broker node", name, field)
 
         if not node.running:
             facts.append(fact("database_unavailable", "not running", "running"))
+            # A node that is away tells nothing else.
             continue
         if node.mem_alarm:
             used = _of(node.mem_used, node.mem_limit, "in use, of at most")

@@ -56,6 +56,7 @@ class RayJob(msgspec.Struct):
 
     @property
     def id(self) -> str:
+        # A job that did not come through the Jobs API has no submission id.
         return self.submission_id or self.job_id or ""
 
 
@@ -232,6 +233,7 @@ def _fact(ray_job: RayJob) -> tuple[str, str, datetime | None] | None:
         lines = message.strip().splitlines()
         text = ", ".join(part for part in (code, (lines[-1] if lines else "")) if part)
         return "job_failed", text or ray_job.error_type or "", _at(ray_job.end_time)
+    # STOPPED: somebody asked for it.
     if ray_job.status == "STOPPED":
         return "job_cancelled", "", _at(ray_job.end_time)
     if ray_job.status == "PENDING":
@@ -267,6 +269,7 @@ async def _dead_nodes(session: HttpSession, window: Window) -> tuple[list[RayNod
 def _like(name: str, pattern: str) -> bool:
     """Only `*` is special, as in the settings' other patterns."""
     plain = pattern.casefold().replace("[", "[[]").replace("?", "[?]")
+    # A name is foreign text: bound what a pattern with several `*` has to match.
     return fnmatchcase(name.casefold()[:256], plain)
 
 

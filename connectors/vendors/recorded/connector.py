@@ -135,9 +135,11 @@ def _items(
     per file."""
     if evidence.kind == "traces":
         name = (evidence.file or "").removeprefix("traces").lstrip("/")
+        # An entry names a file or a folder. Without a name it stands for all files.
         trace_files = [f for f in copied if f == name or f.startswith(f"{name}/") or not name]
         for file in trace_files:
             yield _item(evidence, file, None, copied[file])
+        # Evidence whose files were not recorded still tells what was asked.
         if not trace_files:
             yield _item(evidence, None, evidence.rows, evidence.bytes)
         return
@@ -146,6 +148,7 @@ def _items(
     item = _item(evidence, None, rows, evidence.bytes)
     for name in KEYS:
         if name in tables:
+            # Each row names the evidence that brought it: keep that reference.
             evidence_rows = tables[name].filter(pl.col(ORIGIN) == evidence.id)
             item = item.bringing(name, evidence_rows) if evidence_rows.height else item
     yield item

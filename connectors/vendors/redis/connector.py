@@ -44,7 +44,7 @@ def build(redis_settings: RedisSettings, settings: SharedSettings) -> RedisConne
 
 
 class RedisConnector:
-    """One server. `service` is whom its facts are about."""
+    """One server. Its facts are about `service`."""
 
     name = "redis"
     kinds: tuple[EvidenceKind, ...] = ("states",)
@@ -82,6 +82,7 @@ class RedisConnector:
                 slower = slower_facts(counts, later)
                 snapshot.add(self._label("INFO commandstats"), slower, slowest_details(later))
             else:
+                # Without a second reading nothing was counted in between.
                 last = first
             evicted, rejected = (
                 facts.number_of(last, name) - facts.number_of(first, name)
@@ -105,6 +106,7 @@ class RedisConnector:
                 rights = await self._rights(session)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
+        # Valkey also has a redis_version, for clients of Redis.
         version = server.get("valkey_version") or server.get("redis_version", "")
         line = f"Redis {short(version, 20)} at {self._server.address}: INFO can be read"
         return Check(self.name, True, f"{line}; only INFO and SLOWLOG GET are sent; {rights}")
@@ -117,6 +119,7 @@ class RedisConnector:
         except RefusedCommand:
             return "whether this user may also write is not shown to it"
         words = [str(word) for word in shown] if isinstance(shown, list) else []
+        # ACL GETUSER answers names and values in turn.
         commands = dict(zip(words[::2], words[1::2], strict=False)).get("commands", "")
         if "+@all" in commands.split() or "+@write" in commands.split():
             return f"warning: the user {short(str(user), 40)} can also write: see the page's ACL"

@@ -64,6 +64,7 @@ def server_facts(fields: Mapping[str, str], window_s: float) -> list[Fact]:
     )
     if fields.get("role") == "slave" and fields.get("master_link_status") == "down":
         down_s = number_of(fields, "master_link_down_since_seconds")
+        # A number below 0 means that the server does not know since when.
         downtime_s = down_s if down_s > 0 else None
         phrase = "its link to the primary is down"
         facts.append(Fact("database_lagging", phrase, downtime_s, field="master_link_status"))
@@ -115,13 +116,14 @@ def slow_commands(reply: Reply) -> Iterator[SlowCommand]:
     values."""
     for entry in reply if isinstance(reply, list) else []:
         match entry:
+            # Id, time in s, duration in us, the command. Newer servers add the client.
             case [int(), int() as at, int() as us, [str() as name, *_], *_]:
                 phrase = name.upper() if _NAME.fullmatch(name) else "a command"
                 yield SlowCommand(float(at), us / 1000, phrase)
 
 
 def slow_facts(commands: Sequence[SlowCommand], since: float, now: float) -> list[Fact]:
-    """Commands of the window that held up all others."""
+    """Commands of the window that delayed all others."""
     slow = [command for command in commands if command.ms >= SLOW_MS and command.at >= since]
     if not slow:
         return []

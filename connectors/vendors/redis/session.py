@@ -1,4 +1,4 @@
-"""Redis' protocol (RESP2), as far as reading statistics needs it: only a list of commands is sent.
+"""The part of Redis' protocol (RESP2) needed to read statistics. Only listed commands are sent.
 
 Source: "Redis serialization protocol specification" (redis.io). A client library would bring every
 command that writes.
@@ -68,6 +68,7 @@ class RedisSession:
         writer = self._streams[1]
         writer.close()
         with suppress(OSError, TimeoutError):
+            # A server that does not answer must not delay the investigation.
             async with asyncio.timeout(LONGEST_CLOSE_S):
                 await writer.wait_closed()
 
@@ -104,9 +105,11 @@ class RedisSession:
         count = int(rest)
         if kind == b":":
             return count
+        # A length of -1 is null.
         if count < 0:
             return None
         if kind == b"$":
+            # Before reading: a hostile length must not fill the memory.
             self._bytes.take(count + 2)
             return (await reader.readexactly(count + 2))[:-2].decode(errors="replace")
         if kind != b"*" or count > MOST_ENTRIES or depth >= DEEPEST:
@@ -123,6 +126,7 @@ def _problem(call: str, error: Exception) -> tuple[ConnectorError, bool]:
         return ConnectorError(VENDOR, call, name, retryable=True), True
     if isinstance(error, ErrorReply):
         return RefusedCommand(VENDOR, call, str(error)), False
+    # After a reply that cannot be read, nobody knows where the next begins: drop the connection.
     return ConnectorError(VENDOR, call, "unexpected response"), True
 
 

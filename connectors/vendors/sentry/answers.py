@@ -52,6 +52,7 @@ class SentryApiIssue(msgspec.Struct):
     def events(self) -> int:
         """Events in the window that was asked; 0 where that is no number."""
         text = str(self.count)
+        # int() must not meet a hostile text of thousands of digits.
         return int(text[:12]) if text.isascii() and text.isdigit() else 0
 
     @property
@@ -206,6 +207,7 @@ def _frames(event: SentryApiEvent) -> list[dict[str, Any]]:
     """The frames of the last exception that has any: of a chain, the one that was raised last."""
     values = _dicts(_entry(event, "exception").get("values"))
     stacks = [dict_of(value.get("stacktrace")) for value in values]
+    # An event without an exception may carry a stack trace by itself.
     for stack in reversed(stacks or [_entry(event, "stacktrace")]):
         frames = _dicts(stack.get("frames"))
         if frames:
@@ -215,6 +217,7 @@ def _frames(event: SentryApiEvent) -> list[dict[str, Any]]:
 
 def _frame(frame: Mapping[str, Any]) -> str:
     function = short(_text(frame.get("function")) or "?", 60)
+    # Which of them is filled depends on the language.
     names = [_text(frame.get(key)) for key in ("filename", "module", "absPath")]
     where = short(next(filter(None, names), "?"), 90)
     line = frame.get("lineNo")
@@ -250,6 +253,7 @@ def details_of(issue: SentryApiIssue, event: SentryApiEvent | None) -> dict[str,
         "first seen": issue.firstSeen,
     }
     if event is not None:
+        # Tags of users name people.
         tags = [t for t in event.tags if not (t.key or "").startswith("user")]
         values |= {"latest event": event.eventID, "release": event.version}
         values |= {f"frame {n}": text for n, text in enumerate(frames_of(event), start=1)}

@@ -98,6 +98,7 @@ class SentryConnector:
         async with self._http.open() as session:
             issues = Issues(self._place, session, request.scope)
             issue_id = issue_of(request.alert)
+            # First: the issue names its project even if the alert does not.
             issue = await issues.alert_issue(issue_id) if issue_id else None
             projects = self._in_scope(request, issue)
             if issue is not None:
@@ -105,6 +106,7 @@ class SentryConnector:
                 issues.chosen[issue.id] = ChosenIssue(issue, service, is_of_alert=True)
             await self._read_issues(issues, request.alert, projects)
             releases = []
+            # After the issues, whose latest events are asked for suspect commits.
             for project, service in projects.items():
                 releases.append(await self._releases(session, request, project, service, issues))
         has_projects = bool(projects)
@@ -129,6 +131,7 @@ class SentryConnector:
         calls = [issues.of_project(project, service) for project, service in projects.items()]
         query, project = metric_query(alert)
         if query and project in projects:
+            # A metric alert has a query: count what it counts.
             calls.insert(0, issues.counted(project, projects[project], query))
         await asyncio.gather(*calls)
         await issues.read()
@@ -199,6 +202,7 @@ class SentryConnector:
             services[named] = self._service_of(named, alert.service)
         for service in (alert.service, *request.scope.services):
             project = self._projects.get(service) if service else None
+            # The alert's own project stands for its service already.
             if service and project and service not in services.values():
                 services.setdefault(project, service)
         return dict(list(services.items())[:MOST_PROJECTS])
@@ -256,6 +260,7 @@ async def _refusal(session: HttpSession, path: str, params: list[tuple[str, str]
     try:
         await session.get(path, params, type=Any)
     except ConnectorError as error:
+        # Without a status the server did not answer at all.
         if error.status is None:
             raise
         return error.problem

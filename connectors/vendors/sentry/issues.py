@@ -115,6 +115,7 @@ class Issues:
         )
         counts = {issue.id: issue.events for issue in before}
         for issue in now:
+            # Issues of other categories, such as performance, hold no errors.
             if issue.issueCategory in (None, "error") and _ISSUE_ID.fullmatch(issue.id):
                 chosen_issue = self.chosen.setdefault(issue.id, ChosenIssue(issue, service))
                 chosen_issue.now, chosen_issue.before = issue.events, counts.get(issue.id, 0)
@@ -125,6 +126,7 @@ class Issues:
         share = self.scope.incident.seconds / max(1.0, self.before.seconds)
         order = sorted(
             self.chosen.values(),
+            # The id last: equal issues come in the same order in every run.
             key=lambda c: (not c.is_of_alert, not c.stands_out(share), -c.now, c.issue.id),
         )
         left = [c for c in order[MOST_ISSUES:] if c.stands_out(share)]
@@ -139,12 +141,14 @@ class Issues:
 
     async def _listed(self, project: str, window: Window) -> list[SentryApiIssue]:
         path = f"{self.place.organization}/issues/"
+        # Without a query Sentry lists unresolved issues alone.
         params = [("project", project), *self.place.environments, *between(window), ("query", "")]
         params += [("sort", "freq"), ("limit", str(PAGE))]
         issues = await self._fetch("logs", path, params, list[SentryApiIssue])
         if issues is None:
             return []
         cut = f"the {PAGE} most frequent issues; there may be more" if len(issues) >= PAGE else None
+        # Without the limit, which a page does not have.
         link = f"{self.place.pages}/issues/?{urlencode(params[:-1])}"
         self.items.append(
             Item("logs", call_text(path, params), window, link, rows=len(issues), cut=cut)
@@ -246,6 +250,7 @@ def issue_of(alert: Alert) -> str | None:
         (
             m[1]
             for link in alert.links
+            # Other trackers have pages of the same form.
             if "sentry" in link.url and (m := _ISSUE_LINK.fullmatch(link.url))
         ),
         None,

@@ -102,8 +102,10 @@ class Releases:
             self._list(f"{path}/commits/", list[SentryCommit]),
             self._list(f"{path}/commitfiles/", list[CommitFile]),
         )
+        # Kept for the suspects, whose commits name no files.
         self._files[release.version] = files
         ours = [d for d in deploys if not self._environments or d.environment in self._environments]
+        # It was deployed, but to other environments alone.
         if deploys and not ours:
             return []
         rows = sentry_rows.release_rows(
@@ -140,6 +142,7 @@ class Releases:
         ][:MOST_SUSPECTS]
         at = self._deployed.get(event.version or "")
         commit_rows = []
+        # A suspect counts from the deploy of its release. Without one it has no time.
         if at is not None:
             files, link = self._files.get(event.version or "", []), self._link(event.version or "")
             commit_rows = [

@@ -72,6 +72,7 @@ def log_rows(
                 service,
                 message,
                 level,
+                # A tag may hold any text.
                 trace if _HEX_ID.fullmatch(trace) else None,
                 json.dumps(values),
             )
@@ -91,6 +92,7 @@ def metrics_table(
     buckets than asked."""
     points = answer.timeSeries[0].values if answer.timeSeries else []
     gaps = [b.timestamp - a.timestamp for a, b in pairwise(points) if b.timestamp > a.timestamp]
+    # The smallest gap is the bucket, because buckets may be missing in between.
     minutes = min(gaps) / 60_000 if gaps else 1.0
     encoded_labels = json.dumps(dict(labels)) if labels else None
     rows = [
@@ -103,6 +105,7 @@ def metrics_table(
             encoded_labels,
         )
         for p in points
+        # A bucket that is not over would look like a drop.
         if not p.incomplete
         and p.value is not None
         and math.isfinite(p.value)
@@ -164,6 +167,7 @@ def commit_row(
 ) -> tuple[Any, ...]:
     """A commit that Sentry suspects, at the time when its release was deployed, with the files that
     it changed."""
+    # Only its message tells which commit changed a file.
     matching_files = [f for f in files if f.commitMessage and f.commitMessage == commit.message]
     by = commit.by or SentryCommit(author=author).by
     return (

@@ -96,12 +96,14 @@ class Who(msgspec.Struct):
         has_our_event = isinstance(event, str) and event.startswith("faultline")
         return (
             has_our_event
+            # `-` is no id: if we do not know ours, no message without an author is ours.
             or message.user in (self.user_id or "-",)
             or message.bot_id in (self.bot_id or "-",)
         )
 
     def page(self, channel: str, ts: str, thread: str | None = None) -> str | None:
         """A message's page (docs.slack.dev, chat.getPermalink)."""
+        # It becomes the base of links, so take nothing but an address.
         if not self.url or not re.fullmatch(r"https://[a-z0-9.-]{1,100}/", self.url):
             return None
         page = f"{self.url}archives/{channel}/p{ts.replace('.', '')}"
@@ -198,6 +200,7 @@ class SlackConnector:
             except ConnectorError as error:
                 if error.status in (401, 403):
                     raise
+                # Not kept: the next collection asks again.
                 return Who()
         return self._who
 
@@ -213,6 +216,7 @@ class SlackConnector:
             cut = (
                 f"{len(other_messages) - MOST_MESSAGES} of {len(other_messages)} messages left out"
             )
+            # The first message opened the thread: keep it, and the latest ones.
             other_messages = [*other_messages[:1], *other_messages[1 - MOST_MESSAGES :]]
         times = [message.time for message in messages if message.time is not None]
         item = Item(
@@ -240,6 +244,7 @@ class SlackConnector:
             messages, cut = await _messages(session, "conversations.history", params)
         except FaultlineError as error:
             return Collected(_none(), missing=(Missing("changes", query, str(error)),))
+        # Up to 1,000 long texts are searched: keep the event loop free.
         rows = await asyncio.to_thread(self._rows, who, channel, messages)
         table = pl.DataFrame(list(dict.fromkeys(rows)), schema=CHANGES.columns, orient="row")
         link = who.page(channel, messages[-1].ts) if messages else None
@@ -272,6 +277,7 @@ class SlackConnector:
 def thread_of(alert: Alert, workspace: str = "") -> tuple[str, str] | None:
     """Channel and thread in which an alert stands, if it came from this workspace."""
     written, ts = alert.labels.get(CHANNEL_LABEL, ""), alert.labels.get(THREAD_LABEL, "")
+    # Another workspace's token cannot read it.
     if instance_in(written) != workspace:
         return None
     channel = bare_id(written)
@@ -322,6 +328,7 @@ async def _ask(
     answer = await session.get(f"/{method}", params, type=dict[str, Any])
     if answer.get("ok") is not True:
         slack_error = str(answer.get("error", "no reason given"))
+        # As HTTP would say it, so that a refused token differs from a refused channel.
         status = 401 if slack_error in _NO_TOKEN else None
         problem = _WORDS.get(slack_error, f"refused: {short(slack_error, 60)}")
         raise ConnectorError(VENDOR, method, problem, status=status)

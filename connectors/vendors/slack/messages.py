@@ -43,7 +43,7 @@ _VERSION = re.compile(
 
 
 class SlackHistoryMessage(msgspec.Struct):
-    """A message of conversations.history and conversations.replies, as far as it is read."""
+    """The fields that are read of a message of conversations.history and conversations.replies."""
 
     ts: str
     text: str | None = None
@@ -91,8 +91,10 @@ def plain(message: SlackHistoryMessage) -> str:
     joined = " ".join(
         line
         for line in remaining_lines
+        # Blocks and attachments repeat the message's text.
         if not any(line != other and line in other for other in remaining_lines)
     )
+    # The ampersand last, or `&amp;lt;` would be undone twice.
     return joined[:LONGEST].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
@@ -111,12 +113,14 @@ class ServiceWords:
             for word in (name, *aliases)
             if word
         ]
+        # Reversed: of equal words the service that comes first in the catalogue wins.
         self._ours = dict(reversed(named[:MOST_WORDS]))
 
     def in_text(self, text: str) -> list[str]:
         """The services that are named, in their order; of words within one another the longest
         counts."""
         folded = text.casefold()
+        # The longest first, because an alternation takes the first that fits.
         there = sorted((word for word in self._ours if word in folded), key=len, reverse=True)
         if not there:
             return []
@@ -168,7 +172,7 @@ def _label(match: re.Match[str]) -> str:
 
 
 def thread_details(messages: Iterable[SlackHistoryMessage]) -> dict[str, str]:
-    """What was said, by when and by whom."""
+    """What was said, by time and author."""
     details: dict[str, str] = {}
     for message in messages:
         text, at = plain(message), message.time

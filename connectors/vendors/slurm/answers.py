@@ -1,5 +1,4 @@
-"""What slurmrestd answers, as far as it is read, and jobs as one value whichever daemon tells of
-them.
+"""What is read of slurmrestd's answers, and jobs as one value whichever daemon tells of them.
 
 Fields as in Slurm's OpenAPI documents of the versions v0.0.42, v0.0.44 and v0.0.45.
 """
@@ -42,6 +41,7 @@ class SlurmExit(msgspec.Struct):
     @property
     def text(self) -> str:
         """For humans; empty where nothing is known."""
+        # A signal tells more than the exit code beside it.
         if self.signal.id.value:
             return f"signal {self.signal.id.value}"
         code = self.return_code.value
@@ -205,6 +205,7 @@ def node_names(ranges: str, most: int) -> list[str]:
     names: list[str] = []
     for part in _parts(ranges):
         for name in _expanded(part):
+            # Stop here: a short text may stand for millions of names.
             if len(names) >= most:
                 return names
             names.append(name)
@@ -244,8 +245,10 @@ def _numbers(piece: str) -> Iterator[str]:
         yield piece
         return
     for number in range(int(first), int(last) + 1):
+        # Slurm writes all numbers of a range with the same digits: `gpu[08-10]`.
         yield str(number).zfill(len(first))
 
 
 def _is_number(text: str) -> bool:
+    # int() must not meet a hostile number of thousands of digits.
     return text.isascii() and text.isdigit() and len(text) <= 9

@@ -112,6 +112,7 @@ class SlurmConnector:
             try:
                 await _fetch(session, f"/slurm/{version}/ping/", [], PingAnswer)
             except ConnectorError as error:
+                # 404: the server does not speak this version. Other errors would repeat for each.
                 if error.status != 404:
                     raise
             else:
@@ -132,6 +133,7 @@ class _SlurmQuestion:
         self._scope = request.scope
         identity = request.scope.training
         job = identity.slurm_job_id if identity else None
+        # It becomes a part of a path.
         self._job_id = job if job and job.isascii() and job.isdigit() else None
         self._name = request.scope.job or ""
         self._hosts = _hosts(request)

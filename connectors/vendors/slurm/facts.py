@@ -64,6 +64,7 @@ def job_nodes(jobs: Sequence[SlurmJob]) -> list[str]:
     names: dict[str, None] = {}
     for job in jobs:
         for name in (job.failed_node, *node_names(job.nodes, MOST_NODES)):
+            # Slurm's words for no node.
             if name and name not in ("None assigned", "(null)") and len(names) < MOST_NODES:
                 names[name] = None
     return list(names)

@@ -73,6 +73,7 @@ class SplunkConnector:
         web: str | None = None,
         limits: Limits = LIMITS,
     ) -> None:
+        # A search answers nothing before it is over.
         timeouts = Timeouts(read_s=MOST_S + 2)
         self._http = SplunkHttp(self.name, url, access=access, limits=limits, timeouts=timeouts)
         self._texts = texts
@@ -101,6 +102,7 @@ class SplunkConnector:
                 )
                 indexes = ", ".join(self._texts.indexes)
                 now = info.entry[0].content if info.entry else _ServerContent()
+                # One line is enough, and `head` ends the search early.
                 newest = " OR ".join(f"index={name}" for name in self._texts.indexes)
                 answer = await session.now(f"search {newest} | head 1")
         except FaultlineError as error:

@@ -51,6 +51,7 @@ def count_rows(records: Iterable[Record], service: str, grid: CountGrid) -> tupl
         counted[ERROR_LINES if level in FAILING else LINES].append((step, count))
     rows: list[Row] = []
     for signal, steps in counted.items():
+        # Where levels are known, a level without lines is a real 0.
         if steps or (has_level and any(counted.values())):
             rows += grid.rows(signal, service, steps)
     return rows, has_level

@@ -1,4 +1,4 @@
-"""Splunk's search API, of which reading searches alone can be sent.
+"""Splunk's search API. Only reading searches can be sent.
 
 `POST /services/search/jobs` with `exec_mode=oneshot` answers a search within one request, and
 leaves no job behind (docs.splunk.com, "REST API Reference", "Search endpoint descriptions";
@@ -77,6 +77,7 @@ class SplunkSession(HttpSession):
             "earliest_time": earliest,
             "latest_time": latest,
             "max_time": str(MOST_S),
+            # All of them: Splunk stops at 100 otherwise.
             "count": "0",
         }
         response = await self._client.post(
@@ -111,9 +112,11 @@ class SplunkHttp(VendorHttp[SplunkSession]):
             raise refused
         try:
             pairs = parse_qsl(request.content.decode(), strict_parsing=True)
+        # A body that cannot be looked at is refused.
         except (ValueError, httpx.RequestNotRead):
             raise refused from None
         form = dict(pairs)
+        # A key that is given twice could hide a second search.
         has_form_fields = len(form) == len(pairs) and FORM.issuperset(form)
         is_oneshot = form.get("exec_mode") == "oneshot"
         if not (has_form_fields and is_oneshot and is_reading(form.get("search", ""))):

@@ -108,6 +108,7 @@ class SplunkObservabilityConnector:
                     await session.get(path, list(params.items()), type=Any)
                 except ConnectorError as error:
                     refusals[part] = error.problem
+                # A limit of ours says nothing about the token's rights.
                 except FaultlineError as error:
                     return Check(self.name, False, str(error))
                 else:
@@ -135,6 +136,7 @@ class _Asking:
         if series_page is None or not series_page.results:
             return
         window = full_window(self.request.scope)
+        # The finest resolution that keeps the points within bounds.
         step_s = next(
             (
                 resolution_s
@@ -197,6 +199,7 @@ class _Asking:
             rows = [
                 row
                 for row in tables.alert_rows(alerts, self.names)
+                # Column 3 is the time in ns. The window is in ms.
                 if start <= row[3] // tables.MS < end
             ]
             cut = f"the latest {MOST_LISTED}" if len(alerts) >= MOST_LISTED else None
@@ -223,6 +226,7 @@ class _Asking:
             f"sf_metric:{metric}" for metric in (tables.REQUESTS, *tables.LATENCY)
         )
         services = " OR ".join(f'{tables.SERVICE}:"{name[:100]}"' for name in names)
+        # Series by further dimensions count the same requests again.
         query = f"({metrics}) AND ({services}) AND NOT sf_dimensionalized:true"
         if self.environment is not None:
             query += f' AND {tables.ENVIRONMENT}:"{self.environment}"'

@@ -96,6 +96,7 @@ def metric_rows(
             key = (service, at)
             if time_series.metric == REQUESTS:
                 count[key] = count.get(key, 0.0) + value
+                # Also where none failed, so that every count has its share.
                 failed[key] = failed.get(key, 0.0) + (value if fails else 0.0)
             elif time_series.metric == P99 or (time_series.metric == P50 and not fails):
                 highest = took[time_series.metric]
@@ -108,6 +109,7 @@ def metric_rows(
             rows.append((at, service, "error_ratio", share, "ratio", None))
     for metric, signal in LATENCY.items():
         for (service, at), ns in sorted(took[metric].items()):
+            # APM measures in ns.
             rows.append((at, service, signal, ns / MS, "ms", None))
     return rows
 
@@ -119,6 +121,7 @@ def alert_rows(alerts: Iterable[Alert], names: ServiceNames) -> Iterator[Row]:
         if not dated:
             continue
         title = next((event.detectorName for event in dated if event.detectorName), "")
+        # A rule may be called like its detector: do not say it twice.
         label = alert.detectLabel if alert.detectLabel not in (title, "") else ""
         monitor = ": ".join(filter(None, (short(title, 120), short(label, 120)))) or "detector"
         service = _service_of(_dimensions(dated), names)
@@ -160,6 +163,7 @@ KINDS = {
 
 def _values(points: Iterable[Sequence[float | None]]) -> Iterator[tuple[int, float]]:
     for point in points:
+        # No time lies that far, and int() refuses infinity.
         if len(point) < 2 or point[0] is None or point[1] is None or abs(point[0]) > 1e15:
             continue
         at, value = ns_of(int(point[0]), MS), point[1]

@@ -109,6 +109,7 @@ class StatsigEntry(msgspec.Struct):
         date, time = _DATE.fullmatch(self.date), _TIME.fullmatch(self.time)
         if date is None or time is None or date[1] not in _MONTHS:
             return None
+        # Not strptime, which reads names of months in the machine's locale.
         month = _MONTHS.index(date[1]) + 1
         return moment(f"{date[3]}-{month:02}-{date[2]}T{time[1]}{time[2]}:{time[3]}")
 
@@ -155,9 +156,11 @@ class Statsig(ChangeFeeds):
         async def read(page_params: Params) -> RecordPage[StatsigEntry]:
             answer = await session.get(AUDIT_LOGS, page_params, type=StatsigAudit)
             has_more = answer.pagination is not None and answer.pagination.nextPage
+            # Count on by ourselves: the address of the next page is foreign text.
             following = [params[0], ("page", str(int(page_params[1][1]) + 1))]
             return RecordPage(answer.data, following if has_more else None)
 
+        # Newest first: an entry from before the window ends the reading.
         def is_older(entry: StatsigEntry) -> bool:
             return entry.at is not None and entry.at < window.start
 

@@ -102,6 +102,7 @@ class StatusPagesConnector:
                 rows: list[tuple[Any, ...]] = []
                 for incident in page_incidents.incidents:
                     if (
+                        # Two pages may tell of the same incident.
                         incident not in incidents
                         and self._is_ours(incident)
                         and self._overlaps(incident, scope)
@@ -169,6 +170,7 @@ class StatusPagesConnector:
                 fact="provider_outage" if incident.impact in SERIOUS else "provider_degraded",
                 service=service,
                 place=", ".join(incident.regions[:3]) or None,
+                # The names by which calls to the provider are recognised.
                 field=", ".join(dict.fromkeys([self._provider, *self._settings.called_as])),
                 value=_summary(incident),
                 query=query,
@@ -207,4 +209,5 @@ def _clock(at: datetime) -> str:
 
 def _link(url: str | None) -> str | None:
     link = short(url or "", 500)
+    # Foreign text: a link with another scheme may do harm.
     return link if link.startswith("https://") and " " not in link else None

@@ -192,6 +192,7 @@ def of_statuspage(body: bytes) -> list[ProviderIncident]:
         ended = incident.status in ("resolved", "postmortem", "completed")
         since = _iso(incident.started_at) or _iso(incident.created_at)
         until = _iso(incident.resolved_at)
+        # It is over, but nothing says since when.
         if ended and until is None:
             continue
         impact = (incident.impact or "").lower()
@@ -205,17 +206,20 @@ def of_statuspage(body: bytes) -> list[ProviderIncident]:
 
 def of_aws(body: bytes) -> list[ProviderIncident]:
     """AWS' open events. Raises ValueError, msgspec.DecodeError."""
+    # AWS answers in UTF-16, with a byte order mark.
     wide = body[:2] in (b"\xff\xfe", b"\xfe\xff")
     text = body.decode("utf-16") if wide else body.decode()
     incidents = []
     for aws_event in msgspec.json.decode(text, type=list[_AwsEvent]):
         impact = _AWS_IMPACT.get(str(aws_event.status))
+        # 0 is resolved, and an unknown status says nothing.
         if impact is None:
             continue
         named = [service.service_name for service in (aws_event.impacted_services or {}).values()]
         names = dict.fromkeys(
             short(name, 80) for name in [aws_event.service_name or "", *named] if name
         )
+        # The fourth part of an ARN is its region.
         regions = {part for part in aws_event.arn.split(":")[3:4] if part}
         regions |= {short(aws_event.region_name, 80)} if aws_event.region_name else set()
         title = _title(f"{aws_event.service_name or 'AWS'}: {aws_event.summary or ''}")
@@ -249,6 +253,7 @@ def of_google(body: bytes) -> list[ProviderIncident]:
 def of_feed(body: bytes) -> list[ProviderIncident]:
     """The entries of an RSS or Atom feed. Raises ValueError for what is none, and for a document
     with declarations."""
+    # A feed may begin with a byte order mark.
     text = body.decode("utf-8-sig")
     # Without a declaration there is no entity to expand and none to fetch.
     if "<!DOCTYPE" in text.upper() or "<!ENTITY" in text.upper():
@@ -280,6 +285,7 @@ def _of_atom(entries: Iterable[ElementTree.Element]) -> Iterator[ProviderInciden
 
 def _title(text: str | None) -> str:
     """One line; some pages have HTML in it."""
+    # Cut first: a title may be a whole page of HTML.
     return short(html.unescape(_TAGS.sub(" ", (text or "")[:2000])), LONGEST_TITLE)
 
 
@@ -290,6 +296,7 @@ def _iso(text: str | None) -> datetime | None:
         at = datetime.fromisoformat(text)
     except ValueError:
         return None
+    # A time without a zone may be hours off.
     return at if at.tzinfo else None
 
 
@@ -300,6 +307,7 @@ def _mail_date(text: str | None) -> datetime | None:
         at = parsedate_to_datetime(text.strip())
     except (ValueError, TypeError):
         return None
+    # `-0000` means UTC, and Python gives no zone for it.
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 

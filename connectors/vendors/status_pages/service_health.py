@@ -1,7 +1,7 @@
 """Azure Service Health: the service issues that Azure reports to a subscription.
 
 Source: Microsoft.ResourceHealth, "Events - List By Subscription Id", api-version 2024-02-01 of
-Azure's REST API specifications. As whom Azure is asked, the settings of Azure Monitor say.
+Azure's REST API specifications. The credential is that of Azure Monitor's settings.
 """
 
 from __future__ import annotations
@@ -85,11 +85,13 @@ class ServiceHealthConnector(StatusPagesConnector):
         start = at - UPDATED_WITHIN
         params = [
             ("api-version", VERSION),
+            # The API takes American dates.
             ("queryStartTime", f"{start.month}/{start.day}/{start.year}"),
         ]
         incidents: list[ProviderIncident] = []
         for _ in range(MOST_PAGES):
             issues, following = await self._page(session, page.path, params)
+            # An issue has no link: point to the portal's list.
             incidents += [replace(issue, link=page.link) for issue in issues]
             if len(incidents) > MOST_INCIDENTS:
                 return PageIncidents(

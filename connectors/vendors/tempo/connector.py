@@ -174,9 +174,11 @@ class TempoConnector:
                     s
                     for searches_of_service in service_searches
                     for s in searches_of_service
+                    # A search may cover a part of the window.
                     if window.start <= s.window.start < window.end
                 ]
                 await self._read(read, collection, searches, window)
+            # Last, and only if no search has brought it.
             await self._alert_trace(read, collection, request.alert, windows[-1])
         for service, searches in zip(services, service_searches, strict=True):
             if not any(s.hits or s.failed for s in searches):
@@ -226,6 +228,7 @@ class TempoConnector:
         params = [("scope", "resource"), *between(full_window(request.scope))]
         try:
             answer = await session.get(TAGS, params, type=TagsAnswer)
+        # Without the tags, search in all places.
         except ConnectorError:
             return ""
         tags: list[str] = []
@@ -246,6 +249,7 @@ class TempoConnector:
     ) -> list[_TempoSearch]:
         """The service's searches in the alert's place, and everywhere where it has no trace
         there."""
+        # A name that Tempo does not list may have traces all the same.
         theirs = self._names.matches(service, service_names) or self._names.theirs(service)[:1]
         named = " || ".join(f'resource.service.name = "{quoted(name)}"' for name in theirs)
         phrase = f"({named})" if len(theirs) > 1 else named
@@ -275,14 +279,19 @@ class TempoConnector:
         await asyncio.gather(
             *(self._search(session, collection, search) for search in (*failed, *typical))
         )
+        # The last window is the incident.
         if len(failed[-1].hits) < FEW:
             for failed_search in failed:
                 failed_search.most = 0
+        # The first parts are the baseline's.
         bound = _slow_ms(typical[:PARTS]) or _slow_ms(typical)
         slow = (
             [
                 _TempoSearch(
-                    f"{{ {condition} && duration > {bound}ms && status != error }}", w, SLOW
+                    # Failed traces have a search already.
+                    f"{{ {condition} && duration > {bound}ms && status != error }}",
+                    w,
+                    SLOW,
                 )
                 for w in windows
             ]
@@ -290,6 +299,7 @@ class TempoConnector:
             else []
         )
         await asyncio.gather(*(self._search(session, collection, search) for search in slow))
+        # In this order: a trace counts for the first search that chose it.
         return [*failed, *slow, *typical]
 
     async def _search(
@@ -298,6 +308,7 @@ class TempoConnector:
         params = [
             ("q", search.query),
             ("limit", str(TRACES_PER_SEARCH)),
+            # One span of each trace is enough for its duration.
             ("spss", "1"),
             *between(search.window),
         ]

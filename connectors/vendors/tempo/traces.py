@@ -58,6 +58,7 @@ class WholeTraces:
         rows, dropped = await asyncio.to_thread(span_rows, data, self._names)
         self._dropped += dropped
         self._long += len(rows) > MOST_SPANS_OF_A_TRACE
+        # The earliest spans are nearest to the root.
         return sorted(rows, key=lambda row: row.start)[:MOST_SPANS_OF_A_TRACE]
 
     async def _data(self, trace_id: str, inside: list[tuple[str, str]]) -> TracesData:
@@ -72,6 +73,7 @@ class WholeTraces:
                 if error.status != 404:
                     raise
         data = await self._session.get(f"/api/traces/{trace_id}", inside, type=TracesData)
+        # Only once v1 has answered: a 404 of v2 may also mean that the trace is gone.
         self._v1 = True
         return data
 

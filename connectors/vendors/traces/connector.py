@@ -122,6 +122,7 @@ class TrainingTracesConnector:
         places = self._places(job, request.scope) if job is not None else {}
         for number, (location, kind) in enumerate(places, start=1):
             with closing(self._place(location)) as place:
+                # The prefix keeps the files of several places apart.
                 taken = await self._take(
                     place, kind, request.scope, copying, f"{number}-" if number > 1 else ""
                 )
@@ -182,6 +183,7 @@ class TrainingTracesConnector:
     async def _refusal(self, location: str) -> str | None:
         """Why the folder above `{job}` cannot be listed, or None."""
         before, has_job, _ = location.partition("{job}")
+        # What stands before `{job}` is the same for all jobs.
         folder = (before[: before.rfind("/") + 1] or ".") if has_job else location
         with closing(self._place(folder)) as place:
             try:
@@ -234,6 +236,7 @@ class TrainingTracesConnector:
         )
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
+        # An executor does not pass context variables on by itself.
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, copy_context().run, call
         )
@@ -257,6 +260,7 @@ class _Copying:
         query = f"{place.location.rstrip('/')}/{capture.file.name}"
         start = max(0, capture.file.size - LOG_BYTES) if capture.kind == "log" else 0
         try:
+            # A file that cannot fit is not begun.
             if capture.file.size - start > self._budget.left:
                 raise BudgetExceeded("size of trace files", f"{self._limit:,} bytes")
             size = self._write(self._folder / name, place.read(capture.file, self.deadline, start))
@@ -297,6 +301,7 @@ class _Copying:
         except FaultlineError as error:
             target.unlink(missing_ok=True)
             return Missing("traces", link.shown, str(error))
+        # Also on cancellation: half a file must not pass for a trace.
         except BaseException:
             target.unlink(missing_ok=True)
             raise
@@ -305,6 +310,7 @@ class _Copying:
 
     def _write(self, target: Path, chunks: Iterator[bytes]) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
+        # O_EXCL: write neither through a link nor over another file.
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         size = 0
         try:
@@ -320,6 +326,7 @@ class _Copying:
 
 def usable_job(job: str) -> bool:
     """Whether a job's name may stand in a path: an alert's label could hold anything."""
+    # `.` and `..` would lead to another folder.
     return _JOB.fullmatch(job) is not None and set(job) != {"."}
 
 
@@ -346,6 +353,7 @@ def _split_reason(text: str) -> tuple[str, str]:
 def safe_name(name: str) -> str:
     """A file's name made of harmless parts: an object's key could hold anything."""
     parts = [
+        # Keep the end of a long part: it holds the rank and the extension.
         _PART.sub("_", part)[-200:]
         for part in PurePosixPath(name).parts
         if part not in ("/", ".", "..")
@@ -354,4 +362,5 @@ def safe_name(name: str) -> str:
 
 
 def _first(place: TracePlace) -> None:
+    # A listing is lazy: its first entry shows that it is permitted.
     next(place.list(Deadline.after(CHECK_S)), None)

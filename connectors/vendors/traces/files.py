@@ -32,6 +32,7 @@ GRACE = timedelta(minutes=15)
 to it."""
 _SKEW = timedelta(minutes=1)
 
+# In this order: the first pattern that fits decides.
 _KINDS: tuple[tuple[TraceKind, re.Pattern[str]], ...] = (
     (
         "flight_recorder",
@@ -126,6 +127,7 @@ def _rank(name: str, base: str, kind: TraceKind) -> int | None:
     snapshot = _SNAPSHOT.search(base)
     if match is None and snapshot:
         return int(snapshot[2])
+    # A dump ends with its rank. Other files may end with any number.
     if match is None and kind == "flight_recorder":
         match = _LAST_NUMBER.search(base)
     return int(match[1]) if match else None
@@ -183,6 +185,7 @@ def choose(
         del trace_captures[key]
     ordered = sorted(
         trace_captures.values(),
+        # Those of the incident first, because the limit cuts the rest.
         key=lambda c: (_distance(c, incident) > timedelta(0), _natural(c.who), c.file.name),
     )
     left_out = _count_phrases(
@@ -193,6 +196,7 @@ def choose(
         (sum(c.file.size == 0 and c.kind != "flight_recorder" for c in captures), "empty traces"),
         (max(0, len(ordered) - max_files), f"traces beyond the first {max_files:,}"),
         (
+            # 1 once the listing has reached its limit.
             len(every) // MOST_LISTED,
             f"or more files beyond the first {MOST_LISTED:,}, not looked at",
         ),
@@ -230,6 +234,7 @@ def _of_another_time(
 def _preference(capture: TraceCapture, incident: Window) -> tuple[int, bool, datetime, str]:
     # a flight recorder's pickle holds the stack frames, its JSON does not
     with_frames = not (capture.kind == "flight_recorder" and capture.file.name.endswith(".json"))
+    # In steps of `GRACE`: within one step, stack frames and then the later time decide.
     return -(_distance(capture, incident) // GRACE), with_frames, capture.taken, capture.file.name
 
 
@@ -266,6 +271,7 @@ def _words(span: timedelta) -> str:
 
 
 def _natural(text: str) -> tuple[str, int]:
+    # Rank 10 comes after rank 9.
     number = re.search(r"\d+$", text)
     return (text[: number.start()], int(number[0])) if number else (text, -1)
 

@@ -39,7 +39,10 @@ def trace_links(alert: Alert) -> tuple[str, ...]:
 
 def _links(alert: Alert) -> Iterator[str]:
     candidates = [
-        (name, value) for name, text in alert.labels.items() for value in _LISTED.split(text)
+        # A label may hold several addresses.
+        (name, value)
+        for name, text in alert.labels.items()
+        for value in _LISTED.split(text)
     ]
     candidates += [(link.title, link.url) for link in alert.links]
     for name, value in candidates:
@@ -60,6 +63,7 @@ def file_name(url: str) -> str:
     stands."""
     try:
         path = unquote(urlsplit(url).path)
+    # urlsplit refuses brackets that hold no IPv6 address.
     except ValueError:
         return "file"
     parts = [part for part in PurePosixPath(path).parts if part not in ("/", ".", "..")]
@@ -96,6 +100,7 @@ class LinkedFile:
                 raise too_large
             async for block in opened.blocks(deadline):
                 got += len(block)
+                # The announced size may be absent or wrong.
                 if got > self.most_bytes:
                     raise too_large
                 yield block

@@ -111,6 +111,7 @@ class ObjectPlace:
             batches = iter(obstore.list(self._connected(), self._prefix or None, chunk_size=1_000))
             while True:
                 with self._permit(deadline):
+                    # Each batch is a request.
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -160,6 +161,7 @@ class ObjectPlace:
                 name, _, domain = self._account.partition(".")
                 cloud = domain.partition(".")[2]
                 if cloud != PUBLIC_CLOUD:
+                    # Also for an address with `dfs`: files are read through the blob service.
                     common["endpoint"] = f"https://{name}.blob.{cloud}"
                 self._store = AzureStore(self._bucket, account_name=name, **common)
             else:
@@ -169,7 +171,7 @@ class ObjectPlace:
 
 @contextmanager
 def _explained(call: str) -> Iterator[None]:
-    """Turn obstore's errors, of which some are Python's own, into ConnectorError."""
+    """Turn obstore's errors, some of them Python's, into ConnectorError."""
     from obstore.exceptions import BaseError
 
     try:

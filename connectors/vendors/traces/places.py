@@ -64,6 +64,7 @@ class DirectoryPlace:
         count = 0
         for folder, folders, names in os.walk(root):
             deadline.check()
+            # In place: os.walk goes on in this order, so every run lists the same files.
             folders.sort()
             for name in sorted(names):
                 count += 1
@@ -83,6 +84,7 @@ class DirectoryPlace:
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(handle, "rb") as opened:
+                # Ask the open handle, because the path may have been replaced since.
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise ConnectorError(VENDOR, file.name, "is not a regular file")
                 opened.seek(start)
@@ -106,6 +108,7 @@ def _regular(path: Path, root: Path) -> TraceFile | None:
         info = target.stat()
     except OSError:
         return None
+    # A link may lead to any file of the machine.
     if not stat.S_ISREG(info.st_mode) or not target.is_relative_to(root):
         return None
     return TraceFile(
@@ -153,6 +156,7 @@ class S3Place:
                     )
                 else:
                     answer = client.get_object(Bucket=self._bucket, Key=key)
+            # A body that is left unread keeps its connection.
             with closing(answer["Body"]) as body:
                 for chunk in body.iter_chunks(CHUNK):
                     deadline.check()
@@ -168,6 +172,7 @@ class S3Place:
             self._client.close()
 
     def _connected(self) -> S3Client:
+        # Several threads copy at once: make one client for all.
         with self._lock:
             if self._client is None:
                 self._client = s3_client(self._endpoint_url)
@@ -180,6 +185,7 @@ class S3Place:
     def _paced(self, pages: Iterator[Any], deadline: Deadline) -> Iterator[Any]:
         limiter = rate_limiter_of(VENDOR, self._where, self._limits)
         while True:
+            # Each page is a request.
             with limiter.permit_in_thread(deadline):
                 page = next(pages, None)
             if page is None:
@@ -215,5 +221,6 @@ def s3_client(endpoint_url: str | None) -> S3Client:
         connect_timeout=3, read_timeout=10, retries={"max_attempts": 3, "mode": "standard"}
     )
     client: S3Client = boto_session().client("s3", endpoint_url=endpoint_url, config=config)
+    # Before all other handlers, for every call that is about to be sent.
     client.meta.events.register_first("before-call", refuse_writes)
     return client

@@ -146,6 +146,7 @@ class Unleash(ChangeFeeds):
         on = SWITCHES.get(event.type)
         action = switched(on) if on is not None else TYPES[event.type]
         title = flip(subject, event.environment, action)
+        # The title of a switch says all of it.
         diff = None if on is not None else state_diff(event.preData, event.data)
         return VendorChange(
             at, "flag", subject, title, _author(event), self._link(event), diff=diff
@@ -157,6 +158,7 @@ class Unleash(ChangeFeeds):
     def _link(self, event: UnleashEvent) -> str | None:
         if not event.project or not event.featureName:
             return None
+        # Foreign names become parts of an address.
         project, flag = quote(event.project, safe=""), quote(event.featureName, safe="")
         return f"{self._http.base_url}/projects/{project}/features/{flag}/logs"
 
@@ -172,4 +174,5 @@ def _name_in(event: UnleashEvent) -> str | None:
 
 def _author(event: UnleashEvent) -> str | None:
     number = event.createdByUserId
+    # JSON may write an id as a float.
     return person(event.createdBy, f"user {number:.0f}" if number is not None else None)

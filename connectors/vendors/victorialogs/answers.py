@@ -73,6 +73,7 @@ def _row(
         return None
     level = first_of(line, levels)
     trace = hex_id(trace_of(line)[:64], TRACE_ID_BYTES) or None
+    # These become columns of the row.
     internal = INTERNAL.union(service_fields, levels)
     values: dict[str, Any] = {name: value for name, value in line.items() if name not in internal}
     shown = short(level.lower(), 20) if level else None
@@ -94,6 +95,7 @@ def count_rows(
         for text, count in zip(hit.timestamps, hit.values, strict=False):
             at = time_of(text)
             if at is not None:
+                # Times are in ns, the grid counts in seconds.
                 points.append(((at // 1_000_000_000 - grid.start_s) // grid.step_s, float(count)))
     rows = grid.rows(LINES, service, ordinary)
     return [*rows, *grid.rows(ERROR_LINES, service, errors)] if tells else rows

@@ -102,6 +102,7 @@ class VictoriaLogsConnector:
     ) -> None:
         self._settings = victorialogs_settings or VictoriaLogsSettings()
         tenant = {"AccountID": self._settings.account_id, "ProjectID": self._settings.project_id}
+        # Without these headers VictoriaLogs reads the tenant 0:0.
         headers = {name: str(value) for name, value in tenant.items() if value is not None}
         self._http = ReadOnlyHttp(VENDOR, url, headers=headers, access=access, limits=limits)
         self._names = names or ServiceNames()
@@ -166,6 +167,7 @@ class VictoriaLogsConnector:
         except FaultlineError as error:
             return Check(VENDOR, False, str(error))
         line = f"VictoriaLogs at {self._http.base_url}: "
+        # A quiet hour is no failure.
         if not line_fields.every:
             return Check(VENDOR, True, f"{line}can be read; no line in the last hour")
         line += (
@@ -177,6 +179,7 @@ class VictoriaLogsConnector:
             line += "; no field names a service: set victorialogs.service_fields"
         return Check(
             VENDOR,
+            # Without a field that names services, no line can be found.
             bool(line_fields.services),
             f"{line}; whether these credentials may also write is not asked",
         )
@@ -202,6 +205,7 @@ class VictoriaLogsConnector:
         theirs = [name for service in services for name in self._names.theirs(service)]
         here = logsql.in_place(place)
         lines: dict[str, _Lines] = {}
+        # Once only, where the alert names no place.
         for within in dict.fromkeys((here, logsql.EVERYTHING)):
             for field in line_fields.services:
                 if len(lines) == len(services):
@@ -247,6 +251,7 @@ class _Asking:
     async def of_service(self, service_lines: _Lines, windows: Sequence[Window]) -> None:
         """Counts, errors and a sample of each window."""
         counts = await asyncio.gather(*(self._counts(service_lines, window) for window in windows))
+        # Without levels, only words mark a line as an error.
         levels = self._line_fields.levels if any(counts) else ()
         errors = f"{service_lines.query} {logsql.errors(levels)}"
         for query, limit in ((errors, ERRORS), (service_lines.query, SAMPLE)):
@@ -260,12 +265,14 @@ class _Asking:
         if not grid.steps:
             return False
         start = datetime.fromtimestamp(grid.start_s, UTC)
+        # Whole steps, so that no count is of a part.
         counted = Window(start=start, end=start + timedelta(seconds=grid.steps * grid.step_s))
         params = [
             ("query", service_lines.query),
             *logsql.between(counted),
             ("step", f"{grid.step_s}s"),
         ]
+        # Beyond this limit the server adds up the levels that are left.
         params += [("fields_limit", str(MOST_LEVELS))]
         params += [("field", name) for name in self._line_fields.levels]
         query = f"count of {service_lines.query}"
@@ -277,6 +284,7 @@ class _Asking:
         count = self._collection.add("metrics", rows)
         item = Item("metrics", query, window, self._link(service_lines.query, window), rows=count)
         self._collection.items.append(item.holding(rows))
+        # Column 2 is the signal. Rows of errors exist only where lines have a level.
         return any(row[2] == ERROR_LINES for row in rows)
 
     async def lines(

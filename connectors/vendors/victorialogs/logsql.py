@@ -26,6 +26,7 @@ def exactly(field: str, values: Sequence[str]) -> str:
 
 def in_any_case(field: str, values: Sequence[str]) -> str:
     """Lines whose field has one of these values, in whatever case."""
+    # Anchored, or it would match a part of the value.
     return f'{_name(field)}:~"(?i)^({names_pattern(values)})$"'
 
 
@@ -77,6 +78,7 @@ def page(base: str, query: str, window: Window, account: int | None, project: in
     }
     if account is not None or project is not None:
         params |= {"accountID": str(account or 0), "projectID": str(project or 0)}
+    # These pages keep their state behind the `#`.
     return f"{base}/select/vmui/?#/?{urlencode(params)}"
 
 

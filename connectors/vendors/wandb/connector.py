@@ -93,6 +93,7 @@ class WandbConnector:
         api_key: str | None = None,
         limits: Limits = LIMITS,
     ) -> None:
+        # The key is the password of a user called `api`.
         token = base64.b64encode(f"api:{api_key}".encode()).decode() if api_key else None
         headers = {"Authorization": f"Basic {token}"} if token else {}
         self._graphql = GraphQLReads(
@@ -219,6 +220,7 @@ class _WandbQuestion:
                     f"of {short(job, 60)} is shown instead"
                 )
                 self._missing.append(Missing("metrics", str(self._place), phrase))
+        # Found by its id: the runs to compare it with are not listed yet.
         if self.run is not None and not self._alike:
             name = self.run.group or self.run.displayName or self.run.name
             self._alike = await self._listed(name)
@@ -233,6 +235,7 @@ class _WandbQuestion:
         self._alike = await self._listed(name)
         for run in self._alike:
             if run.created is not None and run.created <= self._request.scope.incident.end:
+                # The list has neither configuration nor keys of metrics: read the run by itself.
                 return await self._by_id(run.name)
         return None
 
@@ -247,6 +250,7 @@ class _WandbQuestion:
         answer = await self._session.ask(RUNS, variables, type=RunAnswer)
         runs = self._project(answer).runs
         edges = runs.edges if runs else []
+        # `_newest` relies on the order, so do not leave it to the server.
         return sorted((e.node for e in edges), key=lambda r: r.createdAt or "", reverse=True)
 
     def _project(self, answer: RunAnswer) -> RunData:
@@ -273,6 +277,7 @@ class _WandbQuestion:
             link = self._link(self._run)
             item = Item("metrics", query, self._span, link, rows=table.height, cut=cut)
             self._items.append(item.holding(table))
+        # Also where no row lies in the windows: by step the history may still tell.
         if rows:
             await self._write_history(query, rows, cut)
 
@@ -280,6 +285,7 @@ class _WandbQuestion:
         self, query: str, rows: Sequence[Mapping[str, float]], cut: str | None
     ) -> None:
         """The history as a file, for the analyses that go by step and not by time."""
+        # It becomes the name of a file: keep nothing that could lead elsewhere.
         run_id = re.sub(r"[^A-Za-z0-9_-]", "_", self._run.name)[:64]
         name = f"wandb-{run_id}.history.jsonl"
         lines = training_runs.history_lines(rows)

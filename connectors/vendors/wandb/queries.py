@@ -16,6 +16,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.connectors.shared.http.graphql import GraphQLQuery
 from faultline.connectors.vendors.wandb.runs import WandbRun
 
+# Without `config` and `historyKeys`, which are large: only a single run is asked for them.
 _FIELDS = "name displayName state group commit createdAt heartbeatAt"
 RUN = GraphQLQuery(
     "Run",
@@ -31,6 +32,7 @@ RUNS = GraphQLQuery(
     "$filters, order: $order, first: $count) "
     f"{{ edges {{ node {{ {_FIELDS} }} }} }} }} }}",
 )
+# A sample: the whole history of a long run is too large.
 HISTORY = GraphQLQuery(
     "RunSampledHistory",
     "query RunSampledHistory($entity: String!, $project: String!, "

@@ -53,12 +53,14 @@ def _message(text: str) -> dict[str, Any]:
     parts = TextParts.of(text)
     title = shown(parts.title)
     embed = {
+        # A cut must not leave half an escape at the end.
         "title": title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 2].rstrip("\\") + "…",
         "description": parts.markdown_within(MAX_DESCRIPTION),
     }
     url = safe_url(parts.page)
     if url:
         embed["url"] = url
+    # Foreign text: nothing in it may notify anybody.
     return {"embeds": [embed], "allowed_mentions": {"parse": []}}
 
 

@@ -1,6 +1,6 @@
 """E-mail: a message when an investigation begins, and one with the answer as a reply to it.
 
-Nothing of a message can be edited, so each run sends its answer once, in the same thread. Sources:
+A message cannot be edited later, so each run sends its answer once, in the same thread. Sources:
 RFC 5322 (Message-ID, In-Reply-To, References), RFC 3834 (no automatic replies), RFC 3207
 (STARTTLS), RFC 5321 (a refusal with 4yz may pass, one with 5yz stays).
 """
@@ -80,6 +80,7 @@ class Emails(VendorMessage):
         message["Message-ID"] = _id(settings, key)
         if answered:
             message["In-Reply-To"] = message["References"] = _id(settings, first)
+        # RFC 3834, and Exchange's own header: no out-of-office notes in return.
         message["Auto-Submitted"] = "auto-generated"
         message["X-Auto-Response-Suppress"] = "All"
         page = f"\n\nThe whole answer, with its evidence: {parts.page}" if parts.page else ""
@@ -105,8 +106,10 @@ class Emails(VendorMessage):
         code = getattr(error, "smtp_code", None)
         if isinstance(error, smtplib.SMTPRecipientsRefused):
             codes = [recipient[0] for recipient in error.recipients.values()]
+            # One recipient that may be accepted later is reason enough to try again.
             code = next((code for code in codes if code in TRANSIENT), codes[0])
         again = code is None or code in TRANSIENT
+        # Another try mends neither a certificate nor a missing feature of the server.
         if isinstance(error, ssl.SSLError | smtplib.SMTPNotSupportedError):
             again = False
         # A refusal was read, so nothing was taken.
@@ -148,6 +151,7 @@ def _spaced(lines: Sequence[str]) -> Iterator[str]:
 
 def _id(settings: EmailSettings, key: str) -> str:
     """The same for the same key, so that a reply finds its first message."""
+    # The sender may be written as "Name <address>".
     domain = (settings.sender or "").rpartition("@")[2].rstrip("> ")
     return f"<faultline.{hashlib.sha256(key.encode()).hexdigest()[:32]}@{domain}>"
 

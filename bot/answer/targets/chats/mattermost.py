@@ -35,6 +35,7 @@ class MattermostPosts(VendorMessage):
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """Among those made or changed since."""
+        # Mattermost counts milliseconds.
         params = {"since": str(int(since.timestamp() * 1000))}
         path = f"/channels/{quote(address, safe='')}/posts"
         for post in (

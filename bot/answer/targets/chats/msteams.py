@@ -61,10 +61,13 @@ class TeamsCards(VendorMessage):
         """By the id in its card, among the newest; only where the app may read them."""
         if self.vendor_settings.team is None:
             return None
+        # Token and search share the time of one request, which the claim of a post counts on.
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             token = await self._connector.token(self.vendor_settings.graph_url)
             body = (await _messages(self.vendor_settings, address, token, MAX_MESSAGES)).json()
         for message in body["value"]:
+            # The key is an id in the card's JSON: the quotation marks keep a longer key from
+            # matching.
             if any(f'"{key}"' in (a["content"] or "") for a in message["attachments"] or ()):
                 return _ref(message["id"], key)
         return None

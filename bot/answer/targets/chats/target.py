@@ -47,6 +47,7 @@ class ChatTarget(AnnouncedTarget[C]):
             return None
         channels: Mapping[str, str] = getattr(section, "channels", {})
         named = channels.get(service) if service else None
+        # What the alert itself names wins over the service's channel, and that over the usual one.
         return reply_to.other_addresses.get(self.target_name) or named or section.channel
 
     def address_for(

@@ -36,6 +36,7 @@ MAX_WHO, MAX_TEXT, MAX_INPUT = 80, 240, 500
 def answer_extras(key: str, store: Store, settings: Settings) -> CardExtras:
     """Of the message under a key; none where no investigation has ended. Blocks."""
     investigation = store.get(key.partition(":")[0])
+    # A digest is about several investigations, so it has no buttons.
     if (
         investigation is None
         or key.endswith("-digest")

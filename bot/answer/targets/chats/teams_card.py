@@ -84,6 +84,7 @@ def block(*runs: Part, **more: Any) -> Part:
 
 def run(text: str, **more: Any) -> Part:
     """A text run: what it holds is no mark-up."""
+    # `quotable` strips the space that separates a label from its text.
     space = " " if text.endswith(" ") else ""
     return {"type": "TextRun", "text": quotable(text) + space, **more}
 
@@ -91,12 +92,14 @@ def run(text: str, **more: Any) -> Part:
 def _fitting(card: Part, last: Sequence[Part]) -> Part:
     """Without the last lines of the body, where the card is too long. `last` stays."""
     body = card["body"]
+    # Two bytes for the comma and the space between two parts.
     sizes = [len(json.dumps(part).encode()) + 2 for part in body]
     size = len(json.dumps({**card, "body": list(last)}).encode()) + sum(sizes)
     if size <= MAX_CARD_BYTES:
         body += last
         return card
     left_out = block(run(CUT))
+    # Leave room for the line that marks the cut.
     while size > MAX_CARD_BYTES - 200 and len(body) > 1:
         body.pop()
         size -= sizes.pop()

@@ -83,11 +83,13 @@ def _panel(chart: DecisiveChart, panel: ChartPanel, zero: float, step_s: float, 
         runs = (tuple(itertools.chain.from_iterable(runs)),)
     share = MOST_POINTS / len(panel.values)
     part = panel.title.rpartition(": ")[2]
+    # A line needs two points, however short its run is.
     data = [
         series(part, COLOURS[panel.role], points(thinned(run, max(2, int(share * len(run))))))
         for run in runs
     ]
     if panel.usual is not None:
+        # A usual range of a single value is one line.
         data += [series("usual", "neutral", level(edge)) for edge in sorted(set(panel.usual))]
     if panel.threshold is not None:
         data.append(series("alert threshold", "attention", level(panel.threshold)))
@@ -128,4 +130,5 @@ def _scale(panel: ChartPanel) -> tuple[float, str]:
         return unit.factor, unit.noun
     most = max(map(abs, panel.values)) * unit.factor
     least, name = next((scale for scale in scales if most >= scale[0]), scales[-1])
+    # A value is shown in hours from two hours on, so that bound is not the unit's size.
     return unit.factor / _SIZES.get(name, least), f"{name}/{per}" if per else name

@@ -39,6 +39,7 @@ class BotConnector:
                 return await call(url, bearer(token), method, path, json=activity)
             except httpx.HTTPStatusError as error:
                 if error.response.status_code == UNAUTHORIZED:
+                    # The token may have been revoked: the next call asks for another.
                     self._tokens.clear()
                 raise
 

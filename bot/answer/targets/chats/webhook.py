@@ -63,6 +63,7 @@ class WebhookDeliveries(VendorMessage):
         """Deliver `text`, JSON without its number, and give its digest."""
         digest = _digest(text)
         body = json.dumps(json.loads(text) | {"delivery": _number(key)}, ensure_ascii=False)
+        # A lone surrogate from a log line has no form in UTF-8.
         sent = body.encode("utf-8", "replace")
         name, at = f"{key.replace(' ', '-')}-{digest}", str(int(time.time()))
         signed = f"{name}.{at}.".encode() + sent
@@ -90,14 +91,17 @@ class WebhookDeliveries(VendorMessage):
             "text": text,
             "answer": answer,
         }
+        # Sorted, so that equal content has an equal digest.
         payload = json.dumps(body, sort_keys=True)
         first = self._key(investigation)
         posts = await in_store(self._store.posts, investigation.id)
         refs = {_number(key): ref for key, ref in posts.items() if key.split("#")[0] == first}
         number = max(refs, default=0)
+        # Skip what was delivered last, and a start that comes after an answer.
         if refs.get(number) == _digest(payload) or (number and kind == STARTED):
             return
         ref = ""
+        # Another worker may have delivered other content under this number.
         while ref != _digest(payload):
             number += 1
             key = first if number == 1 else f"{first}#{number}"

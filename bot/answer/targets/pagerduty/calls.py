@@ -92,6 +92,7 @@ class PagerDutyCalls:
         session.verify = ca_file_of_environment() or True
         session.url = settings.api_url
         session.timeout = REQUEST_TIMEOUT_S
+        # `request` decides on retries: pdpyras cannot know whether a note was written.
         session.max_network_attempts = 0
         return session
 
@@ -131,6 +132,7 @@ class PagerDutyCalls:
             if state.merged_into is None:
                 return state
             incident = state.merged_into
+        # Treat a longer chain of merges as over, so that nothing is written.
         return IncidentState(incident, resolved=True)
 
     def find(self, path: str, investigation_id: str) -> str | None:
@@ -160,6 +162,7 @@ class PagerDutyCalls:
 
     def amend(self, path: str, note_id: str, text: str) -> None:
         """Replace a note's text."""
+        # The id becomes part of a path.
         if not INCIDENT_ID.fullmatch(note_id):
             raise ConnectorError(VENDOR, "update note", "the note's id is not one")
         self.put("update note", f"{path}/{note_id}", _body(text))
@@ -173,6 +176,7 @@ def _never_connected(error: BaseException | None) -> bool:
     """Whether no connection was made, so that no request was sent."""
     if not isinstance(error, requests.ConnectionError) or not error.args:
         return False
+    # requests keeps urllib3's reason inside the first argument of its own error.
     return isinstance(getattr(error.args[0], "reason", None), ConnectTimeoutError)
 
 

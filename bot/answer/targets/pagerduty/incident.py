@@ -83,6 +83,7 @@ def field_values(
         "page": page_url,
     }
     if view.cause is not None:
+        # The blamed service tells more than the one that alerted.
         summaries["cause"] = view.cause.summary
         summaries["service"] = view.cause.subject
         summaries["change"] = view.cause.change or ""

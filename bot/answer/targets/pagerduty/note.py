@@ -65,5 +65,6 @@ def bears_marker(content: str, investigation_id: str) -> bool:
 def _finished(lines: Sequence[str], investigation_id: str, page_url: str) -> str:
     url = safe_url(page_url)
     end = [*([f"Details: {url}"] if url else []), marker(investigation_id)]
+    # Cut the lines, never the marker: without it the note would be written a second time.
     room = MAX_NOTE - sum(len(line) + 1 for line in end) - 1
     return "\n".join([*"\n".join(lines)[:room].splitlines(), *end])

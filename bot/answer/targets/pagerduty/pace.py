@@ -38,6 +38,7 @@ class Pace:
         ratelimit_reset = headers.get("ratelimit-reset") or headers.get("retry-after") or ""
         hold = retry_after({"retry-after": ratelimit_reset}, USUAL_HOLD_S)
         until = time.monotonic() + min(hold, LONGEST_HOLD_S)
+        # Of two refusals the longer hold wins.
         self._blocked_until = max(self._blocked_until, until)
 
     async def open(self) -> None:
@@ -58,5 +59,6 @@ _lock = threading.Lock()
 
 def pace_of(account: str, url: str) -> Pace:
     """The one that everybody in this process shares who writes to that account."""
+    # Two paces for one account would write at twice the rate.
     with _lock:
         return _paces.setdefault((account, url), Pace())

@@ -127,6 +127,7 @@ class PagerDutyReplies:
 
         key = self._key(investigation, incident, noted_incident)
         note_id = await self._post_once(key, investigation.id, find=find, send=send)
+        # A note that this call has written holds the text already.
         if amend and note_id not in written:
             await self._calls.request(self._calls.amend, path, note_id, text)
         return note_id
@@ -208,6 +209,7 @@ class PagerDutyReplies:
                 )
                 in_a_row += 1
                 failed = error if error.retryable else failed
+                # Then PagerDuty accepts no other note either.
                 if error.status in KEY_REFUSED or in_a_row >= FAILURES_IN_A_ROW:
                     raise
             else:
@@ -242,6 +244,7 @@ class PagerDutyReplies:
         for grouped_alert in investigation.related:
             account = grouped_alert.alert.labels.get(ACCOUNT_LABEL, "")
             is_ours = grouped_alert.alert.source == VENDOR and account == self._target.account
+            # The id becomes part of a path.
             if is_ours and INCIDENT_ID.fullmatch(grouped_alert.alert.id):
                 grouped_alerts.append(grouped_alert)
         return grouped_alerts

@@ -1,6 +1,6 @@
 """What declares PagerDuty as a reply target.
 
-Imports nothing of PagerDuty's client: the settings and the store load this file, too.
+It does not import PagerDuty's client, because the settings and the store load this file, too.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ def _page_of(incident: str, pagerduty_settings: PagerDutySettings, alert: Alert)
     path = f"/incidents/{bare_id(incident)}"
     if pagerduty_settings.web_url:
         return safe_url(f"{pagerduty_settings.web_url}{path}") or ""
+    # The alert's own link has the account's subdomain, which no setting names here.
     for link in alert.links:
         if link.url.endswith(path):
             return safe_url(link.url) or ""

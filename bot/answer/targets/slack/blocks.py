@@ -97,6 +97,7 @@ def spoken(content: str) -> list[Block]:
     shown = [
         {"type": "text", "text": p, **({"style": {"code": True}} if n % 2 else {})}
         for n, p in enumerate(pieces)
+        # Slack refuses an empty text.
         if p
     ]
     return shown or [text("")]
@@ -112,12 +113,14 @@ def context(
     """Small grey text; with an address a link before it."""
     url = safe_url(page_url)
     to_page = f"<{escape_mrkdwn(url)}|{to}>" if url else ""
+    # Escapes may make a text too long; an eighth of it fits.
     for shorter in (limit, limit // 8):
         line = " · ".join(p for p in (to_page, escape_mrkdwn(single_line(content, shorter))) if p)
         if len(line) <= MAX_CONTEXT:
             break
     else:
         line = to_page if len(to_page) <= MAX_CONTEXT else ""
+    # `verbatim`: Slack turns no name or address in it into a mention or link.
     return {
         "type": "context",
         "elements": [{"type": "mrkdwn", "text": line or NOTHING, "verbatim": True}],

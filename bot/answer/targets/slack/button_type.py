@@ -40,7 +40,7 @@ class Offer:
 
 
 class SlackButton(ABC):
-    """One button under an answer, as far as the message knows it."""
+    """The part of a button under an answer that the message knows."""
 
     name: ClassVar[str]
     """In its action id, which stays the same: old messages keep their buttons."""

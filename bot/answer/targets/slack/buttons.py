@@ -96,12 +96,14 @@ def status_lines(status: AnswerStatus, page_url: str) -> list[Block]:
     if status.mute is not None:
         lines.append(_muted(status.mute))
     if status.parent is not None:
+        # The pages of investigations are beside each other.
         url = safe_url(f"{page_url.rpartition('/')[0]}/{status.parent}")
         first = escape_mrkdwn(single_line(status.parent, 60))
         lines.append(
             f"Started from <{escape_mrkdwn(url)}|{first}>" if url else f"Started from {first}"
         )
     lines += [_ticket(ticket) for ticket in status.tickets if ticket.title]
+    # `verbatim`: Slack turns no name or address in it into a mention or link.
     elements = [{"type": "mrkdwn", "text": line, "verbatim": True} for line in lines]
     return [{"type": "context", "elements": [element]} for element in elements]
 

@@ -38,6 +38,7 @@ def digest_message(investigations: Sequence[StoredInvestigation], public_url: st
         blocks.append(
             context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations")
         )
+    # The text of a message is mrkdwn, so escape what is foreign in it.
     mrkdwn = escape_mrkdwn(
         "\n".join(
             [

@@ -73,6 +73,7 @@ def slack_error(call: str, error: Exception, channel: str = "") -> ConnectorErro
         )
     code = str(answer["error"])
     retryable = code in RETRYABLE or (status or 0) >= 500 or status == 429
+    # Slack refuses with status 200, so a status below 400 says nothing.
     shown = status if status is not None and status >= 400 else None
     return ConnectorError(
         VENDOR,
@@ -104,6 +105,7 @@ def _without_answer(call: str, error: Exception) -> ConnectorError:
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return ConnectorError(VENDOR, call, "no answer in time", retryable=True)
     if isinstance(error, aiohttp.ClientConnectionError):
+        # Only this error means that no connection was made.
         unsent = isinstance(error, aiohttp.ClientConnectorError)
         return ConnectorError(VENDOR, call, "cannot be reached", retryable=True, unchanged=unsent)
     if isinstance(error, (aiohttp.ClientError, SlackClientError, *NOT_UNDERSTOOD)):

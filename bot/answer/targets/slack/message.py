@@ -127,6 +127,7 @@ def final_message(
             *_gaps(answer, detail),
             context(footer, page_url),
         ]
+        # The last one is sent even if it is too long: the edit then falls back to plain text.
         if size(blocks) <= MAX_BLOCKS_JSON:
             break
     # What a notification shows, and a client without blocks.
@@ -207,6 +208,7 @@ def _written(investigation: StoredInvestigation, view: AnswerView) -> str:
     if view.model_use is not None:
         parts.append(model_use_line(view.model_use))
     elif investigation.finished_at is None:
+        # This is a preview: the model's part follows.
         parts.append("a model is still investigating")
     took = (
         f"answered in {span_of(investigation.finished_at - investigation.accepted_at)}"

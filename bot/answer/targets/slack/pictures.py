@@ -69,6 +69,7 @@ def to_html(
     if message.blocks:
         body = _blocks(message.blocks, images)
     else:
+        # The text has Slack's escapes; HTML needs its own.
         body = f'<div class="rich">{_escaped(html.unescape(message.text))}</div>'
     head = (
         f'<span class="name">Faultline</span><span class="app">APP</span><span '
@@ -128,6 +129,7 @@ def _image(block: Mapping[str, Any], images: Images) -> str:
     png = images.get(block["slack_file"]["id"])
     if png is None:
         return f'<div class="file">{_escaped(block["alt_text"])}</div>'
+    # Embedded, because the page refers to nothing outside.
     data = base64.b64encode(png).decode()
     return f'<img alt="{_escaped(block["alt_text"])}" src="data:image/png;base64,{data}">'
 

@@ -30,9 +30,9 @@ SEARCH_BACK = timedelta(minutes=10)
 """A post is looked for from this long before its reason: the clocks of Slack and of the bot
 differ."""
 LAST = timedelta(hours=1)
-"""So long before the newest message at least, by Slack's own clock: the bot's may have been far
-ahead when it noted the reason, and a search from a moment that has not come yet would find nothing
-and post a second time."""
+"""At least this long before the newest message, by Slack's own clock. The bot's clock may have been
+far ahead when it noted the reason: a search that begins in the future would find nothing and post
+a second time."""
 PAGE = 200
 
 
@@ -107,6 +107,7 @@ async def send_with_key(
             text=message.text,
             blocks=list(message.blocks),
             metadata={"event_type": event_type, "event_payload": {"key": key}},
+            # Foreign text: no name becomes a mention, and no address a preview.
             parse="none",
             link_names=False,
             unfurl_links=False,
@@ -157,6 +158,7 @@ async def _page(
         "channel": place.channel,
         "cursor": cursor or None,
         "limit": PAGE,
+        # Slack leaves the metadata out unless it is asked for.
         "include_all_metadata": True,
     }
     if place.thread:

@@ -24,6 +24,7 @@ EMOJI: Mapping[str, str] = {
     "warning": "⚠",
     "mag": "\U0001f50d",
 }
+# Slack's `<url|title>` and `*bold*`.
 _MARKED = re.compile(r"<(https?://[^|>]+)\|([^>]+)>|\*([^*\n]+)\*")
 
 
@@ -117,6 +118,7 @@ def mrkdwn_runs(text: str) -> Iterator[Run]:
     """The stretches of a mrkdwn text: links and bold words, which is all that the bot writes in
     it."""
     end = 0
+    # Find marks before unescaping: an escaped bracket is no link.
     for match in _MARKED.finditer(text):
         yield Run(html.unescape(text[end : match.start()]))
         if match[1] is not None:

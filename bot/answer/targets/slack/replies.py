@@ -126,6 +126,7 @@ class SlackReplies:
         investigation = outcome.investigation
         await self._no_preview_after(investigation)
         status = await self._show(outcome)
+        # Show the answer first: the upload takes time, and somebody may click meanwhile.
         if (
             await self._chart(investigation, outcome.answer) is not None
             or await self._status(investigation, outcome.answer) != status
@@ -249,10 +250,12 @@ class SlackReplies:
     async def edit(self, ref: MessageRef, message: SlackMessage) -> None:
         """Replace the message. Without its image, at last without blocks, where Slack does not take
         them."""
+        # None: no wait follows the last try, after which the image is left out.
         for wait in (*IMAGE_WAITS_S, None) if message.has_image else ():
             try:
                 return await self._update(ref, message)
             except SlackClientError as error:
+                # `invalid_blocks` may mean that Slack still works on the file.
                 if error_code(error) != "invalid_blocks":
                     raise slack_error("chat.update", error, ref.channel) from error
             if wait is not None:
@@ -309,6 +312,7 @@ class SlackReplies:
         except ConnectorError:
             return None
 
+        # Claim late: a chart that is uploaded twice is shown once and does no harm.
         def remember() -> None:
             self._store.claim_post(key, investigation.id, owner=self._owner, lease=self._lease)
             self._store.record_post(key, uploaded)

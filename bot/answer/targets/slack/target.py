@@ -1,6 +1,6 @@
 """What declares Slack as a reply target.
 
-Imports nothing of Slack's client: the settings and the store load this file, too.
+It does not import Slack's client, because the settings and the store load this file, too.
 """
 
 from __future__ import annotations

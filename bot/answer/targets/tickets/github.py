@@ -48,6 +48,7 @@ class GitHubTickets(Tickets):
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace title and body."""
         path = f"/issues/{name_in(ref).removeprefix('#')}"
+        # A ticket's address is its key, so the marker survives each edit.
         await _call(self.vendor_settings, "PATCH", path, json=_fields(text, address))
 
 

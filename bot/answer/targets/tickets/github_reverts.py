@@ -50,6 +50,7 @@ class GitHubReverts(Reverts):
         answer = await _call(self.vendor_settings, "GET", f"/repos/{project}/pulls", params=params)
         for pull in answer.json():
             is_ours = mark_of(address) in (pull["body"] or "")
+            # A fork's pull request may copy the mark: only branches of the repository itself count.
             home = (pull["head"].get("repo") or {}).get("full_name")
             if is_ours and home == project:
                 return ref_of(f"#{pull['number']}", pull["html_url"])
@@ -65,8 +66,10 @@ class GitHubReverts(Reverts):
             "body": body_of(text, address),
         }
         body = {"query": REVERT, "variables": {"input": revert_input}}
+        # A GitHub Enterprise Server has REST at /api/v3 and GraphQL at /api/graphql.
         url = self.vendor_settings.url.removesuffix("/v3") + "/graphql"
         response = (await call(url, _headers(self.vendor_settings), "POST", "", json=body)).json()
+        # GraphQL answers errors with status 200.
         if response.get("errors"):
             why = str(response["errors"][0].get("message", "no reason given"))
             by_hand = f"revert #{pull['number']} by hand. GitHub says: {why}"

@@ -52,6 +52,7 @@ class GitLabTickets(Tickets):
     async def edit(self, address: str, ref: str, text: str) -> None:
         """Replace title and description."""
         path = f"/issues/{name_in(ref).removeprefix('#')}"
+        # A ticket's address is its key, so the marker survives each edit.
         await _call(self.vendor_settings, "PUT", path, json=_fields(text, address))
 
 

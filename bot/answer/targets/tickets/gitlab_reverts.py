@@ -46,6 +46,7 @@ class GitLabReverts(Reverts):
         for merge_request in (
             await self._call("GET", change, "/merge_requests", params=params)
         ).json():
+            # A fork may use the same branch name.
             if merge_request["source_project_id"] == merge_request["target_project_id"]:
                 return _ref(merge_request)
         return None
@@ -104,14 +105,17 @@ class GitLabReverts(Reverts):
             json = {"branch": name, "ref": target}
             await self._call("POST", change, "/repository/branches", json=json)
             tip = ""
+        # An earlier attempt has reverted it: a second revert would bring the change back.
         if f"This reverts commit {commit}" in tip or "This reverts merge request" in tip:
             return
         path = f"/repository/commits/{commit}/revert"
         try:
             await self._call("POST", change, path, json={"branch": name})
         except httpx.HTTPStatusError as error:
+            # GitLab answers 400 where the revert conflicts.
             if error.response.status_code != HTTPStatus.BAD_REQUEST:
                 raise
+            # Leave no empty branch behind; the conflict is reported even if this fails.
             with contextlib.suppress(httpx.HTTPError):
                 await self._call("DELETE", change, branch)
             why = error.response.json().get("message", "no reason given")

@@ -92,6 +92,7 @@ def _fields(text: str) -> dict[str, Any]:
 
 
 def _paragraph(line: str, *, strong: bool = False, marks: list[Node] | None = None) -> Node:
+    # Atlassian's format allows no empty text.
     if not line:
         return {"type": "paragraph", "content": []}
     text: Node = {"type": "text", "text": line}

@@ -62,6 +62,7 @@ class LinearTickets(Tickets):
     async def _query(self, query: str, variables: dict[str, Any]) -> Any:
         """The data of an answer. Raises ValueError where it holds errors instead."""
         body = (await _post(self.vendor_settings, query, variables)).json()
+        # GraphQL answers errors with status 200.
         if body.get("errors") or not body.get("data"):
             raise ValueError("errors instead of data")
         return body["data"]

@@ -47,6 +47,7 @@ def blamed_link(diagnosis: Diagnosis) -> str | None:
         return None
     for finding in diagnosis.findings:
         details = ChangeDetails.of(finding)
+        # A reason marks a change that was ruled out.
         if details is not None and details.change == first.change and details.reason is None:
             return safe_url(details.link)
     return None
@@ -72,6 +73,7 @@ class RevertTarget(TicketTarget[S]):
         if not link.startswith(f"{web}/"):
             return None
         match = self.pattern.fullmatch(link.removeprefix(web))
+        # The address comes from evidence: only projects that the operator named are written to.
         if match is None or match[1] not in projects:
             return None
         return BlamedChange(match[1], match[2], match[3], link)
@@ -96,6 +98,7 @@ class RevertTarget(TicketTarget[S]):
 
 def _pages_of_github(url: str) -> str:
     """The pages are beside the API."""
+    # GitHub's API is at api.github.com, that of an Enterprise Server below /api/v3.
     return url.removesuffix("/api/v3").replace("://api.", "://", 1)
 
 
@@ -107,6 +110,7 @@ GITHUB = RevertTarget(
     needs=("repositories", "token"),
     client="faultline.bot.answer.targets.tickets.github_reverts:GitHubReverts",
     host=lambda settings: (_pages_of_github(settings.url), settings.repositories),
+    # Groups: the project, then the number of the merge or the commit.
     pattern=re.compile(r"/([\w.-]+/[\w.-]+)/(?:pull/(\d{1,9})|commit/([0-9a-f]{40}))"),
     sign="#",
 )

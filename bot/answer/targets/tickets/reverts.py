@@ -54,6 +54,7 @@ class Reverts(Tickets):
 def body_of(text: str, link: str) -> str:
     """The description, in Markdown: what it reverts, and the answer."""
     parts = TextParts.of(text)
+    # The draft's title is people's, so that of the answer goes into the text.
     answer = replace(parts, lines=(parts.title, *parts.lines)).markdown
     return f"Reverts {link}\n\n{DRAFT}\n\n{answer}\n\n{mark_of(link)}"
 

@@ -59,11 +59,13 @@ class TicketTarget(ClientTarget[S]):
             investigation.reply_to.other_addresses.get(self.target_name), investigation.id
         )
         ref = store.posts(wish.first).get(self.ticket_key(wish), "") if wish else ""
+        # As `ref_of` writes it: the name, then the address.
         title, _, url = ref.partition(" ")
         about, label = self.about(blamed, settings), ""
         if about is not None:
             made = bool(title) and wish is not None and wish.about == about
             label = self.button(about, made=made)
+        # The tracker gave the address: only a plain one becomes a link.
         address = safe_url(url) or ""
         return TicketOffer(self.target_name, self.noun, label, about or "", title, address)
 

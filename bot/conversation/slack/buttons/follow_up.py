@@ -124,6 +124,7 @@ def _too_many(context: ClickContext, key: str, channel: str, thread: str) -> boo
 async def _incident(context: ClickContext, investigation: StoredInvestigation) -> Window:
     """The window that the investigation looked at, from its case; else from the settings."""
     try:
+        # Slack waits 3 s, so do not wait long for a slow case.
         async with asyncio.timeout(AT_ONCE_S):
             return (await context.scope(investigation)).incident
     except (FaultlineError, TimeoutError):

@@ -60,6 +60,7 @@ class MuteButton(ClickableButton):
     def act_of(self, form: Interaction, investigation: StoredInvestigation) -> Act:
         """To mute an alert that is critical takes an admin."""
         chosen = _chosen(form, investigation)
+        # What a person asked for is always urgent, which says nothing about the alert.
         words = investigation.question is None and investigation.priority == URGENT
         critical = words or any(priority_of(alert) == URGENT for alert in chosen.values())
         return "mute critical" if critical else "mute"
@@ -93,10 +94,12 @@ class MuteButton(ClickableButton):
                     view.field_text(REASON),
                     title=alert.title,
                     until_resolved=until_resolved,
+                    # Only an admin's mute holds once the alert becomes critical.
                     covers_critical=may(role, "mute critical"),
                     now=now,
                 )
 
+        # All of them in one call, within the time that Slack waits.
         await context.stored(mute)
         count = f"{len(alerts)} alerts" if len(alerts) > 1 else "this alert"
         end = f"until {until:%Y-%m-%d %H:%M} UTC"

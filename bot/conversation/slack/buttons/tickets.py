@@ -102,6 +102,7 @@ class RevertButton(TicketButton):
         offers = await context.stored(
             ticket_offers, investigation, context.store, context.settings, blamed
         )
+        # What can be reverted may have changed since the message was posted.
         offered = [offer for offer in offers if offer.target == self.target and offer.label]
         if not offered:
             return "The answer does not blame a change that can be reverted here."

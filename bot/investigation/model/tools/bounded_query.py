@@ -112,6 +112,7 @@ def _series(answer: QueryAnswer, text: str) -> list[Row]:
     if table is None:
         return []
     rows = []
+    # In the key, a null would become the text "None".
     keyed = table.with_columns(pl.col("service", "labels").fill_null(""))
     for (service, signal, labels), series_rows in keyed.sort("time").group_by(
         ["service", "signal", "labels"], maintain_order=True
@@ -201,6 +202,7 @@ def _lines(answer: QueryAnswer, text: str) -> list[Row]:
             ),
             evidence=_evidence(answer),
         )
+        # `%f` gives microseconds: keep the milliseconds.
         text_of_row = f"{row['time']:%H:%M:%S.%f}"[:-3] + f" {plain(service)}{level}"
         rows.append(Row(text_of_row, quote, finding))
     return rows

@@ -173,6 +173,7 @@ def _parsed(expression: str) -> ast.expr:
         raise InvalidCall(
             "the expression cannot be read: use numbers, ids, + - * / and ()"
         ) from None
+    # The walk also counts operators and contexts, so a part is up to three nodes.
     if sum(1 for _ in ast.walk(tree)) > 3 * MOST_NODES:
         raise InvalidCall(f"the expression has more than {MOST_NODES} parts")
     return tree
@@ -180,6 +181,7 @@ def _parsed(expression: str) -> ast.expr:
 
 def _value(node: ast.expr, context: _Context) -> Value:
     match node:
+        # A bool is an int in Python, but no number here.
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return Value(number=float(number))
         case ast.Name(id=name):
@@ -240,9 +242,11 @@ def _chosen(name: str, value: Value, context: _Context) -> Value:
         return replace(value, points=rows.filter(pl.col("value").is_finite()), unit=unit)
     if name in ("yesterday", "last_week"):
         ago = DAY if name == "yesterday" else WEEK
+        # Moved forward, so that the points lie beside those of the incident.
         shifted = rows.with_columns((time + ago).alias("time"))
         return replace(value, points=shifted.filter(windows.in_search("time")))
     conditions = {
+        # What lies in both windows belongs to the incident.
         "baseline": windows.in_baseline("time") & ~windows.in_search("time"),
         "incident": windows.in_search("time"),
         "before": time < context.at,
@@ -287,6 +291,7 @@ def _combined(function: Callable[[Any, Any], Any], left: Value, right: Value) ->
 def _joined_unit(function: Callable[[Any, Any], Any], left: Value, right: Value) -> str | None:
     if function in (operator.add, operator.sub):
         return left.unit if left.unit == right.unit else left.unit or right.unit
+    # A ratio of two measured values has no unit.
     if function is operator.truediv and right.unit is not None:
         return None
     return left.unit if right.unit is None else (right.unit if left.unit is None else None)

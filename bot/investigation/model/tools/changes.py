@@ -88,6 +88,7 @@ async def changes(model_session: ModelSession, arguments: ChangeArguments) -> Ca
         if not table.height:
             raise InvalidCall(f"no change of {service}; without a service all are listed")
     away = (pl.col("time") - model_session.case.alert.started_at).abs()
+    # Choose by the distance from the alert, but show in the order of time.
     nearest = table.sort(away).head(MOST_ROWS).sort("time", descending=True)
     left_out = table.height - nearest.height
     cut = f"{left_out} further from the alert; narrow with service" if left_out else ""
@@ -131,6 +132,7 @@ def _diff(
     for row in matching_changes.iter_rows(named=True):
         head, files = _row(model_session, row), plain(str(row["files"] or ""), 400)
         rows.append(replace(head, text=f"{head.text}; files {files}" if files else head.text))
+    # Several sources may tell of one change. The longest diff is the least cut.
     longest = pl.col("diff").fill_null("").str.len_bytes()
     row = matching_changes.sort(longest, descending=True).row(0, named=True)
     words = (arguments.contains or "").lower()
@@ -180,6 +182,7 @@ def diff_lines(diff: str) -> Iterator[DiffLine]:
         is_new = text.startswith("+++ ") and number > 1 and lines[number - 2].startswith("--- ")
         if is_old or is_new:
             named = _FILE.match(text)
+            # A removed file keeps the name of its old side.
             file = named[1] if named is not None and named[1] != "/dev/null" else file
         elif text.startswith("@@") or _HEADER.match(text) or not text[1:].strip():
             continue

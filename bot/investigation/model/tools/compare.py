@@ -61,6 +61,7 @@ def _compared(
     metrics = metrics.filter(name.str.contains(arguments.signal.lower(), literal=True))
     if service is not None:
         metrics = metrics.filter(pl.col("service") == service)
+    # An exact name wins over longer ones that contain it.
     exact = metrics.filter(pl.col("signal") == arguments.signal)
     series_summaries = summaries(model_session.case, exact if exact.height else metrics)
     if not series_summaries:
@@ -69,6 +70,7 @@ def _compared(
     rows: list[tuple[float, Row]] = []
     groups: dict[tuple[str, str], list[SeriesSummary]] = defaultdict(list)
     for series_summary in series_summaries:
+        # Only values of one unit can be compared.
         groups[series_summary.signal, series_summary.unit or ""].append(series_summary)
     for parts in groups.values():
         rows += _compare_parts(model_session, parts, by)
@@ -104,6 +106,7 @@ def _by(series_summaries: Sequence[SeriesSummary], requested_label: str | None) 
         )
     if not several:
         raise InvalidCall("the series have no labels that differ: there are no parts to compare")
+    # Sorted: of labels with as many values, the same one wins in every run.
     return max(sorted(several), key=lambda label: len(several[label]))
 
 
@@ -140,6 +143,7 @@ def _finding(
     if here > 0 and elsewhere > 0:
         numbers["times_the_others"] = here / elsewhere
         phrase += f" ({times(here / elsewhere)})"
+        # As logarithms, half and double are equally far away.
         away = abs(float(np.log(here / elsewhere)))
     finding = observation(
         part.service,

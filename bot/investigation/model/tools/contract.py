@@ -4,7 +4,7 @@
 What such a finding carries, for whoever checks a sentence that cites it:
 
 - `sentence`: what code says of the row. Foreign text in it stands between quotation marks, cut.
-- `subject`, `signal`: whom and what it is about.
+- `subject`, `signal`: what it is about, and which signal of that.
 - `numbers`, each under the name of its role. Values of the signal, in `details.unit`: `baseline`,
   `incident` (medians), `usual_low`, `usual_high` (the 5th and 95th percentile of the baseline),
   `lowest`, `highest` (of the incident), `yesterday`, `last_week` (median of the same hours),
@@ -167,6 +167,7 @@ def observation(
 
 def quoted(text: str, limit: int = QUOTE_LIMIT) -> str:
     """Foreign text as it may be shown and quoted."""
+    # Mask before cutting: half a secret is not recognised. The slice only bounds the work.
     return neutral(masked(text[: 20 * limit]), limit)
 
 
@@ -181,6 +182,7 @@ def case_service(model_session: ModelSession, name: str) -> str:
     services = model_session.services()
     if name in services:
         return name
+    # The model may write a name in other letters, or as it was shown without mark-up.
     for shown in (str.casefold, neutral):
         alike = {shown(s): s for s in sorted(services)}
         if shown(name) in alike:
@@ -205,6 +207,7 @@ def sparkline(times: pl.Series, values: pl.Series, start: datetime, end: datetim
     width = (end - start) / SPARK
     if width.total_seconds() <= 0 or not len(values):
         return ""
+    # A point at the very end belongs to the last bar.
     part = (
         (times - start).dt.total_microseconds() // max(1, int(width.total_seconds() * 1e6))
     ).clip(0, SPARK - 1)
@@ -213,6 +216,7 @@ def sparkline(times: pl.Series, values: pl.Series, start: datetime, end: datetim
     )
     by_part = {int(p): v for p, v in means.iter_rows() if v is not None}
     low, high = min(by_part.values(), default=0.0), max(by_part.values(), default=0.0)
+    # A flat series would divide by zero.
     step = (high - low) / (len(BARS) - 1) or 1.0
     return "".join(
         BARS[round((by_part[n] - low) / step)] if n in by_part else "·" for n in range(SPARK)

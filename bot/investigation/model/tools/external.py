@@ -43,6 +43,7 @@ async def external(model_session: ModelSession, arguments: ExternalArguments) ->
 def _rows(model_session: ModelSession) -> Iterator[Row]:
     for item in _items(model_session):
         phrase = f"{plain(item.source, 60)} answered {plain(item.query.partition(' ')[0], 60)}"
+        # Line by line, so that a claim can quote one of them by its id.
         for line in item.details[RESULT].splitlines():
             quote = quoted(line)
             finding = observation(

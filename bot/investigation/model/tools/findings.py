@@ -36,9 +36,11 @@ class FindingArguments(Arguments):
 
 async def findings(model_session: ModelSession, arguments: FindingArguments) -> CallResult:
     """The findings of these ids."""
+    # Findings that memory brought are about earlier incidents.
     findings_by_id = {f.id: f for f in model_session.findings if not is_memory(f)}
     requested_findings = [
         findings_by_id[i]
+        # Models often write an id as they see it, in brackets.
         for i in dict.fromkeys(i.strip("[]() ") for i in arguments.ids)
         if i in findings_by_id
     ]

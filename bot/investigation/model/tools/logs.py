@@ -112,6 +112,7 @@ def _matching(
             lines = lines.filter(text.str.contains(part.lower(), literal=True))
     if arguments.level:
         level = pl.col("level").fill_null("")
+        # "error" means every level that is one, whatever the system calls it.
         if BAD.match(arguments.level):
             lines = lines.filter(level.str.contains(BAD.pattern))
         else:
@@ -142,6 +143,7 @@ def _line(model_session: ModelSession, row: Mapping[str, Any]) -> Row:
     service = str(row["service"] or "")
     quote = quoted(str(row["message"] or ""))
     phrase = f"{plain(service) or 'a line of no service'}"
+    # `%f` gives microseconds: keep the milliseconds.
     phrase += f" logged at {row['time']:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
     level = f" {plain(row['level'], 12)}" if row["level"] else ""
     evidence_ids = (row[ORIGIN],) if row[ORIGIN] else model_session.case.evidence_ids("logs")
@@ -194,6 +196,7 @@ def _template(model_session: ModelSession, row: dict[str, Any]) -> Row:
 def _analysis_finding(model_session: ModelSession, service: str, template: str) -> Finding | None:
     for finding in model_session.diagnosis.findings:
         details = LineDetails.of(finding)
+        # Details hold the first 400 characters of a template.
         if finding.subject == service and details and details.template == template[:400]:
             return finding
     return None
@@ -217,6 +220,7 @@ def _template_finding(model_session: ModelSession, row: dict[str, Any]) -> Findi
         ),
         evidence=row_items(row, model_session.case.evidence_ids("logs")),
         numbers={"count": n, "baseline_count": before, **_quoted_numbers(text)},
+        # Only lines of a kind that the baseline lacks have an onset.
         onset=row["first"] if n and not before else None,
         series={"table": "logs", "service": service},
     )

@@ -153,7 +153,7 @@ class SeriesSummary:
         return "inside its usual variation"
 
     def beside(self) -> str:
-        """Its usual range, its extremes, yesterday and last week, as far as they are known."""
+        """Its usual range, its extremes, yesterday and last week, where they are known."""
         unit, parts = self.shown_unit, []
         if self.usual_low is not None and self.usual_high is not None:
             low, high = levels(self.usual_low, self.usual_high, unit)
@@ -198,6 +198,7 @@ def metric_rows(metrics: pl.DataFrame, windows: Windows) -> pl.DataFrame:
             windows.in_baseline("time").alias("is_baseline"),
             windows.in_search("time").alias("is_search"),
         )
+        # What lies in both windows belongs to the incident.
         .with_columns(pl.col("is_baseline") & ~pl.col("is_search"))
         .group_by([*keys, "time"])
         .agg(pl.col("value").mean(), pl.col("is_baseline").first(), pl.col("is_search").first())
@@ -252,6 +253,7 @@ def _most_telling(summary: SeriesSummary) -> tuple[float, float, str, str]:
     departure = summary.departure
     sigmas = departure.sigmas if departure is not None and departure.departed else 0.0
     by = abs(np.log(summary.ratio)) if summary.ratio and summary.direction != "unaffected" else 0.0
+    # Names decide last, so that the order is the same in every run.
     return -sigmas, -float(by), summary.signal, summary.labels
 
 
@@ -263,6 +265,7 @@ def _departures(metrics: pl.DataFrame, windows: Windows) -> dict[tuple[str, str,
             departed = bool(compared.departed[n])
             before, level = float(compared.centre[n]), float(compared.level[n])
             ceiling = float(compared.ceiling[n])
+            # The comparison measures the distance from the ceiling: turn it back into levels.
             if np.isfinite(ceiling):
                 before, level = ceiling - before, ceiling - level
             onset = None

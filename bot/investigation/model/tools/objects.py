@@ -75,6 +75,7 @@ def _matching(
             continue
         if arguments.contains and arguments.contains.lower() not in text:
             continue
+        # What has no time may hold now, so it comes first.
         dated_rows.append((at or LATEST, row))
     dated_rows.sort(key=lambda dated_row: dated_row[0], reverse=True)
     return [row for _, row in dated_rows]
@@ -136,6 +137,7 @@ def _state(model_session: ModelSession, row: Mapping[str, Any]) -> tuple[Finding
     phrase += f", since {moment(row['since'])}" if row["since"] is not None else ""
     values = [f"{n} {row[n]}" for n in ("value", "expected") if row[n]]
     quote = quoted("; ".join(values))
+    # Cite the item of the row's own query where there is one.
     ids = [
         e.id for e in model_session.case.evidence if e.kind == "states" and e.query == row["query"]
     ]
@@ -157,6 +159,7 @@ def _state(model_session: ModelSession, row: Mapping[str, Any]) -> tuple[Finding
 def _events(model_session: ModelSession) -> Iterator[_ServiceRow]:
     lines = model_session.case.logs
     attributes = pl.col("attributes").fill_null("")
+    # Search the raw JSON, so that only the lines that match have to be parsed.
     of_objects = lines.filter(attributes.str.contains(EVENT_MARK, literal=True))
     for row in of_objects.sort("time").iter_rows(named=True):
         about = labels_in(row["attributes"])

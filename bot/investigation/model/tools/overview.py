@@ -104,6 +104,7 @@ def _labels(model_session: ModelSession) -> str:
     for text in model_session.case.metrics["labels"].drop_nulls().unique().to_list():
         for label, value in labels_in(text).items():
             values.setdefault(label, set()).add(value)
+    # Labels with the most values first: they tell the parts apart.
     ordered = sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
     phrases = [
         f"{n} ({short_names(label_values, MOST_VALUES)})"
@@ -114,6 +115,7 @@ def _labels(model_session: ModelSession) -> str:
 
 def _services(model_session: ModelSession) -> list[Row]:
     counts = {name: _rows_of(model_session, name) for name in model_session.services()}
+    # Names decide last, so that the order is the same in every run.
     ordered = sorted(counts, key=lambda name: (-counts[name], name))
     return [_holds(model_session, name) for name in ordered]
 
@@ -174,6 +176,7 @@ def _series(model_session: ModelSession, service: str) -> list[Row]:
             step.max().alias("longest"),
         )
     )
+    # Without series there may still be logs or spans, which the first row counts.
     if not table.height and not _rows_of(model_session, service):
         raise InvalidCall(f"the case holds nothing of {service}: `collect` may bring some")
     return [Row(_series_text(row)) for row in table.iter_rows(named=True)]

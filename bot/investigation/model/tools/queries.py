@@ -77,6 +77,7 @@ def _scope(model_session: ModelSession, arguments: CollectArguments) -> Scope:
     services = tuple(
         dict.fromkeys(case_service(model_session, name) for name in arguments.services)
     )
+    # Only what the model asks for: no traces of the job, and nothing that runbooks add.
     update: dict[str, Any] = {
         "services": services,
         "job": None,
@@ -98,6 +99,7 @@ def _scope(model_session: ModelSession, arguments: CollectArguments) -> Scope:
             )
         update |= {
             "incident": Window(start=first, end=last),
+            # Only the new window is queried. The case keeps the baseline that it has.
             "baseline": (),
         }
         update |= {"baseline_logs": None, "baseline_spans": None}

@@ -81,6 +81,7 @@ async def series(model_session: ModelSession, arguments: SeriesArguments) -> Cal
     window = window_of(model_session, arguments.start, arguments.end, LONGEST)
     points = window.seconds / arguments.resolution_s
     if points > MOST_POINTS:
+        # Negated twice, floor division rounds up.
         least = -(-window.seconds // MOST_POINTS)
         raise InvalidCall(
             f"{points:.0f} points are too many: at most {MOST_POINTS}, so resolution_s of "
@@ -101,6 +102,7 @@ def _chosen(model_session: ModelSession, service: str, arguments: SeriesArgument
     chosen = metrics
     for column, part in (("signal", arguments.signal), ("labels", arguments.labels)):
         if part:
+            # A literal, not a pattern: the model's text must not decide how long a search takes.
             text = pl.col(column).fill_null("").str.to_lowercase()
             chosen = chosen.filter(text.str.contains(part.lower(), literal=True))
     if not chosen.height:
@@ -194,6 +196,7 @@ def _as_numbers(
 
 def means(rows: pl.DataFrame, window: Window, resolution_s: int) -> list[tuple[datetime, float]]:
     """The mean of each part of the window that has points, by where the part begins."""
+    # Without the end, which would begin one more part.
     inside = rows.filter(pl.col("time") >= window.start, pl.col("time") < window.end)
     part = (pl.col("time") - window.start).dt.total_milliseconds() // (1000 * resolution_s)
     table = inside.group_by(part.alias("part")).agg(pl.col("value").mean()).sort("part")

@@ -94,6 +94,7 @@ def _requests(model_session: ModelSession, service: str, arguments: TraceArgumen
     spans = spans.with_columns(
         windows.side("start", searched=1, baseline=0).alias("now"),
         pl.col("status").fill_null("").str.contains(FAILED).alias("failed"),
+        # What lies outside both windows belongs to neither side.
     ).filter(pl.col("now").is_not_null())
     compared = _compared(spans)
     rows = []
@@ -102,6 +103,7 @@ def _requests(model_session: ModelSession, service: str, arguments: TraceArgumen
         rows.append(Row(finding.sentence, finding=finding))
     now = spans.filter(pl.col("now") == 1)
     picked = now.filter("failed") if arguments.order == "failing" else now
+    # Only the first such span of each trace, as each row is to show another request.
     first = pl.col("start").rank("ordinal").over("trace_id") == 1
     picked = picked.filter(first) if picked.height else picked
     slowest = picked.sort("duration_us", descending=True, nulls_last=True)
@@ -217,6 +219,7 @@ def _tree(
     for row in shown.slice(arguments.skip, MOST_SPANS).iter_rows(named=True):
         after = (row["start"] - first).total_seconds() * 1000
         depth, above = 0, parents.get(row["row"])
+        # Parents are the sender's word, and may form a circle.
         while above is not None and depth < DEEPEST:
             depth, above = depth + 1, parents.get(above)
         indent = "." * depth

@@ -1,4 +1,4 @@
-"""`topology`: who calls a service and whom it calls, with the findings about each."""
+"""`topology`: the callers and callees of a service, with the findings about each."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def _row(model_session: ModelSession, service: str, name: str, hops: int, how: s
         "calls",
         f"{phrase}.",
         ObservationDetails(about="call", labels={"to" if how == "calls" else "from": name}),
+        # Calls may be known from spans alone.
         evidence=model_session.case.evidence_ids("topology")
         or model_session.case.evidence_ids("spans"),
         numbers={"hops": hops},
@@ -73,7 +74,7 @@ def _row(model_session: ModelSession, service: str, name: str, hops: int, how: s
 def _state(model_session: ModelSession, name: str) -> str:
     """What was found of a service, and which data there is of it."""
     findings = findings_about(model_session, name)
-    # A change is not a symptom: its time says nothing of when trouble began.
+    # A change is not a symptom: its time does not say when the trouble began.
     onsets = [f.onset for f in findings if f.onset is not None and change_named(f) is None]
     phrase = f"; findings {', '.join(f.id for f in findings[:MOST_FINDINGS])}" if findings else ""
     phrase += f"; first onset {moment(min(onsets))}" if onsets else ""

@@ -70,6 +70,7 @@ def _row(model_session: ModelSession, arguments: TrainingArguments, row: Mapping
     line = _line(row)
     numbers = {}
     for name, value in row.items():
+        # In Python a bool is an int, but it is no number to cite.
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             numbers[plain(str(name), 60)] = float(value)
     finding = observation(
@@ -99,6 +100,7 @@ def rank_rows(folder: Path, *, name: str, rank: int) -> list[dict[str, Any]] | s
     from faultline.analysis.traces.reading.kineto import read_trace
 
     files = sort_job_files(read_case(folder).trace_files).of("profiler_trace")
+    # Files with the rank in their name first, because opening a trace is slow.
     named = sorted(files, key=lambda f: (str(rank) not in f.path.name, f.path))
     ranks = []
     for file in named[:MAX_FILES]:
