@@ -22,7 +22,6 @@ COMPARISONS: dict[str, Comparison] = {
     ">": ">", ">=": ">=", "<": "<", "<=": "<=", "==": "==", "!=": "!=",
 }  # fmt: skip
 _MIRRORED: dict[Comparison, Comparison] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
-_SETS = frozenset({"and", "or", "unless"})
 _KEEPING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 """Aggregations that choose series and keep their labels."""
 _AFTER_SELECTOR = re.compile(r"(\{[^{}]*\})([^\[\]{}]*)(?=\[)")

@@ -71,7 +71,6 @@ _BRACED = re.compile(
 _LONG_BRACKETS = re.compile(r"\[(={0,3})\[([^\]\r\n]{1,1024})\]\1\]")
 """A string of Lua's."""
 _REST = re.compile(r"[^\r\n\"'`\]<>]{1,8192}")
-_QUOTED_REST = re.compile(r"[^\r\n]{1,8192}")
 _SCHEME = re.compile(r"([A-Za-z][\w\-]{1,30})[ \t:,]{1,3}(?=\S)")
 _SCHEME_NAMES = """
 basic bearer token apikey api-key digest hmac negotiate ntlm dpop sharedkey sharedkeylite
@@ -128,7 +127,6 @@ _BEFORE_SETS = re.compile(
     r"|(?i:dict\s{1,8}set|hset|hsetnx|hmset)\s{1,8}\S{1,80})\s{1,8}\Z"
 )
 _FLAG_MARK = re.compile(r"(?:\A|[\s\"'\[,(=])-{1,2}\Z")
-_KEYWORD_LINE = re.compile(r"(?:\A|[\r\n])[ \t]*\Z")
 _LINE_START = re.compile(r"(?:\A|[\r\n])[ \t+\-\"'>*]{0,20}\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINE_END = re.compile(r"[ \t]{0,8}(?:#[^\r\n]{0,200})?(?:\r?\n|\Z)")

@@ -182,13 +182,6 @@ class AnswerView:
         return tuple(claim for claim in (*self.claims, *self.beside) if claim.section is section)
 
     @property
-    def confidence_word(self) -> str:
-        """`High`, `Medium` or `Low`."""
-        if self.confidence >= HIGH:
-            return "High"
-        return "Medium" if self.confidence >= MEDIUM else "Low"
-
-    @property
     def against(self) -> tuple[Finding, ...]:
         """Findings that contradict the first cause, those of ruled-out explanations among them."""
         return self.findings_of(self.cause.contradicting) if self.cause else ()

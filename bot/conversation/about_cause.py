@@ -125,11 +125,6 @@ def next_steps(answered: AnsweredCase) -> AnswerText:
     return AnswerText(lead=phrase, lines=tuple(lines), more=("I change nothing myself.",))
 
 
-def named_cause(answered: AnsweredCase) -> str:
-    """`Cause`, or that it is only suspected."""
-    return "First suspect" if answered.view.suspected_only else "Cause"
-
-
 def _sure(answered: AnsweredCase, first: Cause) -> str:
     name, sure = subject_name(first.subject), percent(first.confidence)
     if answered.view.suspected_only:

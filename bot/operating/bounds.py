@@ -57,10 +57,3 @@ BY_NATURE = {
     "queues": "one row for each queue",
     "workflow_schedules": "one row for each schedule; the bot has none",
 }
-
-DIRECTORIES = {
-    "cases": "retention.cases_days",
-    "executors": "one lock file for each living worker: whoever takes over removes it",
-    "spool": "spool.alerts and spool.mb; refused alerts: two files of 16 MiB",
-}
-"""Below `store.directory`, beside the databases."""

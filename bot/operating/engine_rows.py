@@ -7,7 +7,7 @@ are ms since 1970. What a step took or gave is not read: it may hold what an ale
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -144,17 +144,6 @@ class EngineRows:
             )
             for queue, of in sorted(counts_by_queue.items())
         ]
-
-    def existing_ids(self, names: Iterable[str]) -> set[str]:
-        """Which of these workflow ids there are."""
-        s, ids, left = self._status.c, set[str](), iter(names)
-        with self._engine.connect() as connection:
-            # In batches, because databases bound the parameters of a statement.
-            while batch := list(islice(left, AT_ONCE)):
-                ids |= set(
-                    connection.scalars(select(s.workflow_uuid).where(s.workflow_uuid.in_(batch)))
-                )
-        return ids
 
     def steps(self, workflow_id: str) -> list[Step]:
         """The steps that are done, in their order."""

@@ -51,11 +51,6 @@ def note_investigation(investigation_id: str) -> None:
     _investigation.set(investigation_id)
 
 
-def current_investigation() -> str:
-    """The id of the investigation that is worked on here; "" outside of any."""
-    return _investigation.get()
-
-
 def program_version() -> str:
     """The version that is installed."""
     try:

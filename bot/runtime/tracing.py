@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("faultline.telemetry")
 
-EXPORT_S = 10.0
-"""For one batch; what cannot be sent in this time is dropped."""
 FLUSH_MS = 3_000
 """For what is left when the process ends."""
 TRACES = "/v1/traces"

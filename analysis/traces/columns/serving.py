@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from faultline.analysis.traces.columns.events import TraceColumns
-
 Phase = Literal["prefill", "decode", "mixed", "idle"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "mixed", "idle")
 RANGE_CACHE_SIZE = 65_536
@@ -57,11 +55,6 @@ def _pass_of(name: str) -> ForwardPass | None:
         if match is not None:
             return read(match)
     return None
-
-
-def has_passes(trace: TraceColumns) -> bool:
-    """Whether any name of the trace is that of a forward pass."""
-    return any(pass_of(name) is not None for name in trace.names)
 
 
 def _vllm(match: re.Match[str]) -> ForwardPass:

@@ -13,8 +13,6 @@ BESIDE = 12.0
 """Between two places of one rank."""
 SWEEPS = 6
 """Passes over all ranks, forth and back: after these hardly anything moves any more."""
-LOOSE = 0.1
-"""How much a place wants to stay where it is, beside a call's pull of 1."""
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,6 @@ class GitLabDeployment(msgspec.Struct):
     deployable: _Job | None = None
 
 
-class _ReleaseCommit(msgspec.Struct):
-    id: str | None = None
-
-
 class GitLabRelease(msgspec.Struct):
     """GET /projects/:id/releases."""
 
