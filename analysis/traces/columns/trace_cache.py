@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from faultline.analysis.traces.columns.events import TraceColumns
-
+# The columns themselves use this too, so their type is not named here.
+Trace = TypeVar("Trace")
 P = ParamSpec("P")
 R = TypeVar("R")
 PLACE = "_kept"
 
 
 def cached_per_trace(
-    function: Callable[Concatenate[TraceColumns, P], R],
-) -> Callable[Concatenate[TraceColumns, P], R]:
+    function: Callable[Concatenate[Trace, P], R],
+) -> Callable[Concatenate[Trace, P], R]:
     """The function, which computes each result once for each trace and its other arguments.
 
     For pure functions whose results nobody changes: arrays become read-only. The other arguments
@@ -26,7 +25,7 @@ def cached_per_trace(
     """
 
     @wraps(function)
-    def once(trace: TraceColumns, /, *more: P.args, **named: P.kwargs) -> R:
+    def once(trace: Trace, /, *more: P.args, **named: P.kwargs) -> R:
         results: dict[Any, R] = trace.__dict__.setdefault(PLACE, {})
         key = (function, more, tuple(sorted(named.items())))
         if key not in results:
