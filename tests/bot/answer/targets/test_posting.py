@@ -16,7 +16,8 @@ from faultline.bot.answer.targets.posting import LEASE, REQUEST_TIMEOUT_S, post_
 from faultline.bot.store.store import PostClaim, ReplyTo, Store
 from tests.bot.answer.targets.answers import a_store, accepted
 
-SHORT = timedelta(seconds=0.4)
+# Long beside what a busy machine takes for a step.
+SHORT = timedelta(seconds=1)
 
 
 class Died(BaseException):
