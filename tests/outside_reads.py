@@ -25,6 +25,7 @@ class OutsideReads:
     def __init__(self) -> None:
         self._paths: set[str] = set()
         temporary = tempfile.gettempdir()
+        self._temporary = f"{temporary}/"
         # pytest keeps the folders of its last three runs there.
         self._earlier = {
             os.path.join(temporary, name)
@@ -53,8 +54,10 @@ class OutsideReads:
         path = arguments[0]
         if not path.startswith("/") or path.startswith((*self._inside, *OF_EVERY_MACHINE)):
             return
-        is_outside = path.startswith(self._outside) or any(
-            path == name or path.startswith(f"{name}/") for name in self._earlier
-        )
+        if path.startswith(self._temporary):
+            # That folder may lie below /var or the home: there only what lay in it before counts.
+            is_outside = any(path == name or path.startswith(f"{name}/") for name in self._earlier)
+        else:
+            is_outside = path.startswith(self._outside)
         if is_outside and os.path.exists(path):
             self._paths.add(path)

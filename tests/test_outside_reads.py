@@ -41,6 +41,16 @@ def test_what_the_test_makes_or_the_project_holds_is_not(temporary: Path) -> Non
     assert paths_after(reads, made, HOME_OF_PROJECT / "README.md", Path("README.md")) == []
 
 
+def test_a_folder_for_temporary_files_may_lie_in_the_home(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(temporary.parent))
+    reads = OutsideReads()
+    made = temporary / "made"
+    made.write_text("")
+    assert paths_after(reads, made, temporary / "ray") == [str(temporary / "ray")]
+
+
 def test_what_is_not_there_is_there_on_no_machine(temporary: Path) -> None:
     assert paths_after(OutsideReads(), temporary.parent / "home" / ".aws" / "config") == []
 
