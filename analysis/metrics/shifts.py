@@ -214,7 +214,7 @@ def _finding(
             bad=is_bad(kind, move.direction, headroom=is_headroom(signal)),
             recovered=_has_recovered(compared, row),
             unit=unit or None,
-            interval_s=(rounded(seconds, 3) if seconds > 0 else None),
+            interval_s=rounded(seconds, 3) if seconds > 0 else None,
             sigmas=rounded(min(float(compared.sigmas[row]), 1e6), 3),
             points=int(compared.points[row]),
             baseline_points=int(compared.baseline_points[row]),

@@ -129,7 +129,7 @@ def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
         quiet = [
             incident
             for incident in some
-            if (incident.verdict in QUIET and incident.judged is not False)
+            if incident.verdict in QUIET and incident.judged is not False
         ]
         # An alert that was real even once is no noise.
         if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(map(_is_real, some)):

@@ -140,7 +140,7 @@ def page() -> str:
         elif issubclass(section, ConnectorSettings):
             shared = frozenset(ConnectorSettings.model_fields)
         sections.append(
-            head + _rows(name, section, without=(shared - section.__annotations__.keys())) + "\n"
+            head + _rows(name, section, without=shared - section.__annotations__.keys()) + "\n"
         )
     return "".join(sections)
 

@@ -265,7 +265,7 @@ def _with_diagnosis(
         answer=answer,
         diagnosis=diagnosis,
         state=view.state if failed else state,
-        since=(None if nothing else diagnosis.impact.since),
+        since=None if nothing else diagnosis.impact.since,
         confidence=answer.confidence,
         headline=view.headline if failed else headline,
         happening=cited_claims(answer.section(Section.HAPPENING), answer, home),

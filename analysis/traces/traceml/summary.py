@@ -41,7 +41,7 @@ def read_summary(path: Path) -> TraceMLSession:
     return TraceMLSession(
         file=str(path),
         ranks=ranks,
-        ms=(ms if ranks else None),
+        ms=ms if ranks else None,
         steps=int(min(steps, 1e9)),
         verdict=verdict,
         gpu_clock=bool(ranks) and all(_number(rows[r].get("step_time_gpu_ms")) > 0 for r in ranks),

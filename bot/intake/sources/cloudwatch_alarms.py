@@ -266,7 +266,7 @@ def _from_message(
         statistic=statistic,
         dimensions=metric.Dimensions,
         threshold=number_in(trigger.Threshold),
-        observed=(number_in(match[1]) if match else None),
+        observed=number_in(match[1]) if match else None,
         comparison=trigger.ComparisonOperator,
         period_s=number_in(trigger.Period),
         periods=number_in(trigger.EvaluationPeriods),
