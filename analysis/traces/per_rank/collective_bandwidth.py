@@ -26,7 +26,6 @@ from faultline.analysis.traces.per_rank.collective_calls import (
 )
 from faultline.analysis.traces.per_rank.collective_names import OTHER
 
-"""Rows of a table kept: those with the most time."""
 UNKNOWN_NAME = "not known"
 
 

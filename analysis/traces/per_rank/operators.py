@@ -18,7 +18,6 @@ from faultline.analysis.traces.columns.row_table import Rows, RowTable
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from faultline.analysis.traces.per_rank.forest import nearest
 
-"""Most rows given as JSON."""
 OPERATOR_CATEGORIES = ("cpu_op", "operator")
 """PyTorch's operators; "Operator" in traces of 2021."""
 TABLE_CATEGORIES = (*OPERATOR_CATEGORIES, "user_annotation", *RUNTIME_CATEGORIES)
