@@ -25,7 +25,7 @@ class OutsideReads:
     def __init__(self) -> None:
         self._paths: set[str] = set()
         temporary = tempfile.gettempdir()
-        self._temporary = f"{temporary}/"
+        self._temporary = temporary
         # pytest keeps the folders of its last three runs there.
         self._earlier = {
             os.path.join(temporary, name)
@@ -54,7 +54,7 @@ class OutsideReads:
         path = arguments[0]
         if not path.startswith("/") or path.startswith((*self._inside, *OF_EVERY_MACHINE)):
             return
-        if path.startswith(self._temporary):
+        if path == self._temporary or path.startswith(f"{self._temporary}/"):
             # That folder may lie below /var or the home: there only what lay in it before counts.
             is_outside = any(path == name or path.startswith(f"{name}/") for name in self._earlier)
         else:

@@ -48,7 +48,7 @@ def test_a_folder_for_temporary_files_may_lie_in_the_home(
     reads = OutsideReads()
     made = temporary / "made"
     made.write_text("")
-    assert paths_after(reads, made, temporary / "ray") == [str(temporary / "ray")]
+    assert paths_after(reads, temporary, made, temporary / "ray") == [str(temporary / "ray")]
 
 
 def test_what_is_not_there_is_there_on_no_machine(temporary: Path) -> None:
