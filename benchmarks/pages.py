@@ -37,9 +37,11 @@ from faultline.analysis.vocabulary import (
     Window,
 )
 from faultline.bot.settings import Settings
-from faultline.bot.store.connect import connect, migrate
-from faultline.bot.store.models import InvestigationRow, LabelRow
+from faultline.bot.store.connections import connect
+from faultline.bot.store.databases import migrate
+from faultline.bot.store.people_tables import LabelRow
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import InvestigationRow
 from faultline.bot.web.pages import page_routes
 
 INVESTIGATIONS = 50_000

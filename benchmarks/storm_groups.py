@@ -34,7 +34,8 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
-from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.connections import connect
+from faultline.bot.store.databases import migrate
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 

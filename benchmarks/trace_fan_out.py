@@ -34,7 +34,8 @@ from benchmarks.trace_engine.replicate import replicate
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation.reading_traces import FAN_OUT_BYTES
 from faultline.bot.queue.engine_database import migrate_engine
-from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.connections import connect
+from faultline.bot.store.databases import migrate
 from faultline.bot.store.store import Store
 
 DEMO = Path(__file__).parents[1] / "demo/cases/slow-rank/traces"

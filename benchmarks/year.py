@@ -47,11 +47,10 @@ from faultline.bot.operating.inspection import inspected
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
 from faultline.bot.settings import Settings
-from faultline.bot.store.connect import connect, migrate
-from faultline.bot.store.models import Base, InvestigationRow
-from faultline.bot.store.opening import engine_url, open_cases, store_url
-from faultline.bot.store.sizes import database_bytes, table_sizes, unused_bytes
+from faultline.bot.store.connections import connect, database_bytes, table_sizes, unused_bytes
+from faultline.bot.store.databases import engine_url, migrate, open_cases, store_url
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import Base, InvestigationRow
 from faultline.bot.web.pages import page_routes
 from tests.scenarios.bot_story import bot_story
 from tests.scenarios.small_case import write_small_case

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from docs.pictures import IMAGES, photograph
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from tests.bot.web.browser import browser_page
 from tests.bot.web.sample_case import ALERT, REPORT
 from tests.bot.web.serving import Server, Site, serving

@@ -28,9 +28,9 @@ from faultline.bot.answer.view import answer_view
 from faultline.bot.conversation.slack.evidence_modal import EvidenceShown, evidence_modal
 from faultline.bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
 from faultline.bot.conversation.slack.home_view import Home, home_view
-from faultline.bot.store.labels import AnswerLabel
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.listing import AnswerLabel
 from faultline.bot.store.store import GroupedAlert, ReplyTo, StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mute
 from faultline.connectors.shared.contract.base import Check
 from faultline.demo.run import CASE, recorded_cases
 

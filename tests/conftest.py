@@ -213,7 +213,7 @@ def store(database_url: str) -> Iterator[Store]:
 @pytest.fixture
 def reopen(database_url: str) -> Iterator[Callable[[], Store]]:
     """Another process's view of the same store."""
-    from faultline.bot.store.connect import connect
+    from faultline.bot.store.connections import connect
     from faultline.bot.store.store import Store
 
     opened = []

@@ -10,7 +10,8 @@ from pathlib import Path
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
-from faultline.bot.store.connect import connect, migrate
+from faultline.bot.store.connections import connect
+from faultline.bot.store.databases import migrate
 
 
 def store_engine(url: str) -> Engine:

@@ -24,7 +24,8 @@ KEEPALIVES = (
     (socket.TCP_KEEPCNT, 3),
     (socket.TCP_USER_TIMEOUT, 10_000),
 )
-"""As the bot asks the server for (bot/store/waits.py), which cannot keep to it on a socket file."""
+"""As the bot asks the server for (bot/store/connections.py), which cannot keep to it on a socket
+file."""
 LINGER_S = (11.0, 60.0)
 """The server keeps the session of a client that is gone for as long."""
 

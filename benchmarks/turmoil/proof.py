@@ -18,9 +18,8 @@ from benchmarks.turmoil.lines import Posted
 from benchmarks.turmoil.senders import REFUSED, Sent, Shape
 from faultline.bot.answer.targets.pagerduty.note import bears_marker
 from faultline.bot.answer.targets.slack.replies import EVENT_TYPE
-from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.storm_tables import GroupedAlertRow
+from faultline.bot.store.tables import GroupedAlertRow, InvestigationRow
 from faultline.loopback.pagerduty import LoopbackPagerDuty
 from faultline.loopback.slack import LoopbackSlack
 

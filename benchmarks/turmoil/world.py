@@ -22,7 +22,7 @@ from benchmarks.turmoil.lines import Line, Lines, free_port
 from benchmarks.turmoil.links import DatabaseLink
 from benchmarks.turmoil.networks import Network
 from benchmarks.turmoil.senders import SECRET
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 from faultline.loopback.pagerduty import LoopbackPagerDuty
 from faultline.loopback.server import serve_in_thread

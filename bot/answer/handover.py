@@ -11,8 +11,8 @@ from statistics import median
 
 from faultline.analysis.case.earlier import EarlierCause
 from faultline.analysis.vocabulary import Verdict
-from faultline.bot.store.handover import HandoverIncident
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.reports import HandoverIncident
+from faultline.bot.store.suppressed_alerts import Mute
 
 QUIET = (Verdict.NO_ACTIVE_INCIDENT, Verdict.RECOVERED)
 """Verdicts of an alert that needed nobody."""

@@ -17,8 +17,8 @@ from faultline.analysis.wording.phrases import counted
 from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.handover import Recurring, TeamDigest
 from faultline.bot.policy.people import person
-from faultline.bot.store.handover import HandoverIncident
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.reports import HandoverIncident
+from faultline.bot.store.suppressed_alerts import Mute
 
 TITLE, HEADLINE, NAME = 90, 160, 60
 OPEN, RECURRING, NOISE, RESOLVED, MUTED, MACHINES = (

@@ -23,7 +23,7 @@ from faultline.bot.queue.names import (
     reply_queue,
 )
 from faultline.bot.runtime.background_loop import BackgroundLoop
-from faultline.bot.store.message_updates import (
+from faultline.bot.store.messages import (
     EDIT_EVERY,
     DueDigest,
     DueUpdates,

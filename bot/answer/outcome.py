@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report
-from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from faultline.bot.intake.service_names import catalogued
 from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
 from faultline.bot.policy.teams import Teams
 from faultline.bot.runtime.threads import in_store
-from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
-from faultline.bot.store.memory import storable
+from faultline.bot.store.changes import DeployChecks, StoredCheck
+from faultline.bot.store.connections import storable
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.investigate_page import requester_of
 from faultline.bot.web.rendering import Site

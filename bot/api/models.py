@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Verdict
 from faultline.bot.intake.incident_request import MOST_TEXT
-from faultline.bot.store.labels import MAX_CAUSE
+from faultline.bot.store.listing import MAX_CAUSE
 
 Status = Literal["accepted", "running", "done", "failed"]
 # Neither a database nor a terminal takes control characters.

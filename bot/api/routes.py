@@ -23,8 +23,7 @@ from faultline.bot.intake.incident_request import IncidentRequest
 from faultline.bot.intake.incident_requests import IncidentRequests, requester_key
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.runtime.threads import in_store, in_thread
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.listing import Listing, ListingCursor, ListingFilter
+from faultline.bot.store.listing import Labels, Listing, ListingCursor, ListingFilter
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.events import progress_events, resume_point

@@ -15,8 +15,8 @@ from faultline.bot.investigation.capture.captured import single_line
 from faultline.bot.investigation.capture.plan import plan_capture
 from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.settings import Settings
-from faultline.bot.store.captures import CaptureLog
-from faultline.bot.store.opening import open_store
+from faultline.bot.store.databases import open_store
+from faultline.bot.store.follow_ups import CaptureLog
 
 NOTHING_CAPTURED = 1
 

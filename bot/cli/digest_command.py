@@ -23,10 +23,10 @@ from faultline.bot.answer.handover_lines import (
 )
 from faultline.bot.intake.since import since_of
 from faultline.bot.settings import Settings
+from faultline.bot.store.databases import open_store
 from faultline.bot.store.fleet import FleetMemory
-from faultline.bot.store.handover import HandoverIncident, handover_incidents
-from faultline.bot.store.mutes import Mutes
-from faultline.bot.store.opening import open_store
+from faultline.bot.store.reports import HandoverIncident, handover_incidents
+from faultline.bot.store.suppressed_alerts import Mutes
 
 MOST_LINES = 10
 """Of one label of one team."""

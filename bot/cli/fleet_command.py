@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from faultline.analysis.case.earlier import HostRecord
 from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.settings import Settings
+from faultline.bot.store.databases import open_store
 from faultline.bot.store.fleet import FleetMemory
-from faultline.bot.store.opening import open_store
 
 LONGEST_CELL = 100
 

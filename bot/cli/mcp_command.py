@@ -25,7 +25,7 @@ from faultline.bot.mcp.verify_tool import Verifier
 from faultline.bot.processes.local_bot import local_bot
 from faultline.bot.processes.server import local_cases
 from faultline.bot.settings import Settings
-from faultline.bot.store.opening import open_cases, open_store
+from faultline.bot.store.databases import open_cases, open_store
 from faultline.connectors.registry import build_connectors
 
 FOR_A_PERSON = (

@@ -12,8 +12,8 @@ from faultline.analysis.case.calls import CATALOGUE
 from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.policy.service_catalogue import catalogue_calls, catalogue_name
 from faultline.bot.settings import Settings
-from faultline.bot.store.learned_calls import MAX_CALLS, LearnedCall, LearnedCalls
-from faultline.bot.store.opening import open_store
+from faultline.bot.store.databases import open_store
+from faultline.bot.store.memory import MAX_CALLS, LearnedCall, LearnedCalls
 
 HOW_TO = (
     "To make it known: set services.NAME.depends_on, connect traces (Tempo, Jaeger, Datadog,\n"

@@ -37,8 +37,8 @@ from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Question
 from faultline.bot.store.fleet import FleetMemory
-from faultline.bot.store.handover import HandoverIncident, handover_incidents, places
-from faultline.bot.store.mutes import Mute, Mutes
+from faultline.bot.store.reports import HandoverIncident, handover_incidents, places
+from faultline.bot.store.suppressed_alerts import Mute, Mutes
 
 USUAL = timedelta(days=7)
 LONGEST = timedelta(days=90)

@@ -44,8 +44,8 @@ from faultline.bot.policy.person_limits import HOUR, too_many_investigations
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.conversations import Conversations, Question
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
-from faultline.bot.store.labels import NO_ANSWER, Labels
-from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.listing import NO_ANSWER, Labels
+from faultline.bot.store.quotas import PersonActs
 from faultline.bot.store.store import StoredInvestigation
 
 if TYPE_CHECKING:

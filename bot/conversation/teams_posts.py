@@ -23,11 +23,10 @@ from faultline.bot.policy.values import ReplyTo
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations, Question
-from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.handover import Place
-from faultline.bot.store.posted import investigations_in
+from faultline.bot.store.follow_ups import FollowUps, TicketRequests
+from faultline.bot.store.messages import investigations_in
+from faultline.bot.store.reports import Place
 from faultline.bot.store.store import Store
-from faultline.bot.store.tickets import TicketRequests
 
 if TYPE_CHECKING:
     from faultline.bot.answer.targets.chats.msteams import TeamsCards

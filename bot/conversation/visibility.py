@@ -20,7 +20,7 @@ from faultline.bot.policy.teams import Teams
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Question
-from faultline.bot.store.handover import Place
+from faultline.bot.store.reports import Place
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.bot.store.visibility import ALL, Visibility, visible_to_teams
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in

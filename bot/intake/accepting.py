@@ -22,8 +22,7 @@ from faultline.bot.intake.waiting_alerts import WaitingAlerts
 from faultline.bot.runtime.arrivals import alert_taken
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.incident_locks import IncidentBusy
-from faultline.bot.store.replays import first_time
+from faultline.bot.store.admission_state import IncidentBusy, first_time
 from faultline.bot.store.store import Accepted, Arrival, Delivery, Store
 
 Accept = Callable[[Arrival], Awaitable[Accepted]]
@@ -40,7 +39,7 @@ MAX_TOGETHER = 64
 """Alerts written in one transaction."""
 BETWEEN_S = 0.005
 """Between two transactions on SQLite, whose one lock would else be free for no moment in a storm:
-the workers look for it every 2 ms (`faultline.bot.store.connect`)."""
+the workers look for it every 2 ms (`faultline.bot.store.connections`)."""
 
 log = logging.getLogger("faultline.intake")
 

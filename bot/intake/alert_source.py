@@ -48,7 +48,7 @@ from faultline.bot.runtime.arrivals import waited_s
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Section, Settings, secret_variable
 from faultline.bot.settings.alert_sources import DeclaredAlertSource
-from faultline.bot.store.reported_changes import ReportedChange
+from faultline.bot.store.changes import ReportedChange
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.settings.covers import Covers
 

@@ -18,8 +18,7 @@ from faultline.bot.policy.person_limits import HOUR, too_many_investigations
 from faultline.bot.policy.values import Accepted
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.person_acts import PersonActs
-from faultline.bot.store.request_keys import is_same_request
+from faultline.bot.store.quotas import PersonActs, is_same_request
 from faultline.bot.store.store import Store
 
 KEY_REUSED = (

@@ -20,8 +20,8 @@ from faultline.bot.policy.values import Accepted
 from faultline.bot.runtime.arrivals import alert_taken
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.runtime.threads import hanging
-from faultline.bot.store.abandoned import AbandonableStore, answers, left_behind
-from faultline.bot.store.last_times import HANGING, WATCHDOG, WRITES, last_time, note_times
+from faultline.bot.store.databases import AbandonableStore, answers, left_behind
+from faultline.bot.store.reports import HANGING, WATCHDOG, WRITES, last_time, note_times
 from faultline.bot.store.store import Store
 
 EVERY_S = 1.0

@@ -41,7 +41,7 @@ from faultline.bot.intake.service_names import catalogued
 from faultline.bot.intake.signatures import verify_token
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings, secret_variable
-from faultline.bot.store.reported_changes import (
+from faultline.bot.store.changes import (
     LONGEST_DIFF,
     LONGEST_FILES,
     LONGEST_ID,

@@ -15,7 +15,7 @@ from faultline.bot.policy.values import Accepted
 from faultline.bot.runtime.throttle import Throttle
 from faultline.bot.runtime.visitor_address import client_address
 from faultline.bot.settings import Settings
-from faultline.bot.store.reported_changes import ReportedChange
+from faultline.bot.store.changes import ReportedChange
 
 Handler = Callable[[Request], Awaitable[Response]]
 Keep = Callable[[Sequence[ReportedChange]], Awaitable[None]]

@@ -22,7 +22,7 @@ from faultline.bot.answer.targets.slack.web_client import SlackWebClient
 from faultline.bot.intake.slack_people import UNREACHABLE, SlackPeople, failure_text
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.slack_channels import ChannelReaders, SlackChannelFacts, may_be_public
+from faultline.bot.store.visibility import ChannelReaders, SlackChannelFacts, may_be_public
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in, named_id
 
 FRESH = timedelta(minutes=10)

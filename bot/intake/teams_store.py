@@ -33,14 +33,13 @@ from faultline.bot.policy.roles import Act, may
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
-from faultline.bot.store.handover import HandoverIncident, handover_incidents
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.mutes import Mute, Mutes
-from faultline.bot.store.person_acts import PersonActs
-from faultline.bot.store.posted import investigation_posted_as, investigations_in
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope, TicketRequests
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.messages import investigation_posted_as, investigations_in
+from faultline.bot.store.quotas import PersonActs
+from faultline.bot.store.reports import HandoverIncident, handover_incidents
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
+from faultline.bot.store.suppressed_alerts import Mute, Mutes
 from faultline.bot.store.visibility import Visibility
 
 P = ParamSpec("P")

@@ -24,8 +24,8 @@ from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.investigation.collecting import CollectionPart, store_part
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
-from faultline.bot.store.captures import CaptureLog, CaptureRecord
 from faultline.bot.store.case_store import PARTS, CaseStore
+from faultline.bot.store.follow_ups import CaptureLog, CaptureRecord
 from faultline.connectors.shared.contract.base import Collected, Item, Missing
 
 CAPTURE = "capture"

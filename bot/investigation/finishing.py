@@ -16,7 +16,7 @@ from faultline.bot.investigation.step_results import Analyzed
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.case_store import PARTS
-from faultline.bot.store.memory import storable
+from faultline.bot.store.connections import storable
 
 log = logging.getLogger("faultline.steps")
 

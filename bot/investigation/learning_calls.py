@@ -26,7 +26,7 @@ from faultline.analysis.wording.phrases import plain
 from faultline.bot.investigation.collecting import store_part
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store.memory import LearnedCall, LearnedCalls
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.store.visibility import ALL, visible_to_teams
 from faultline.connectors.shared.contract.abilities import KnowsCalls

@@ -28,13 +28,13 @@ from faultline.analysis.case.folder import json_bytes
 from faultline.analysis.vocabulary import Alert, Diagnosis, Scope
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.connections import storable
 from faultline.bot.store.fleet import FleetMemory
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import AnswerLabel, Labels
-from faultline.bot.store.memory import Memory, storable
-from faultline.bot.store.slack_channels import SlackChannelFacts
+from faultline.bot.store.listing import AnswerLabel, Labels
+from faultline.bot.store.memory import Memory
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.visibility import Visibility
+from faultline.bot.store.visibility import SlackChannelFacts, Visibility
 
 log = logging.getLogger("faultline.memory")
 

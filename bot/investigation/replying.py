@@ -12,7 +12,7 @@ from faultline.bot.investigation.analyzing import CHART
 from faultline.bot.investigation.step_results import Posted
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.threads import in_thread
-from faultline.bot.store.message_updates import ENDED
+from faultline.bot.store.messages import ENDED
 from faultline.bot.store.store import StoredInvestigation
 
 

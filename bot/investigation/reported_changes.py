@@ -8,7 +8,7 @@ from typing import Any
 from faultline.analysis.case.alert_place import place_in, place_of
 from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.bot.runtime.threads import in_store
-from faultline.bot.store.reported_changes import MOST_READ, ReportedChange, ReportedChanges
+from faultline.bot.store.changes import MOST_READ, ReportedChange, ReportedChanges
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, nanoseconds
 from faultline.connectors.shared.settings.limits import Limits

@@ -19,9 +19,8 @@ from faultline.bot.policy.values import Arrival, Delivery
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.settings import Settings
 from faultline.bot.settings.watches import WatchSettings
-from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
+from faultline.bot.store.changes import DeployChecks, StoredCheck, Watches, WatchState
 from faultline.bot.store.store import Store
-from faultline.bot.store.watches import Watches, WatchState
 from faultline.connectors.shared.contract.base import Connector
 
 LOOK_EVERY_S = 5.0

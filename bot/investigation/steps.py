@@ -34,8 +34,8 @@ from faultline.bot.investigation.step_results import (
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.policy.priority import URGENT
 from faultline.bot.runtime.threads import go_first, in_store, in_thread
-from faultline.bot.store.captures import CaptureLog
-from faultline.bot.store.message_updates import ENDED
+from faultline.bot.store.follow_ups import CaptureLog
+from faultline.bot.store.messages import ENDED
 
 TAKEN_UP = "worker"
 HANDED_OVER = "handover"

@@ -15,8 +15,8 @@ from faultline.bot.mcp.over_http import Resource
 from faultline.bot.mcp.server import Context
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.api_tokens import caller_of, is_api_token
-from faultline.bot.store.audit_log import AuditEntry
+from faultline.bot.store.quotas import caller_of, is_api_token
+from faultline.bot.store.visitors import AuditEntry
 from faultline.bot.web.access import AccessControl, visitor_for
 from faultline.bot.web.oidc.person import role_of, teams_of
 from faultline.bot.web.oidc.provider import Provider

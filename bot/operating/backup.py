@@ -24,7 +24,7 @@ from sqlalchemy.engine import make_url
 
 from faultline.analysis.errors import FaultlineError, SettingsError
 from faultline.bot.settings import Settings
-from faultline.bot.store.opening import engine_url, store_url
+from faultline.bot.store.databases import engine_url, store_url
 
 MANIFEST = "backup.json"
 FORMAT = 1

@@ -15,16 +15,17 @@ from faultline.bot.operating.executors import living_by_database, living_by_file
 from faultline.bot.operating.inspection import EXECUTORS
 from faultline.bot.queue.engine_database import migrate_engine
 from faultline.bot.settings import Settings
-from faultline.bot.store.connect import connect
-from faultline.bot.store.opening import engine_url, first_line, store_url
-from faultline.bot.store.versions import (
+from faultline.bot.store.connections import PATIENT, connect
+from faultline.bot.store.databases import (
     NOTHING,
     all_versions,
     current_version,
     downgrade,
+    engine_url,
+    first_line,
+    store_url,
     upgrade,
 )
-from faultline.bot.store.waits import PATIENT
 
 
 def print_versions(settings: Settings) -> None:

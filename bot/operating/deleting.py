@@ -18,10 +18,10 @@ from faultline.bot.operating.engine_rows import Workflow
 from faultline.bot.operating.inspection import Inspection, inspected
 from faultline.bot.operating.removing import delete_case, delete_rows, engine_work, posts_of
 from faultline.bot.settings import Settings
-from faultline.bot.store.audit_log import AuditEntry, AuditLog
-from faultline.bot.store.conversation_rows import FollowUpRow, QuestionRow
-from faultline.bot.store.models import InvestigationRow, ProgressRow, RememberedRow
-from faultline.bot.store.opening import first_line, open_cases
+from faultline.bot.store.databases import first_line, open_cases
+from faultline.bot.store.people_tables import FollowUpRow, QuestionRow
+from faultline.bot.store.tables import InvestigationRow, ProgressRow, RememberedRow
+from faultline.bot.store.visitors import AuditEntry, AuditLog
 
 DELETED = "deleted"
 

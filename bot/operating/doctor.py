@@ -23,7 +23,7 @@ from faultline.bot.operating.spool_checks import hanging_checks, spool_checks, w
 from faultline.bot.operating.story import story
 from faultline.bot.operating.work_checks import question_checks, work_checks
 from faultline.bot.settings import Settings
-from faultline.bot.store.opening import first_line
+from faultline.bot.store.databases import first_line
 
 HEALTHY, WRONG, CANNOT_LOOK = 0, 1, 2
 Checks = Callable[[Inspection], Iterator[CheckResult]]

@@ -19,10 +19,15 @@ from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.operating.executors import Executors, living_by_database, living_by_files
 from faultline.bot.queue.engine_database import system_engine
 from faultline.bot.settings import Settings
-from faultline.bot.store.connect import connect
-from faultline.bot.store.opening import engine_url, first_line, store_url
-from faultline.bot.store.sessions import reading
-from faultline.bot.store.versions import all_versions, current_version, refuse_newer
+from faultline.bot.store.connections import connect, reading
+from faultline.bot.store.databases import (
+    all_versions,
+    current_version,
+    engine_url,
+    first_line,
+    refuse_newer,
+    store_url,
+)
 
 EXECUTORS = "executors"
 """The folder of `store.directory` with the workers' lock files."""

@@ -21,7 +21,7 @@ from faultline.bot.operating.check_results import CheckResult, lasting
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.opening import engine_url, open_cases, store_url
+from faultline.bot.store.databases import engine_url, open_cases, store_url
 
 LOCK_WAIT_S = 2.0
 """The bot holds SQLite's lock for milliseconds."""

@@ -9,12 +9,16 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from faultline.bot.operating.engine_rows import EngineRows, Workflow
-from faultline.bot.store.call_tables import LearnedCallRow
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.conversation_rows import QuestionRow
-from faultline.bot.store.models import DeliveryRow, InvestigationRow, PostRow
+from faultline.bot.store.people_tables import QuestionRow
 from faultline.bot.store.store import NO_POST
-from faultline.bot.store.storm_tables import SuppressedAlertRow
+from faultline.bot.store.tables import (
+    DeliveryRow,
+    InvestigationRow,
+    LearnedCallRow,
+    PostRow,
+    SuppressedAlertRow,
+)
 
 AT_ONCE = 50
 

@@ -18,9 +18,9 @@ from faultline.bot.operating.stands import last_progress, next_try
 from faultline.bot.operating.work_checks import taken_over
 from faultline.bot.policy.reply_targets import configured_targets
 from faultline.bot.queue.names import WORKFLOW_REPLY
-from faultline.bot.store.message_updates import DIGEST_WAITS, ENDED
-from faultline.bot.store.models import InvestigationRow, PostRow
+from faultline.bot.store.messages import DIGEST_WAITS, ENDED
 from faultline.bot.store.store import forgotten_key
+from faultline.bot.store.tables import InvestigationRow, PostRow
 
 UNDER_WAY = timedelta(minutes=5)
 """A claim is renewed every few seconds while its request is under way, and passes on after 10 s

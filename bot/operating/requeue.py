@@ -21,11 +21,11 @@ from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.policy.reply_targets import ReplyTargetDeclaration, configured_targets
 from faultline.bot.settings import Settings
-from faultline.bot.store.conversation_rows import QuestionPostRow, QuestionRow
-from faultline.bot.store.message_updates import ENDED
-from faultline.bot.store.models import InvestigationRow, PostRow
-from faultline.bot.store.sessions import reading
+from faultline.bot.store.connections import reading
+from faultline.bot.store.messages import ENDED
+from faultline.bot.store.people_tables import QuestionPostRow, QuestionRow
 from faultline.bot.store.store import forgotten_key
+from faultline.bot.store.tables import InvestigationRow, PostRow
 
 OWNER = "requeued"
 ANSWER, FILE = "answer", "file"

@@ -26,9 +26,8 @@ from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.operating.requeue import requeue_all
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
 from faultline.bot.settings import Settings
-from faultline.bot.store.connect import connect
-from faultline.bot.store.opening import engine_url, first_line, store_url
-from faultline.bot.store.versions import all_versions, upgrade
+from faultline.bot.store.connections import connect
+from faultline.bot.store.databases import all_versions, engine_url, first_line, store_url, upgrade
 
 MAX_MANIFEST_BYTES = 1_000_000
 

@@ -18,10 +18,9 @@ from faultline.bot.queue.engine_database import ENGINE_ERRORS, system_engine
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.connect import connect
-from faultline.bot.store.opening import engine_url, store_url
+from faultline.bot.store.connections import PATIENT, connect
+from faultline.bot.store.databases import engine_url, store_url
 from faultline.bot.store.store import Store
-from faultline.bot.store.waits import PATIENT
 
 SWEEP_LOCK = 0x73776570
 """PostgreSQL advisory lock of the one that sweeps."""

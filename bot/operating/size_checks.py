@@ -20,9 +20,9 @@ from faultline.bot.operating.sweep import named_at
 from faultline.bot.queue.engine_database import system_engine
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import MOST_LISTED, CaseStore
-from faultline.bot.store.models import InvestigationRow
-from faultline.bot.store.opening import engine_url, open_cases, store_url
-from faultline.bot.store.sizes import TableSize, database_bytes, table_sizes, unused_bytes
+from faultline.bot.store.connections import TableSize, database_bytes, table_sizes, unused_bytes
+from faultline.bot.store.databases import engine_url, open_cases, store_url
+from faultline.bot.store.tables import InvestigationRow
 
 CASE_STORE = "case store size"
 LATELY = timedelta(days=7)

@@ -13,8 +13,8 @@ from faultline.bot.intake.watchdog import missing_after
 from faultline.bot.operating.check_results import CheckResult, lasting
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.settings import Settings
-from faultline.bot.store.last_times import HANGING, WATCHDOG, last_time
-from faultline.bot.store.opening import spool_directory
+from faultline.bot.store.databases import spool_directory
+from faultline.bot.store.reports import HANGING, WATCHDOG, last_time
 
 HUNG_LATELY = timedelta(seconds=3 * PROBE_EVERY_S)
 """A web process notes it each time that it writes a sign of life."""

@@ -14,7 +14,7 @@ from faultline.bot.operating.check_results import lasting, when
 from faultline.bot.operating.engine_rows import Step, Workflow
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.queue.names import WORKFLOW_INVESTIGATE
-from faultline.bot.store.models import ProgressRow
+from faultline.bot.store.tables import ProgressRow
 
 ORDER = ("open", "collect", "capture", "assemble", "analyze", "write", "model", "finish")
 """The steps of `faultline.bot.investigation.workflow` that it waits for, in their order; connectors

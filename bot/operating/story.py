@@ -17,12 +17,19 @@ from faultline.bot.operating.inspection import Inspection
 from faultline.bot.operating.stands import next_try, where_it_stands
 from faultline.bot.operating.work_checks import usual_length
 from faultline.bot.queue.names import WORKFLOW_REPLY
-from faultline.bot.store.conversation_rows import FollowUpRow, QuestionRow
-from faultline.bot.store.memory import storable
-from faultline.bot.store.message_updates import ENDED
-from faultline.bot.store.models import DeliveryRow, InvestigationRow, PostRow, ProgressRow
+from faultline.bot.store.connections import storable
+from faultline.bot.store.messages import ENDED
+from faultline.bot.store.people_tables import FollowUpRow, QuestionRow
 from faultline.bot.store.store import NO_POST, forgotten_key
-from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
+from faultline.bot.store.tables import (
+    DeliveryRow,
+    GroupedAlertRow,
+    InvestigationRow,
+    MuteRow,
+    PostRow,
+    ProgressRow,
+    SuppressedAlertRow,
+)
 from faultline.connectors.shared.rows.named_ids import SEPARATOR
 
 MOST_LINES = 200

@@ -17,26 +17,39 @@ from sqlalchemy.orm import Session
 from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.operating.removing import delete_case, delete_rows, engine_work
 from faultline.bot.settings import Settings
-from faultline.bot.store.api_tables import ApiTokenRow, RequestKeyRow
-from faultline.bot.store.call_tables import LearnedCallRow
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.change_tables import ReportedChangeRow
-from faultline.bot.store.conversation_rows import QuestionRow, QuietThreadRow
-from faultline.bot.store.deploy_tables import DeployCheckRow
-from faultline.bot.store.executor_tables import ExecutorRow
-from faultline.bot.store.last_times import RETENTION as TIMES_RETENTION
-from faultline.bot.store.last_times import LastTimeRow
-from faultline.bot.store.message_updates import ENDED
-from faultline.bot.store.model_spending import RETENTION as SPENDING_RETENTION
-from faultline.bot.store.models import CaptureRow, DeliveryRow, InvestigationRow, ProgressRow
-from faultline.bot.store.people_tables import PersonActRow, SlackChannelRow
-from faultline.bot.store.person_acts import RETENTION as ACTS_RETENTION
-from faultline.bot.store.sessions import reading
-from faultline.bot.store.spending_tables import ModelSpendingRow
+from faultline.bot.store.connections import reading
+from faultline.bot.store.messages import ENDED
+from faultline.bot.store.people_tables import (
+    ApiTokenRow,
+    CaptureRow,
+    PersonActRow,
+    QuestionRow,
+    QuietThreadRow,
+    RequestKeyRow,
+    SessionRow,
+    SlackChannelRow,
+    VisitorRow,
+    VisitRow,
+)
+from faultline.bot.store.quotas import ACTS_RETENTION, SPENDING_RETENTION
+from faultline.bot.store.reports import LAST_TIME_RETENTION
 from faultline.bot.store.store import Store
-from faultline.bot.store.storm_tables import GroupedAlertRow, MuteRow, SuppressedAlertRow
-from faultline.bot.store.suppressed_alerts import RETENTION
-from faultline.bot.store.visitor_tables import SessionRow, VisitorRow, VisitRow
+from faultline.bot.store.suppressed_alerts import SUPPRESSED_RETENTION
+from faultline.bot.store.tables import (
+    DeliveryRow,
+    DeployCheckRow,
+    ExecutorRow,
+    GroupedAlertRow,
+    InvestigationRow,
+    LastTimeRow,
+    LearnedCallRow,
+    ModelSpendingRow,
+    MuteRow,
+    ProgressRow,
+    ReportedChangeRow,
+    SuppressedAlertRow,
+)
 
 BATCH = 200
 LINES_AT_ONCE = 1_000
@@ -236,12 +249,12 @@ class Sweep:
         with Session(self.store.engine) as session, session.begin():
             silent = ExecutorRow.beat_at < now - SILENT_WORKER_RETENTION
             session.execute(delete(ExecutorRow).where(silent))
-            session.execute(delete(LastTimeRow).where(LastTimeRow.at < now - TIMES_RETENTION))
+            session.execute(delete(LastTimeRow).where(LastTimeRow.at < now - LAST_TIME_RETENTION))
             session.execute(delete(PersonActRow).where(PersonActRow.at < now - ACTS_RETENTION))
             day = f"{now - SPENDING_RETENTION:%Y-%m-%d}"
             session.execute(delete(ModelSpendingRow).where(ModelSpendingRow.day < day))
         row = SuppressedAlertRow
-        over = select(row.key).where(row.last_at < now - RETENTION).limit(BATCH)
+        over = select(row.key).where(row.last_at < now - SUPPRESSED_RETENTION).limit(BATCH)
         self._in_batches(
             lambda s: s.scalars(over).all(), lambda keys: delete(row).where(row.key.in_(keys))
         )

@@ -15,8 +15,8 @@ from faultline.bot.operating.engine_rows import MOST, Workflow, investigation_of
 from faultline.bot.operating.executors import Executors, LostWorker
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.operating.stands import where_it_stands
-from faultline.bot.store.conversation_rows import QuestionRow
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.people_tables import QuestionRow
+from faultline.bot.store.tables import InvestigationRow
 
 WAITS_LONG = timedelta(minutes=5)
 """An idle worker takes work within a second (`worker.polling_interval_s`); so long means that none

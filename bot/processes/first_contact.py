@@ -14,9 +14,17 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.settings import Settings
-from faultline.bot.store.abandoned import AbandonableStore, StoreHangsError, another_store, answers
-from faultline.bot.store.connect import migrate
-from faultline.bot.store.opening import first_line, open_store, spool_directory, store_url
+from faultline.bot.store.databases import (
+    AbandonableStore,
+    StoreHangsError,
+    another_store,
+    answers,
+    first_line,
+    migrate,
+    open_store,
+    spool_directory,
+    store_url,
+)
 
 IDENTITY_FILE = "database"
 """The file that says which database answered an earlier start, by a hash of its address."""

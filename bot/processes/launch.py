@@ -31,7 +31,7 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
     try:
         workers = Workers(settings, nursery)
         with garbage.loading():
-            import faultline.bot.store.opening  # noqa: F401  what server and worker both need
+            import faultline.bot.store.databases  # noqa: F401  what server and worker both need
             from faultline.bot.processes.supervisor import Supervisor
         if with_worker:
             workers.begin_first()

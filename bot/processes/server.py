@@ -48,12 +48,11 @@ from faultline.bot.runtime.arrivals import ArrivalWatch
 from faultline.bot.runtime.components import STOP_DEADLINE_S, Component, Components
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
-from faultline.bot.store.abandoned import another_store
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.checkpoints import Checkpoints
+from faultline.bot.store.changes import ReportedChanges
+from faultline.bot.store.connections import Checkpoints
 from faultline.bot.store.conversations import Conversations
-from faultline.bot.store.opening import engine_url, open_cases, spool_directory
-from faultline.bot.store.reported_changes import ReportedChanges
+from faultline.bot.store.databases import another_store, engine_url, open_cases, spool_directory
 from faultline.bot.store.store import Store
 from faultline.bot.web.headers import SecurityHeaders
 from faultline.bot.web.lazy_pages import LazyPages

@@ -53,9 +53,9 @@ from faultline.bot.runtime.process_life import (
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.runtime.scratch import Scratch
 from faultline.bot.settings import Settings
+from faultline.bot.store.changes import ReportedChanges
 from faultline.bot.store.conversations import Conversations
-from faultline.bot.store.opening import engine_url, open_cases, open_store
-from faultline.bot.store.reported_changes import ReportedChanges
+from faultline.bot.store.databases import engine_url, open_cases, open_store
 from faultline.bot.store.store import Store
 from faultline.connectors.registry import build_connectors
 

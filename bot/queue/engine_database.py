@@ -12,8 +12,7 @@ from sqlalchemy.engine import make_url
 
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.store.bounded_connections import bound
-from faultline.bot.store.connect import WAL_LIMIT_BYTES
-from faultline.bot.store.waits import Waits, bounded_address
+from faultline.bot.store.connections import WAL_LIMIT_BYTES, Waits, bounded_address
 
 POOL = 6
 """Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the

@@ -16,10 +16,10 @@ from sqlalchemy import Engine, Select, and_, bindparam, func, or_, select
 
 from faultline.bot.policy.priority import PRIORITIES, URGENT
 from faultline.bot.queue.order import AGEING, WaitingInvestigation, level
-from faultline.bot.store.models import InvestigationRow as Row
-from faultline.bot.store.models import ProgressRow
-from faultline.bot.store.sessions import reading
+from faultline.bot.store.connections import reading
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import InvestigationRow as Row
+from faultline.bot.store.tables import ProgressRow
 
 WAITING, RUNNING = "accepted", "running"
 TICK = timedelta(microseconds=1)

@@ -25,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 STORE_THREADS = 8
-"""As many as a process has connections to the database (`faultline.bot.store.connect`): more
+"""As many as a process has connections to the database (`faultline.bot.store.connections`): more
 threads would only wait for a connection."""
 STORE_DEADLINE_S = 120.0
 """Longer than the database's own limits: a connection is waited for 30 s, SQLite's lock another

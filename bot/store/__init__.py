@@ -1,2 +1,2 @@
 """What the bot must not forget: investigations, deliveries, progress and posts, in SQLite or
-PostgreSQL."""
+PostgreSQL. Synchronous, each operation one transaction; callers on an event loop use `in_store`."""

@@ -19,16 +19,12 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import HOUR, Policy
 from faultline.bot.policy.priority import URGENT, priority_of
 from faultline.bot.policy.values import Accepted, Arrival
-from faultline.bot.store.admission_state import AdmissionState
-from faultline.bot.store.models import DeliveryRow, InvestigationRow, ProgressRow
-from faultline.bot.store.mutes import end_when_resolved, lock_mute
-from faultline.bot.store.replays import remember, repeat_of
-from faultline.bot.store.reply_addresses import address_columns, adopt_addresses
-from faultline.bot.store.storm_tables import GroupedAlertRow
-from faultline.bot.store.suppressed_alerts import count_suppressed
+from faultline.bot.store.admission_state import AdmissionState, is_on_request, remember, repeat_of
+from faultline.bot.store.messages import address_columns, adopt_addresses
+from faultline.bot.store.suppressed_alerts import count_suppressed, end_when_resolved, lock_mute
+from faultline.bot.store.tables import DeliveryRow, GroupedAlertRow, InvestigationRow, ProgressRow
 
 GROUPS_STAGE = "groups"
-PERSON_PREFIX = "asked:"
 
 
 def new_investigation_id(now: datetime) -> str:
@@ -278,15 +274,6 @@ class Admission:
         if row.digested_at is None:
             row.quiet_until = None
             row.revision += 1
-
-
-def is_on_request(arrival: Arrival) -> bool:
-    """Whether a person asked for it: with a mention or a click in Slack, each with its own
-    fingerprint."""
-    alert = arrival.alert
-    return arrival.by_person or (
-        alert.source == "slack" and alert.labels.get("fingerprint", "").startswith(PERSON_PREFIX)
-    )
 
 
 def _more_urgent(row: InvestigationRow, arrival: Arrival) -> None:

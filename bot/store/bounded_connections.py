@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that keep to `faultline.bot.store.waits`. Loaded where there is a
+"""Connections to PostgreSQL that keep to `faultline.bot.store.connections`. Loaded where there is a
 PostgreSQL."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Engine, event
 
-from faultline.bot.store.waits import MARGIN_S, USUAL, Waits
+from faultline.bot.store.connections import MARGIN_S, USUAL, Waits
 
 R = TypeVar("R")
 

@@ -17,11 +17,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
 from faultline.analysis.secrets.redaction import masked
-from faultline.bot.store.conversation_rows import QuestionPostRow, QuestionRow, QuietThreadRow
-from faultline.bot.store.memory import storable
-from faultline.bot.store.models import InvestigationRow, PostRow
-from faultline.bot.store.sessions import reading
+from faultline.bot.store.connections import reading, storable
+from faultline.bot.store.people_tables import QuestionPostRow, QuestionRow, QuietThreadRow
 from faultline.bot.store.store import PostClaim
+from faultline.bot.store.tables import InvestigationRow, PostRow
 from faultline.connectors.shared.rows.named_ids import SEPARATOR
 
 QuestionStatus = Literal["asked", "answered", "withdrawn", "given_up"]

@@ -22,9 +22,9 @@ from faultline.analysis.training.repeated_hosts import (
     is_repeated,
     majority_part,
 )
-from faultline.bot.store.fleet_tables import FleetHostRow
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.memory import storable
+from faultline.bot.store.connections import storable
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.tables import FleetHostRow
 from faultline.bot.store.visibility import ALL, Visibility
 
 MOST_BLAMES = 5_000

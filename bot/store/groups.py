@@ -18,9 +18,8 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
 from faultline.bot.policy.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
 from faultline.bot.policy.traits import Traits
-from faultline.bot.store.models import InvestigationRow
-from faultline.bot.store.reply_addresses import reply_to_of
-from faultline.bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
+from faultline.bot.store.messages import reply_to_of
+from faultline.bot.store.tables import AlertKeyRow, GroupedAlertRow, InvestigationRow
 
 MAX_CANDIDATES = 24
 """Open alerts that an alert is compared with, the newest first."""
@@ -40,7 +39,7 @@ class Groups:
 
     What the transaction has read or written once is remembered, so that a storm costs few
     statements: related alerts are accepted one after the other
-    (`faultline.bot.store.incident_locks`).
+    (`faultline.bot.store.admission_state`).
     """
 
     def __init__(

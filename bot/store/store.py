@@ -31,12 +31,11 @@ from faultline.bot.policy.values import (
     Status,
     StoredInvestigation,
 )
+from faultline.bot.store.admission_state import PAUSES_S, IncidentBusy, Patience, locks_of
 from faultline.bot.store.admitting import Admission, new_investigation_id
-from faultline.bot.store.incident_locks import PAUSES_S, IncidentBusy, Patience, locks_of
-from faultline.bot.store.models import InvestigationRow, PostRow, ProgressRow
-from faultline.bot.store.reply_addresses import reply_to_of
-from faultline.bot.store.sessions import reading
-from faultline.bot.store.storm_tables import GroupedAlertRow
+from faultline.bot.store.connections import reading
+from faultline.bot.store.messages import reply_to_of
+from faultline.bot.store.tables import GroupedAlertRow, InvestigationRow, PostRow, ProgressRow
 from faultline.bot.store.visibility import ALL, Visibility
 
 __all__ = [

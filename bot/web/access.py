@@ -30,10 +30,10 @@ from faultline.bot.runtime.throttle import Throttle
 from faultline.bot.runtime.visitor_address import client_address, is_local
 from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.settings.addresses import names_this_machine
-from faultline.bot.store.api_tokens import Caller, caller_of, is_api_token
-from faultline.bot.store.audit_log import AuditEntry, AuditLog
+from faultline.bot.store.quotas import Caller, caller_of, is_api_token
 from faultline.bot.store.store import Store
 from faultline.bot.store.visibility import Visibility
+from faultline.bot.store.visitors import AuditEntry, AuditLog
 from faultline.bot.web.headers import SecurityHeaders
 from faultline.bot.web.refusals import is_api, refusal, too_many_attempts
 from faultline.bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same

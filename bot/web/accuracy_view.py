@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from faultline.analysis.case.earlier import is_telling, level_of
-from faultline.bot.store.judged import JudgedAnswer
-from faultline.bot.store.labels import NO_ANSWER
+from faultline.bot.store.listing import NO_ANSWER
+from faultline.bot.store.reports import JudgedAnswer
 from faultline.bot.web.answer_state import VERDICTS
 
 Z = 1.96

@@ -17,7 +17,7 @@ from faultline.bot.intake.questions.follow_up_scope import QuestionSpan, window_
 from faultline.bot.policy.person_limits import HOUR, too_many_investigations
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
-from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.quotas import PersonActs
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.heavy_work import HeavyWork

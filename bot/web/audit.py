@@ -23,7 +23,7 @@ from faultline.bot.settings import (
     secret_variable,
     sections_in_order,
 )
-from faultline.bot.store.audit_log import AuditEntry, AuditFilter
+from faultline.bot.store.visitors import AuditEntry, AuditFilter
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.rendering import Site
 from faultline.bot.web.text import visible

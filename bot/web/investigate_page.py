@@ -17,8 +17,8 @@ from faultline.bot.intake.incident_requests import IncidentRequests, Requester, 
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.since import since_of
 from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.connections import storable
 from faultline.bot.store.listing import Listing
-from faultline.bot.store.memory import storable
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.rendering import Site
 from faultline.bot.web.visitor import note_investigation, visibility_of, visitor_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from faultline.analysis.case.earlier import is_telling
-from faultline.bot.store.labels import MAX_CAUSE, MAX_WHO, AnswerLabel, Record
+from faultline.bot.store.listing import MAX_CAUSE, MAX_WHO, AnswerLabel, Record
 
 MAX_FIELDS = 6
 MAX_FIELD_BYTES = 16_384

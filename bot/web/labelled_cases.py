@@ -13,7 +13,7 @@ from faultline.analysis.errors import FaultlineError
 from faultline.analysis.kinds.finding_details import changes_named
 from faultline.analysis.vocabulary import Diagnosis, Scope, Verdict
 from faultline.bot.answer.writer.quotable import folded, position_of
-from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.store.listing import AnswerLabel
 from faultline.bot.web.case_zip import CaseArchive
 
 NAME = "incident"

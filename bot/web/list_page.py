@@ -15,17 +15,17 @@ from starlette.responses import Response
 
 from faultline.bot.intake.alert_source import AlertSource
 from faultline.bot.runtime.threads import in_store
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.connections import storable
 from faultline.bot.store.listing import (
     MOST_COUNTED,
     Alerts,
     Judged,
+    Labels,
     Listing,
     ListingCursor,
     ListingFilter,
     choices,
 )
-from faultline.bot.store.memory import storable
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.store.visibility import Visibility
 from faultline.bot.web import text

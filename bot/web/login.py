@@ -14,8 +14,7 @@ from starlette.routing import BaseRoute, Route
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.runtime.throttle import Throttle
-from faultline.bot.store.audit_log import AuditEntry
-from faultline.bot.store.visitors import ProviderIdentity, new_secret
+from faultline.bot.store.visitors import AuditEntry, ProviderIdentity, new_secret
 from faultline.bot.web.access import AccessControl, local_target
 from faultline.bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
 from faultline.bot.web.oidc.error_code import plain_code

@@ -33,7 +33,7 @@ from faultline.bot.queue.state import ahead_of
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.bot.store.visibility import Visibility
 from faultline.bot.web import text

@@ -14,8 +14,7 @@ from starlette.responses import Response
 from faultline.bot.operating.credentials import Credentials, problem_of
 from faultline.bot.operating.telemetry.readiness import Readiness
 from faultline.bot.runtime.threads import in_store, in_thread
-from faultline.bot.store.condition import Condition, read_condition
-from faultline.bot.store.judged import judged_answers
+from faultline.bot.store.reports import Condition, judged_answers, read_condition
 from faultline.bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
 from faultline.bot.web.rendering import Site
 from faultline.bot.web.text import duration

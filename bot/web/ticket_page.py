@@ -12,8 +12,8 @@ from faultline.analysis.errors import FaultlineError
 from faultline.bot.answer.targets.tickets.revert_target import blamed_link
 from faultline.bot.answer.targets.tickets.target import ticket_offers
 from faultline.bot.runtime.threads import in_store, in_thread
+from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
 from faultline.bot.web.rendering import Site
 from faultline.bot.web.visitor import visitor_of
 

@@ -12,7 +12,7 @@ from faultline.analysis.errors import BudgetExceeded
 from faultline.bot.policy.roles import ROLES
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.api_tokens import (
+from faultline.bot.store.quotas import (
     MAX_DAYS,
     MAX_NAME,
     TokenLimits,

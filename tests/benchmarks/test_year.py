@@ -12,7 +12,8 @@ from sqlalchemy import func, select
 
 from benchmarks import year
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.store.models import InvestigationRow, LabelRow
+from faultline.bot.store.people_tables import LabelRow
+from faultline.bot.store.tables import InvestigationRow
 from tests.conftest import new_database
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 from faultline.bot.intake.alert_sources import built_in_sources, labels_by_path
 from faultline.bot.processes.server import build_app
 from faultline.bot.settings import Settings
-from faultline.bot.store.opening import open_cases, open_store
+from faultline.bot.store.databases import open_cases, open_store
 from tests.bot.intake.conftest import alertmanager_alert, alertmanager_group
 from tests.fuzz.alert_sources import SNS_PATH, TOKEN, Bot, fuzzed_sources
 from tests.fuzz.pages import document, operations

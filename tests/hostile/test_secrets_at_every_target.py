@@ -22,8 +22,8 @@ from faultline.bot.answer.targets.target_type import ReplyTargets
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
 from faultline.bot.settings.reply_targets import BUILT_IN
+from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.pagerduty import LoopbackPagerDuty
 from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack

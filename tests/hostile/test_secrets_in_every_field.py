@@ -28,7 +28,7 @@ from faultline.bot.investigation.collecting import assemble, collect_part
 from faultline.bot.policy.values import Arrival
 from faultline.bot.runtime.logs import JsonLines, TextLines
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.reported_changes import ReportedChange
+from faultline.bot.store.changes import ReportedChange
 from faultline.connectors.shared.contract.base import Collected, Missing, Request, collect_from
 from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.bot.answer.targets.answers import PAGE, an_investigation

@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
-from faultline.bot.store.connect import connect
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.connections import connect
+from faultline.bot.store.suppressed_alerts import Mutes
 from faultline.loopback.slack import BOT_USER
 from tests.databases import make_tables
 from tests.hostile.cases import incident

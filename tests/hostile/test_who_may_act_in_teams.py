@@ -14,9 +14,9 @@ import pytest
 
 from faultline.bot.policy.roles import ROLES, Role
 from faultline.bot.store.conversations import Conversations
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mutes
 from tests.bot.answer.targets.fake_chats import CHANNEL
 from tests.bot.intake.conftest import sqlite_store
 from tests.bot.intake.teams_on_loopback import HOME, PEOPLE, Teams, chats, open_teams

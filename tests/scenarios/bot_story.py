@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
 from faultline.loopback.pagerduty import LoopbackPagerDuty

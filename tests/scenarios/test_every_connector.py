@@ -23,7 +23,7 @@ from sqlalchemy import update
 
 from faultline.bot.intake.accepting import store_accept
 from faultline.bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.tables import InvestigationRow
 from tests.bot.intake.conftest import serving
 from tests.bot.intake.sns_sender import TOPIC, SnsSender, alarm, envelope, signed
 from tests.bot.intake.test_datadog_webhook import event as datadog_event

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from faultline.analysis.traces.flight_recorder.standing import MIN_PAUSES, MIN_STANDING_S
-from faultline.bot.store.captures import CaptureLog
+from faultline.bot.store.follow_ups import CaptureLog
 from faultline.loopback.bot_process import free_port
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story
 from tests.torch_python import torch_python

@@ -36,7 +36,7 @@ from starlette.routing import Route
 from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.settings.login import LoginSettings
 from faultline.bot.settings.settings import StoreSettings
-from faultline.bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.store.visitors import AuditFilter, AuditLog
 from tests.bot.mcp.stored import Stored
 from tests.bot.web.login_provider import CLIENT_ID, LoginProvider
 from tests.bot.web.serving import Server

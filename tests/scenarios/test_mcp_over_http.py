@@ -22,9 +22,9 @@ from pydantic import SecretStr
 from faultline.bot.processes.server import build_app
 from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.settings.settings import StoreSettings
-from faultline.bot.store.audit_log import AuditFilter, AuditLog
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store
+from faultline.bot.store.visitors import AuditFilter, AuditLog
 from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 from tests.bot.mcp.stored import Stored
 from tests.connectors.conftest import free_port

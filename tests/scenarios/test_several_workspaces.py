@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook
 from faultline.loopback.pagerduty import LoopbackPagerDuty

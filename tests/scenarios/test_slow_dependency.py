@@ -26,7 +26,7 @@ from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.requests.case_calls import case_calls
 from faultline.analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope, Verdict, Window
 from faultline.bot.investigation.learning_calls import callees_now, learned_evidence, with_callees
-from faultline.bot.store.learned_calls import LearnedCall
+from faultline.bot.store.memory import LearnedCall
 from faultline.connectors.shared.contract.base import Check, Collected, Connector, Request
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.vendors.pagerduty.connector import PagerDutyConnector

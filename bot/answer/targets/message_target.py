@@ -22,7 +22,7 @@ from faultline.bot.answer.targets.posting import LEASE, NOT_DONE, post_once
 from faultline.bot.policy.reply_targets import ReplyTargetDeclaration
 from faultline.bot.policy.service_catalogue import catalogue_name
 from faultline.bot.settings import Settings
-from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import NO_POST, Store, StoredInvestigation
 
 T = TypeVar("T")

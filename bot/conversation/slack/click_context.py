@@ -35,10 +35,10 @@ from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.mutes import Mutes
-from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.quotas import PersonActs
 from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mutes
 from faultline.bot.store.visibility import ALL, NOTHING, Visibility
 from faultline.connectors.shared.rows.named_ids import named_id
 

@@ -27,8 +27,8 @@ from faultline.bot.answer.targets.slack.blocks import (
     plain,
 )
 from faultline.bot.conversation.slack.payloads import ClickedView, Interaction
-from faultline.bot.store.mutes import LONGEST
 from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.suppressed_alerts import LONGEST
 
 WRONG_FORM, MUTE_FORM = "faultline_wrong_form", "faultline_mute_form"
 SUSPECT, CAUSE = "suspect", "cause"

@@ -22,7 +22,7 @@ from faultline.bot.intake.slack_people import Claimed
 from faultline.bot.policy.roles import SlackPerson, may, refusal
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.suppressed_alerts import Mute
 from faultline.bot.store.visibility import Visibility
 from faultline.connectors.shared.contract.base import Check
 

@@ -30,9 +30,9 @@ from faultline.bot.answer.targets.slack.buttons import until_words
 from faultline.bot.answer.targets.slack.message import DOTS
 from faultline.bot.answer.view import VERDICT_LABELS
 from faultline.bot.policy.people import person
-from faultline.bot.store.labels import AnswerLabel
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.listing import AnswerLabel
 from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mute
 from faultline.connectors.shared.contract.base import Check
 
 UNMUTE, REFRESH = "faultline_home_unmute", "faultline_home_refresh"

@@ -25,7 +25,7 @@ from faultline.bot.policy.person_limits import HOUR
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations, NewQuestion
-from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.quotas import PersonActs
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.rows.named_ids import bare_id
 

@@ -18,7 +18,7 @@ from faultline.bot.intake.service_names import catalogued
 from faultline.bot.intake.sources.webhook_body import MappedItem, mapped_items, refused
 from faultline.bot.settings import Settings
 from faultline.bot.settings.webhook import WebhookSettings
-from faultline.bot.store.reported_changes import (
+from faultline.bot.store.changes import (
     LONGEST_FILES,
     LONGEST_ID,
     LONGEST_TEXT,

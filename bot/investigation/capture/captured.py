@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from faultline.analysis.traces.reading.capture_note import NAME
-from faultline.bot.store.captures import CaptureStatus
+from faultline.bot.store.follow_ups import CaptureStatus
 
 FileKind = Literal["trace", "stacks", "flight_recorder"]
 MAX_TEXT = 2000

@@ -15,7 +15,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.bot.investigation.capture.dynolog import DaemonAddress
 from faultline.bot.settings import Settings
 from faultline.bot.settings.jobs import JobSettings
-from faultline.bot.store.captures import CaptureBudget
+from faultline.bot.store.follow_ups import CaptureBudget
 
 DEFAULT_SECONDS = 0.5
 """libkineto's own default, a few steps of most jobs."""

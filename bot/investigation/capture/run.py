@@ -18,7 +18,7 @@ from faultline.bot.investigation.capture.plan import CapturePlan
 from faultline.bot.investigation.capture.through_debug_server import capture_through_debug_servers
 from faultline.bot.investigation.capture.through_dynolog import capture_through_dynolog
 from faultline.bot.runtime.threads import in_store, in_thread
-from faultline.bot.store.captures import CaptureLog
+from faultline.bot.store.follow_ups import CaptureLog
 
 
 def _silent(_: str) -> None:

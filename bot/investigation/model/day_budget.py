@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings.model import ModelSettings
-from faultline.bot.store.model_spending import ModelSpending, Spent
+from faultline.bot.store.quotas import ModelSpending, Spent
 
 log = logging.getLogger("faultline.model")
 

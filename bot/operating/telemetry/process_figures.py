@@ -13,7 +13,7 @@ from sqlalchemy import Engine, QueuePool
 from faultline.bot.runtime import measures
 from faultline.bot.runtime.measures import word
 from faultline.bot.runtime.threads import hanging
-from faultline.bot.store.abandoned import left_behind
+from faultline.bot.store.databases import left_behind
 from faultline.connectors.shared.transport.rate_limiter import open_circuits
 from faultline.connectors.shared.transport.watching import VendorRequest
 

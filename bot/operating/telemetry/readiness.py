@@ -17,9 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from faultline.bot.intake.intake_health import IntakeHealth
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.runtime.threads import in_store, in_thread
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.databases import all_versions, current_version
 from faultline.bot.store.store import Store
-from faultline.bot.store.versions import all_versions, current_version
+from faultline.bot.store.tables import InvestigationRow
 
 log = logging.getLogger("faultline.server")
 

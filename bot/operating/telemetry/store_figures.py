@@ -26,13 +26,12 @@ from faultline.analysis.case.earlier import RecordLevel
 from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.runtime.measures import OTHER
-from faultline.bot.store.abandoned import AbandonableStore, StoreHangsError, another_store
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.models import InvestigationRow as Row
-from faultline.bot.store.models import PostRow
-from faultline.bot.store.sessions import reading
-from faultline.bot.store.sizes import database_bytes
+from faultline.bot.store.connections import database_bytes, reading
+from faultline.bot.store.databases import AbandonableStore, StoreHangsError, another_store
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import InvestigationRow as Row
+from faultline.bot.store.tables import PostRow
 
 log = logging.getLogger("faultline.telemetry")
 

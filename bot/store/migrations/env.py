@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `faultline.bot.store.connect.migrate` hands over."""
+"""Runs migrations on the connection that `faultline.bot.store.databases.migrate` hands over."""
 
 from __future__ import annotations
 
@@ -7,37 +7,8 @@ from typing import Any
 
 from alembic import context
 
-from faultline.bot.store import (
-    api_tables,
-    call_tables,
-    change_tables,
-    conversation_rows,
-    deploy_tables,
-    executor_tables,
-    fleet_tables,
-    last_times,
-    people_tables,
-    spending_tables,
-    storm_tables,
-    visitor_tables,
-)
-from faultline.bot.store.models import Base
-
-DESCRIBED_BESIDE = (
-    api_tables,
-    deploy_tables,
-    call_tables,
-    change_tables,
-    conversation_rows,
-    executor_tables,
-    fleet_tables,
-    last_times,
-    people_tables,
-    spending_tables,
-    storm_tables,
-    visitor_tables,
-)
-"""Modules with tables in separate files: importing them registers the tables."""
+from faultline.bot.store import people_tables  # noqa: F401  importing them registers the tables
+from faultline.bot.store.tables import Base
 
 LISTED = ("ix_investigations_listed", "ix_investigations_service", "ix_investigations_source")
 DIALECT_SPECIFIC = ("remembered_search", "ix_remembered_search", *LISTED)

@@ -15,7 +15,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.answer.announcing import Announce
 from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.settings import Settings
-from faultline.bot.store.announcing import Announcing
+from faultline.bot.store.messages import Announcing
 from faultline.bot.store.store import ReplyTo, Store
 from faultline.connectors.vendors.slack.settings import SlackSettings
 from faultline.loopback.server import serve_in_thread

@@ -16,7 +16,7 @@ from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings, ChannelSettings
-from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from faultline.connectors.vendors.slack.settings import SlackSettings

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from faultline.bot.policy.roles import Role
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.store.api_tokens import TokenLimits, make_token
+from faultline.bot.store.quotas import TokenLimits, make_token
 from tests.bot.web.conftest import server
 from tests.bot.web.serving import PATIENT_S, Server, Site, serving
 

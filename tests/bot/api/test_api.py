@@ -22,9 +22,9 @@ from faultline.bot.intake.accepting import store_accept
 from faultline.bot.intake.spool import Spool
 from faultline.bot.intake.spooling import SpoolingAccept
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.store.api_tokens import TokenLimits
-from faultline.bot.store.audit_log import AuditFilter, AuditLog
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.quotas import TokenLimits
+from faultline.bot.store.visitors import AuditFilter, AuditLog
 from faultline.bot.web.pages import page_routes
 from tests.bot.api.conftest import TOKEN, Program
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, GAPS, REPORT, write_sample_case

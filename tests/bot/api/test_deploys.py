@@ -7,8 +7,8 @@ from typing import Any
 
 from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.bot.policy.deploy_to_check import DeployToCheck
-from faultline.bot.store.api_tokens import TokenLimits
-from faultline.bot.store.deploy_checks import DeployChecks
+from faultline.bot.store.changes import DeployChecks
+from faultline.bot.store.quotas import TokenLimits
 from tests.bot.api.conftest import Program
 from tests.bot.web.serving import Site
 

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from faultline.bot.store.api_tokens import TokenLimits
+from faultline.bot.store.quotas import TokenLimits
 from tests.bot.api.conftest import Program
 from tests.bot.api.test_api import ALL, answered
 from tests.bot.web.serving import PATIENT_S, Site

@@ -13,8 +13,8 @@ from faultline.analysis.training.repeated_hosts import BlamedPart
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.cli.main import app
 from faultline.bot.settings import load_settings
+from faultline.bot.store.databases import open_store
 from faultline.bot.store.fleet import FleetMemory
-from faultline.bot.store.opening import open_store
 from tests.databases import make_tables
 
 NOW = datetime.now(UTC)

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from faultline.bot.cli.main import app
 from faultline.bot.settings import load_settings
-from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
-from faultline.bot.store.opening import open_store
+from faultline.bot.store.databases import open_store
+from faultline.bot.store.memory import LearnedCall, LearnedCalls
 from tests.databases import make_tables
 
 SEEN = datetime(2026, 11, 21, 3, 4, tzinfo=UTC)

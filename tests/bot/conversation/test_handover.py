@@ -10,8 +10,8 @@ import pytest
 from faultline.analysis.training.repeated_hosts import BlamedPart
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.store.fleet import FleetMemory
-from faultline.bot.store.mutes import Mutes
 from faultline.bot.store.store import ReplyTo
+from faultline.bot.store.suppressed_alerts import Mutes
 from tests.bot.conversation.test_isolation import SEARCH, apart, belongs
 from tests.bot.conversation.test_steps import DM, PRIVATE, PUBLIC, Talk, talk
 

@@ -15,7 +15,7 @@ from faultline.bot.conversation.slack.home import HomeTab
 from faultline.bot.policy.roles import SlackPerson
 from faultline.bot.settings.login import LoginSettings
 from faultline.bot.settings.teams import TeamSettings
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.tables import InvestigationRow
 from faultline.bot.store.visibility import ALL
 from tests.bot.conversation.slack.conftest import Room, room
 from tests.bot.conversation.test_steps import DM, PUBLIC, Talk, shop_folder, talk

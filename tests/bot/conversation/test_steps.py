@@ -27,11 +27,11 @@ from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.conversation_rows import QuestionRow
 from faultline.bot.store.conversations import Conversations
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.model_spending import ModelSpending
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.people_tables import QuestionRow
+from faultline.bot.store.quotas import ModelSpending
 from faultline.bot.store.store import ReplyTo, Store
 from faultline.connectors.vendors.slack.settings import SlackSettings
 from faultline.connectors.vendors.traces.settings import TracesSettings

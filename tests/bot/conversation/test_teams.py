@@ -22,8 +22,8 @@ from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.conversations import Conversations
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.tables import InvestigationRow
 from tests.bot.answer.targets.fake_chats import CHANNEL
 from tests.bot.conversation.cases import write_answered, write_shop
 from tests.bot.intake.conftest import sqlite_store

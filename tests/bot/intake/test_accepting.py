@@ -11,7 +11,7 @@ import pytest
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake import accepting
 from faultline.bot.intake.accepting import MAX_TOGETHER, NotAccepted, store_accept, take
-from faultline.bot.store.incident_locks import IncidentBusy
+from faultline.bot.store.admission_state import IncidentBusy
 from faultline.bot.store.store import Accepted, Arrival, Delivery, Store
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

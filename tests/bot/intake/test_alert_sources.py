@@ -24,7 +24,7 @@ from faultline.bot.processes.server import build_app
 from faultline.bot.runtime.measures import REGISTRY
 from faultline.bot.settings import Settings, load_settings
 from faultline.bot.settings.alert_sources import BUILT_IN
-from faultline.bot.store.opening import open_cases, open_store
+from faultline.bot.store.databases import open_cases, open_store
 from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import (
     AM_TOKENS,

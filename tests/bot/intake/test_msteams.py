@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 
 from faultline.bot.answer.targets.chats.teams_buttons import answer_extras
 from faultline.bot.settings import Settings
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.models import InvestigationRow
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.suppressed_alerts import Mutes
+from faultline.bot.store.tables import InvestigationRow
 from tests.bot.answer.targets.answers import an_alert
 from tests.bot.answer.targets.fake_chats import CHANNEL
 from tests.bot.intake.conftest import serving, store_accept

@@ -24,9 +24,9 @@ from sqlalchemy import select
 from faultline.bot.intake.accepting import store_accept, store_first_time
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
-from faultline.bot.store.models import DeliveryRow, InvestigationRow
-from faultline.bot.store.replays import MIN_RETENTION, UNHEARD
+from faultline.bot.store.admission_state import MIN_RETENTION, UNHEARD
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import DeliveryRow, InvestigationRow
 from tests.bot.intake.conftest import (
     SLACK_SECRETS,
     Senders,

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from faultline.bot.intake.accepting import IntakeLimits
 from faultline.bot.intake.reported_changes import MOST_AT_ONCE, reported_change_routes, store_keep
 from faultline.bot.settings import Settings
-from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.bot.store.changes import ReportedChange, ReportedChanges
 from faultline.bot.store.store import Store
 from faultline.loopback.server import serve_in_thread
 

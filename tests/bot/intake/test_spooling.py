@@ -25,8 +25,8 @@ from faultline.bot.intake.spooling import STORE_WITHIN_S, SpoolingAccept
 from faultline.bot.operating.telemetry.readiness import Readiness
 from faultline.bot.policy.values import Accepted, Arrival, Delivery
 from faultline.bot.settings import Settings
-from faultline.bot.store.abandoned import another_store
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import connect
+from faultline.bot.store.databases import another_store
 from faultline.bot.store.store import Store
 from tests.black_hole import BlackHole
 from tests.bot.intake.conftest import Senders, pagerduty_event, serving

@@ -15,7 +15,7 @@ from faultline.bot.intake.moving import SpoolMover
 from faultline.bot.intake.spool import Spool
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.settings import Settings
-from faultline.bot.store.abandoned import another_store
+from faultline.bot.store.databases import another_store
 from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import (
     Senders,

@@ -25,7 +25,7 @@ from faultline.bot.intake.sources.webhook_changes import read_changes
 from faultline.bot.settings import Settings
 from faultline.bot.settings.settings import settings_of
 from faultline.bot.settings.webhook import WebhookSettings
-from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.bot.store.changes import ReportedChange, ReportedChanges
 from faultline.bot.store.store import Accepted, Arrival, Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from faultline.loopback.server import serve_in_thread

@@ -17,8 +17,8 @@ from faultline.bot.settings import Settings
 from faultline.bot.settings.login import LoginSettings
 from faultline.bot.settings.people import PeopleSettings
 from faultline.bot.store.conversations import Conversations
-from faultline.bot.store.slack_channels import SlackChannelFacts
 from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.visibility import SlackChannelFacts
 from tests.bot.intake.conftest import Senders, bot_message, mention, serving, slack_event
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 

@@ -15,9 +15,9 @@ from faultline.analysis.vocabulary import Alert, Evidence, JobIdentity, Scope, W
 from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces, may_capture
 from faultline.bot.investigation.collecting import CollectionPart
 from faultline.bot.settings import Settings
-from faultline.bot.store.captures import CaptureBudget, CaptureLog
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.opening import open_store
+from faultline.bot.store.databases import open_store
+from faultline.bot.store.follow_ups import CaptureBudget, CaptureLog
 from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

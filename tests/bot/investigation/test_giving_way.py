@@ -15,7 +15,7 @@ from faultline.bot.investigation.steps import InvestigationSteps
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.policy.priority import URGENT
 from faultline.bot.runtime.process_pool import ProcessPool
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.tables import InvestigationRow
 from tests.bot.investigation.test_steps import a_desk, accepted
 
 LONG_S = 60.0

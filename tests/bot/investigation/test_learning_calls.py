@@ -26,7 +26,7 @@ from faultline.bot.investigation.learning_calls import (
 )
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store.memory import LearnedCall, LearnedCalls
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
 from faultline.connectors.shared.settings.limits import Limits

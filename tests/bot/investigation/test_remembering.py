@@ -20,7 +20,7 @@ from faultline.bot.investigation.remembering import keep_in_memory, recall, reca
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.fleet import FleetMemory
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.memory import Memory
 from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from tests.scenarios.small_case import write_small_case

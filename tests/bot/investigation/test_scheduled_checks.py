@@ -20,10 +20,9 @@ from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchL
 from faultline.bot.policy.deploy_to_check import DeployToCheck
 from faultline.bot.settings import Settings
 from faultline.bot.settings.watches import WatchSettings
-from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
-from faultline.bot.store.deploy_tables import WatchRow
+from faultline.bot.store.changes import DeployChecks, StoredCheck, Watches
 from faultline.bot.store.store import Store
-from faultline.bot.store.watches import Watches
+from faultline.bot.store.tables import WatchRow
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
 from faultline.connectors.shared.settings.limits import Limits
 from tests.databases import store_engine

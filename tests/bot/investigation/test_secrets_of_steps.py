@@ -20,8 +20,8 @@ from faultline.bot.investigation.step_results import Opened
 from faultline.bot.investigation.steps import InvestigationSteps
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.process_pool import ProcessPool
-from faultline.bot.store.captures import CaptureBudget, CaptureLog
-from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
+from faultline.bot.store.changes import DeployChecks, StoredCheck
+from faultline.bot.store.follow_ups import CaptureBudget, CaptureLog
 from faultline.bot.store.store import StoredInvestigation
 from faultline.connectors.asking import bounded
 from faultline.connectors.shared.contract.base import Check, Collected, Request

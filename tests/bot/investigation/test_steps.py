@@ -34,7 +34,7 @@ from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.model_spending import ModelSpending
+from faultline.bot.store.quotas import ModelSpending
 from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from faultline.connectors.vendors.recorded.connector import RecordedConnector
 from tests.databases import store_engine

@@ -25,7 +25,7 @@ from faultline.bot.queue.names import WORKFLOW_INVESTIGATE
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.settings import Settings, WorkerSettings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 
 READS = "reads.txt"

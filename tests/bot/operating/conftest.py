@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
 from faultline.bot.settings import Settings
-from faultline.bot.store.opening import engine_url, open_cases, store_url
+from faultline.bot.store.databases import engine_url, open_cases, store_url
 from faultline.bot.store.store import Store
 from tests.bot.operating.installation import LIVING, Installation, only_living
 from tests.conftest import new_database

@@ -16,8 +16,8 @@ from faultline.bot.operating.executors import Executors
 from faultline.bot.operating.inspection import inspected
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
-from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.tables import InvestigationRow
 
 NOW = datetime.now(UTC)
 LIVING = "worker-1-living"

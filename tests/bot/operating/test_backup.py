@@ -19,9 +19,9 @@ from faultline.bot.operating.inspection import inspected
 from faultline.bot.operating.requeue import requeue_by_name
 from faultline.bot.operating.restore import restore
 from faultline.bot.settings import Settings
-from faultline.bot.store.connect import connect
-from faultline.bot.store.models import InvestigationRow, PostRow
+from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store, forgotten_key
+from faultline.bot.store.tables import InvestigationRow, PostRow
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation, make_case
 
 HOUR = timedelta(hours=1)

@@ -18,17 +18,18 @@ from faultline.bot.operating.inspection import inspected
 from faultline.bot.operating.size_checks import size_checks
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
-from faultline.bot.store.api_tables import RequestKeyRow
-from faultline.bot.store.api_tokens import make_token, tokens
 from faultline.bot.store.case_store import CaseSizes, CaseStore
-from faultline.bot.store.connect import connect, migrate
-from faultline.bot.store.deploy_tables import DeployCheckRow
-from faultline.bot.store.executor_tables import ExecutorRow
-from faultline.bot.store.last_times import LastTimeRow
-from faultline.bot.store.models import Base
-from faultline.bot.store.people_tables import PersonActRow, SlackChannelRow
-from faultline.bot.store.sizes import database_bytes, table_sizes
-from faultline.bot.store.spending_tables import ModelSpendingRow
+from faultline.bot.store.connections import connect, database_bytes, table_sizes
+from faultline.bot.store.databases import migrate
+from faultline.bot.store.people_tables import PersonActRow, RequestKeyRow, SlackChannelRow
+from faultline.bot.store.quotas import make_token, tokens
+from faultline.bot.store.tables import (
+    Base,
+    DeployCheckRow,
+    ExecutorRow,
+    LastTimeRow,
+    ModelSpendingRow,
+)
 from tests.bot.operating.installation import NOW, Installation, make_case
 
 OLD = NOW - timedelta(days=800)

@@ -17,9 +17,9 @@ from faultline.bot.operating.doctor import CANNOT_LOOK, HEALTHY, WRONG, run_doct
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.operating.removing import posts_of
 from faultline.bot.settings import Settings
-from faultline.bot.store.models import PostRow
-from faultline.bot.store.mutes import Mutes
 from faultline.bot.store.store import NO_POST, Delivery
+from faultline.bot.store.suppressed_alerts import Mutes
+from faultline.bot.store.tables import PostRow
 from faultline.loopback.preloaded import run_preloaded
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation, only_living
 from tests.bot.queue.engine_workers import hold

@@ -15,16 +15,14 @@ from faultline.bot.operating.deleting import delete_investigation
 from faultline.bot.operating.retention import Retention, sweep_lock
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.settings import Settings
-from faultline.bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
+from faultline.bot.store.admission_state import MIN_RETENTION
+from faultline.bot.store.changes import ReportedChange, ReportedChanges
 from faultline.bot.store.conversations import Conversations, NewQuestion
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
-from faultline.bot.store.listing import Listing, ListingFilter
-from faultline.bot.store.memory import Memory
-from faultline.bot.store.models import Base, DeliveryRow, InvestigationRow, ProgressRow
-from faultline.bot.store.replays import MIN_RETENTION
-from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.bot.store.listing import Labels, Listing, ListingFilter
+from faultline.bot.store.memory import LearnedCall, LearnedCalls, Memory
 from faultline.bot.store.store import Delivery
+from faultline.bot.store.tables import Base, DeliveryRow, InvestigationRow, ProgressRow
+from faultline.bot.store.visitors import AuditEntry, AuditFilter, AuditLog
 from tests.bot.operating.installation import LIVING, NOW, Installation, make_case
 
 DAY = timedelta(days=1)

@@ -11,7 +11,7 @@ from faultline.bot.intake.spool import Spool
 from faultline.bot.intake.spool_records import TakenAlert
 from faultline.bot.operating.doctor import CANNOT_LOOK, run_doctor
 from faultline.bot.settings import load_settings
-from faultline.bot.store.last_times import HANGING, WATCHDOG, note_times
+from faultline.bot.store.reports import HANGING, WATCHDOG, note_times
 from tests.bot.intake.test_spool import alert
 from tests.bot.operating.installation import NOW, Installation
 

@@ -23,7 +23,7 @@ refuse_what_cannot_serve(settings)
 nursery = set(sys.modules)
 from faultline.bot.processes.first_contact import FirstContact
 from faultline.bot.processes.server import build_app
-from faultline.bot.store.opening import open_cases
+from faultline.bot.store.databases import open_cases
 contact = FirstContact(settings)
 app = build_app(settings, contact.store, open_cases(settings), [], contact)
 web = set(sys.modules)
@@ -36,7 +36,7 @@ import json, os, sys
 from faultline.bot.processes.launch import refuse_what_cannot_work
 from faultline.bot.processes.worker import worker_components
 from faultline.bot.settings import load_settings
-from faultline.bot.store.opening import open_store
+from faultline.bot.store.databases import open_store
 settings = load_settings(environ=json.loads(sys.argv[1]))
 refuse_what_cannot_work(settings)
 components = worker_components(settings, open_store(settings))

@@ -20,7 +20,7 @@ from faultline.bot.queue.engine import WorkerEngine
 from faultline.bot.queue.engine_database import system_engine
 from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
 from faultline.bot.queue.names import APPLICATION_VERSION, INVESTIGATIONS, WORKFLOW_INVESTIGATE
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 
 LIVES_S = 60

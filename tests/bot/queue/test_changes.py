@@ -23,9 +23,8 @@ from faultline.bot.queue.changes import (
     install,
 )
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import Waits, connect
 from faultline.bot.store.store import ReplyTo, Store
-from faultline.bot.store.waits import Waits
 from tests.black_hole import black_hole
 from tests.bot.answer.targets.answers import accepted
 from tests.bot.queue.engine_workers import enqueue_from_outside, note_begin

@@ -26,8 +26,8 @@ from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.settings.teams import TeamSettings
-from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.tables import InvestigationRow
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

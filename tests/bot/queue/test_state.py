@@ -19,8 +19,8 @@ from faultline.bot.queue.state import (
     queue_state,
     taken_by_team,
 )
-from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import InvestigationRow
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

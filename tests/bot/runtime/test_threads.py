@@ -14,7 +14,7 @@ from faultline.bot.runtime import replaced_threads, threads
 from faultline.bot.runtime.measures import REGISTRY
 from faultline.bot.runtime.replaced_threads import ReplacedThreads
 from faultline.bot.runtime.threads import STORE_THREADS, go_first, in_store, in_thread
-from faultline.bot.store.connect import POOL
+from faultline.bot.store.connections import POOL
 
 PATIENT_S = 60.0
 investigation = contextvars.ContextVar("investigation", default="none")

@@ -20,11 +20,9 @@ from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
 from faultline.bot.settings.teams import TeamSettings
-from faultline.bot.store.connect import connect
+from faultline.bot.store.connections import connect
 from faultline.bot.store.groups import MAX_GROUP, MAX_RUNS
-from faultline.bot.store.message_updates import EDIT_EVERY, DueUpdates
-from faultline.bot.store.models import InvestigationRow
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.messages import EDIT_EVERY, DueUpdates
 from faultline.bot.store.store import (
     Accepted,
     Arrival,
@@ -33,8 +31,8 @@ from faultline.bot.store.store import (
     Store,
     StoredInvestigation,
 )
-from faultline.bot.store.storm_tables import AlertKeyRow, GroupedAlertRow
-from faultline.bot.store.suppressed_alerts import suppressed_alerts
+from faultline.bot.store.suppressed_alerts import Mutes, suppressed_alerts
+from faultline.bot.store.tables import AlertKeyRow, GroupedAlertRow, InvestigationRow
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.databases import store_engine
 

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from faultline.analysis.errors import BudgetExceeded
-from faultline.bot.store import api_tokens
-from faultline.bot.store.api_tokens import (
+from faultline.bot.store import quotas
+from faultline.bot.store.quotas import (
     TokenLimits,
     caller_of,
     is_api_token,
@@ -98,6 +98,6 @@ def test_the_row_holds_no_token_and_there_are_not_too_many(
     with store.engine.connect() as connection:
         kept = str(connection.execute(text("SELECT * FROM api_tokens")).all())
     assert secret_of(token) not in kept
-    monkeypatch.setattr(api_tokens, "MAX_TOKENS", 1)
+    monkeypatch.setattr(quotas, "MAX_TOKENS", 1)
     with pytest.raises(BudgetExceeded, match="revoke one first"):
         make_token(store, "two", "viewer", days=1, made_by="ann")

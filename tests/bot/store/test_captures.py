@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-from faultline.bot.store.captures import LONGEST_CAPTURE, CaptureBudget, CaptureClaim, CaptureLog
+from faultline.bot.store.follow_ups import LONGEST_CAPTURE, CaptureBudget, CaptureClaim, CaptureLog
 from faultline.bot.store.store import Store
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

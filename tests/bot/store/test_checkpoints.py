@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from faultline.bot.store.checkpoints import WORTH_BYTES, Checkpoints
-from faultline.bot.store.connect import CHECKPOINT_PAGES, connect
+from faultline.bot.store.connections import CHECKPOINT_PAGES, WORTH_BYTES, Checkpoints, connect
 
 
 def moved(file: Path) -> bool:

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
-from faultline.bot.store import connect as connecting
-from faultline.bot.store.connect import connect
+from faultline.bot.store import connections as connecting
+from faultline.bot.store.connections import connect
 
 
 @pytest.fixture

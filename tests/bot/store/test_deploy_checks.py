@@ -6,9 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
-from faultline.bot.store.deploy_checks import LEASE, DeployChecks, StoredCheck
+from faultline.bot.store.changes import LEASE, DeployChecks, StoredCheck, Watches
 from faultline.bot.store.store import Store
-from faultline.bot.store.watches import Watches
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 EVERY = timedelta(minutes=10)

@@ -13,9 +13,9 @@ from faultline.analysis.training.repeated_hosts import BlamedPart, by_chance
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.operating.removing import delete_rows
 from faultline.bot.store.fleet import FleetMemory
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import InvestigationRow
 from faultline.bot.store.visibility import visible_to_teams
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

@@ -12,12 +12,12 @@ from faultline.analysis.case.earlier import EarlierCause, EarlierInvestigation
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.answer.handover import TeamDigest, team_digests
 from faultline.bot.answer.handover_lines import summary, team_lines
-from faultline.bot.store.handover import handover_incidents, places
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.memory import Memory
-from faultline.bot.store.models import InvestigationRow
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.reports import handover_incidents, places
 from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.suppressed_alerts import Mutes
+from faultline.bot.store.tables import InvestigationRow
 from faultline.bot.store.visibility import visible_to_teams
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)

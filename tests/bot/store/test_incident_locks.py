@@ -15,11 +15,10 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
-from faultline.bot.store.connect import connect
-from faultline.bot.store.incident_locks import WAIT_S, IncidentBusy, locks_of
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.admission_state import WAIT_S, IncidentBusy, locks_of
+from faultline.bot.store.connections import Waits, connect
 from faultline.bot.store.store import Arrival, ReplyTo, Store
-from faultline.bot.store.waits import Waits
+from faultline.bot.store.tables import InvestigationRow
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.black_hole import black_hole
 

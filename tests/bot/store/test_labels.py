@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.store.labels import MAX_CAUSE, Labels, Record
-from faultline.bot.store.models import InvestigationRow
+from faultline.bot.store.listing import MAX_CAUSE, Labels, Record
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import InvestigationRow
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 

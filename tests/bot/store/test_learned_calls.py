@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from faultline.bot.store import learned_calls
-from faultline.bot.store.call_tables import LearnedCallRow
-from faultline.bot.store.learned_calls import LearnedCall, LearnedCalls
+from faultline.bot.store import memory
+from faultline.bot.store.memory import LearnedCall, LearnedCalls
+from faultline.bot.store.tables import LearnedCallRow
 from faultline.bot.store.visibility import visible_to_teams
 from tests.databases import store_engine
 
@@ -99,8 +99,8 @@ def test_names_are_hostile(calls: LearnedCalls) -> None:
 def test_no_more_is_kept_than_there_is_room_for(
     engine: Engine, calls: LearnedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learned_calls, "MAX_ROWS", 1_200)
-    monkeypatch.setattr(learned_calls, "MOST_LEARNED", 1_100)
+    monkeypatch.setattr(memory, "MAX_CALL_ROWS", 1_200)
+    monkeypatch.setattr(memory, "MOST_LEARNED", 1_100)
     calls.learn(call(f"old-{n}", 5) for n in range(5_000))
     calls.learn(call(f"new-{n}", 1) for n in range(1_000))
     with Session(engine) as session:

@@ -10,11 +10,10 @@ from sqlalchemy import Engine
 
 from faultline.analysis.case.earlier import EarlierInvestigation
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.listing import MOST_COUNTED, Listing, ListingCursor, ListingFilter
+from faultline.bot.store.listing import MOST_COUNTED, Labels, Listing, ListingCursor, ListingFilter
 from faultline.bot.store.memory import Memory
-from faultline.bot.store.mutes import Mutes
 from faultline.bot.store.store import Store
+from faultline.bot.store.suppressed_alerts import Mutes
 from tests.databases import store_engine
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from faultline.analysis.case.earlier import EarlierCause, EarlierInvestigation
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.store.memory import Memory
-from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import Store
+from faultline.bot.store.tables import InvestigationRow
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=900)

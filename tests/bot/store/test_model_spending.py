@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from faultline.bot.store.model_spending import ModelSpending, Spent
-from faultline.bot.store.spending_tables import ModelSpendingRow
+from faultline.bot.store.quotas import ModelSpending, Spent
+from faultline.bot.store.tables import ModelSpendingRow
 from tests.databases import store_engine
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from faultline.bot.store.mutes import LONGEST, Mutes
 from faultline.bot.store.store import Store
+from faultline.bot.store.suppressed_alerts import LONGEST, Mutes
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

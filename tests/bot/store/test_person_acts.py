@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faultline.bot.store.person_acts import PersonActs
+from faultline.bot.store.quotas import PersonActs
 from tests.databases import store_engine
 
 NOW, HOUR = datetime(2026, 11, 21, 3, tzinfo=UTC), timedelta(hours=1)

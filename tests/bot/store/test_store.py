@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.store.incident_locks import IncidentBusy
-from faultline.bot.store.models import PostRow
+from faultline.bot.store.admission_state import IncidentBusy
 from faultline.bot.store.store import Delivery, ReplyTo, Store
+from faultline.bot.store.tables import PostRow
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 ALERT = Alert(

@@ -18,42 +18,22 @@ from sqlalchemy.sql.sqltypes import JSON, Boolean, DateTime, Float, Integer
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.operating.database import print_versions, take_back
 from faultline.bot.settings import Settings
-from faultline.bot.store import (
-    api_tables,
-    call_tables,
-    change_tables,
-    conversation_rows,
-    executor_tables,
-    last_times,
-    spending_tables,
-    storm_tables,
-    visitor_tables,
-)
-from faultline.bot.store.connect import migrate
-from faultline.bot.store.models import Base
-from faultline.bot.store.versions import (
+from faultline.bot.store import people_tables, tables
+from faultline.bot.store.databases import (
     NOTHING,
     Version,
     _config,
     all_versions,
     current_version,
     downgrade,
+    migrate,
     upgrade,
 )
+from faultline.bot.store.tables import Base
 from tests.databases import store_engine
 
 NUMBERS = [version.number for version in all_versions()]
-DESCRIBED = (
-    api_tables,
-    call_tables,
-    change_tables,
-    conversation_rows,
-    executor_tables,
-    last_times,
-    spending_tables,
-    storm_tables,
-    visitor_tables,
-)
+DESCRIBED = (people_tables, tables)
 AT = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -8,9 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from faultline.bot.store.audit_log import AuditEntry, AuditFilter, AuditLog
 from faultline.bot.store.store import Store
-from faultline.bot.store.visitors import MAX_SESSIONS, Logins, ProviderIdentity, new_secret
+from faultline.bot.store.visitors import (
+    MAX_SESSIONS,
+    AuditEntry,
+    AuditFilter,
+    AuditLog,
+    Logins,
+    ProviderIdentity,
+    new_secret,
+)
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 ANN = ProviderIdentity(

@@ -10,8 +10,7 @@ from sqlalchemy import Engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from faultline.bot.queue.engine_database import system_engine
-from faultline.bot.store.connect import connect
-from faultline.bot.store.waits import Waits
+from faultline.bot.store.connections import Waits, connect
 from tests.black_hole import BlackHole, black_hole
 
 QUICK = Waits(statement_s=0.4, lock_s=0.2, idle_s=0.3)

@@ -12,8 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.store.api_tokens import tokens
-from faultline.bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.store.quotas import tokens
+from faultline.bot.store.visitors import AuditFilter, AuditLog
 from tests.bot.web.sample_case import ALERT, REPORT, write_sample_case
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_value, serving, sign_in
 from tests.bot.web.test_roles import TOKEN

@@ -24,10 +24,10 @@ from faultline.bot.investigation.remembering import recall
 from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.memory import Memory
-from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import ReplyTo, Store
+from faultline.bot.store.tables import InvestigationRow
 from faultline.bot.store.visibility import ALL, visible_to_teams
 from faultline.bot.store.visitors import Logins, ProviderIdentity, new_secret
 from faultline.bot.web.pages import page_routes

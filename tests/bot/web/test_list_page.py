@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from faultline.bot.answer.view import answer_view
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from faultline.bot.web.list_page import LISTED, chips, read_filter
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, REPORT, write_sample_case
 from tests.bot.web.serving import Site

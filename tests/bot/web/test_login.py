@@ -23,7 +23,7 @@ from pydantic import SecretStr, ValidationError
 
 from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.settings.login import LoginSettings
-from faultline.bot.store.audit_log import AuditFilter, AuditLog
+from faultline.bot.store.visitors import AuditFilter, AuditLog
 from faultline.bot.web.oidc.signed_tokens import LOGOUT_EVENT
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.login_provider import CLIENT_ID, CLIENT_SECRET, LoginProvider

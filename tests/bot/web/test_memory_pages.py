@@ -19,7 +19,7 @@ from faultline.analysis.case.earlier import EarlierInvestigation
 from faultline.analysis.case.folder import write_json
 from faultline.analysis.vocabulary import Alert, Diagnosis, Finding
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.store.labels import AnswerLabel, Labels
+from faultline.bot.store.listing import AnswerLabel, Labels
 from faultline.bot.store.memory import Memory
 from faultline.bot.web.labelled_cases import truth_of
 from faultline.evaluation.labels import read_label, system_of

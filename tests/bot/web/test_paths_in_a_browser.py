@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from faultline.analysis.vocabulary import Alert, Verdict
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, REPORT, write_sample_case
 from tests.bot.web.serving import Server, Site, serving

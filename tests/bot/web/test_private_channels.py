@@ -22,11 +22,11 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation.remembering import recall
 from faultline.bot.policy.person_limits import HOUR
 from faultline.bot.settings import Settings
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.memory import Memory
-from faultline.bot.store.person_acts import PersonActs
-from faultline.bot.store.slack_channels import SlackChannelFacts
+from faultline.bot.store.quotas import PersonActs
 from faultline.bot.store.store import ReplyTo
+from faultline.bot.store.visibility import SlackChannelFacts
 from faultline.bot.store.visitors import Logins, ProviderIdentity, new_secret
 from faultline.bot.web.sessions import Sessions
 from faultline.loopback.server import serve_in_thread

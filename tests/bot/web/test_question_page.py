@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from faultline.bot.runtime.call_rate import CallRate
-from faultline.bot.store.audit_log import AuditFilter, AuditLog
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.visitors import AuditFilter, AuditLog
 from faultline.bot.web import question_page
 from faultline.bot.web.question_page import LONGEST, PER_WINDOW, WINDOW_S
 from tests.bot.web.sample_case import ALERT

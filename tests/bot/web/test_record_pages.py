@@ -14,9 +14,8 @@ from faultline.bot.intake.spool import Spool
 from faultline.bot.intake.spool_records import TakenAlert
 from faultline.bot.operating.telemetry.readiness import Readiness
 from faultline.bot.policy.values import Arrival, Delivery
-from faultline.bot.store.condition import Condition, read_condition
-from faultline.bot.store.judged import JudgedAnswer
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
+from faultline.bot.store.reports import Condition, JudgedAnswer, read_condition
 from faultline.bot.web.accuracy_view import Share, accuracy_of
 from faultline.bot.web.record_pages import condition_lines, intake_lines
 from tests.bot.web.sample_case import ALERT

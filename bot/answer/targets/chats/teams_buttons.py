@@ -20,9 +20,9 @@ from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offe
 from faultline.bot.policy.people import person
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.settings import Settings
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.mutes import Mute, Mutes
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mute, Mutes
 
 RIGHT, WRONG, AGAIN, MUTE, UNMUTE, TICKET = "right", "wrong", "again", "mute", "unmute", "ticket"
 """Verbs of buttons. They stay the same: old cards keep their buttons."""

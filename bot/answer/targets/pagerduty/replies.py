@@ -23,8 +23,8 @@ from faultline.bot.answer.targets.pagerduty.target import TARGET
 from faultline.bot.answer.targets.posting import LEASE, post_once
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import TicketRequests, Wish, wished
 from faultline.bot.store.store import NO_POST, GroupedAlert, Store, StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests, Wish, wished
 from faultline.connectors.shared.rows.named_ids import bare_id
 from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL
 

@@ -15,9 +15,8 @@ from faultline.bot.answer.targets.target_type import ReplyTargetType, TargetProb
 from faultline.bot.answer.targets.tickets.target import TicketOffer
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
-from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.follow_ups import FollowUps, wished
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import wished
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
 from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 

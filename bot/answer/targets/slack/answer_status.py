@@ -10,9 +10,9 @@ from faultline.bot.answer.targets.tickets.revert_target import blamed_link
 from faultline.bot.answer.targets.tickets.target import ticket_offers
 from faultline.bot.settings import Settings
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mutes
 
 REQUEST_PREFIX = "asked:"
 """The fingerprint label of what a person asked for begins so:

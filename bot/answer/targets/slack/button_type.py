@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from faultline.bot.answer.targets.tickets.target import TicketOffer
-from faultline.bot.store.labels import AnswerLabel
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.listing import AnswerLabel
 from faultline.bot.store.store import StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mute
 
 
 @dataclass(frozen=True)

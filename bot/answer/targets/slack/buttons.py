@@ -22,8 +22,8 @@ from faultline.bot.answer.targets.slack.blocks import (
 from faultline.bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
 from faultline.bot.answer.targets.tickets.target import TicketOffer
 from faultline.bot.policy.people import SLACK_USER
-from faultline.bot.store.labels import AnswerLabel
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.listing import AnswerLabel
+from faultline.bot.store.suppressed_alerts import Mute
 from faultline.connectors.shared.contract.plugins import load_object
 from faultline.connectors.shared.rows.named_ids import bare_id
 

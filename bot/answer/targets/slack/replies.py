@@ -47,7 +47,7 @@ from faultline.bot.answer.targets.slack.target import TARGET
 from faultline.bot.policy.service_catalogue import catalogue_name
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
-from faultline.bot.store.message_updates import DueDigest
+from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import NO_POST, Store, StoredInvestigation
 
 if TYPE_CHECKING:

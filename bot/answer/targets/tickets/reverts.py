@@ -18,7 +18,7 @@ from faultline.bot.answer.targets.tickets.revert_target import (
     blamed_link,
 )
 from faultline.bot.answer.targets.tickets.tickets import Tickets, marker
-from faultline.bot.store.tickets import Wish
+from faultline.bot.store.follow_ups import Wish
 
 NO_LONGER = "The answer no longer blames this change. Check it before you merge this."
 DRAFT = (

@@ -18,8 +18,8 @@ from faultline.bot.settings.tickets import (
     JiraIssuesSettings,
     LinearIssuesSettings,
 )
+from faultline.bot.store.follow_ups import Wish, wished
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import Wish, wished
 from faultline.connectors.shared.settings.settings_types import Section
 
 S = TypeVar("S", bound=Section)

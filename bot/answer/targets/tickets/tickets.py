@@ -13,8 +13,8 @@ from faultline.bot.answer.targets.plain_message import answer_text
 from faultline.bot.answer.targets.tickets.target import TicketTarget
 from faultline.bot.answer.targets.vendor_message import VendorMessage
 from faultline.bot.runtime.threads import in_store
+from faultline.bot.store.follow_ups import TicketRequests, Wish, wished
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests, Wish, wished
 
 
 class Tickets(VendorMessage):

@@ -10,8 +10,8 @@ from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offe
 from faultline.bot.conversation.slack.buttons.tickets import TicketButton
 from faultline.bot.conversation.slack.click_context import ClickContext
 from faultline.bot.conversation.slack.payloads import Interaction
+from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
 
 NOT_YET = "It is still being investigated; send it when the answer is there."
 

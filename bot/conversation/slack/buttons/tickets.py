@@ -16,8 +16,8 @@ from faultline.bot.conversation.slack.click_context import ClickContext
 from faultline.bot.conversation.slack.clickable_button import ClickableButton
 from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.policy.roles import Act
+from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
 
 NOT_YET = "It is still being investigated. Ask for a ticket when the answer is there."
 

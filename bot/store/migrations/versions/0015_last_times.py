@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from faultline.bot.store.models import UtcDateTime
+from faultline.bot.store.tables import UtcDateTime
 
 revision = "0015"
 down_revision = "0014"

@@ -18,8 +18,8 @@ from faultline.bot.answer.targets.tickets.revert_target import RevertTarget, bla
 from faultline.bot.answer.targets.tickets.reverts import NO_LONGER, Reverts
 from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
 from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,

@@ -21,9 +21,8 @@ from faultline.bot.answer.targets.tickets.tickets import Tickets
 from faultline.bot.operating.settings_checks import settings_checks
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.settings import Settings
-from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope, TicketRequests
 from faultline.bot.store.store import Store, StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (
     a_diagnosis,

@@ -10,9 +10,9 @@ import pytest
 
 from faultline.bot.settings.tickets import GitHubIssuesSettings, GitHubRevertsSettings
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import ReplyTo
+from faultline.bot.store.suppressed_alerts import Mutes
 from faultline.loopback.slack_person import actions_of
 from tests.bot.answer.targets.answers import a_diagnosis
 from tests.bot.answer.targets.test_reverts import blaming

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from faultline.bot.store.mutes import Mutes
+from faultline.bot.store.suppressed_alerts import Mutes
 from faultline.loopback.slack_person import SlackPerson, actions_of
 from tests.bot.conversation.slack.conftest import Room, eventually
 

@@ -31,9 +31,9 @@ from faultline.bot.conversation.slack.evidence_modal import (
 )
 from faultline.bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
 from faultline.bot.conversation.slack.home_view import Home, home_view
-from faultline.bot.store.labels import AnswerLabel
-from faultline.bot.store.mutes import Mute
+from faultline.bot.store.listing import AnswerLabel
 from faultline.bot.store.store import GroupedAlert, StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mute
 from faultline.connectors.shared.contract.base import Check
 from faultline.loopback.block_kit_rules import broken_rules, broken_view, too_long, view_too_large
 from tests.bot.answer.targets.answers import (

@@ -13,7 +13,7 @@ from faultline.bot.intake import slack_socket
 from faultline.bot.intake.accepting import store_accept
 from faultline.bot.intake.slack_socket import start_socket_mode
 from faultline.bot.processes.check import all_checks
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from tests.bot.answer.targets.answers import a_store, an_alert, settings
 from tests.bot.intake.conftest import until
 from tests.bot.intake.slack_on_loopback import slack_on_loopback

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from faultline.bot.settings.people import PeopleSettings
-from faultline.bot.store.labels import Labels
-from faultline.bot.store.mutes import Mute, Mutes
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import ReplyTo, StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mute, Mutes
 from faultline.loopback.slack import SlackedMessage
 from faultline.loopback.slack_person import SlackPerson
 from faultline.loopback.slack_views import SlackView

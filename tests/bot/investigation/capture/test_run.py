@@ -19,8 +19,8 @@ from faultline.bot.investigation.capture.captured import CaptureResult
 from faultline.bot.investigation.capture.plan import plan_capture
 from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.settings import Settings
-from faultline.bot.store.captures import CaptureLog, CaptureRecord
-from faultline.bot.store.opening import open_store
+from faultline.bot.store.databases import open_store
+from faultline.bot.store.follow_ups import CaptureLog, CaptureRecord
 from faultline.loopback.preloaded import run_preloaded
 from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 from tests.bot.investigation.capture.test_dynolog import TRAINING

@@ -16,7 +16,7 @@ from faultline.bot.investigation.model.answering import answer_question
 from faultline.bot.investigation.model.day_budget import day_budget
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings.model import ModelSettings
-from faultline.bot.store.model_spending import ModelSpending
+from faultline.bot.store.quotas import ModelSpending
 from tests.bot.answer.writer.openai_server import (
     USAGE,
     OpenAIServer,

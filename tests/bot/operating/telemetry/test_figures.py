@@ -18,7 +18,7 @@ from faultline.bot.operating.telemetry.store_figures import (
     read_figures,
 )
 from faultline.bot.runtime.measures import MOST_WORDS, OTHER, word
-from faultline.bot.store.labels import Labels
+from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

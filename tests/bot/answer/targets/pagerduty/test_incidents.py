@@ -24,9 +24,8 @@ from faultline.bot.answer.targets.tickets.target import ticket_offers
 from faultline.bot.answer.view import answer_view
 from faultline.bot.operating.settings_checks import settings_checks
 from faultline.bot.settings.settings import settings_of
-from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
+from faultline.bot.store.follow_ups import FollowUps, FollowUpScope, TicketRequests
 from faultline.bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
-from faultline.bot.store.tickets import TicketRequests
 from faultline.loopback.pagerduty import LoopbackIncident
 from tests.bot.answer.targets.answers import (
     PAGE,

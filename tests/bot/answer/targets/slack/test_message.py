@@ -25,7 +25,7 @@ from faultline.bot.answer.targets.slack.message import (
 )
 from faultline.bot.answer.targets.tickets.target import TicketOffer
 from faultline.bot.answer.view import answer_view
-from faultline.bot.store.labels import AnswerLabel
+from faultline.bot.store.listing import AnswerLabel
 from faultline.loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.answer.targets.answers import (
     GRAPH,

@@ -20,9 +20,9 @@ from faultline.bot.answer.targets.slack.message import SlackMessage
 from faultline.bot.answer.targets.slack.posts import MessageRef
 from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.settings.settings import settings_of
-from faultline.bot.store.message_updates import DueDigest
-from faultline.bot.store.models import PostRow
+from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.bot.store.tables import PostRow
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,

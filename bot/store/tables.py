@@ -1,4 +1,6 @@
-"""The tables of the store."""
+"""The tables of investigations and of what belongs to them: alerts that joined them or were held
+back, their posts, what was remembered of them; and of checks, changes, workers and spending. The
+tables of people and programs are in `faultline.bot.store.people_tables`."""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     DateTime,
     Float,
     ForeignKey,
@@ -17,6 +20,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     text,
+    true,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -182,25 +186,6 @@ class PostRow(Base):
     ref: Mapped[str | None] = mapped_column(Text, index=True)
 
 
-class CaptureRow(Base):
-    """One capture that was asked for. `counts` while the machines were, or may have been, asked
-    because of it."""
-
-    __tablename__ = "captures"
-    __table_args__ = (Index("ix_captures_job_asked_at", "job", "asked_at"),)
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    job: Mapped[str]
-    asked_by: Mapped[str] = mapped_column(Text)
-    asked_at: Mapped[datetime]
-    requested: Mapped[str] = mapped_column("wanted", Text)
-    hosts: Mapped[str] = mapped_column(Text)
-    counts: Mapped[bool]
-    status: Mapped[str]
-    finished_at: Mapped[datetime | None]
-    result: Mapped[str | None] = mapped_column(Text)
-
-
 class RememberedRow(Base):
     """What is needed to find an investigation again; it goes with the investigation.
 
@@ -233,17 +218,208 @@ class RememberedServiceRow(Base):
     service: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
-class LabelRow(Base):
-    """What somebody said of an answer. Nothing is overwritten: the newest of an investigation
-    holds."""
+class GroupedAlertRow(Base):
+    """An alert that joined an investigation of another one.
 
-    __tablename__ = "labels"
+    `open_fingerprint` equals `fingerprint` while the alert is open: the database itself refuses to
+    have an open alert in two groups.
+    """
+
+    __tablename__ = "grouped_alerts"
+    __table_args__ = (
+        Index("uq_grouped_alerts_once", "investigation_id", "fingerprint", unique=True),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     investigation_id: Mapped[str] = mapped_column(
-        ForeignKey("investigations.id", ondelete="CASCADE"), index=True
+        ForeignKey("investigations.id", ondelete="CASCADE")
     )
-    right: Mapped[bool] = mapped_column("is_right")
-    cause: Mapped[str] = mapped_column(Text)
-    who: Mapped[str] = mapped_column(Text)
+    fingerprint: Mapped[str] = mapped_column(index=True)
+    open_fingerprint: Mapped[str | None] = mapped_column(unique=True)
+    alert: Mapped[dict[str, Any]]
+    why: Mapped[str] = mapped_column(Text)
     at: Mapped[datetime]
+    repeats: Mapped[int] = mapped_column(default=0)
+    resolved_at: Mapped[datetime | None]
+
+
+class AlertKeyRow(Base):
+    """What an open alert is about, as keys by which related alerts find it; gone when the alert is
+    resolved."""
+
+    __tablename__ = "alert_keys"
+    __table_args__ = (Index("ix_alert_keys_key_at", "key", "at"),)
+
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE"), primary_key=True
+    )
+    fingerprint: Mapped[str] = mapped_column(primary_key=True, index=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+
+
+class MuteRow(Base):
+    """One mute of one alert, by its fingerprint. It holds until `until`, or `ended_at` where
+    somebody ended it.
+
+    With `until_resolved` the alert's resolution ends it. While the alert is critical, it holds only
+    with `covers_critical`, which takes an admin.
+    """
+
+    __tablename__ = "mutes"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    fingerprint: Mapped[str] = mapped_column(index=True)
+    title: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime]
+    until: Mapped[datetime] = mapped_column(index=True)
+    ended_at: Mapped[datetime | None]
+    until_resolved: Mapped[bool] = mapped_column(default=False)
+    # A release that does not write the column makes mutes that cover critical alerts.
+    covers_critical: Mapped[bool] = mapped_column(default=False, server_default=true())
+    who: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    alert_count: Mapped[int] = mapped_column("held", default=0)
+    held_at: Mapped[datetime | None]
+
+
+class SuppressedAlertRow(Base):
+    """Alerts that were not investigated, counted: one row for each alert and reason."""
+
+    __tablename__ = "held_alerts"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    fingerprint: Mapped[str]
+    channel: Mapped[str]
+    alert: Mapped[dict[str, Any]]
+    why: Mapped[str] = mapped_column(Text)
+    count: Mapped[int] = mapped_column(default=1)
+    first_at: Mapped[datetime]
+    last_at: Mapped[datetime] = mapped_column(index=True)
+
+
+class LearnedCallRow(Base):
+    """One source's word of one call, in one environment, cluster and region, for one team. `id` is
+    made of these; the text "" says that the alert did not say. `investigation_id` is the last that
+    saw it."""
+
+    __tablename__ = "learned_calls"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    team: Mapped[str]
+    environment: Mapped[str]
+    cluster: Mapped[str]
+    region: Mapped[str]
+    caller: Mapped[str]
+    callee: Mapped[str]
+    source: Mapped[str]
+    last_seen: Mapped[datetime] = mapped_column(index=True)
+    investigation_id: Mapped[str] = mapped_column(index=True)
+
+
+class ReportedChangeRow(Base):
+    """One change as its reporter told it; the same id again replaces it. `place` holds labels such
+    as environment and cluster."""
+
+    __tablename__ = "reported_changes"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    at: Mapped[datetime] = mapped_column(index=True)
+    received_at: Mapped[datetime]
+    service: Mapped[str]
+    kind: Mapped[str]
+    title: Mapped[str] = mapped_column(Text)
+    author: Mapped[str] = mapped_column(Text)
+    link: Mapped[str] = mapped_column(Text)
+    files: Mapped[str] = mapped_column(Text)
+    diff: Mapped[str] = mapped_column(Text)
+    place: Mapped[dict[str, Any]]
+
+
+class DeployCheckRow(Base):
+    """One deploy that is watched. `asked` is what was asked for, `verdict` the last one, both as
+    JSON."""
+
+    __tablename__ = "deploy_checks"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    asked: Mapped[dict[str, Any]]
+    team: Mapped[str]
+    asked_by: Mapped[str] = mapped_column(Text)
+    asked_at: Mapped[datetime] = mapped_column(index=True)
+    due_at: Mapped[datetime | None] = mapped_column(index=True)
+    """When it is looked at next; null once it is decided."""
+    leased_until: Mapped[datetime | None]
+    """Until then a worker is looking."""
+    looks_done: Mapped[int]
+    verdict: Mapped[dict[str, Any] | None]
+
+
+class WatchRow(Base):
+    """The state of one `[[watch]]`, by its name."""
+
+    __tablename__ = "watches"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    due_at: Mapped[datetime] = mapped_column(index=True)
+    leased_until: Mapped[datetime | None]
+    worse_in_a_row: Mapped[int]
+    alerted: Mapped[bool]
+    """Whether an alert was raised that has not been resolved."""
+    looked_at: Mapped[datetime | None]
+    headline: Mapped[str] = mapped_column(Text)
+
+
+class ExecutorRow(Base):
+    """A worker on PostgreSQL, and when it last gave a sign of life, by the database's clock.
+
+    Whoever declares it lost raises `epoch`; the worker, which knows its own, then ends.
+    """
+
+    __tablename__ = "executors"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    host: Mapped[str]
+    role: Mapped[str]
+    beat_at: Mapped[datetime]
+
+
+class LastTimeRow(Base):
+    """When something last happened."""
+
+    __tablename__ = "last_times"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+
+
+class FleetHostRow(Base):
+    """A machine of the job that an investigation was about; it goes with the investigation.
+
+    `fault` is "" for one that the answer does not blame, `part` what it blames of it, such as
+    `gpu3`.
+    """
+
+    __tablename__ = "fleet_hosts"
+
+    investigation_id: Mapped[str] = mapped_column(
+        ForeignKey("investigations.id", ondelete="CASCADE"), primary_key=True
+    )
+    host: Mapped[str] = mapped_column(primary_key=True, index=True)
+    at: Mapped[datetime] = mapped_column(index=True)
+    job: Mapped[str]
+    fault: Mapped[str]
+    part: Mapped[str]
+
+
+class ModelSpendingRow(Base):
+    """One day (UTC, `2026-11-23`) of one channel; "" for what belongs to none."""
+
+    __tablename__ = "model_spending"
+
+    day: Mapped[str] = mapped_column(primary_key=True)
+    channel: Mapped[str] = mapped_column(primary_key=True)
+    tokens: Mapped[int] = mapped_column(BigInteger)
+    cost_usd: Mapped[float]
