@@ -38,7 +38,7 @@ from starlette.responses import JSONResponse, Response
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.acknowledgement import database
-from faultline.bot.queue.state import queue_state
+from faultline.bot.queue.backlog import queue_state
 from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 from faultline.loopback.bot_process import BotProcess, incident_event, signed_webhook

@@ -42,8 +42,8 @@ from benchmarks.acknowledgement import database
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.operating.doctor import whole
 from faultline.bot.operating.engine_rows import SCHEMA, EngineRows
-from faultline.bot.operating.free_pages import give_back
 from faultline.bot.operating.inspection import inspected
+from faultline.bot.operating.retention import give_back
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
 from faultline.bot.settings import Settings

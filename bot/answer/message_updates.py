@@ -15,8 +15,8 @@ from typing import Protocol
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.answer.outcome import PostsDigests, ReplyTarget
-from faultline.bot.queue.engine_database import ENGINE_ERRORS
-from faultline.bot.queue.names import (
+from faultline.bot.queue.engine_database import (
+    ENGINE_ERRORS,
     INVESTIGATIONS,
     WORKFLOW_INVESTIGATE,
     WORKFLOW_REPLY,

@@ -19,8 +19,8 @@ from faultline.bot.intake.incident_requests import IncidentRequests, requester_k
 from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
-from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
-from faultline.bot.policy.teams import Teams
+from faultline.bot.policy.services import Teams
+from faultline.bot.policy.values import DeployToCheck, due_at
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.store.changes import DeployChecks, StoredCheck
 from faultline.bot.store.connections import storable

@@ -81,8 +81,8 @@ def restore(
 ) -> None:
     """Restore a backup into an empty directory. Unfinished work starts again, and nothing is posted
     twice."""
-    from faultline.bot.operating.restore import begin_again
-    from faultline.bot.operating.restore import restore as put_back
+    from faultline.bot.operating.backup import begin_again
+    from faultline.bot.operating.backup import restore as put_back
     from faultline.bot.settings import load_settings
 
     # Exactly one of the two: a backup to put back, or a database that is back already.
@@ -121,7 +121,7 @@ def delete(name: Name, yes: Sure = False, config: Config = None) -> None:
 @database_commands.command("current")
 def current(config: Config = None) -> None:
     """Show the known versions, and the tables' version."""
-    from faultline.bot.operating.database import print_versions
+    from faultline.bot.operating.backup import print_versions
     from faultline.bot.settings import load_settings
 
     print_versions(load_settings(config))
@@ -130,7 +130,7 @@ def current(config: Config = None) -> None:
 @database_commands.command("upgrade")
 def upgrade(config: Config = None) -> None:
     """Upgrade the tables to the newest version. The bot does so when it starts."""
-    from faultline.bot.operating.database import bring_up
+    from faultline.bot.operating.backup import bring_up
     from faultline.bot.settings import load_settings
 
     bring_up(load_settings(config))
@@ -143,7 +143,7 @@ def downgrade(
     config: Config = None,
 ) -> None:
     """Downgrade the tables for an older release. Data of newer versions is dropped."""
-    from faultline.bot.operating.database import take_back
+    from faultline.bot.operating.backup import take_back
     from faultline.bot.settings import load_settings
 
     take_back(load_settings(config), to, sure=yes)

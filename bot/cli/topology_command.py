@@ -10,7 +10,7 @@ from datetime import datetime
 
 from faultline.analysis.case.calls import CATALOGUE
 from faultline.bot.answer.foreign_text import single_line
-from faultline.bot.policy.service_catalogue import catalogue_calls, catalogue_name
+from faultline.bot.policy.services import catalogue_calls, catalogue_name
 from faultline.bot.settings import Settings
 from faultline.bot.store.databases import open_store
 from faultline.bot.store.memory import MAX_CALLS, LearnedCall, LearnedCalls

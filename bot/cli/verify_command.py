@@ -25,7 +25,7 @@ from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.intake.since import length_of, since_of
 from faultline.bot.investigation.checking_deploys import check_deploy
-from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
+from faultline.bot.policy.values import DeployToCheck, due_at
 from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.base import Connector
 

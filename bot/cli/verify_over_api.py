@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.errors import ConnectorError, SettingsError
-from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.policy.values import DeployToCheck
 from faultline.connectors.shared.vendor_text import short
 
 CHECKS = "/api/deploy-checks"

@@ -16,7 +16,7 @@ from faultline.bot.answer.foreign_text import safe_url, sentence, single_line
 from faultline.bot.answer.lines import SHOWN_BY
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.intake.questions.slack_question import AnswerLine
-from faultline.bot.policy.teams import Teams
+from faultline.bot.policy.services import Teams
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import StoredInvestigation
 

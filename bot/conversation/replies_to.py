@@ -39,8 +39,7 @@ from faultline.bot.intake.questions.first_contact import tells_of_trouble
 from faultline.bot.intake.questions.follow_up_scope import window_of
 from faultline.bot.intake.questions.slack_question import AnswerText
 from faultline.bot.investigation.worker_context import WorkerContext
-from faultline.bot.policy.people import person
-from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.policy.people import HOUR, person, too_many_investigations
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.conversations import Conversations, Question
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope

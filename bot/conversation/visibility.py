@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.policy.teams import Teams
+from faultline.bot.policy.services import Teams
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Question

@@ -14,7 +14,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Accept, IntakeLimits, NotAccepted, take
 from faultline.bot.intake.incident_request import IncidentRequest, arrival_of
 from faultline.bot.intake.request_body import Refused
-from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.policy.people import HOUR, too_many_investigations
 from faultline.bot.policy.values import Accepted
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings

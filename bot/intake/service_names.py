@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.policy.services import catalogue_name
 from faultline.bot.settings import Settings
 
 _NAMED = re.compile(

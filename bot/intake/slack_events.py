@@ -37,8 +37,7 @@ from faultline.bot.intake.slack_people import (
     failure_text,
 )
 from faultline.bot.intake.slack_text import slack_plain
-from faultline.bot.policy.person_limits import too_many_investigations
-from faultline.bot.policy.roles import Act, may, refusal
+from faultline.bot.policy.people import Act, may, refusal, too_many_investigations
 from faultline.bot.policy.values import Arrival
 from faultline.bot.settings import Settings
 

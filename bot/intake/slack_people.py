@@ -22,7 +22,7 @@ from slack_sdk.errors import SlackClientError
 from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, error_code
 from faultline.bot.answer.targets.slack.web_client import SlackWebClient
 from faultline.bot.intake.slack_payload import Envelope, Message
-from faultline.bot.policy.roles import Kind, Role, SlackPerson, slack_groups, slack_role
+from faultline.bot.policy.people import Kind, Role, SlackPerson, slack_groups, slack_role
 from faultline.bot.settings import Settings
 
 LOOK_UP_WITHIN_S = 0.7

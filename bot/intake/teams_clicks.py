@@ -21,7 +21,7 @@ from faultline.bot.intake.alert_source import Intake
 from faultline.bot.intake.teams_activity import Activity, CardAction, Unknown
 from faultline.bot.intake.teams_people import TeamsPeople, TeamsPerson
 from faultline.bot.intake.teams_store import TeamsStore
-from faultline.bot.policy.roles import Act, may
+from faultline.bot.policy.people import Act, may
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import StoredInvestigation
 

@@ -24,8 +24,7 @@ from faultline.bot.intake.teams_activity import Activity
 from faultline.bot.intake.teams_people import TeamsPeople, TeamsPerson
 from faultline.bot.intake.teams_store import TeamsStore
 from faultline.bot.intake.teams_tokens import SOURCE
-from faultline.bot.policy.person_limits import too_many_investigations
-from faultline.bot.policy.roles import Act, may
+from faultline.bot.policy.people import Act, may, too_many_investigations
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations

@@ -17,7 +17,7 @@ import msgspec
 from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.answer.targets.chats.teams_connector import BotConnector
 from faultline.bot.intake.teams_activity import Activity, Unknown
-from faultline.bot.policy.roles import TAKES, Act, Role, SlackPerson, slack_role
+from faultline.bot.policy.people import TAKES, Act, Role, SlackPerson, slack_role
 from faultline.bot.settings import Settings
 
 REMEMBER_S = 600.0

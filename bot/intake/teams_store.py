@@ -21,15 +21,16 @@ from faultline.bot.intake.accepting import NotAccepted
 from faultline.bot.intake.alert_source import Intake
 from faultline.bot.intake.teams_activity import Activity
 from faultline.bot.intake.teams_people import TeamsPerson
-from faultline.bot.policy.people import without_mentions
-from faultline.bot.policy.person_limits import (
+from faultline.bot.policy.people import (
     DAY,
     HOUR,
+    Act,
+    may,
     too_many_investigations,
     too_many_mutes,
+    without_mentions,
 )
 from faultline.bot.policy.priority import URGENT, priority_of
-from faultline.bot.policy.roles import Act, may
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings

@@ -19,7 +19,7 @@ from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.deploys.verifying import judge_deploy
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.bot.investigation.collecting import assemble, collect_part
-from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.policy.values import DeployToCheck
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.store.case_store import CaseStore
 from faultline.connectors.shared.contract.base import Connector

@@ -12,7 +12,7 @@ from itertools import chain
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Alert, Window
-from faultline.bot.policy.named_service import service_in
+from faultline.bot.policy.services import service_in
 from faultline.connectors.shared.contract.abilities import KnowsServices
 from faultline.connectors.shared.contract.base import Connector
 

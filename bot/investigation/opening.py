@@ -28,7 +28,7 @@ from faultline.bot.investigation.scoping import with_objective, with_related
 from faultline.bot.investigation.step_results import Opened
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.investigation.young_systems import fitted_to_history
-from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.policy.services import catalogue_name
 from faultline.bot.policy.values import masked_alert
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.follow_ups import FollowUps, follow_up_scope

@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from faultline.analysis.deploys.looks import Look
 from faultline.analysis.deploys.verdict import Decision, DeployVerdict, SignalCheck
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
-from faultline.bot.policy.values import Arrival, Delivery
+from faultline.bot.policy.values import Arrival, Delivery, DeployToCheck, due_at
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.settings import Settings
 from faultline.bot.settings.watches import WatchSettings

@@ -9,7 +9,7 @@ from faultline.analysis.ranking.error_budget import OBJECTIVE_LABELS
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.bot.investigation.runbooks.applying import NOTHING_MORE, ScopeHints
 from faultline.bot.policy.job_identity import identify_job
-from faultline.bot.policy.service_catalogue import catalogue_calls, catalogue_name
+from faultline.bot.policy.services import catalogue_calls, catalogue_name
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 

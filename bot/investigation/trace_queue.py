@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from dbos import DBOS
 
-from faultline.bot.queue.names import APPLICATION_VERSION
+from faultline.bot.queue.engine_database import APPLICATION_VERSION
 from faultline.bot.runtime.step_watch import watched
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dbos import DBOS, SetWorkflowID, StepOptions
 
 from faultline.bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
-from faultline.bot.queue.names import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
+from faultline.bot.queue.engine_database import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from faultline.bot.runtime.by_need import ByNeed
 from faultline.bot.runtime.step_watch import watched
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from faultline.bot.policy.roles import Act, Role, may
+from faultline.bot.policy.people import Act, Role, may
 from faultline.bot.store.visibility import ALL, Visibility
 
 

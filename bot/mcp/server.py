@@ -38,7 +38,7 @@ from faultline.bot.mcp.prompts import PROMPTS, McpPrompt
 from faultline.bot.mcp.tool import McpTool, Result, TextResult, ToolRun
 from faultline.bot.mcp.trace_tool import TRACE_DOCTOR
 from faultline.bot.mcp.verify_tool import Verifier, verify_tool
-from faultline.bot.policy.roles import TAKES
+from faultline.bot.policy.people import TAKES
 from faultline.bot.runtime.logs import program_version
 from faultline.connectors.shared.contract.base import Connector
 from faultline.prompts import load_prompt

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from faultline.bot.mcp.callers import Caller
 from faultline.bot.mcp.investigations import Investigations, ProgressReporter
 from faultline.bot.mcp.open_cases import OpenCase, OpenCases
-from faultline.bot.policy.roles import Act
+from faultline.bot.policy.people import Act
 
 LONGEST_ARGUMENT = 2_000
 ID = "Id of an investigation, as `investigate` and `recent` give it."

@@ -13,13 +13,21 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.operating.check_results import CheckResult, as_json, print_findings
-from faultline.bot.operating.inspection import Inspection, inspected
-from faultline.bot.operating.place_checks import place_checks
-from faultline.bot.operating.reply_checks import reply_checks
-from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.operating.delivery_checks import (
+    hanging_checks,
+    reply_checks,
+    spool_checks,
+    watchdog_checks,
+)
+from faultline.bot.operating.inspection import (
+    CheckResult,
+    Inspection,
+    as_json,
+    inspected,
+    print_findings,
+)
+from faultline.bot.operating.installation_checks import place_checks, settings_checks
 from faultline.bot.operating.size_checks import size_checks
-from faultline.bot.operating.spool_checks import hanging_checks, spool_checks, watchdog_checks
 from faultline.bot.operating.story import story
 from faultline.bot.operating.work_checks import question_checks, work_checks
 from faultline.bot.settings import Settings

@@ -14,8 +14,7 @@ from sqlalchemy.engine import make_url
 
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.wording.phrases import counted
-from faultline.bot.operating.check_results import CheckResult
-from faultline.bot.operating.inspection import Inspection
+from faultline.bot.operating.inspection import CheckResult, Inspection
 from faultline.bot.operating.sweep import named_at
 from faultline.bot.queue.engine_database import system_engine
 from faultline.bot.settings import Settings

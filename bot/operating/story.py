@@ -11,12 +11,10 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
 from faultline.analysis.wording.phrases import counted, plain
-from faultline.bot.operating.check_results import CheckResult, State, lasting, when
 from faultline.bot.operating.engine_rows import ACTIVE, Step, Workflow
-from faultline.bot.operating.inspection import Inspection
-from faultline.bot.operating.stands import next_try, where_it_stands
-from faultline.bot.operating.work_checks import usual_length
-from faultline.bot.queue.names import WORKFLOW_REPLY
+from faultline.bot.operating.inspection import CheckResult, Inspection, State, lasting, when
+from faultline.bot.operating.work_checks import next_try, usual_length, where_it_stands
+from faultline.bot.queue.engine_database import WORKFLOW_REPLY
 from faultline.bot.store.connections import storable
 from faultline.bot.store.messages import ENDED
 from faultline.bot.store.people_tables import FollowUpRow, QuestionRow

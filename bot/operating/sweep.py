@@ -14,8 +14,8 @@ from obstore.exceptions import BaseError
 from sqlalchemy import ColumnElement, and_, delete, or_, select
 from sqlalchemy.orm import Session
 
+from faultline.bot.operating.deleting import delete_case, delete_rows, engine_work
 from faultline.bot.operating.engine_rows import EngineRows
-from faultline.bot.operating.removing import delete_case, delete_rows, engine_work
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.connections import reading
@@ -55,7 +55,7 @@ BATCH = 200
 LINES_AT_ONCE = 1_000
 SHORTEST_DAYS = 1.0
 SILENT_WORKER_RETENTION = timedelta(days=7)
-"""`faultline.bot.queue.advisory_locks.FORGET_BEATS`."""
+"""`faultline.bot.queue.executor_locks.FORGET_BEATS`."""
 INVESTIGATIONS_AT_ONCE = 20
 NAMED_BY_TIME = re.compile(r"(\d{8})-(\d{6})-[0-9a-f]{6}")
 """`faultline.bot.store.admitting.new_investigation_id`."""

@@ -13,12 +13,15 @@ from pathlib import Path
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.investigation import analyzing
 from faultline.bot.investigation.reading_traces import TraceReading
-from faultline.bot.policy.teams import Teams
+from faultline.bot.policy.services import Teams
 from faultline.bot.processes.worker import RunningEngine, build_context
 from faultline.bot.queue.dispatch import FairDispatch
 from faultline.bot.queue.engine import WorkerEngine
-from faultline.bot.queue.engine_database import migrate_engine
-from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from faultline.bot.queue.engine_database import (
+    INVESTIGATIONS,
+    URGENT_INVESTIGATIONS,
+    migrate_engine,
+)
 from faultline.bot.runtime.components import Components, FunctionComponent
 from faultline.bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
 from faultline.bot.settings import Settings

@@ -36,7 +36,7 @@ from faultline.bot.policy.reply_targets import (
     fewest_channels_at_once,
     slowest_edits,
 )
-from faultline.bot.policy.teams import Teams
+from faultline.bot.policy.services import Teams
 from faultline.bot.queue.changes import LOOK_AT_LEAST_EVERY_S, STORE
 from faultline.bot.queue.dispatch import Dispatch, FairDispatch
 from faultline.bot.queue.engine import WorkerEngine

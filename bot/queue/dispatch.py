@@ -14,12 +14,16 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from faultline.bot.policy.priority import URGENT
-from faultline.bot.policy.teams import Teams
-from faultline.bot.queue.capacity import Capacity
-from faultline.bot.queue.engine_database import ENGINE_ERRORS
-from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
-from faultline.bot.queue.order import in_order
-from faultline.bot.queue.state import any_waiting, busy, next_per_team, taken_by_team
+from faultline.bot.policy.services import Teams
+from faultline.bot.queue.backlog import (
+    Capacity,
+    any_waiting,
+    busy,
+    in_order,
+    next_per_team,
+    taken_by_team,
+)
+from faultline.bot.queue.engine_database import ENGINE_ERRORS, INVESTIGATIONS, URGENT_INVESTIGATIONS
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.store.store import Store
 

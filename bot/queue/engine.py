@@ -16,21 +16,21 @@ from pathlib import Path
 from dbos import DBOS, DBOSConfig, WorkflowStatus
 from sqlalchemy import Engine, text
 
-from faultline.bot.queue.advisory_locks import AdvisoryLocks, Beats
-from faultline.bot.queue.capacity import urgent_concurrency
+from faultline.bot.queue.backlog import urgent_concurrency
 from faultline.bot.queue.changes import QUEUES, STORE, changes_in
-from faultline.bot.queue.engine_database import ENGINE_ERRORS, system_engine, tables_prefix
-from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
-from faultline.bot.queue.names import (
+from faultline.bot.queue.engine_database import (
     APPLICATION,
     APPLICATION_VERSION,
+    ENGINE_ERRORS,
     INVESTIGATIONS,
     URGENT_INVESTIGATIONS,
     WORKFLOW_INVESTIGATE,
     reply_queue,
+    system_engine,
+    tables_prefix,
 )
-from faultline.bot.queue.pollers import Pollers, can_be_woken
-from faultline.bot.queue.queue_watch import QueueWatch
+from faultline.bot.queue.executor_locks import AdvisoryLocks, Beats, ExecutorLocks, FileLocks
+from faultline.bot.queue.pollers import Pollers, QueueWatch, can_be_woken
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.runtime.measures import TAKEOVERS
 

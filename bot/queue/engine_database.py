@@ -1,4 +1,5 @@
-"""The database of the durable engine: DBOS's own tables, on SQLite (WAL) or PostgreSQL."""
+"""The database of the durable engine: DBOS's own tables, on SQLite (WAL) or PostgreSQL; what its
+queues and workflows are called, and the version kept with their work."""
 
 from __future__ import annotations
 
@@ -13,6 +14,22 @@ from sqlalchemy.engine import make_url
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.store.bounded_connections import bound
 from faultline.bot.store.connections import WAL_LIMIT_BYTES, Waits, bounded_address
+
+INVESTIGATIONS = "investigations"
+URGENT_INVESTIGATIONS = "investigations-urgent"
+WORKFLOW_INVESTIGATE = "investigate"
+WORKFLOW_REPLY = "reply"
+APPLICATION = "faultline"
+APPLICATION_VERSION = "1"
+"""Pinned: DBOS's default is a hash of the source, which strands running work at every upgrade.
+Raise it only when a change to a workflow's steps makes half-done work of the older version
+unreadable."""
+
+
+def reply_queue(place: str) -> str:
+    """The queue of one place's replies: a place that is down keeps no other's waiting."""
+    return f"replies-{place}"
+
 
 POOL = 6
 """Connections of the engine's own that a worker keeps, and as many more when it is busy: one is the

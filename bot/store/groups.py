@@ -16,8 +16,14 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
-from faultline.bot.policy.relation import SERVICE_KEY, Relation, keys_of, relate, sought_keys
-from faultline.bot.policy.traits import Traits
+from faultline.bot.policy.relation import (
+    SERVICE_KEY,
+    Relation,
+    Traits,
+    keys_of,
+    relate,
+    sought_keys,
+)
 from faultline.bot.store.messages import reply_to_of
 from faultline.bot.store.tables import AlertKeyRow, GroupedAlertRow, InvestigationRow
 

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from faultline.analysis.errors import BudgetExceeded
-from faultline.bot.policy.roles import ROLES, Act, Role, may
+from faultline.bot.policy.people import ROLES, Act, Role, may
 from faultline.bot.store.connections import reading, storable
 from faultline.bot.store.people_tables import ApiTokenRow, PersonActRow, RequestKeyRow
 from faultline.bot.store.store import Store

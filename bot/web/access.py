@@ -23,7 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from faultline.bot.intake.slack_channels import SlackChannels
-from faultline.bot.policy.roles import TAKES, Act, Role
+from faultline.bot.policy.people import TAKES, Act, Role
 from faultline.bot.runtime.call_rate import CallRate
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.runtime.throttle import Throttle

@@ -14,7 +14,7 @@ from faultline.analysis.case.folder import read_case
 from faultline.analysis.errors import BudgetExceeded, FaultlineError
 from faultline.analysis.vocabulary import Window
 from faultline.bot.intake.questions.follow_up_scope import QuestionSpan, window_of
-from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.policy.people import HOUR, too_many_investigations
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope
 from faultline.bot.store.quotas import PersonActs

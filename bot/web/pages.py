@@ -29,7 +29,7 @@ from faultline.bot.intake.alert_source import AlertSource
 from faultline.bot.intake.alert_sources import alert_sources
 from faultline.bot.operating.credentials import Credentials
 from faultline.bot.operating.telemetry.readiness import Readiness
-from faultline.bot.queue.state import ahead_of
+from faultline.bot.queue.backlog import ahead_of
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.follow_ups import FollowUps

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from faultline.bot.queue.state import ASSEMBLED
+from faultline.bot.queue.backlog import ASSEMBLED
 from faultline.bot.store.store import Progress
 
 StepState = Literal["done", "now", "to do"]

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from starlette.requests import Request
 from starlette.responses import Response
 
-from faultline.bot.policy.roles import Role
+from faultline.bot.policy.people import Role
 from faultline.bot.settings import ServerSettings
 from faultline.bot.settings.login import LoginSettings
 from faultline.bot.settings.teams import TeamSettings

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from faultline.analysis.errors import BudgetExceeded
-from faultline.bot.policy.roles import ROLES
+from faultline.bot.policy.people import ROLES
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.quotas import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from faultline.bot.policy.roles import ROLES, Role
+from faultline.bot.policy.people import ROLES, Role
 from faultline.bot.store.visibility import NOTHING_APART, Visibility
 
 CSRF_FIELD = "csrf"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from faultline.bot.policy.roles import ROLES, Role
+from faultline.bot.policy.people import ROLES, Role
 from faultline.bot.store.conversations import Conversations
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import StoredInvestigation

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from faultline.bot.operating.backup import begin_again
 from faultline.bot.operating.doctor import whole
 from faultline.bot.operating.inspection import inspected
-from faultline.bot.operating.restore import begin_again
 from faultline.bot.operating.story import story as story_of
 from faultline.bot.settings import load_settings
 from faultline.loopback.bot_process import BotProcess

@@ -20,7 +20,7 @@ from faultline.bot.answer.outcome import Outcome
 from faultline.bot.answer.targets.plain_message import answer_text, digest_text, first_text
 from faultline.bot.answer.targets.posting import LEASE, NOT_DONE, post_once
 from faultline.bot.policy.reply_targets import ReplyTargetDeclaration
-from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.policy.services import catalogue_name
 from faultline.bot.settings import Settings
 from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import NO_POST, Store, StoredInvestigation

@@ -13,7 +13,7 @@ from faultline.bot.answer.targets.slack.errors import slack_error
 from faultline.bot.conversation.slack.click_context import FAILURES, ClickContext
 from faultline.bot.intake.payload_fields import Line, Payload, Table
 from faultline.bot.intake.slack_people import Claimed
-from faultline.bot.policy.roles import may
+from faultline.bot.policy.people import may
 from faultline.bot.store.store import StoredInvestigation
 
 MAX_PROMPTS = 4

@@ -30,7 +30,7 @@ from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.intake.accepting import NotAccepted
 from faultline.bot.intake.slack_channels import SlackChannels
 from faultline.bot.intake.slack_people import Claimed, SlackPeople
-from faultline.bot.policy.roles import Act, Role, SlackPerson, may, refusal
+from faultline.bot.policy.people import Act, Role, SlackPerson, may, refusal
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations

@@ -10,7 +10,7 @@ from faultline.bot.answer.targets.slack.button_type import SlackButton
 from faultline.bot.answer.targets.slack.buttons import MORE, PREFIX, all_buttons
 from faultline.bot.conversation.slack.click_context import ClickContext
 from faultline.bot.conversation.slack.payloads import Interaction
-from faultline.bot.policy.roles import Act
+from faultline.bot.policy.people import Act
 from faultline.bot.store.store import StoredInvestigation
 
 

@@ -19,7 +19,7 @@ from faultline.bot.answer.targets.slack.errors import slack_error
 from faultline.bot.conversation.slack.click_context import FAILURES, ClickContext
 from faultline.bot.conversation.slack.home_view import RECENT, Home, home_view, not_for_you
 from faultline.bot.intake.slack_people import Claimed
-from faultline.bot.policy.roles import SlackPerson, may, refusal
+from faultline.bot.policy.people import SlackPerson, may, refusal
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.suppressed_alerts import Mute

@@ -28,7 +28,7 @@ from faultline.bot.conversation.slack.home_view import REFRESH, UNMUTE
 from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.intake.slack_payload import Envelope
 from faultline.bot.intake.slack_people import Claimed
-from faultline.bot.policy.roles import may, refusal
+from faultline.bot.policy.people import may, refusal
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Store
 

@@ -12,7 +12,7 @@ from faultline.bot.investigation.runbooks.hosts import linkable_hosts
 from faultline.bot.investigation.runbooks.library import FileProblem, RunbookLibrary, read_library
 from faultline.bot.investigation.runbooks.matching import glob_matches
 from faultline.bot.investigation.runbooks.runbook import Runbook
-from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.policy.services import catalogue_name
 from faultline.bot.settings import Settings
 
 

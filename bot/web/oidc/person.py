@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from faultline.bot.policy.roles import Role, is_named, named_role
+from faultline.bot.policy.people import Role, is_named, named_role
 from faultline.bot.settings.login import LoginSettings
 from faultline.bot.settings.teams import TeamSettings
 from faultline.bot.store.visitors import ProviderIdentity

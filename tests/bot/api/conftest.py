@@ -10,7 +10,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from faultline.bot.policy.roles import Role
+from faultline.bot.policy.people import Role
 from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.store.quotas import TokenLimits, make_token
 from tests.bot.web.conftest import server

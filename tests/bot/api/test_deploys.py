@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from faultline.analysis.deploys.verdict import DeployVerdict
-from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.policy.values import DeployToCheck
 from faultline.bot.store.changes import DeployChecks
 from faultline.bot.store.quotas import TokenLimits
 from tests.bot.api.conftest import Program

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from faultline.bot.conversation.slack.home import HomeTab
-from faultline.bot.policy.roles import SlackPerson
+from faultline.bot.policy.people import SlackPerson
 from faultline.bot.settings.login import LoginSettings
 from faultline.bot.settings.teams import TeamSettings
 from faultline.bot.store.tables import InvestigationRow

@@ -25,8 +25,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation import reading_traces, trace_queue
 from faultline.bot.investigation.reading_traces import KILLED, TraceReading
 from faultline.bot.queue.engine import WorkerEngine
-from faultline.bot.queue.engine_database import migrate_engine
-from faultline.bot.queue.names import INVESTIGATIONS, WORKFLOW_INVESTIGATE
+from faultline.bot.queue.engine_database import INVESTIGATIONS, WORKFLOW_INVESTIGATE, migrate_engine
 from faultline.bot.settings import WorkerSettings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store
@@ -97,8 +96,7 @@ def wait_for(condition: Callable[[], bool], within_s: float = 240.0) -> None:
 def enqueue(engine_url: str, investigation: str) -> None:
     from dbos import DBOSClient
 
-    from faultline.bot.queue.engine_database import system_engine
-    from faultline.bot.queue.names import APPLICATION_VERSION
+    from faultline.bot.queue.engine_database import APPLICATION_VERSION, system_engine
 
     engine = system_engine(engine_url)
     client = DBOSClient(system_database_engine=engine)

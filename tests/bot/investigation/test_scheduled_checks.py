@@ -17,7 +17,7 @@ from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import EvidenceKind
 from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
-from faultline.bot.policy.deploy_to_check import DeployToCheck
+from faultline.bot.policy.values import DeployToCheck
 from faultline.bot.settings import Settings
 from faultline.bot.settings.watches import WatchSettings
 from faultline.bot.store.changes import DeployChecks, StoredCheck, Watches

@@ -21,7 +21,7 @@ from faultline.bot.investigation.trace_queue import (
 )
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.queue.engine import WorkerEngine
-from faultline.bot.queue.names import WORKFLOW_INVESTIGATE
+from faultline.bot.queue.engine_database import WORKFLOW_INVESTIGATE
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.settings import Settings, WorkerSettings
 from faultline.bot.store.case_store import CaseStore

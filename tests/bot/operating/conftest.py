@@ -36,11 +36,11 @@ def volume(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     otherwise."""
     of = SimpleNamespace(free=50 * 2**30, total=100 * 2**30, files=1_000_000, files_free=500_000)
     monkeypatch.setattr(
-        "faultline.bot.operating.place_checks.shutil.disk_usage",
+        "faultline.bot.operating.installation_checks.shutil.disk_usage",
         lambda _: SimpleNamespace(free=of.free, total=of.total),
     )
     monkeypatch.setattr(
-        "faultline.bot.operating.place_checks.os.statvfs",
+        "faultline.bot.operating.installation_checks.os.statvfs",
         lambda _: SimpleNamespace(f_files=of.files, f_favail=of.files_free),
     )
     return of

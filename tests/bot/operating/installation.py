@@ -10,10 +10,8 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.operating.check_results import CheckResult
 from faultline.bot.operating.engine_rows import EngineRows
-from faultline.bot.operating.executors import Executors
-from faultline.bot.operating.inspection import inspected
+from faultline.bot.operating.inspection import CheckResult, Executors, inspected
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import ReplyTo, Store

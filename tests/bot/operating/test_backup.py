@@ -14,10 +14,9 @@ import pytest
 from sqlalchemy.orm import Session
 
 from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
-from faultline.bot.operating.backup import back_up
+from faultline.bot.operating.backup import back_up, restore
 from faultline.bot.operating.inspection import inspected
 from faultline.bot.operating.requeue import requeue_by_name
-from faultline.bot.operating.restore import restore
 from faultline.bot.settings import Settings
 from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store, forgotten_key

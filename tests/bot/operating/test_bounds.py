@@ -12,9 +12,8 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from faultline.bot.intake import spool
-from faultline.bot.operating.bounds import BY_NATURE, FOLLOW, SWEPT
-from faultline.bot.operating.free_pages import give_back
 from faultline.bot.operating.inspection import inspected
+from faultline.bot.operating.retention import BY_NATURE, FOLLOW, SWEPT, give_back
 from faultline.bot.operating.size_checks import size_checks
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
@@ -38,7 +37,9 @@ OLD = NOW - timedelta(days=800)
 def test_every_table_has_a_bound() -> None:
     store, engine = Base.metadata.tables, SystemSchema.metadata_obj.tables
     written = {table.name for table in (*store.values(), *engine.values())}
-    assert written == {*SWEPT, *FOLLOW, *BY_NATURE}, "bot/operating/bounds.py says what bounds each"
+    assert written == {*SWEPT, *FOLLOW, *BY_NATURE}, (
+        "bot/operating/retention.py says what bounds each"
+    )
     assert set(FOLLOW.values()) <= written
 
 

@@ -12,10 +12,9 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.orm import Session
 
-from faultline.bot.operating.check_results import lasting
+from faultline.bot.operating.deleting import posts_of
 from faultline.bot.operating.doctor import CANNOT_LOOK, HEALTHY, WRONG, run_doctor
-from faultline.bot.operating.inspection import Inspection
-from faultline.bot.operating.removing import posts_of
+from faultline.bot.operating.inspection import Inspection, lasting
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import NO_POST, Delivery
 from faultline.bot.store.suppressed_alerts import Mutes

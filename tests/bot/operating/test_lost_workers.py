@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from faultline.bot.queue.advisory_locks import AdvisoryLocks
 from faultline.bot.queue.engine_database import system_engine
+from faultline.bot.queue.executor_locks import AdvisoryLocks
 from tests.bot.operating.installation import DEAD, LIVING, NOW, Installation
 
 HOUR = timedelta(hours=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.operating.installation_checks import settings_checks
 from faultline.bot.settings import Settings
 
 

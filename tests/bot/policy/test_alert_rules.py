@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.policy.alert_rules import blocking_rule_of, matches
-from faultline.bot.policy.topology import ServiceTopology
+from faultline.bot.policy.admission import blocking_rule_of, matches
+from faultline.bot.policy.services import ServiceTopology
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertRule
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.bot.policy.named_service import service_in
+from faultline.bot.policy.services import service_in
 
 KNOWN = (
     "prometheus",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from faultline.bot.policy.quiet_hours import quiet_until
+from faultline.bot.policy.admission import quiet_until
 from faultline.bot.settings.alerts import ChannelSettings
 
 BERLIN = ChannelSettings(quiet="22:00-07:00", time_zone="Europe/Berlin")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.operating.installation_checks import settings_checks
 from faultline.bot.policy.reply_targets import configured_targets, reply_channel, targets_of
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.errors import SettingsError
-from faultline.bot.policy.teams import Teams
+from faultline.bot.policy.services import Teams
 from faultline.bot.settings import load_settings
 
 CATALOGUE = """

@@ -14,12 +14,15 @@ import pytest
 from dbos import DBOS, DBOSClient
 from sqlalchemy.exc import OperationalError
 
-from faultline.bot.queue import advisory_locks
-from faultline.bot.queue.advisory_locks import AdvisoryLocks
+from faultline.bot.queue import executor_locks
 from faultline.bot.queue.engine import WorkerEngine
-from faultline.bot.queue.engine_database import system_engine
-from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
-from faultline.bot.queue.names import APPLICATION_VERSION, INVESTIGATIONS, WORKFLOW_INVESTIGATE
+from faultline.bot.queue.engine_database import (
+    APPLICATION_VERSION,
+    INVESTIGATIONS,
+    WORKFLOW_INVESTIGATE,
+    system_engine,
+)
+from faultline.bot.queue.executor_locks import AdvisoryLocks, ExecutorLocks, FileLocks
 from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 
@@ -47,7 +50,7 @@ def write_on(ready: Connection, url: str, directory: Path, name: str) -> None:
     """A worker that writes progress without a pause, and counts as lost after 2 s. Only its own
     writes end it: the loops that look at its lock may come too late. The server may have ended a
     transaction that stood still."""
-    advisory_locks.BEAT_EVERY_S, advisory_locks.LOST_AFTER_S = 0.2, 2.0
+    executor_locks.BEAT_EVERY_S, executor_locks.LOST_AFTER_S = 0.2, 2.0
     store = Store(connect(url))
     engine = WorkerEngine(url, directory, concurrency=4, polling_interval_s=0.1)
 
@@ -88,7 +91,7 @@ def note_begin(ready: Connection, url: str, directory: Path, how: str) -> None:
     wakes it; or its DBOS is a release that nothing can wake."""
     patched = pytest.MonkeyPatch()
     if how == "unheard":
-        patched.setattr("faultline.bot.queue.queue_watch.LOOK_AT_LEAST_EVERY_S", 1.0)
+        patched.setattr("faultline.bot.queue.pollers.LOOK_AT_LEAST_EVERY_S", 1.0)
     if how == "polling":
         patched.setattr("faultline.bot.queue.engine.can_be_woken", lambda _: False)
     polling_s = 600.0 if how == "woken" else 0.5

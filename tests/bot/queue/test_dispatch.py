@@ -17,12 +17,10 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
-from faultline.bot.policy.teams import Teams
-from faultline.bot.queue.advisory_locks import AdvisoryLocks
+from faultline.bot.policy.services import Teams
 from faultline.bot.queue.dispatch import FairDispatch
-from faultline.bot.queue.engine_database import system_engine
-from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
-from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
+from faultline.bot.queue.engine_database import INVESTIGATIONS, URGENT_INVESTIGATIONS, system_engine
+from faultline.bot.queue.executor_locks import AdvisoryLocks, ExecutorLocks, FileLocks
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.settings.teams import TeamSettings

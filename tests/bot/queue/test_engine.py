@@ -15,9 +15,8 @@ from sqlalchemy import Connection, event, text
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.answer.targets.posting import post_once
-from faultline.bot.queue.advisory_locks import AdvisoryLocks
 from faultline.bot.queue.engine_database import migrate_engine, system_engine
-from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
+from faultline.bot.queue.executor_locks import AdvisoryLocks, ExecutorLocks, FileLocks
 from faultline.bot.store.store import ReplyTo, Store
 from tests.black_hole import black_hole
 from tests.bot.answer.targets.answers import accepted
@@ -88,7 +87,7 @@ def test_a_living_worker_keeps_its_work_when_another_joins(
 def test_a_worker_whose_host_is_lost_is_dead_though_the_server_keeps_its_session(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faultline.bot.queue.advisory_locks.LOST_AFTER_S", 0.3)
+    monkeypatch.setattr("faultline.bot.queue.executor_locks.LOST_AFTER_S", 0.3)
     with black_hole(postgres_url) as hole:
         lost_engine, engine = system_engine(hole.url), system_engine(postgres_url)
         lost, peer = AdvisoryLocks(lost_engine), AdvisoryLocks(engine)
@@ -115,7 +114,7 @@ def test_a_worker_whose_host_is_lost_is_dead_though_the_server_keeps_its_session
 @pytest.fixture
 def silent(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AdvisoryLocks]:
     """A worker that gives no more signs of life; what is silent for 0.3 s counts as lost."""
-    monkeypatch.setattr("faultline.bot.queue.advisory_locks.LOST_AFTER_S", 0.3)
+    monkeypatch.setattr("faultline.bot.queue.executor_locks.LOST_AFTER_S", 0.3)
     engine = system_engine(postgres_url)
     locks = AdvisoryLocks(engine)
     locks.hold("worker-silent")
@@ -221,7 +220,7 @@ def test_a_sign_of_life_does_not_wait_for_a_write(postgres_url: str, silent: Adv
 def test_a_worker_that_comes_back_after_it_was_declared_lost_ends_without_a_write(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: AdvisoryLocks
 ) -> None:
-    monkeypatch.setattr("faultline.bot.queue.advisory_locks.LOST_AFTER_S", 2.0)
+    monkeypatch.setattr("faultline.bot.queue.executor_locks.LOST_AFTER_S", 2.0)
     migrate_engine(postgres_url)
     store = Store(store_engine(postgres_url))
     name = accepted(store, ReplyTo()).id

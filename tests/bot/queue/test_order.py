@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
-from faultline.bot.queue.capacity import Capacity
-from faultline.bot.queue.order import AGEING, WaitingInvestigation, in_order, level
+from faultline.bot.queue.backlog import AGEING, Capacity, WaitingInvestigation, in_order, level
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

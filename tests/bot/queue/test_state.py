@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, insert
 from sqlalchemy.orm import Session
 
-from faultline.bot.queue.order import AGEING, WaitingInvestigation, in_order, level
-from faultline.bot.queue.state import (
+from faultline.bot.queue.backlog import (
+    AGEING,
     TeamQueue,
+    WaitingInvestigation,
     ahead_of,
     any_waiting,
+    in_order,
+    level,
     next_per_team,
     queue_state,
     taken_by_team,

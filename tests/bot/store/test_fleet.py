@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.training.repeated_hosts import BlamedPart, by_chance
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.operating.removing import delete_rows
+from faultline.bot.operating.deleting import delete_rows
 from faultline.bot.store.fleet import FleetMemory
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store

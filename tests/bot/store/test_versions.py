@@ -16,7 +16,7 @@ from sqlalchemy import Engine, insert, inspect, text
 from sqlalchemy.sql.sqltypes import JSON, Boolean, DateTime, Float, Integer
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.operating.database import print_versions, take_back
+from faultline.bot.operating.backup import print_versions, take_back
 from faultline.bot.settings import Settings
 from faultline.bot.store import people_tables, tables
 from faultline.bot.store.databases import (

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from faultline.analysis.case.earlier import EarlierInvestigation
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation.remembering import recall
-from faultline.bot.policy.person_limits import HOUR
+from faultline.bot.policy.people import HOUR
 from faultline.bot.settings import Settings
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.memory import Memory

@@ -44,7 +44,7 @@ from faultline.bot.answer.targets.slack.posts import (
     slack_client,
 )
 from faultline.bot.answer.targets.slack.target import TARGET
-from faultline.bot.policy.service_catalogue import catalogue_name
+from faultline.bot.policy.services import catalogue_name
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.messages import DueDigest

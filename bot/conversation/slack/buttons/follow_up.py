@@ -13,7 +13,7 @@ from faultline.bot.conversation.slack.click_context import AT_ONCE_S, ClickConte
 from faultline.bot.conversation.slack.clickable_button import ClickableButton
 from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.intake.questions.follow_up_scope import QuestionSpan, window_of
-from faultline.bot.policy.person_limits import HOUR, too_many_investigations
+from faultline.bot.policy.people import HOUR, too_many_investigations
 from faultline.bot.store.follow_ups import FollowUpScope
 from faultline.bot.store.store import ReplyTo, StoredInvestigation
 

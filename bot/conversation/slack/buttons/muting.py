@@ -29,9 +29,8 @@ from faultline.bot.conversation.slack.forms import (
     mute_until,
 )
 from faultline.bot.conversation.slack.payloads import Interaction
-from faultline.bot.policy.person_limits import DAY, too_many_mutes
+from faultline.bot.policy.people import DAY, Act, may, too_many_mutes
 from faultline.bot.policy.priority import URGENT, priority_of
-from faultline.bot.policy.roles import Act, may
 from faultline.bot.store.store import StoredInvestigation
 
 MAX_MUTED = 200

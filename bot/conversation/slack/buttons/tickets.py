@@ -15,7 +15,7 @@ from faultline.bot.answer.targets.tickets.target import ticket_offers
 from faultline.bot.conversation.slack.click_context import ClickContext
 from faultline.bot.conversation.slack.clickable_button import ClickableButton
 from faultline.bot.conversation.slack.payloads import Interaction
-from faultline.bot.policy.roles import Act
+from faultline.bot.policy.people import Act
 from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import StoredInvestigation
 

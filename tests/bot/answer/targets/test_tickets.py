@@ -18,7 +18,7 @@ from faultline.bot.answer.targets.target_type import configured_types
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.target import TicketTarget, ticket_offers
 from faultline.bot.answer.targets.tickets.tickets import Tickets
-from faultline.bot.operating.settings_checks import settings_checks
+from faultline.bot.operating.installation_checks import settings_checks
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.settings import Settings
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope, TicketRequests

@@ -1,13 +1,17 @@
-"""The queue as the store has it: what waits, for how long, what runs, whose it is, and in which
-order it waits.
+"""What waits in the store: for how long, whose it is, in which order it is taken, and how much the
+workers can take soon.
 
-Synchronous, each operation one read; callers on an event loop use `in_store`.
-"""
+By urgency, which grows with waiting, then fairly between teams, then by age. Fair is weighted round
+robin on what runs: the next place goes to the team with the fewest investigations in the workers'
+hands per share, so that a team with an alert or two never waits for all of another's storm. In the
+store they are ordered each time a slot is free. In the engine's queue the order is fixed, so beyond
+what it may hold they wait in the store. Reads are synchronous; callers on an event loop use
+`in_store`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -15,11 +19,63 @@ from functools import cache
 from sqlalchemy import Engine, Select, and_, bindparam, func, or_, select
 
 from faultline.bot.policy.priority import PRIORITIES, URGENT
-from faultline.bot.queue.order import AGEING, WaitingInvestigation, level
 from faultline.bot.store.connections import reading
 from faultline.bot.store.store import Store
 from faultline.bot.store.tables import InvestigationRow as Row
 from faultline.bot.store.tables import ProgressRow
+
+AGEING = timedelta(minutes=10)
+"""What has waited for this long counts as one priority higher, so that nothing starves: with four
+priorities the lowest is level with the most urgent after half an hour, and from then on age decides
+between them. Shorter, and a burst of usual alerts that takes some minutes to work off would be
+level with the high ones."""
+
+
+@dataclass(frozen=True)
+class WaitingInvestigation:
+    """An accepted investigation that no worker has been given yet."""
+
+    id: str
+    priority: int
+    team: str
+    accepted_at: datetime
+
+
+def level(priority: int, accepted_at: datetime, now: datetime) -> int:
+    """The priority that it counts as now. A clock that was set back makes nothing less urgent than
+    it came."""
+    return max(URGENT, priority - max(0, int((now - accepted_at) / AGEING)))
+
+
+def in_order(
+    waiting: Iterable[WaitingInvestigation],
+    taken: Mapping[str, int],
+    share: Callable[[str], float],
+    now: datetime,
+    *,
+    most: int,
+) -> list[WaitingInvestigation]:
+    """The first `most` in the order in which they are to be taken; `taken` counts what each team
+    has already."""
+    of_team: dict[int, dict[str, list[WaitingInvestigation]]] = {
+        p: defaultdict(list) for p in PRIORITIES
+    }
+    # Latest first, so that `pop` takes the oldest.
+    for investigation in sorted(waiting, key=lambda w: (w.accepted_at, w.id), reverse=True):
+        of_team[min(level(investigation.priority, investigation.accepted_at, now), PRIORITIES[-1])][
+            investigation.team
+        ].append(investigation)
+    count, chosen = Counter(taken), list[WaitingInvestigation]()
+    for queues in of_team.values():
+        while queues and len(chosen) < most:
+            # Of teams with an equal share in use, the one that waited longest is next.
+            team = min(queues, key=lambda t: (count[t] / share(t), queues[t][-1].accepted_at, t))
+            chosen.append(queues[team].pop())
+            count[team] += 1
+            if not queues[team]:
+                del queues[team]
+    return chosen
+
 
 WAITING, RUNNING = "accepted", "running"
 TICK = timedelta(microseconds=1)
@@ -154,3 +210,57 @@ def _progressed() -> Select[datetime | None, bool]:
         ProgressRow.investigation_id == Row.id, ProgressRow.stage == ASSEMBLED
     )
     return select(Row.started_at, line.exists()).where(Row.id.in_(bindparam("ids", expanding=True)))
+
+
+URGENT_PART = 4
+"""One place for urgent investigations beside each four usual ones of a worker: with the default of
+8 they have 2 extra slots, which no long investigation occupies."""
+PREFETCH_PART = 8
+"""For each eight places of a worker one investigation more is queued, so that a place that becomes
+free is filled at the queue's next look: a look each quarter of a second, and some seconds for an
+investigation, need about one for eight. More would wait in the queue's fixed order, behind which
+another team's alert waits too."""
+MORE_THAN_CORES = 2
+"""A worker starts this many more investigations at once than it has cores. Each needs about a
+second of one core and waits for vendors about as long. More of them would only share the cores, so
+that all are answered late, and another team's alert behind them too. Those that wait for something
+outside do not count."""
+
+
+def urgent_concurrency(concurrency: int) -> int:
+    """Urgent investigations at once in one worker, beside `concurrency` others."""
+    return max(1, concurrency // URGENT_PART)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Free places: on the urgent queue, and on the usual one."""
+
+    urgent: int
+    usual: int
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        concurrency: int,
+        workers: int,
+        urgent_taken: int,
+        usual_taken: int,
+        usual_busy: int,
+        cores: int,
+    ) -> Capacity:
+        """Of `workers` living workers, each on `cores`, given those queued or running already.
+
+        `usual_busy` are those of `usual_taken` that do not wait for something outside.
+        """
+        prefetch = max(1, concurrency // PREFETCH_PART)
+        free = workers * (concurrency + prefetch) - usual_taken
+        unused = workers * (cores + MORE_THAN_CORES + prefetch) - usual_busy
+        urgent = workers * urgent_concurrency(concurrency) - urgent_taken
+        return cls(urgent=max(0, urgent), usual=max(0, min(free, unused)))
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a free place at all."""
+        return self.urgent > 0 or self.usual > 0
