@@ -37,7 +37,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from faultline.bot.runtime.process_life import WORKER_NAME
+from faultline.bot.runtime.nursery import WORKER_NAME
 from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
 from faultline.loopback.bot_process import BotProcess, child_pids, free_port

@@ -165,7 +165,7 @@ def _failed(
 async def _side_by_side(
     grader: Grading, folders: Sequence[Path], options: GradingOptions, workers: int
 ) -> list[Grade]:
-    pool = ProcessPool(workers=workers, deadline_s=None, on_start=_load_analyzers)
+    pool = ProcessPool(workers=workers, deadline_s=None, load=_load_analyzers)
     try:
         grading = [_graded(pool, grader, folder, options) for folder in folders]
         return await asyncio.gather(*grading)

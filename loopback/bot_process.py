@@ -22,7 +22,7 @@ from typing import Any, Self
 import httpx
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.runtime.process_life import WORKER_NAME
+from faultline.bot.runtime.nursery import WORKER_NAME
 from faultline.bot.settings import ENV_PREFIX
 from faultline.loopback.preloaded import COMMAND_LINE, PreloadedProgram
 

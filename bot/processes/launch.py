@@ -14,8 +14,16 @@ from faultline.analysis.errors import FaultlineError
 from faultline.bot.processes.worker_process import ForkedWorker, WorkerProcess
 from faultline.bot.runtime import garbage
 from faultline.bot.runtime.logs import configure_logging
-from faultline.bot.runtime.nursery import Nursery, close_nursery, fork_here, open_nursery
-from faultline.bot.runtime.process_life import WORKER_NAME, call_yourself, die_with_parent
+from faultline.bot.runtime.nursery import (
+    WORKER_NAME,
+    Nursery,
+    call_yourself,
+    close_nursery,
+    die_with_parent,
+    fork_here,
+    open_nursery,
+    process_nursery,
+)
 from faultline.bot.runtime.scratch import Scratch
 from faultline.bot.settings import Settings
 
@@ -62,11 +70,8 @@ class Workers:
     def begin_first(self) -> None:
         """Fork it; while this process has one thread."""
         self._error_pipe, says = Pipe(duplex=False)
-        # It ends with the worker, and has loaded as little as this process' nursery.
-        nursery = Nursery(within=self._nursery)
         with says:
-            self._first = ForkedWorker(fork_here, _work_first, self._settings, nursery, says)
-        nursery.leave()
+            self._first = ForkedWorker(fork_here, _work_first, self._settings, says)
 
     def check_first(self) -> None:
         """End the start where the worker would fail again and again. Raises FaultlineError."""
@@ -84,27 +89,23 @@ class Workers:
 
 
 def work(
-    settings: Settings,
-    *,
-    supervised_by: int | None = None,
-    ready_fd: int | None = None,
-    nursery: Nursery | None = None,
+    settings: Settings, *, supervised_by: int | None = None, ready_fd: int | None = None
 ) -> None:
     """Run a worker until told to stop. Ends the process."""
     call_yourself(WORKER_NAME)
     if supervised_by is not None:
         die_with_parent(supervised_by)
-    # First: what the nursery forks is as nice as the worker.
-    niceness = os.nice(settings.worker.niceness)
-    with contextlib.suppress(ProcessLookupError):
-        os.setpriority(os.PRIO_PROCESS, open_nursery(nursery).pid, niceness)
+    os.nice(settings.worker.niceness)
+    # A fork of a server has the server's.
+    if process_nursery() is None:
+        open_nursery()
     with garbage.loading():
         from faultline.bot.processes.worker import run_worker
 
     run_worker(settings, supervised_by=supervised_by, ready_fd=ready_fd)
 
 
-def _work_first(settings: Settings, nursery: Nursery, says: Connection, ready_fd: int) -> None:
+def _work_first(settings: Settings, says: Connection, ready_fd: int) -> None:
     """The first worker's life. It says what is wrong with the settings, or that nothing is."""
     with says:
         try:
@@ -113,13 +114,13 @@ def _work_first(settings: Settings, nursery: Nursery, says: Connection, ready_fd
             says.send(error)
             raise SystemExit(1) from error
         says.send(None)
-    _work(settings, ready_fd, nursery)
+    _work(settings, ready_fd)
 
 
-def _work(settings: Settings, ready_fd: int, nursery: Nursery | None = None) -> None:
+def _work(settings: Settings, ready_fd: int) -> None:
     """A worker's life, in a fork."""
     try:
-        work(settings, supervised_by=os.getppid(), ready_fd=ready_fd, nursery=nursery)
+        work(settings, supervised_by=os.getppid(), ready_fd=ready_fd)
     except FaultlineError as error:
         sys.stderr.write(f"faultline: {error}\n")
         raise SystemExit(1) from error

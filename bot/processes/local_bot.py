@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.investigation import analyzing
 from faultline.bot.investigation.reading_traces import TraceReading
 from faultline.bot.policy.services import Teams
 from faultline.bot.processes.worker import RunningEngine, build_context
@@ -23,7 +22,7 @@ from faultline.bot.queue.engine_database import (
     migrate_engine,
 )
 from faultline.bot.runtime.components import Components, FunctionComponent
-from faultline.bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
+from faultline.bot.runtime.nursery import close_nursery, open_nursery
 from faultline.bot.settings import Settings
 from faultline.bot.settings.settings import StoreSettings
 from faultline.bot.store.databases import engine_url, open_store
@@ -70,7 +69,6 @@ def local_bot(settings: Settings, directory: Path) -> Iterator[LocalBot]:
     """Start one whose data lies in `directory`; this process must have one thread yet."""
     bot_settings = settings.model_copy(update={"store": StoreSettings(directory=directory)})
     open_nursery()
-    load_in_nursery(analyzing.load)
     store = open_store(bot_settings)
     migrate_engine(engine_url(bot_settings))
     engine = WorkerEngine(

@@ -46,10 +46,6 @@ from faultline.bot.runtime.by_need import ByNeed
 from faultline.bot.runtime.components import Component, Components, FunctionComponent
 from faultline.bot.runtime.heartbeat import HEARTBEAT
 from faultline.bot.runtime.logs import configure_logging
-from faultline.bot.runtime.nursery import load_in_nursery
-from faultline.bot.runtime.process_life import (
-    say_ready,
-)
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.runtime.scratch import Scratch
 from faultline.bot.settings import Settings
@@ -76,7 +72,6 @@ def run_worker(
 ) -> None:
     """Work until SIGTERM or SIGINT; then finish what ends soon and leave the rest to another. Ends
     the process."""
-    load_in_nursery(analyzing.load)
     configure_logging(settings.telemetry, "worker")
     scratch = Scratch()
     store = open_store(settings, migrated=supervised_by is not None)
@@ -246,7 +241,7 @@ def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerCont
         cases=open_cases(settings),
         connectors=connectors,
         reply_targets=ReplyTargets(settings, store, owner=owner),
-        pool=ProcessPool(),
+        pool=ProcessPool(load=analyzing.load),
         recorded=recorded_scope,
     )
 
@@ -261,7 +256,10 @@ def _model_probe(settings: Settings) -> list[Component]:
 
 
 def _ready(ready_fd: int | None) -> None:
-    say_ready(ready_fd)
+    # The supervisor waits for this byte.
+    if ready_fd is not None:
+        os.write(ready_fd, b"1")
+        os.close(ready_fd)
     HEARTBEAT.started()
 
 

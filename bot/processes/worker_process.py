@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from faultline.bot.runtime.nursery import ForkedChild
+from faultline.bot.runtime.nursery import ProcessHandle
 
 
 class WorkerProcess(Protocol):
@@ -52,7 +52,7 @@ class ForkedWorker:
     """A worker that begins as a fork, which spares it what is loaded there."""
 
     def __init__(
-        self, start: Callable[..., ForkedChild], work: Callable[..., None], *arguments: Any
+        self, start: Callable[..., ProcessHandle], work: Callable[..., None], *arguments: Any
     ) -> None:
         """`start` is `Nursery.start` or `fork_here`. `work` gets the arguments, and where it says
         that it is ready. Raises OSError when the nursery has ended."""

@@ -1,25 +1,25 @@
-"""Processes that begin as forks.
+"""Processes that begin as forks, and end with their parent.
 
 A program spends seconds of processor time on its imports, and a fork of a process with threads may
-deadlock. So a process forks a nursery while it has one thread and little is loaded, and asks it for
-others later. What many of them need is loaded in a second nursery, which the first one forks when
-it is asked to, and which ends when nothing that it forked is left.
+deadlock. So `faultline serve` and `faultline worker` fork a nursery while they have one thread, and
+ask it for others later. Whoever is forked after the nursery may ask it too.
 
-A nursery keeps every page of memory as it was when it was forked, while its parent writes to
-nearly all of them (each reference to an object counts in it). So it is forked before its parent
-loads what only the parent needs.
+A nursery keeps every page of memory as it was when it was forked, while its parent writes to nearly
+all of them (each reference to an object counts in it). So it is forked before its parent loads what
+only the parent needs. What many processes need is loaded in a copy of the nursery, which ends when
+nothing that it forked is left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pickle
 import select
 import signal
 import socket
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,17 +27,35 @@ from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
 from faultline.bot.runtime import garbage
-from faultline.bot.runtime.process_life import call_yourself, die_with_parent
 
-NAME = "nursery"
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the kernel ends the child when its parent dies, also after kill -9."""
+PR_SET_NAME = 15
+"""prctl(2): what `ps -o comm` shows; 15 characters at most."""
+WORKER_NAME = "worker"
+"""What a worker calls itself: a fork of the server has the server's command line."""
+NURSERY_NAME = "nursery"
 LONGEST_PID = 16
-LOOK_EVERY_S = 1.0
-"""How soon a nursery that nobody needs sees it."""
+LINGER_S = 1.0
+"""How long the copy of a nursery stays when nothing that it forked is left."""
 
 
-class ForkedChild:
-    """A process that this one or a nursery has forked. Its methods may be called from any
-    thread."""
+def call_yourself(name: str) -> None:
+    """Give this process a name for whoever looks at the machine's processes."""
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode())
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to end this process when `parent` dies; end it now if that has happened
+    already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have died before the request, and the kernel does not say so later.
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+class ProcessHandle:
+    """A process. Its methods may be called from any thread."""
 
     def __init__(self, pid: int, descriptor: int) -> None:
         """`descriptor` is of the process (pidfd_open(2)): its number may be another's once it has
@@ -45,6 +63,10 @@ class ForkedChild:
         self.pid = pid
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
+
+    def fileno(self) -> int:
+        """What can be read from once it has ended."""
+        return self._descriptor
 
     def signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
@@ -68,280 +90,209 @@ class ForkedChild:
 
 
 class Nursery:
-    """A fork of this process that forks others when it is asked to. It ends with this process, and
-    all that it forked with it.
+    """A fork of this process that forks others when it is asked to, and ends with it.
 
     Made while this process has one thread, because a fork copies the locks of all threads and only
-    one of them.
+    one of them. It may be asked from any thread, and by every process that is forked later.
     """
 
-    def __init__(self, within: Nursery | None = None) -> None:
-        """Forks it; `within` another nursery, it ends also with that one."""
-        parent = os.getpid()
-        ours, theirs = socket.socketpair()
-        self._is_child = within is None
-        with theirs:
-            if within is not None:
-                self.pid = within.start(_keep_within, descriptors=[theirs.fileno()]).pid
-            else:
-                _flush()
-                self.pid = os.fork()
-                if self.pid == 0:
-                    ours.close()
-                    _keep(theirs, parent, None)
-        self._line = Line(ours)
+    def __init__(self) -> None:
+        self._requests, requests = socket.socketpair()
+        # Apart, so that the copy takes no request for a process that needs nothing loaded.
+        self._requests_to_load, requests_to_load = socket.socketpair()
+        with requests, requests_to_load:
+            self._process = fork_here(_keep, self, requests, requests_to_load)
+        self.pid = self._process.pid
 
     def start(
-        self, life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
-    ) -> ForkedChild:
+        self,
+        life: Callable[..., None],
+        *arguments: Any,
+        descriptors: Sequence[int] = (),
+        load: Callable[[], None] | None = None,
+    ) -> ProcessHandle:
         """A process that calls `life(*arguments, *descriptors)`, with its own descriptors for
-        the same files, and ends with it.
+        the same files, as nice as this one. It ends with this process, and with the nursery.
 
-        Both must be importable, or packable, as for a process of `multiprocessing`. Raises OSError
-        when the nursery has ended.
+        With `load`, it is a fork of one that has called that. All must be importable, or packable,
+        as for a process of `multiprocessing`. Raises OSError when the nursery has ended, or cannot
+        load that.
         """
-        return self._line.ask(life, arguments, descriptors)
-
-    def close(self) -> None:
-        """End it, and all that it forked."""
-        self._line.close((lambda: os.waitpid(self.pid, 0)) if self._is_child else lambda: None)
-
-    def leave(self) -> None:
-        """Ask it no more, for another process that has a copy of this one does."""
-        self._line.leave()
-
-
-class LoadedNursery:
-    """As a nursery, for processes that need what `load` imports.
-
-    The first one that is asked for begins with the imports. They are gone when nothing that was
-    forked is left, and are made again for the next one.
-    """
-
-    def __init__(self, within: Nursery, load: Callable[[], None]) -> None:
-        """`load` must be importable by name."""
-        self._within = within
-        self._load = load
-        self._changing = threading.Lock()
-        self._line: Line | None = None
-
-    def start(
-        self, life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
-    ) -> ForkedChild:
-        """As `Nursery.start`; raises OSError also where the imports fail."""
-        with self._changing:
-            if self._line is not None:
-                # It ends by itself when it was not needed for a while.
-                with contextlib.suppress(OSError):
-                    return self._line.ask(life, arguments, descriptors)
-                self._line.close()
-            self._line = self._begun()
-            return self._line.ask(life, arguments, descriptors)
-
-    def close(self) -> None:
-        """End it, and all that it forked."""
-        with self._changing:
-            if self._line is not None:
-                self._line.close()
-                self._line = None
-
-    def _begun(self) -> Line:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._within.start(_keep_for_a_while, self._load, descriptors=[theirs.fileno()])
-        return Line(ours)
-
-
-class Line:
-    """What a process asks its nursery by."""
-
-    def __init__(self, ours: socket.socket) -> None:
-        self._asking = threading.Lock()
-        self._socket = ours
-        self._line = Connection(os.dup(ours.fileno()))
-
-    def ask(
-        self, life: Callable[..., None], arguments: Sequence[Any], descriptors: Sequence[int]
-    ) -> ForkedChild:
-        """For a process; raises OSError when the nursery has ended."""
         # Unpacked in the fork, because that imports what it names.
         packed = pickle.dumps((life, arguments))
-        with self._asking:
-            self._line.send_bytes(len(descriptors).to_bytes(1) + packed)
-            socket.send_fds(self._socket, [b" "], descriptors)
-            pid, received, _, _ = socket.recv_fds(self._socket, LONGEST_PID, 1)
+        requests = self._requests_to_load if load is not None else self._requests
+        # A connection for each request: whoever dies in the middle of one spoils no other.
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                socket.send_fds(requests, [b" "], [theirs.fileno()])
+            with Connection(os.dup(ours.fileno())) as line:
+                line.send((load, os.getpid(), packed, len(descriptors)))
+            socket.send_fds(ours, [b" "], descriptors)
+            pid, received, _, _ = socket.recv_fds(ours, LONGEST_PID, 1)
         if not received:
             raise ConnectionResetError("the nursery has ended")
-        return ForkedChild(int(pid), received[0])
+        return ProcessHandle(int(pid), received[0])
 
-    def close(self, then: Callable[[], object] = lambda: None) -> None:
-        """Let the nursery end; `then` is called before it can be asked again."""
-        with self._asking:
-            # Also where a later fork of this process holds a copy of it.
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-            then()
-            self.leave()
-
-    def leave(self) -> None:
-        """Close this process' end, and not that of another one that has a copy."""
-        self._line.close()
-        self._socket.close()
+    def close(self) -> None:
+        """End it, and all that it forked."""
+        self._process.kill()
+        self._process.join()
+        self._requests.close()
+        self._requests_to_load.close()
 
 
 def fork_here(
     life: Callable[..., None], *arguments: Any, descriptors: Sequence[int] = ()
-) -> ForkedChild:
+) -> ProcessHandle:
     """A fork of this process that calls `life(*arguments, *descriptors)` and ends with it; call it
-    while this process has one thread. The fork has no nursery."""
+    while this process has one thread."""
     parent = os.getpid()
-    _flush()
+    # Otherwise the fork would write what waits in them once more.
+    sys.stdout.flush()
+    sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        _leave_nursery()
-        _live(parent, life, [*arguments, *descriptors])
-    return ForkedChild(pid, os.pidfd_open(pid))
+        _live(parent, partial(life, *arguments, *descriptors))
+    return ProcessHandle(pid, os.pidfd_open(pid))
 
 
 _nursery: Nursery | None = None
-_loaded: LoadedNursery | None = None
 
 
-def open_nursery(nursery: Nursery | None = None) -> Nursery:
-    """From now on this process has one, `nursery` or a new one; call it before anything starts a
-    thread."""
-    global _nursery, _loaded
-    _nursery, _loaded = nursery or Nursery(), None
+def open_nursery() -> Nursery:
+    """From now on this process has one; call it before anything starts a thread."""
+    global _nursery  # noqa: PLW0603
+    _nursery = Nursery()
     return _nursery
-
-
-def _leave_nursery() -> None:
-    """In a fork, which has a copy of what is its parent's."""
-    global _nursery, _loaded
-    left, _nursery, _loaded = _nursery, None, None
-    if left is not None:
-        left.leave()
-
-
-def load_in_nursery(load: Callable[[], None]) -> None:
-    """From now on what is asked of this process' nursery has loaded that as well."""
-    global _loaded  # noqa: PLW0603
-    if _nursery is not None:
-        _loaded = LoadedNursery(_nursery, load)
 
 
 def close_nursery() -> None:
     """End the nursery of this process, and all that it forked."""
-    global _nursery, _loaded
-    loaded, ended, _nursery, _loaded = _loaded, _nursery, None, None
-    if loaded is not None:
-        loaded.close()
+    global _nursery
+    ended, _nursery = _nursery, None
     if ended is not None:
         ended.close()
 
 
-def process_nursery() -> Nursery | LoadedNursery | None:
-    """The nursery of this process; one that was itself forked has none until it opens its own."""
-    return _loaded or _nursery
+def process_nursery() -> Nursery | None:
+    """The nursery that this process opened, or that it was forked from or after."""
+    return _nursery
 
 
-def _keep(request_socket: socket.socket, parent: int, load: Callable[[], None] | None) -> NoReturn:
-    """The life of the nursery, until the other end of its socket is closed."""
-    try:
-        call_yourself(NAME)
-        die_with_parent(parent)
-        # They may reach all processes of a service, and its first decides when the others end.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, _forget_the_ended)
-        line = Connection(os.dup(request_socket.fileno()))
-        if load is not None:
-            with garbage.loading():
-                load()
-        while _await_request(line, for_good=load is None):
-            request = line.recv_bytes()
-            count, packed = request[0], request[1:]
-            _, descriptors, _, _ = socket.recv_fds(request_socket, 1, max(count, 1))
-            nursery = os.getpid()
-            # A child that ends at once must not be reaped before its descriptor is open.
-            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-            pid = os.fork()
-            if pid == 0:
-                line.close()
-                request_socket.close()
-                _live(nursery, partial(_unpacked, packed), descriptors)
-            child = os.pidfd_open(pid)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-            socket.send_fds(request_socket, [str(pid).encode()], [child])
-            for descriptor in (child, *descriptors):
+def _keep(nursery: Nursery, requests: socket.socket, requests_to_load: socket.socket) -> None:
+    """The life of the nursery."""
+    global _nursery  # noqa: PLW0603
+    _nursery = nursery
+    _begin_to_keep()
+    forks = _Forks([requests, requests_to_load])
+    copy: ProcessHandle | None = None
+    while True:
+        ready = forks.wait(requests, copy or requests_to_load)
+        if requests in ready:
+            forks.answer(requests)
+        elif requests_to_load in ready:
+            copy = fork_here(_keep_loaded, requests, requests_to_load)
+        elif copy is not None and copy in ready:
+            copy.join()
+            copy = None
+
+
+def _keep_loaded(requests: socket.socket, requests_to_load: socket.socket) -> None:
+    """The life of the copy."""
+    requests.close()
+    _begin_to_keep()
+    forks = _Forks([requests_to_load])
+    forks.answer(requests_to_load)
+    while True:
+        # A pool that ends a process may start another one.
+        ready = forks.wait(requests_to_load, timeout_s=None if forks.living else LINGER_S)
+        if requests_to_load in ready:
+            forks.answer(requests_to_load)
+        elif not (ready or forks.living):
+            return
+
+
+def _begin_to_keep() -> None:
+    call_yourself(NURSERY_NAME)
+    # They may reach all processes of a service, and its first decides when the others end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+class _Forks:
+    """What a nursery has forked: each ends with the process that asked for it."""
+
+    def __init__(self, inherited: Sequence[socket.socket]) -> None:
+        """`inherited` are the sockets that its forks must not keep: they end with the nursery."""
+        self._inherited = inherited
+        self.living: dict[ProcessHandle, ProcessHandle] = {}
+        """By process, who asked for it."""
+
+    def wait(
+        self, *awaited: socket.socket | ProcessHandle, timeout_s: float | None = None
+    ) -> list[object]:
+        """What of this can be read from, or has ended; none when the time is up."""
+        watched = [*awaited, *self.living, *self.living.values()]
+        ready, _, _ = select.select(watched, [], [], timeout_s)
+        for child, user in [*self.living.items()]:
+            if user in ready:
+                child.kill()
+            if user in ready or child in ready:
+                child.join()
+                del self.living[child]
+        return ready
+
+    def answer(self, requests: socket.socket) -> None:
+        """Fork what is asked for next. An error when it is loaded ends the nursery."""
+        _, connection, _, _ = socket.recv_fds(requests, 1, 1)
+        # Whoever asks may end meanwhile.
+        with (
+            contextlib.suppress(EOFError, OSError),
+            socket.socket(fileno=connection[0]) as reply,
+        ):
+            with Connection(os.dup(reply.fileno())) as line:
+                load, user_pid, packed, count = line.recv()
+            _, descriptors, _, _ = socket.recv_fds(reply, 1, max(count, 1))
+            user = ProcessHandle(user_pid, os.pidfd_open(user_pid))
+            if load is not None:
+                _be_as_nice_as(user_pid)
+                with garbage.loading():
+                    load()
+            child = fork_here(self._begin, user_pid, packed, reply, descriptors=descriptors)
+            self.living[child] = user
+            socket.send_fds(reply, [str(child.pid).encode()], [child.fileno()])
+            for descriptor in descriptors:
                 os.close(descriptor)
-    except (EOFError, OSError):
-        pass
-    # The edge of the process: an error must not be taken for one of its parent's.
-    except BaseException:  # noqa: BLE001
-        sys.excepthook(*sys.exc_info())
-    finally:
-        os._exit(0)
+
+    def _begin(self, user_pid: int, packed: bytes, reply: socket.socket, *descriptors: int) -> None:
+        for nursery_socket in (*self._inherited, reply):
+            nursery_socket.close()
+        _be_as_nice_as(user_pid)
+        life, arguments = pickle.loads(packed)  # noqa: S301  from the parent, by a socket of ours
+        life(*arguments, *descriptors)
 
 
-def _keep_within(descriptor: int) -> None:
-    _keep(socket.socket(fileno=descriptor), os.getppid(), None)
+def _be_as_nice_as(pid: int) -> None:
+    nicer = os.getpriority(os.PRIO_PROCESS, pid) - os.getpriority(os.PRIO_PROCESS, 0)
+    os.nice(max(0, nicer))
 
 
-def _keep_for_a_while(load: Callable[[], None], descriptor: int) -> None:
-    _keep(socket.socket(fileno=descriptor), os.getppid(), load)
-
-
-def _await_request(line: Connection, *, for_good: bool) -> bool:
-    """Wait for the next request. Returns False if the nursery is not `for_good` and no process
-    that it forked is left."""
-    while not line.poll(None if for_good else LOOK_EVERY_S):
-        if not _has_children():
-            return False
-    return True
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def _unpacked(packed: bytes, *descriptors: int) -> None:
-    life, arguments = pickle.loads(packed)  # noqa: S301  from the parent, by a socket of ours
-    life(*arguments, *descriptors)
-
-
-def _live(parent: int, life: Callable[..., None], arguments: Sequence[Any]) -> NoReturn:
+def _live(parent: int, life: Callable[[], None]) -> NoReturn:
     """The whole life of a fork: it never goes back to what its parent was doing."""
     status = 1
     try:
         die_with_parent(parent)
         # As in a program that has just begun: whoever works sets its own.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-        life(*arguments)
+        life()
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
-    # The edge of the process: an error must not be taken for one of the nursery's.
+    # The edge of the process: an error must not be taken for one of its parent's.
     except BaseException:  # noqa: BLE001
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
         os._exit(status)
-
-
-def _flush() -> None:
-    # Otherwise a fork would write what waits in them once more.
-    sys.stdout.flush()
-    sys.stderr.flush()
-
-
-def _forget_the_ended(*_: object) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass

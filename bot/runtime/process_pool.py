@@ -32,8 +32,7 @@ from faultline.analysis.secrets.redaction import rules_in_use, use_rules
 from faultline.analysis.secrets.rules import Rule
 from faultline.bot.policy.priority import USUAL
 from faultline.bot.runtime import garbage
-from faultline.bot.runtime.nursery import ForkedChild, process_nursery
-from faultline.bot.runtime.process_life import die_with_parent
+from faultline.bot.runtime.nursery import ProcessHandle, die_with_parent, process_nursery
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -61,8 +60,8 @@ class ProcessSetup:
     """What it may allocate; a task that needs more gets a MemoryError."""
     niceness: int = 0
     """Added to the nice value of this process."""
-    on_start: Callable[[], None] | None = None
-    """Called in the process before its first task; must be importable by name."""
+    load: Callable[[], None] | None = None
+    """Imports what its tasks need, before the first; must itself be importable by name."""
     redaction: tuple[Rule, ...] = field(default_factory=rules_in_use)
     """The operator's rules, which a process that imports everything again does not have."""
     parent: int = field(default_factory=os.getpid)
@@ -81,7 +80,7 @@ class PooledProcess:
         self._busy = threading.Lock()
         self._changing = threading.Lock()
         self._closed = False
-        self._process: BaseProcess | ForkedChild | None = None
+        self._process: BaseProcess | ProcessHandle | None = None
         self._pipe: Connection | None = None
         self._tasks = 0
         self._last_used = 0.0
@@ -158,7 +157,7 @@ class PooledProcess:
         ours.recv()
         return ours
 
-    def _forked(self, theirs: Connection) -> ForkedChild | None:
+    def _forked(self, theirs: Connection) -> ProcessHandle | None:
         """A process that has everything loaded, where this one has a nursery."""
         nursery = process_nursery()
         # The limit counts private memory, which of a fork is also all that the worker has loaded.
@@ -166,7 +165,8 @@ class PooledProcess:
             return None
         # A nursery that was killed is no reason to analyse nothing.
         with contextlib.suppress(OSError):
-            return nursery.start(_serve_forked, self._setup, descriptors=[theirs.fileno()])
+            setup, pipe = self._setup, theirs.fileno()
+            return nursery.start(_serve_forked, setup, descriptors=[pipe], load=setup.load)
         return None
 
     def _spawned(self, theirs: Connection) -> BaseProcess:
@@ -241,11 +241,11 @@ class ProcessPool:
         workers: int | None = None,
         memory_bytes: int | None = None,
         niceness: int = 0,
-        on_start: Callable[[], None] | None = None,
+        load: Callable[[], None] | None = None,
     ) -> None:
         self._deadline_s = deadline_s
         self._idle_s = idle_s
-        setup = ProcessSetup(memory_bytes, niceness, on_start)
+        setup = ProcessSetup(memory_bytes, niceness, load)
         count = workers or os.cpu_count() or 1
         self._processes = [PooledProcess(setup) for _ in range(count)]
         self._free = list(self._processes)
@@ -326,8 +326,8 @@ def _serve(pipe: Connection, setup: ProcessSetup) -> None:
         # getrlimit(2): since Linux 4.7 this limit counts private memory, and not what is mapped.
         resource.setrlimit(resource.RLIMIT_DATA, (setup.memory_bytes, setup.memory_bytes))
     use_rules(setup.redaction)
-    if setup.on_start is not None:
-        setup.on_start()
+    if setup.load is not None:
+        setup.load()
     pipe.send("ready")
     while True:
         try:

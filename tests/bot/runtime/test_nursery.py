@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from faultline.bot.runtime import nursery as nurseries
-from faultline.bot.runtime.nursery import LoadedNursery, Nursery, fork_here
+from faultline.bot.runtime.nursery import Nursery, fork_here
 from faultline.bot.runtime.process_pool import ProcessPool
 
 PATIENT_S = 60.0
@@ -130,51 +130,66 @@ def test_what_a_fork_calls_is_imported_in_the_fork_and_not_in_the_nursery(
     assert ours.recv() is False
 
 
-def test_one_within_another_ends_with_the_process_that_asks_it(nursery: Nursery) -> None:
-    second = Nursery(within=nursery)
+def test_what_a_later_fork_asked_for_ends_with_it_and_the_nursery_goes_on(nursery: Nursery) -> None:
     ours, theirs = Pipe()
-    asleep = second.start(sleep, descriptors=[theirs.fileno()])
-    assert ours.recv()[2] == second.pid
-    user = fork_here(ask_and_wait, second, theirs)
-    second.leave()
-    assert ours.recv()[2] == second.pid
+    user = fork_here(ask_and_wait, nursery, theirs)
+    asleep = ours.recv()[1]
     user.kill()
     assert user.join(PATIENT_S)
-    assert asleep.join(PATIENT_S)
-    wait_for_end_of(second.pid)
+    wait_for_end_of(asleep)
+    nursery.start(tell, "is there", descriptors=[theirs.fileno()])
+    assert ours.recv()[0] == "is there"
 
 
 def ask_and_wait(nursery: Nursery, answer: Connection) -> None:
-    nursery.start(tell, "is there", descriptors=[answer.fileno()])
+    nursery.start(sleep, descriptors=[answer.fileno()])
     time.sleep(600)
+
+
+def test_what_it_forks_is_as_nice_as_who_asked(nursery: Nursery) -> None:
+    ours, theirs = Pipe()
+    fork_here(ask_nicely, nursery, theirs)
+    assert [ours.recv() - os.nice(0) for _ in range(2)] == [3, 3]
+
+
+def ask_nicely(nursery: Nursery, answer: Connection) -> None:
+    os.nice(3)
+    for loads in (None, load):
+        nursery.start(tell_niceness, descriptors=[answer.fileno()], load=loads).join()
+
+
+def tell_niceness(answer: int) -> None:
+    Connection(answer).send(os.nice(0))
 
 
 LOADED: list[int] = []
 
 
 def load() -> None:
-    LOADED.append(os.getpid())
+    if not LOADED:
+        LOADED.append(os.getpid())
 
 
 def tell_loaded(answer: int) -> None:
     Connection(answer).send(LOADED)
 
 
-def test_what_its_forks_need_is_loaded_in_the_nursery_once() -> None:
+def test_what_its_forks_need_is_loaded_once_in_a_copy_of_it() -> None:
     one = Nursery()
-    loaded = LoadedNursery(one, load)
     ours, theirs = Pipe()
-    asleep = loaded.start(sleep, descriptors=[theirs.fileno()])
-    _, _, second = ours.recv()
+    asleep = one.start(sleep, descriptors=[theirs.fileno()], load=load)
+    _, _, copy = ours.recv()
     for _ in range(2):
-        loaded.start(tell_loaded, descriptors=[theirs.fileno()])
-        assert ours.recv() == [second]
+        one.start(tell_loaded, descriptors=[theirs.fileno()], load=load)
+        assert ours.recv() == [copy]
+    # Others are forked while the copy lives, and have nothing loaded.
+    one.start(tell_loaded, descriptors=[theirs.fileno()])
+    assert ours.recv() == []
     asleep.kill()
-    wait_for_end_of(second)
-    loaded.start(tell_loaded, descriptors=[theirs.fileno()])
+    wait_for_end_of(copy)
+    one.start(tell_loaded, descriptors=[theirs.fileno()], load=load)
     ((third,),) = [ours.recv()]
-    assert third not in (second, one.pid)
-    loaded.close()
+    assert third not in (copy, one.pid)
     one.close()
     wait_for_end_of(third)
     assert LOADED == []
@@ -187,23 +202,23 @@ def wait_for_end_of(pid: int) -> None:
         time.sleep(0.01)
 
 
-def test_one_that_cannot_load_has_ended(
+def test_a_copy_that_cannot_load_has_ended(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Where a log is set up, it leaves out the words of the error.
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     one = Nursery()
-    loaded = LoadedNursery(one, broken)
     with pytest.raises(OSError):
-        loaded.start(time.sleep, 600)
-    loaded.close()
-    one.close()
+        one.start(time.sleep, 600, load=broken)
     said, until = "", time.monotonic() + PATIENT_S
     while "ImportError" not in said:
         # The nursery writes why while it ends, which nobody waits for.
         assert time.monotonic() < until
         said += capfd.readouterr().err
         time.sleep(0.01)
+    # What needs nothing loaded is forked as before.
+    assert one.start(time.sleep, 0).join(PATIENT_S)
+    one.close()
 
 
 def broken() -> None:
