@@ -10,10 +10,13 @@ from collections.abc import Sequence
 
 from faultline.analysis.kinds.finding_kinds import SIGNAL_STOPPED
 from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
-from faultline.bot.answer.writer import doubts, sections
+from faultline.bot.answer.writer import doubts
 from faultline.bot.answer.writer import headline as first_sentence
 from faultline.bot.answer.writer.called import with_called_names
+from faultline.bot.answer.writer.claims import finding_claim
 from faultline.bot.answer.writer.earlier import is_memory, memory_claims
+from faultline.bot.answer.writer.evidence import why, without_repeats
+from faultline.bot.answer.writer.happening import happening
 from faultline.bot.answer.writer.next_steps import next_steps
 from faultline.bot.answer.writer.single_place import without_the_only_place
 from faultline.bot.answer.writer.story import Story, story_of
@@ -40,10 +43,10 @@ def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report
 
 
 def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> list[Claim]:
-    claims = sections.happening(story, diagnosis, alert, headline)
+    claims = happening(story, diagnosis, alert, headline)
     if diagnosis.verdict is not Verdict.NO_ACTIVE_INCIDENT:
-        shown = sections.why(story, diagnosis, headline) or _observations(diagnosis)
-        claims += sections.without_repeats(shown, headline)
+        shown = why(story, diagnosis, headline) or _observations(diagnosis)
+        claims += without_repeats(shown, headline)
     claims += doubts.unsure(story, diagnosis)
     claims += doubts.checked(story, diagnosis)
     # Memory comes last, because it is no evidence: the limit cuts it first.
@@ -60,4 +63,4 @@ def _observations(diagnosis: Diagnosis) -> list[Claim]:
         if not is_memory(finding) and finding.kind not in excluded_kinds
     ]
     findings.sort(key=lambda finding: (-finding.strength, finding.id))
-    return [sections.finding_claim(finding) for finding in findings[:SUPPORTING]]
+    return [finding_claim(finding) for finding in findings[:SUPPORTING]]

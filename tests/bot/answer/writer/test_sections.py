@@ -4,9 +4,10 @@ import pytest
 
 from faultline.analysis.vocabulary import Claim
 from faultline.bot.answer.writer.claims import continued
-from faultline.bot.answer.writer.sections import happening, without_repeats
+from faultline.bot.answer.writer.evidence import without_repeats
+from faultline.bot.answer.writer.happening import happening
 from faultline.bot.answer.writer.story import story_of
-from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
+from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, finding
 
 
 def left(text: str, headline: str) -> list[str]:
@@ -60,3 +61,23 @@ def test_what_a_training_job_loses_cites_what_the_impact_rests_on() -> None:
     (claim,) = [claim for claim in claims if "speed is lost" in claim.text]
     assert claim.text == "40 % of the job's speed is lost: 26 of 64 GPU-hours every hour."
     assert claim.findings == impact.findings[:1] != ()
+
+
+def test_a_service_without_figures_is_affected_by_the_leading_finding_of_the_impact() -> None:
+    leading, later = (
+        finding(
+            id,
+            "cartservice",
+            f"cartservice {signal} rose from 10 to 10.5 (1.05x).",
+            signal=signal,
+            numbers={"baseline": 10.0, "incident": 10.5, "ratio": 1.05},
+            details={"class": "errors", "direction": "up", "bad": True},
+        )
+        for id, signal in (("F7", "errors_total"), ("F8", "failures_total"))
+    )
+    impact = DIAGNOSIS.impact.model_copy(update={"findings": ("F1", leading.id, later.id)})
+    findings = (*DIAGNOSIS.findings, leading, later)
+    diagnosis = DIAGNOSIS.model_copy(update={"impact": impact, "findings": findings})
+    claims = happening(story_of(diagnosis, ALERT), diagnosis, ALERT)
+    (claim,) = [claim for claim in claims if "cartservice" in claim.text]
+    assert claim.findings == ("F7",)
