@@ -18,8 +18,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.answer.outcome import ReplyTarget
-from faultline.bot.runtime.background_loop import BackgroundLoop
-from faultline.bot.runtime.step_watch import first_message_posted
+from faultline.bot.runtime.components import BackgroundLoop
+from faultline.bot.runtime.instrumentation import first_message_posted
 from faultline.bot.runtime.threads import go_first, in_store
 from faultline.bot.store.messages import Announcing, Due
 from faultline.bot.store.store import Store, StoredInvestigation

@@ -22,7 +22,7 @@ from faultline.bot.queue.engine_database import (
     WORKFLOW_REPLY,
     reply_queue,
 )
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.store.messages import (
     EDIT_EVERY,
     DueDigest,

@@ -10,8 +10,8 @@ from dbos import DBOS, StepOptions
 
 from faultline.bot.investigation.tries import STORE_AWAY, STORE_TRIES, rest
 from faultline.bot.queue.engine import WorkerEngine
-from faultline.bot.runtime.by_need import ByNeed
-from faultline.bot.runtime.step_watch import watched
+from faultline.bot.runtime.instrumentation import watched
+from faultline.bot.runtime.threads import ByNeed
 from faultline.bot.store.conversations import Conversations
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from sqlalchemy.exc import (
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.intake.waiting_alerts import WaitingAlerts
-from faultline.bot.runtime.arrivals import alert_taken
+from faultline.bot.runtime.instrumentation import alert_taken
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.admission_state import IncidentBusy, first_time

@@ -44,7 +44,7 @@ from faultline.bot.intake.responses import (
 from faultline.bot.intake.signatures import BadSignature, verify_token
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.policy.values import Accepted, Arrival
-from faultline.bot.runtime.arrivals import waited_s
+from faultline.bot.runtime.instrumentation import waited_s
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Section, Settings, secret_variable
 from faultline.bot.settings.alert_sources import DeclaredAlertSource

@@ -17,8 +17,8 @@ from faultline.bot.intake.intake_health import IntakeHealth
 from faultline.bot.intake.spool import SpooledAlert
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.policy.values import Accepted
-from faultline.bot.runtime.arrivals import alert_taken
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
+from faultline.bot.runtime.instrumentation import alert_taken
 from faultline.bot.runtime.threads import hanging
 from faultline.bot.store.databases import AbandonableStore, answers, left_behind
 from faultline.bot.store.reports import HANGING, WATCHDOG, WRITES, last_time, note_times

@@ -12,8 +12,7 @@ from faultline.bot.intake.accepting import Ignored, NotAccepted
 from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.policy.values import Accepted
-from faultline.bot.runtime.throttle import Throttle
-from faultline.bot.runtime.visitor_address import client_address
+from faultline.bot.runtime.throttle import Throttle, client_address
 from faultline.bot.settings import Settings
 from faultline.bot.store.changes import ReportedChange
 

@@ -15,7 +15,7 @@ from faultline.analysis.deploys.looks import Look
 from faultline.analysis.deploys.verdict import Decision, DeployVerdict, SignalCheck
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.values import Arrival, Delivery, DeployToCheck, due_at
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.settings import Settings
 from faultline.bot.settings.watches import WatchSettings
 from faultline.bot.store.changes import DeployChecks, StoredCheck, Watches, WatchState

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from dbos import DBOS
 
 from faultline.bot.queue.engine_database import APPLICATION_VERSION
-from faultline.bot.runtime.step_watch import watched
+from faultline.bot.runtime.instrumentation import watched
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from dbos import DBOS, SetWorkflowID, StepOptions
 
 from faultline.bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
 from faultline.bot.queue.engine_database import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
-from faultline.bot.runtime.by_need import ByNeed
-from faultline.bot.runtime.step_watch import watched
+from faultline.bot.runtime.instrumentation import watched
+from faultline.bot.runtime.threads import ByNeed
 
 if TYPE_CHECKING:
     from faultline.bot.investigation.step_results import Posted

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.mcp.callers import Caller
-from faultline.bot.runtime.call_rate import CallRate
+from faultline.bot.runtime.throttle import CallRate
 
 AT_ONCE = 8
 PER_MINUTE = 240

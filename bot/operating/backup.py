@@ -7,7 +7,8 @@ backup API (https://www.sqlite.org/backup.html), which gives a whole state of it
 written meanwhile. PostgreSQL and S3 have better backups themselves: docs/operating.md.
 
 What did not end when the backup was made begins again after a restore, and no message is posted
-twice: `faultline.bot.operating.requeue`."""
+twice: `faultline.bot.operating.requeue`.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from faultline.analysis.errors import BudgetExceeded
 from faultline.bot.operating.asking import ask_connectors
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.settings import Settings
 

@@ -3,7 +3,8 @@ anything in them; which workers are alive; and what was found, with what to do a
 
 Workers are known by the locks that die with them (flock on a file per worker on SQLite, advisory
 locks on PostgreSQL: `faultline.bot.queue.executor_locks`). On PostgreSQL also by their signs of
-life: a server may keep the session, and so the lock, of a host that is gone."""
+life: a server may keep the session, and so the lock, of a host that is gone.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ ever.
 
 A test walks the tables of the store and of the engine, so a new one needs its line here.
 PostgreSQL's autovacuum frees rows for new ones by itself; on SQLite the pages that retention freed
-are given back to the disk."""
+are given back to the disk.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from sqlalchemy import Engine, text
 from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.operating.sweep import Sweep
 from faultline.bot.queue.engine_database import ENGINE_ERRORS, system_engine
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.connections import PATIENT, connect

@@ -1,7 +1,8 @@
 """What the settings say of an alert that comes in, in the words of the store: one value, made once,
 with the rules that decide what is investigated, and quiet hours. Pure.
 
-Quiet hours are reckoned in instants, so that a change of clocks is no matter."""
+Quiet hours are reckoned in instants, so that a change of clocks is no matter.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ and people as answers and pages name them. Pure.
 
 `login.viewers`, `responders` and `admins` name people by a group of the login's provider, by an
 address that is vouched for, by a Slack user's id, or by a Slack user group's id. The highest list
-that names somebody decides; otherwise a default does, which the caller knows."""
+that names somebody decides; otherwise a default does, which the caller knows.
+"""
 
 from __future__ import annotations
 

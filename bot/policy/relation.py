@@ -3,7 +3,8 @@ decided by what they are about, and how far they are apart.
 
 A wrong join hides an incident behind another, so every way to be related needs a fact beside the
 time: the same service, job or machine, a call in the catalogue, or the same words about the same
-place. Alerts that say different environments, clusters or regions are never related."""
+place. Alerts that say different environments, clusters or regions are never related.
+"""
 
 from __future__ import annotations
 

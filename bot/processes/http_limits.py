@@ -18,7 +18,7 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from faultline.bot.runtime import measures
-from faultline.bot.runtime.arrivals import ARRIVED
+from faultline.bot.runtime.instrumentation import ARRIVED
 
 MAX_HEAD_BYTES = 64 * 1024
 """Request line and headers; the senders of webhooks, and browsers, stay below 16 KiB."""

@@ -44,8 +44,8 @@ from faultline.bot.processes.http_limits import (
     raise_descriptor_limit,
 )
 from faultline.bot.processes.mcp_mount import LazyMcp
-from faultline.bot.runtime.arrivals import ArrivalWatch
 from faultline.bot.runtime.components import STOP_DEADLINE_S, Component, Components
+from faultline.bot.runtime.instrumentation import ArrivalWatch
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore

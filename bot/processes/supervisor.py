@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from faultline.bot.processes.worker_process import SpawnedWorker, WorkerProcess
-from faultline.bot.runtime.background_loop import BackgroundLoop
-from faultline.bot.runtime.components import STOP_DEADLINE_S
+from faultline.bot.runtime.components import STOP_DEADLINE_S, BackgroundLoop
 
 log = logging.getLogger("faultline.supervisor")
 

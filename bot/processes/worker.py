@@ -41,13 +41,17 @@ from faultline.bot.queue.changes import LOOK_AT_LEAST_EVERY_S, STORE
 from faultline.bot.queue.dispatch import Dispatch, FairDispatch
 from faultline.bot.queue.engine import WorkerEngine
 from faultline.bot.queue.engine_database import migrate_engine
-from faultline.bot.runtime.background_loop import BackgroundLoop
-from faultline.bot.runtime.by_need import ByNeed
-from faultline.bot.runtime.components import Component, Components, FunctionComponent
-from faultline.bot.runtime.heartbeat import HEARTBEAT
+from faultline.bot.runtime.components import (
+    HEARTBEAT,
+    BackgroundLoop,
+    Component,
+    Components,
+    FunctionComponent,
+)
 from faultline.bot.runtime.logs import configure_logging
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.runtime.scratch import Scratch
+from faultline.bot.runtime.threads import ByNeed
 from faultline.bot.settings import Settings
 from faultline.bot.store.changes import ReportedChanges
 from faultline.bot.store.conversations import Conversations

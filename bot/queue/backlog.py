@@ -6,7 +6,8 @@ robin on what runs: the next place goes to the team with the fewest investigatio
 hands per share, so that a team with an alert or two never waits for all of another's storm. In the
 store they are ordered each time a slot is free. In the engine's queue the order is fixed, so beyond
 what it may hold they wait in the store. Reads are synchronous; callers on an event loop use
-`in_store`."""
+`in_store`.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from faultline.bot.queue.backlog import (
     taken_by_team,
 )
 from faultline.bot.queue.engine_database import ENGINE_ERRORS, INVESTIGATIONS, URGENT_INVESTIGATIONS
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.store.store import Store
 
 BATCH = 100

@@ -31,7 +31,7 @@ from faultline.bot.queue.engine_database import (
 )
 from faultline.bot.queue.executor_locks import AdvisoryLocks, Beats, ExecutorLocks, FileLocks
 from faultline.bot.queue.pollers import Pollers, QueueWatch, can_be_woken
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.runtime.measures import TAKEOVERS
 
 TAKEOVER_INTERVAL_S = 2.0

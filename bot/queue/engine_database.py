@@ -11,7 +11,7 @@ from dbos import error as dbos_error
 from sqlalchemy import Engine, QueuePool, create_engine, event
 from sqlalchemy.engine import make_url
 
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.store.bounded_connections import bound
 from faultline.bot.store.connections import WAL_LIMIT_BYTES, Waits, bounded_address
 

@@ -3,7 +3,8 @@
 Every executor holds a lock on its id for as long as it lives. A worker that can take the lock of
 another knows that it is dead. On one machine a lock is a locked file. For workers on any machine it
 is a session advisory lock of PostgreSQL, with signs of life, because a server may keep the session
-of a host that is gone."""
+of a host that is gone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.queue.engine_database import ENGINE_ERRORS
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 
 
 class ExecutorLocks(Protocol):

@@ -4,7 +4,8 @@ for work in all queues at once.
 DBOS asks the database for each queue in a separate thread, each polling interval. It has no setting
 to wait for a signal, nor to ask for all queues at once. Its thread takes the event that
 stops it as an argument, and waits for that event between two looks. So the threads are run here,
-with an event that ends the wait when the queue has work."""
+with an event that ends the wait when the queue has work.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from sqlalchemy import Engine, text
 
 from faultline.bot.queue.changes import LOOK_AT_LEAST_EVERY_S
 from faultline.bot.queue.engine_database import APPLICATION_VERSION, ENGINE_ERRORS, tables_prefix
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 
 log = logging.getLogger("faultline.pollers")
 

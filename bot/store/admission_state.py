@@ -13,7 +13,8 @@ for the alert itself, without which it is not accepted, and those of what it is 
 related alerts see each other. A host that is lost inside its transaction keeps its locks until the
 server ends its session (`faultline.bot.store.connections`). Until then alerts it had in hand are
 refused, and others that are about the same are accepted without seeing them: at worst, one more
-investigation. SQLite takes its one lock for each transaction that writes."""
+investigation. SQLite takes its one lock for each transaction that writes.
+"""
 
 from __future__ import annotations
 

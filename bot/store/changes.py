@@ -2,7 +2,8 @@
 state of watched services.
 
 A check is looked at by one worker at a time. Whoever claims it has it for `LEASE`: a worker that
-dies loses it to another, which looks again."""
+dies loses it to another, which looks again.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ statement, so the limits hold on both sides. On ours, the kernel abandons a sile
 `BoundedConnection` leaves a statement without an answer, even where something on the way still
 acknowledges packets. On the server's, a client that is lost inside a transaction holds its locks
 for some seconds. What an operator says wins: parameters of the address, and `ALTER ROLE` or
-`ALTER DATABASE ... SET`."""
+`ALTER DATABASE ... SET`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, 
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.runtime.threads import STORE_THREADS
 
 if TYPE_CHECKING:

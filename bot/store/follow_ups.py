@@ -2,7 +2,8 @@
 another window or more services; tickets; and captures of running jobs.
 
 The wish for a ticket is a reply address of the investigation, and a worker that finds it makes the
-ticket. A capture has an audit row, and a claim that keeps two of one job apart."""
+ticket. A capture has an audit row, and a claim that keeps two of one job apart.
+"""
 
 from __future__ import annotations
 

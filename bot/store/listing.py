@@ -2,7 +2,8 @@
 and what the cause was. From this the record of answers is counted.
 
 Pages are identified by where they begin in the order (the newest first), not by a count of what is
-skipped: the thousandth page costs what the first does, and what arrives meanwhile moves nothing."""
+skipped: the thousandth page costs what the first does, and what arrives meanwhile moves nothing.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 their words; and who calls whom, as investigations learned it, until retention deletes it.
 
 A call is kept for the environment, cluster and region of the alert in whose investigation it was
-seen."""
+seen.
+"""
 
 from __future__ import annotations
 

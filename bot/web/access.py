@@ -24,10 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from faultline.bot.intake.slack_channels import SlackChannels
 from faultline.bot.policy.people import TAKES, Act, Role
-from faultline.bot.runtime.call_rate import CallRate
 from faultline.bot.runtime.threads import in_store
-from faultline.bot.runtime.throttle import Throttle
-from faultline.bot.runtime.visitor_address import client_address, is_local
+from faultline.bot.runtime.throttle import CallRate, Throttle, client_address, is_local
 from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.settings.addresses import names_this_machine
 from faultline.bot.store.quotas import Caller, caller_of, is_api_token

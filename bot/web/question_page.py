@@ -18,8 +18,7 @@ from starlette.responses import Response
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.answer.exports.formats import FORMATS
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
-from faultline.bot.runtime.call_rate import CallRate
-from faultline.bot.runtime.visitor_address import client_address
+from faultline.bot.runtime.throttle import CallRate, client_address
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.web.rendering import Site
 from faultline.bot.web.visitor import visitor_of

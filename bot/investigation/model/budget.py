@@ -23,7 +23,7 @@ from faultline.bot.investigation.model.turns import (
     Turn,
     Usage,
 )
-from faultline.bot.runtime.model_watch import model_used
+from faultline.bot.runtime.instrumentation import model_used
 from faultline.bot.settings.model import ModelSettings
 
 CHARACTERS_PER_TOKEN = 2.9

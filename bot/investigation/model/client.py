@@ -24,7 +24,7 @@ from faultline.bot.investigation.model.abilities import (
 )
 from faultline.bot.investigation.model.model_api import ModelApi, NotOfThisApi, ServerFailure
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn, read_as
-from faultline.bot.runtime.model_watch import watched_round
+from faultline.bot.runtime.instrumentation import watched_round
 from faultline.bot.settings.model import ModelSettings
 
 MAX_RETRIES = 2

@@ -31,7 +31,7 @@ from faultline.bot.investigation.model.turns import (
     items,
     mapping,
 )
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.settings.model import ModelSettings
 
 log = logging.getLogger("faultline.model")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from faultline.bot.operating.telemetry.store_figures import StoreSnapshot
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.runtime.logs import VERBATIM
 
 log = logging.getLogger("faultline.cloudwatch")

@@ -28,13 +28,16 @@ from faultline.bot.operating.telemetry.process_figures import (
 from faultline.bot.operating.telemetry.store_figures import CaseBytes, StoreFigures, posted_since
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.runtime import measures, tracing
-from faultline.bot.runtime.arrivals import ALARMING
-from faultline.bot.runtime.background_loop import BackgroundLoop
-from faultline.bot.runtime.components import STOP_DEADLINE_S
-from faultline.bot.runtime.heartbeat import HEARTBEAT, START, Heartbeat
+from faultline.bot.runtime.components import (
+    HEARTBEAT,
+    START,
+    STOP_DEADLINE_S,
+    BackgroundLoop,
+    Heartbeat,
+)
+from faultline.bot.runtime.instrumentation import ALARMING, KINDS, WATCH
 from faultline.bot.runtime.logs import program_version
 from faultline.bot.runtime.measures import REGISTRY, word
-from faultline.bot.runtime.step_watch import KINDS, WATCH
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 
 EVERY_S = 60.0
 TIMEOUT_S = 10.0

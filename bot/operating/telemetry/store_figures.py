@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.case.earlier import RecordLevel
 from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.runtime.measures import OTHER
 from faultline.bot.store.connections import database_bytes, reading
 from faultline.bot.store.databases import AbandonableStore, StoreHangsError, another_store

@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 from faultline.bot.intake.accepting import IntakeLimits, store_accept
 from faultline.bot.intake.routes import intake_routes
 from faultline.bot.intake.sources.alertmanager import MAX_ALERTS, MAX_BODY_BYTES
-from faultline.bot.runtime.arrivals import ARRIVED
+from faultline.bot.runtime.instrumentation import ARRIVED
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import (

@@ -29,9 +29,8 @@ from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.investigation.workflow import register_workflows
 from faultline.bot.queue.engine import WorkerEngine
 from faultline.bot.queue.engine_database import migrate_engine
-from faultline.bot.runtime.by_need import ByNeed
 from faultline.bot.runtime.process_pool import ProcessPool
-from faultline.bot.runtime.threads import in_thread
+from faultline.bot.runtime.threads import ByNeed, in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.quotas import ModelSpending

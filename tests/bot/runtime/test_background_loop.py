@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from faultline.bot.runtime.background_loop import BackgroundLoop
+from faultline.bot.runtime.components import BackgroundLoop
 
 
 class Counting(BackgroundLoop):

@@ -10,10 +10,15 @@ import time
 
 import pytest
 
-from faultline.bot.runtime import replaced_threads, threads
+from faultline.bot.runtime import threads
 from faultline.bot.runtime.measures import REGISTRY
-from faultline.bot.runtime.replaced_threads import ReplacedThreads
-from faultline.bot.runtime.threads import STORE_THREADS, go_first, in_store, in_thread
+from faultline.bot.runtime.threads import (
+    STORE_THREADS,
+    ReplacedThreads,
+    go_first,
+    in_store,
+    in_thread,
+)
 from faultline.bot.store.connections import POOL
 
 PATIENT_S = 60.0
@@ -134,7 +139,7 @@ def _named() -> int:
 
 
 def test_at_most_so_many_threads_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaced_threads, "MOST_REPLACED", 3)
+    monkeypatch.setattr(threads, "MOST_REPLACED", 3)
     pool, release = ReplacedThreads(1, hangs_after_s=0.0, name="t"), threading.Event()
     calls = [pool.submit(release.wait, PATIENT_S) for _ in range(10)]
     until = time.monotonic() + PATIENT_S / 2

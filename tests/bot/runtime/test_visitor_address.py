@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.requests import Request
 
-from faultline.bot.runtime.throttle import PER_ADDRESS, WINDOW_S, Throttle
-from faultline.bot.runtime.visitor_address import client_address
+from faultline.bot.runtime.throttle import PER_ADDRESS, WINDOW_S, Throttle, client_address
 
 
 def request(client: str, *forwarded: str) -> Request:

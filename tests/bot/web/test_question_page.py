@@ -9,7 +9,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from faultline.bot.runtime.call_rate import CallRate
+from faultline.bot.runtime.throttle import CallRate
 from faultline.bot.store.follow_ups import FollowUps
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.visitors import AuditFilter, AuditLog

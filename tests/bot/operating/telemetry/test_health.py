@@ -21,7 +21,7 @@ from faultline.bot.operating.telemetry.listener import AT_ONCE, Listener, Page
 from faultline.bot.operating.telemetry.observing import observe_worker
 from faultline.bot.operating.telemetry.readiness import DrainingServer, Readiness
 from faultline.bot.queue.dispatch import Dispatch
-from faultline.bot.runtime.heartbeat import EVENT_LOOP, Heartbeat
+from faultline.bot.runtime.components import EVENT_LOOP, Heartbeat
 from faultline.bot.settings import Settings
 from faultline.bot.settings.telemetry import TelemetrySettings
 from faultline.bot.store.store import Store
@@ -70,7 +70,7 @@ def watched(
     """A worker's health at an address, by a clock of the test's own."""
     clock = Clock()
     heartbeat = Heartbeat(clock=clock)
-    monkeypatch.setattr("faultline.bot.runtime.background_loop.HEARTBEAT", heartbeat)
+    monkeypatch.setattr("faultline.bot.runtime.components.HEARTBEAT", heartbeat)
     telemetry = TelemetrySettings(worker_address="127.0.0.1:0", wedged_after_s=100)
     observing = observe_worker(Settings(telemetry=telemetry), store, heartbeat=heartbeat)
     assert observing.listener is not None

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.bot.runtime import tracing
-from faultline.bot.runtime.step_watch import post_outcome, watched
+from faultline.bot.runtime.instrumentation import post_outcome, watched
 from faultline.bot.settings.telemetry import TelemetrySettings
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import Deadline

@@ -1,4 +1,5 @@
-"""Watches the steps of the workflows: how long they took, how they ended, what was posted, and
+"""Counts and watches what the bot does: each request and alert that comes in, each answer of the
+model, and the steps of the workflows: how long they took, how they ended, what was posted, and
 when.
 
 A replayed step is not run, and so not counted again. The name of a step is `verb target`, where the
@@ -12,17 +13,142 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from faultline.bot.policy.values import StoredInvestigation
+from faultline.bot.policy.values import Accepted, StoredInvestigation
 from faultline.bot.runtime import measures, tracing
-from faultline.bot.runtime.heartbeat import HEARTBEAT, Heartbeat
-from faultline.bot.runtime.logs import about
+from faultline.bot.runtime.components import HEARTBEAT, Heartbeat
+from faultline.bot.runtime.logs import about, note_investigation
 from faultline.bot.runtime.measures import word
 from faultline.bot.runtime.threads import in_store
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+intake_log = logging.getLogger("faultline.intake")
+
+REFUSED: Mapping[int, str] = MappingProxyType(
+    {
+        400: "malformed",
+        401: "signature",
+        403: "signature",
+        404: "not configured",
+        405: "method",
+        408: "too slow",
+        413: "too large",
+        429: "too many",
+        503: "not taken",
+    }
+)
+"""What a status says; `accepted` below 400, and another word of our own for the rest."""
+
+
+ALARMING = ("not taken", "failed", "signature")
+"""Outcomes on which alerts are set."""
+
+
+ARRIVED = "faultline.arrived"
+"""In a scope's `state`: the event loop's time, in seconds, at the end of the request's head."""
+
+
+def waited_s(scope: Scope) -> float:
+    """How long a request has waited since its head was read; 0 where that is not known."""
+    arrived = scope.get("state", {}).get(ARRIVED)
+    # The event loop's clock is this one.
+    return 0.0 if arrived is None else max(0.0, time.monotonic() - arrived)
+
+
+class ArrivalWatch:
+    """Middleware around the whole application.
+
+    `labels` holds the paths of the alert sources, which alone it looks at, and what metrics call
+    requests there.
+    """
+
+    def __init__(self, app: ASGIApp, labels: Mapping[str, str]) -> None:
+        self._app = app
+        self._labels = labels
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on, and count."""
+        source = self._labels.get(scope["path"]) if scope["type"] == "http" else None
+        if source is None:
+            await self._app(scope, receive, send)
+            return
+        # From the end of the head, so that the wait for the event loop counts too.
+        status, began = 0, time.monotonic() - waited_s(scope)
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            measures.WEBHOOKS.labels(source, outcome_of(status)).inc()
+            measures.ACKNOWLEDGED.labels(source).observe(time.monotonic() - began)
+
+
+def outcome_of(status: int) -> str:
+    """Of a request, by the status of its answer; 0 where there was none."""
+    if status == 0:
+        return "gone"
+    if status < 400:
+        return "accepted"
+    return REFUSED.get(status, "failed" if status >= 500 else "refused")
+
+
+def alert_taken(source: str, accepted: Accepted, took_s: float) -> None:
+    """An alert is in the store. From here on the log of this request names the investigation."""
+    measures.ALERTS.labels(word("source", source), accepted.outcome).inc()
+    if accepted.investigation_id is not None:
+        note_investigation(accepted.investigation_id)
+        intake_log.info("alert from %s: %s", source, accepted.outcome)
+        # A duplicate's investigation has its span from the first delivery.
+        if accepted.outcome != "duplicate":
+            tracing.accept_span(
+                accepted.investigation_id, word("source", source), accepted.outcome, took_s
+            )
+
+
+FAILED = "failed"
+
+
+@dataclass
+class Round:
+    """One answer, by how it ended; `failed` where nothing usable came."""
+
+    ending: str = FAILED
+
+
+@contextlib.contextmanager
+def watched_round() -> Iterator[Round]:
+    """The time of one answer."""
+    model_round, began = Round(), time.monotonic()
+    try:
+        with tracing.child_span("model round") as span:
+            yield model_round
+            tracing.note_outcome(span, model_round.ending)
+    finally:
+        measures.MODEL_ROUNDS.labels(word("ending", model_round.ending)).inc()
+        measures.MODEL_TIME.observe(time.monotonic() - began)
+
+
+def model_used(sent: int, cached: int, answered: int, cost_usd: float | None) -> None:
+    """What one answer took; `cached` of what was sent."""
+    for kind, tokens in (("input", sent), ("cached", cached), ("output", answered)):
+        # A counter raises for a negative amount.
+        measures.MODEL_TOKENS.labels(kind).inc(max(0, tokens))
+    if cost_usd is not None:
+        measures.MODEL_COST.inc(max(0.0, cost_usd))
+
 
 T = TypeVar("T")
 Step = Callable[..., Coroutine[Any, Any, T]]
@@ -38,7 +164,7 @@ WENT_WELL = ("announced", "shown")
 """What `Steps.announce` and `Steps.preview` give where they posted; anything else is why they did
 not."""
 
-log = logging.getLogger("faultline.steps")
+step_log = logging.getLogger("faultline.steps")
 
 
 def _unknown(_: str) -> StoredInvestigation | None:
@@ -118,7 +244,7 @@ def _counted(verb: str, target: str) -> Iterator[None]:
         took = time.monotonic() - began
         measures.STEPS_RUNNING.labels(verb).dec()
         measures.STEPS.labels(verb, target).observe(took)
-        log.info("step %s: %.2f s", f"{verb} {target}".rstrip(), took)
+        step_log.info("step %s: %.2f s", f"{verb} {target}".rstrip(), took)
 
 
 async def first_message_posted(
@@ -150,7 +276,7 @@ async def _note(
             elif investigation is not None:
                 _timed(investigation, verb, word("target", target))
     except Exception as error:  # noqa: BLE001  the store may be away, and the step is done
-        log.info("not counted: %s", type(error).__name__)
+        step_log.info("not counted: %s", type(error).__name__)
 
 
 def _timed(investigation: StoredInvestigation, verb: str, target: str) -> None:
