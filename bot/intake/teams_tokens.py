@@ -17,7 +17,7 @@ from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
 from faultline.bot.settings.chats import MsTeamsSettings
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 SOURCE = CHANNEL = "msteams"
 VENDOR = "Bot Framework"

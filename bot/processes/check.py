@@ -202,7 +202,7 @@ async def _people(settings: Settings) -> Check:
     lacking: list[str] = []
     for workspace in settings.per_instance("slack"):
         if _hears_people(workspace):
-            name = f"{workspace.instance_of('slack')}: ".removeprefix(": ")
+            name = f"{workspace.slack.instance.name}: ".removeprefix(": ")
             lacking += [f"{name}{scope}" for scope in await missing_people_scopes(workspace.slack)]
     if lacking:
         phrase = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"

@@ -6,6 +6,7 @@ lie in a file, which the variable with `_FILE` at its end names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import get_args
 from pydantic import BaseModel, SecretStr
 
 from faultline.analysis.errors import SettingsError
-from faultline.connectors.shared.settings.instance_settings import variable_part
 
 ENV_PREFIX = "FAULTLINE_"
 FROM_FILE = "_file"
@@ -38,6 +38,12 @@ def secret_variable(section: str, name: str, instance: str | None = None) -> str
     """The environment variable of a key."""
     middle = f"{variable_part(instance)}__" if instance else ""
     return f"{ENV_PREFIX}{section}__{middle}{name}".upper()
+
+
+def variable_part(name: str) -> str:
+    """An instance's name as it stands in variables, in small letters."""
+    # A variable's name allows neither hyphens nor dots.
+    return re.sub(r"[-.]", "_", name).casefold()
 
 
 def is_secret(section: type[BaseModel], name: str) -> bool:

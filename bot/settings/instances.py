@@ -1,6 +1,6 @@
 """Sections that are given several times: `[[prometheus]]`, each table with a name.
 
-The connectors' part of it is `faultline.connectors.shared.settings.instance_settings`.
+Which table a section is, and what it covers, travels with it as its `instance`.
 """
 
 from __future__ import annotations
@@ -8,20 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import did_you_mean
-from faultline.bot.settings.environment import Variable, is_secret, secret_variable
-from faultline.connectors.shared.settings.covers import Covers
-from faultline.connectors.shared.settings.instance_settings import (
-    InstanceSettings,
-    InstanceTable,
+from faultline.bot.settings.environment import (
+    Variable,
+    is_secret,
+    secret_variable,
     variable_part,
 )
-from faultline.connectors.shared.settings.settings_types import Section
+from faultline.connectors.shared.settings.instances import Covers
+from faultline.connectors.shared.settings.settings_types import Names, Section
 
-INSTANCE_KEYS = ("name", "covers")
+NAME = r"[A-Za-z0-9]+(?:[-_.][A-Za-z0-9]+)*"
+"""A name that can also stand in a variable, between two double underscores."""
+
+
+class InstanceTable(Section):
+    """The keys of an instance beside those of its section."""
+
+    name: str = Field(pattern=f"^{NAME}$", max_length=40)
+    """Its name in evidence and gaps."""
+    covers: Mapping[str, Names] = Field(default_factory=dict)
+    """What it covers: values of labels, such as `cluster`, and `services`. `*` stands for anything.
+    Unset: everything."""
+
+
+INSTANCE_KEYS = tuple(InstanceTable.model_fields)
 
 Tables = dict[str, dict[str, Any]]
 """The tables of one section, by the middle of their variables' names."""
@@ -78,9 +92,9 @@ def add_variable(variable: Variable, tables: Tables) -> None:
 
 def instances_of(
     tables_by_section: Mapping[str, Tables], allowed: Mapping[str, type[Section]]
-) -> dict[str, tuple[InstanceSettings, ...]]:
+) -> dict[str, tuple[Section, ...]]:
     """The instances, checked. Raises SettingsError naming section, table and key."""
-    instances: dict[str, tuple[InstanceSettings, ...]] = {}
+    instances: dict[str, tuple[Section, ...]] = {}
     for section, tables in tables_by_section.items():
         model = allowed[section]
         made = [_instance(section, table, model) for table in tables.values()]
@@ -135,7 +149,7 @@ def _clash(section: str, name: str, other: str) -> str:
     return f"{other!r} and {name!r} of [[{section}]] have the same variables, {variable}..."
 
 
-def _instance(section: str, table: Mapping[str, Any], model: type[Section]) -> InstanceSettings:
+def _instance(section: str, table: Mapping[str, Any], model: type[Section]) -> Section:
     name = table["name"]
     values = {key: value for key, value in table.items() if key not in INSTANCE_KEYS}
     try:
@@ -146,4 +160,4 @@ def _instance(section: str, table: Mapping[str, Any], model: type[Section]) -> I
         checked = model.model_validate(values)
     except ValidationError as error:
         raise problem_in(error, model, section, name) from None
-    return InstanceSettings(name, Covers.of(head.covers), checked)
+    return checked.as_instance(name, Covers.of(head.covers))

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import BaseModel
-
 from faultline.bot.settings.environment import is_secret, secret_variable
 from faultline.bot.settings.settings import Settings
 
@@ -55,14 +53,8 @@ def beyond_need(role: ProcessRole, settings: Settings) -> list[str]:
 
 def _secrets(settings: Settings) -> Iterator[tuple[str, str, str]]:
     for section in type(settings).model_fields:
-        several = settings.instances(section)
-        tables: list[tuple[str | None, object]] = [
-            (instance.name, instance.section) for instance in several
-        ]
-        for name, section_settings in tables or [(None, getattr(settings, section))]:
-            if not isinstance(section_settings, BaseModel):
-                # Tables with names of the operator's choice hold no secret.
-                continue
-            for key in type(section_settings).model_fields:
-                if is_secret(type(section_settings), key) and getattr(section_settings, key):
-                    yield section, key, secret_variable(section, key, name)
+        # Tables with names of the operator's choice are no instances, and hold no secret.
+        for table in settings.instances(section):
+            for key in type(table).model_fields:
+                if is_secret(type(table), key) and getattr(table, key):
+                    yield section, key, secret_variable(section, key, table.instance.name)

@@ -346,8 +346,7 @@ def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = 
 
 
 def _is_set(settings: Settings, section: str) -> bool:
-    section_settings = getattr(settings, section)
-    return bool(settings.instances(section)) or section_settings != unset(type(section_settings))
+    return any(table != unset(type(table)) for table in settings.instances(section))
 
 
 def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:

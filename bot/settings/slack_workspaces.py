@@ -22,18 +22,19 @@ def refuse_unknown_workspaces(settings: Settings) -> None:
 
     A single `[slack]` has no name that a channel could be written with.
     """
-    names = [instance.name for instance in settings.instances("slack")]
-    if not names:
+    names = [table.instance.name for table in settings.instances("slack")]
+    if names == [""]:
         return
     for key, channel in _named_channels(settings):
         if _is_id(bare_id(channel)) and instance_in(channel) not in names:
             written = " or ".join(f"{name}:{bare_id(channel)}" for name in names)
             raise SettingsError(key, f"{channel!r} names no workspace: write {written}")
-    for instance in settings.instances("slack"):
-        for key, channel in _table_channels(instance.section):
+    for table in settings.instances("slack"):
+        name = table.instance.name
+        for key, channel in _table_channels(table):
             if instance_in(channel):
-                problem = f"{channel!r}: here the id alone, it is a channel of {instance.name}"
-                raise SettingsError(f"slack.{instance.name}.{key}", problem)
+                problem = f"{channel!r}: here the id alone, it is a channel of {name}"
+                raise SettingsError(f"slack.{name}.{key}", problem)
 
 
 def _named_channels(settings: Settings) -> Iterator[tuple[str, str]]:

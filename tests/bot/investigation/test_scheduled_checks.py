@@ -25,7 +25,7 @@ from faultline.bot.store.deploy_tables import WatchRow
 from faultline.bot.store.store import Store
 from faultline.bot.store.watches import Watches
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.databases import store_engine
 
 STEP_S = 60
