@@ -127,7 +127,6 @@ def deploy_and_look(watch: WatchSettings, name: str, now: datetime) -> tuple[Dep
         deployed_at=now - length,
         wait=length,
         warm_up=timedelta(0),
-        baseline=timedelta(hours=watch.baseline_hours),
         places=watch.places,
     )
     spends = timedelta(minutes=watch.every_minutes) / DAY

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from datetime import timedelta
 
 from faultline.bot.operating.check_results import CheckResult
 from faultline.bot.policy.reply_targets import configured_targets, declared_targets
 from faultline.bot.settings import Settings
 from faultline.bot.settings.addresses import names_this_machine
+from faultline.bot.store.admitting import JOIN_FOR
 
-HOUR_DAYS = 24.0
 WIDEST_IPV4 = 20
 """Of a network of proxies. Load balancers' own subnets are /28 to /20."""
 WIDEST_IPV6 = 64
@@ -107,14 +108,9 @@ def _retention(settings: Settings) -> Iterator[CheckResult]:
         )
         advice = "raise retention.calls_days or lower investigation.learned_calls_days"
         yield CheckResult("note", "settings", phrase, advice)
-    if 0 < retention.investigations_days * HOUR_DAYS < investigation.join_hours:
+    if timedelta(0) < timedelta(days=retention.investigations_days) < JOIN_FOR:
         phrase = "investigations are deleted before their alerts stop joining them"
-        yield CheckResult(
-            "wrong",
-            "settings",
-            phrase,
-            "raise retention.investigations_days or lower investigation.join_hours",
-        )
+        yield CheckResult("wrong", "settings", phrase, "raise retention.investigations_days")
     if 0 < retention.investigations_days < retention.cases_days:
         phrase = "case folders are kept for longer than their investigations, and go with them"
         yield CheckResult("note", "settings", phrase, "lower retention.cases_days")

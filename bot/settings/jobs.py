@@ -36,7 +36,8 @@ class JobSettings(JobLocations):
     docs/capture.md."""
 
     hosts: Names = ()
-    """Its hosts in the order of their ranks, as `name`, or `name:port` of the Dynolog daemon."""
+    """Its hosts in the order of their ranks, as `name`, or `name:port` where the Dynolog daemon
+    does not listen on 1778."""
     ranks_per_host: int | None = Field(default=None, ge=1)
     """Processes on each host. A capture reports where fewer recorded. Unset: any number."""
     ranks: int | None = Field(default=None, ge=1)
@@ -45,8 +46,6 @@ class JobSettings(JobLocations):
     """Whether its machines may be asked to record at all."""
     capture_on_alert: bool = False
     """Whether an alert about the job may start a capture, if no trace of the incident was found."""
-    dynolog_port: int = Field(default=1778, ge=1, le=65535)
-    """Port of the daemons of hosts named without one."""
     slurm_job_id: int = Field(default=0, ge=0)
     """Slurm's number of the job, by which a daemon finds its processes. 0 outside Slurm."""
     debug_server: Url | None = None

@@ -188,8 +188,6 @@ class InvestigationSettings(Section):
     history_days: int = Field(default=0, ge=0, le=14)
     """Days whose same hours are compared as well, so that what happens every night is discounted.
     Each day adds a window to every query for metrics."""
-    join_hours: float = Field(default=12, gt=0)
-    """How long a repeat of an open alert joins its investigation."""
     memory_days: float = Field(default=90, ge=0, le=36_500)
     """Age up to which earlier investigations are tested again on a new alert: docs/memory.md. 0:
     none are."""

@@ -20,9 +20,7 @@ class WatchSettings(Section):
     every_minutes: float = Field(default=10, ge=5, le=1440)
     """How often it is looked at. Each look asks the metrics and logs of one service."""
     window_minutes: float = Field(default=15, ge=5, le=240)
-    """How many minutes are held against those before."""
-    baseline_hours: float = Field(default=6, ge=1, le=168)
-    """How many hours before are the quiet past."""
+    """How many minutes are compared with the 6 hours before."""
     times: int = Field(default=2, ge=1, le=20)
     """How many looks in a row must find it worse before an investigation starts."""
     severity: str = Field(default="warning", max_length=40)

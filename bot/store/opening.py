@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
@@ -43,8 +42,7 @@ def open_store(settings: Settings, *, migrated: bool = False) -> Store:
             migrate(engine)
         except SQLAlchemyError as error:
             raise FaultlineError(f"the database does not answer ({first_line(error)})") from error
-    join = timedelta(hours=settings.investigation.join_hours)
-    return Store(engine, join=join, policy=Policy.of(settings))
+    return Store(engine, policy=Policy.of(settings))
 
 
 def open_cases(settings: Settings) -> CaseStore:
