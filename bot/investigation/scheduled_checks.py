@@ -18,7 +18,7 @@ from faultline.bot.policy.deploy_to_check import DeployToCheck, due_at
 from faultline.bot.policy.values import Arrival, Delivery
 from faultline.bot.runtime.background_loop import BackgroundLoop
 from faultline.bot.settings import Settings
-from faultline.bot.settings.watches import WatchSettings
+from faultline.bot.settings.alerts import WatchSettings
 from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
 from faultline.bot.store.store import Store
 from faultline.bot.store.watches import Watches, WatchState

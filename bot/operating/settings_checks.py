@@ -9,7 +9,7 @@ from datetime import timedelta
 from faultline.bot.operating.check_results import CheckResult
 from faultline.bot.policy.reply_targets import configured_targets, declared_targets
 from faultline.bot.settings import Settings
-from faultline.bot.settings.addresses import names_this_machine
+from faultline.bot.settings.processes import names_this_machine
 from faultline.bot.store.admitting import JOIN_FOR
 
 WIDEST_IPV4 = 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from faultline.bot.policy.topology import ServiceTopology
 from faultline.bot.settings import Settings
-from faultline.bot.settings.teams import owners
+from faultline.bot.settings.people import owners
 
 NO_TEAM = ""
 

@@ -19,7 +19,7 @@ from faultline.bot.investigation.runbooks.checking import runbook_checks
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
-from faultline.bot.settings.process_secrets import ProcessRole, beyond_need
+from faultline.bot.settings.environment import ProcessRole, beyond_need
 from faultline.bot.store.opening import open_cases, open_store
 from faultline.connectors.asking import bounded
 from faultline.connectors.registry import GROUP, build_connectors, load_connector

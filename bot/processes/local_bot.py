@@ -22,7 +22,7 @@ from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from faultline.bot.runtime.components import Components, FunctionComponent
 from faultline.bot.runtime.nursery import close_nursery, load_in_nursery, open_nursery
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.settings.processes import StoreSettings
 from faultline.bot.store.opening import engine_url, open_store
 from faultline.bot.store.store import Arrival, Progress, Store, StoredInvestigation
 

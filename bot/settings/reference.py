@@ -25,7 +25,7 @@ from faultline.bot.settings import (
     sections_in_order,
     sections_that_repeat,
 )
-from faultline.bot.settings.instances import InstanceTable
+from faultline.bot.settings.settings import InstanceTable
 from faultline.connectors.shared.settings.connector_settings import (
     ConnectorSettings,
     SelfHostedSettings,

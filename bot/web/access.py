@@ -29,7 +29,7 @@ from faultline.bot.runtime.threads import in_store
 from faultline.bot.runtime.throttle import Throttle
 from faultline.bot.runtime.visitor_address import client_address, is_local
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.settings.addresses import names_this_machine
+from faultline.bot.settings.processes import names_this_machine
 from faultline.bot.store.api_tokens import Caller, caller_of, is_api_token
 from faultline.bot.store.audit_log import AuditEntry, AuditLog
 from faultline.bot.store.store import Store

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from faultline.analysis.errors import SettingsError
 from faultline.bot.investigation.capture.dynolog import PORT, DaemonAddress
 from faultline.bot.settings import Settings
-from faultline.bot.settings.jobs import JobSettings
+from faultline.bot.settings.investigation import JobSettings
 from faultline.bot.store.captures import CaptureBudget
 
 DEFAULT_SECONDS = 0.5

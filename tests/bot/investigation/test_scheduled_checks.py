@@ -19,7 +19,7 @@ from faultline.analysis.vocabulary import EvidenceKind
 from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
 from faultline.bot.policy.deploy_to_check import DeployToCheck
 from faultline.bot.settings import Settings
-from faultline.bot.settings.watches import WatchSettings
+from faultline.bot.settings.alerts import WatchSettings
 from faultline.bot.store.deploy_checks import DeployChecks, StoredCheck
 from faultline.bot.store.deploy_tables import WatchRow
 from faultline.bot.store.store import Store

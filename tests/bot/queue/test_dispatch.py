@@ -25,7 +25,7 @@ from faultline.bot.queue.executor_locks import ExecutorLocks, FileLocks
 from faultline.bot.queue.names import INVESTIGATIONS, URGENT_INVESTIGATIONS
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
-from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.settings.people import TeamSettings
 from faultline.bot.store.models import InvestigationRow
 from faultline.bot.store.store import ReplyTo, Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
