@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 from faultline.bot.settings import Settings
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 from faultline.evaluation.model_run import run_model
 from tests.bot.answer.writer.openai_server import serving
 from tests.evaluation.scripted_models import SCRIPTED

@@ -39,7 +39,7 @@ from faultline.bot.investigation.model.model_session import in_a_thread
 from faultline.bot.investigation.verifying import LATELY, VerifiedFinding, verify
 from faultline.bot.mcp.proof import cited, sentences_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 TIMES = {"metrics": "time", "logs": "time", "spans": "start", "changes": "time"}
 BEFORE = timedelta(minutes=10)

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from faultline.analysis.traces.columns.row_table import RowTable
+from faultline.analysis.traces.columns.row_table import FLOAT, INTS, TEXT, RowTable
 from faultline.analysis.traces.comparison.trace_diff import DIFFERENCES
 from faultline.trace_report.job_analyses import TABLES
 from faultline.trace_report.registry import ANALYSES, BESIDE, table_of
@@ -24,8 +24,10 @@ TYPES: Mapping[str, pl.DataType] = {
 RANK = {"rank": TYPES["int"]}
 
 DIAGNOSES = RowTable(
-    "severity:text rule:text subject:text statement:text fix:text ranks:ints steps:ints "
-    "cost_ns:float source:text"
+    TEXT("severity", "rule", "subject", "statement", "fix"),
+    INTS("ranks", "steps"),
+    FLOAT("cost_ns"),
+    TEXT("source"),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from faultline.analysis.traces.across_ranks.comparison import RankComparison
 from faultline.analysis.traces.across_ranks.kernel_speed import DURATIONS, kernel_distribution
 from faultline.analysis.traces.across_ranks.step_breakdown import PARTS
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.per_rank.collective_bandwidth import OF_ALL_RANKS
 
 ACROSS_RANKS: dict[str, str] = {
@@ -23,23 +23,31 @@ ACROSS_RANKS: dict[str, str] = {
 
 TABLES: dict[str, RowTable] = {
     "steps_by_rank": RowTable(
-        "rank:int step:int step_ns:int "
-        + " ".join(f"{part.replace(' ', '_')}_ns:int" for part in PARTS)
+        INT("rank", "step", "step_ns", *(f"{part.replace(' ', '_')}_ns" for part in PARTS))
     ),
     "blame": RowTable(
-        "rank:int blame_ns:int blame_percent:3 last_arrivals:int steps_held_up:int steps:int"
+        INT("rank", "blame_ns"),
+        rounded(3, "blame_percent"),
+        INT("last_arrivals", "steps_held_up", "steps"),
     ),
-    "collectives": RowTable(OF_ALL_RANKS.columns + " split_by:text"),
+    "collectives": RowTable(OF_ALL_RANKS.columns, TEXT("split_by")),
     "exposed_collectives": RowTable(
-        "rank:int operation:text count:int per_step_ns:0 exposed_per_step_ns:0 "
-        "hidden_percent:2 of_step_percent:2"
+        INT("rank"),
+        TEXT("operation"),
+        INT("count"),
+        rounded(0, "per_step_ns", "exposed_per_step_ns"),
+        rounded(2, "hidden_percent", "of_step_percent"),
     ),
-    "slow_steps": RowTable("step:int median_ns:0 usual_ns:0 ratio:3"),
+    "slow_steps": RowTable(INT("step"), rounded(0, "median_ns", "usual_ns"), rounded(3, "ratio")),
     "idle_together": RowTable(
-        "start_ns:int length_ns:int step:int host_call:text=host ranks_doing_that:int=hosts_alike"
+        INT("start_ns", "length_ns", "step"),
+        TEXT(host_call="host"),
+        INT(ranks_doing_that="hosts_alike"),
     ),
     "kernels_by_rank": DURATIONS,
-    "kernel_speed": RowTable("rank:int kernels:int ratio:4 slower_percent:2"),
+    "kernel_speed": RowTable(
+        INT("rank", "kernels"), rounded(4, "ratio"), rounded(2, "slower_percent")
+    ),
 }
 
 

@@ -21,7 +21,7 @@ import typer
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.alert_sources import built_in_sources
 from faultline.bot.settings import DEFAULT_FILE, secret_variable
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.connectors.vendors.kubernetes.kubeconfig import ClusterContext, current_context
 
 SECRETS_FILE = "secrets.env"

@@ -389,7 +389,7 @@ class Replies:
         """The newest investigations; with several workspaces, those posted to the question's, so
         that the others' do not push them out."""
         settings, visibility = self._context.settings, self._visibility.visibility_of(question)
-        workspace = settings.instance_of("slack")
+        workspace = settings.slack.instance.name
         if len(settings.instances("slack")) < 2:
             return await in_store(self._context.store.latest, SEARCH_DEPTH, visibility)
         target = TARGET.scoped_to(settings).target_name

@@ -78,7 +78,7 @@ class ConversationSteps:
         self._talks: dict[str, Talk] = {}
         for settings in context.settings.per_instance("slack"):
             if settings.slack.bot_token is not None:
-                self._talks[settings.instance_of("slack")] = self._in_slack(settings, owner)
+                self._talks[settings.slack.instance.name] = self._in_slack(settings, owner)
         for settings in context.settings.per_instance("msteams"):
             target = MSTEAMS.scoped_to(settings)
             if target.configured(settings):

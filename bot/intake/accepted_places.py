@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faultline.bot.policy.values import Arrival
-from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.instances import Covers
 
 IDENTITIES = ("fingerprint", "incident_key")
 """Labels by which `Alert.fingerprint` knows an alert again."""

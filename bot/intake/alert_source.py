@@ -50,7 +50,7 @@ from faultline.bot.settings import Section, Settings, secret_variable
 from faultline.bot.settings.alert_sources import DeclaredAlertSource
 from faultline.bot.store.changes import ReportedChange
 from faultline.bot.store.store import Store
-from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.instances import Covers
 
 if TYPE_CHECKING:
     from faultline.bot.intake.slack_events import Register
@@ -194,18 +194,15 @@ class AlertSource(DeclaredAlertSource, ABC):
 
     def missing(self, settings: Settings) -> str | None:
         """The environment variable (also what a 404 names) that must be set first, if any."""
-        instances = settings.instances(self.section)
-        # One complete instance is enough to serve the source's path.
-        if any(
-            all(getattr(instance.section, key) for key in self.required) for instance in instances
-        ):
-            return None
-        section = self.section_of(settings)
-        for key in self.required:
-            if not getattr(section, key):
-                instance = instances[0].name if instances else None
-                return secret_variable(self.section, key, instance)
-        return None
+        missing = []
+        for instance_settings in settings.per_instance(self.section):
+            section = self.section_of(instance_settings)
+            needed = [key for key in self.required if not getattr(section, key)]
+            # One complete instance is enough to serve the source's path.
+            if not needed:
+                return None
+            missing.append(secret_variable(self.section, needed[0], section.instance.name))
+        return missing[0]
 
     def configured(self, settings: Settings) -> tuple[str, ...]:
         """What `faultline check` calls it where it is configured, else nothing."""
@@ -238,15 +235,11 @@ class WebhookSource(AlertSource):
 
     def senders(self, settings: Settings) -> Sequence[Sender]:
         """Who may send, each with what proves it: one for each instance of the section."""
-        instances = settings.instances(self.section)
-        if not instances:
-            return (Sender(settings, self._secrets(self.section_of(settings))),)
         senders: list[Sender] = []
-        for instance in instances:
-            # An alert may be about any service: the whole catalogue names it.
-            instance_settings = settings.for_instance(self.section, instance)
+        for instance_settings in settings.per_instance(self.section):
+            section = self.section_of(instance_settings)
             senders.append(
-                Sender(instance_settings, self._secrets(instance.section), instance.covers)
+                Sender(instance_settings, self._secrets(section), section.instance.covers)
             )
         return senders
 

@@ -49,7 +49,7 @@ class SlackChannels:
         for workspace_settings in settings.per_instance("slack"):
             if workspace_settings.slack.bot_token is not None:
                 name, token = (
-                    workspace_settings.instance_of("slack"),
+                    workspace_settings.slack.instance.name,
                     workspace_settings.slack.bot_token.get_secret_value(),
                 )
                 client = SlackWebClient(workspace_settings.slack.api_url, token=token, timeout=5)

@@ -105,7 +105,7 @@ class SlackEvents:
         if message_router is not None:
             self._channels = SlackChannels(settings, message_router.engine)
             self._listener = SlackListener(
-                message_router.scoped_to(settings), settings.instance_of("slack")
+                message_router.scoped_to(settings), settings.slack.instance.name
             )
         self.workspace = SlackWorkspace(settings)
         self.app = self._bolt_app(more)
@@ -231,8 +231,7 @@ class SlackEvents:
 
     async def _take(self, arrival: Arrival) -> None:
         """The alert, with the places that this workspace covers. Raises NotAccepted."""
-        covers = self.settings.covers_of("slack")
-        placed = placed_arrival(arrival, covers)
+        placed = placed_arrival(arrival, self.settings.slack.instance.covers)
         await take(self._accept, placed, within_s=self._limits.accept_within_s)
         channel = arrival.reply_to.slack_channel
         if self._channels is not None and channel:

@@ -61,7 +61,7 @@ def mention_arrival(
     if not title:
         return None
     service = mentioned(settings, "\n".join(filter(None, (question, subject))))
-    workspace = settings.instance_of(SOURCE)
+    workspace = settings.slack.instance.name
     channel = named_id(workspace, message.channel)
     requested_at = slack_time(message.ts) or now
     since = since_in(question, requested_at)

@@ -38,7 +38,7 @@ def watched(
         return Ignored("not an alert")
     if alert.status == "firing" and (edited or message.is_reply):
         return Ignored("an edit or a reply starts nothing")
-    workspace = settings.instance_of(SOURCE)
+    workspace = settings.slack.instance.name
     channel = named_id(workspace, event.channel)
     # The message's time, as events come in any order. An edit that ends an alert has the time of
     # what it edits.
@@ -61,7 +61,7 @@ def _noted_incident(alert: Alert, settings: Settings) -> str | None:
     # note.
     if incident is None or account is None or account.pagerduty.webhook_secrets:
         return None
-    return named_id(account.instance_of("pagerduty"), incident)
+    return named_id(account.pagerduty.instance.name, incident)
 
 
 def _account_of(alert: Alert, settings: Settings) -> Settings | None:

@@ -100,7 +100,7 @@ def socket_mode_tokens(settings: Settings) -> str:
 
 
 def _needed(settings: Settings, key: str) -> SettingsError:
-    workspace = settings.instance_of("slack")
+    workspace = settings.slack.instance.name
     section = f"slack.{workspace}" if workspace else "slack"
     variable = secret_variable("slack", key, workspace or None)
     return SettingsError(f"{section}.{key}", f"is needed for Socket Mode: set {variable}")

@@ -14,7 +14,7 @@ import msgspec
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.intake.payload_fields import plain
-from faultline.bot.settings.chats import THREAD
+from faultline.bot.settings.reply_targets import THREAD
 
 CLICK = "adaptiveCard/action"
 MAX_TEXT = 2_000

@@ -65,7 +65,7 @@ class TeamsStore:
         self._labels, self._follow_ups = Labels(engine), FollowUps(engine)
         self._mutes = Mutes(engine, timedelta(hours=people.mute_hours))
         self._acts, self._tickets = PersonActs(engine), TicketRequests(engine)
-        name = settings.instance_of("msteams")
+        name = settings.msteams.instance.name
         self.target = f"msteams {name}".rstrip()
         """The reply target's name."""
 

@@ -15,9 +15,9 @@ from faultline.analysis.errors import ConnectorError
 from faultline.bot.intake.sender_tokens import SenderClaims, sender_claims
 from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
-from faultline.bot.settings.chats import MsTeamsSettings
+from faultline.bot.settings.reply_targets import MsTeamsSettings
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 SOURCE = CHANNEL = "msteams"
 VENDOR = "Bot Framework"

@@ -52,7 +52,7 @@ def askable_workspaces(settings: Settings) -> frozenset[str]:
     """The Slack workspaces that can be asked who reads their channels."""
     workspaces = settings.per_instance("slack")
     return frozenset(
-        workspace.instance_of("slack")
+        workspace.slack.instance.name
         for workspace in workspaces
         if workspace.slack.bot_token is not None
     )

@@ -11,7 +11,7 @@ from faultline.bot.runtime.threads import in_store
 from faultline.bot.store.changes import MOST_READ, ReportedChange, ReportedChanges
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, nanoseconds
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 LIMITS = Limits()
 

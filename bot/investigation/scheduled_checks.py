@@ -17,7 +17,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.values import Arrival, Delivery, DeployToCheck, due_at
 from faultline.bot.runtime.components import BackgroundLoop
 from faultline.bot.settings import Settings
-from faultline.bot.settings.watches import WatchSettings
+from faultline.bot.settings.alerts import WatchSettings
 from faultline.bot.store.changes import DeployChecks, StoredCheck, Watches, WatchState
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.contract.base import Connector
@@ -125,7 +125,6 @@ def deploy_and_look(watch: WatchSettings, name: str, now: datetime) -> tuple[Dep
         deployed_at=now - length,
         wait=length,
         warm_up=timedelta(0),
-        baseline=timedelta(hours=watch.baseline_hours),
         places=watch.places,
     )
     spends = timedelta(minutes=watch.every_minutes) / DAY

@@ -21,7 +21,8 @@ from faultline.analysis.wording.phrases import counted
 from faultline.bot.operating.inspection import CheckResult, Inspection, lasting
 from faultline.bot.policy.reply_targets import configured_targets, declared_targets
 from faultline.bot.settings import Settings
-from faultline.bot.settings.addresses import names_this_machine
+from faultline.bot.settings.processes import names_this_machine
+from faultline.bot.store.admitting import JOIN_FOR
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.databases import engine_url, open_cases, store_url
 
@@ -177,7 +178,6 @@ def _directories(settings: Settings) -> Iterator[Path]:
         yield Path(cases).absolute()
 
 
-HOUR_DAYS = 24.0
 WIDEST_IPV4 = 20
 """Of a network of proxies. Load balancers' own subnets are /28 to /20."""
 WIDEST_IPV6 = 64
@@ -274,14 +274,9 @@ def _retention(settings: Settings) -> Iterator[CheckResult]:
         )
         advice = "raise retention.calls_days or lower investigation.learned_calls_days"
         yield CheckResult("note", "settings", phrase, advice)
-    if 0 < retention.investigations_days * HOUR_DAYS < investigation.join_hours:
+    if timedelta(0) < timedelta(days=retention.investigations_days) < JOIN_FOR:
         phrase = "investigations are deleted before their alerts stop joining them"
-        yield CheckResult(
-            "wrong",
-            "settings",
-            phrase,
-            "raise retention.investigations_days or lower investigation.join_hours",
-        )
+        yield CheckResult("wrong", "settings", phrase, "raise retention.investigations_days")
     if 0 < retention.investigations_days < retention.cases_days:
         phrase = "case folders are kept for longer than their investigations, and go with them"
         yield CheckResult("note", "settings", phrase, "lower retention.cases_days")

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from faultline.bot.operating.deleting import delete_case, delete_rows, engine_work
 from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.settings import Settings
+from faultline.bot.store.admitting import JOIN_FOR
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.connections import reading
 from faultline.bot.store.messages import ENDED
@@ -268,7 +269,7 @@ class Sweep:
     def _ended(self, before: datetime) -> ColumnElement[bool]:
         """Ended, announced and closed: no later alert or question would need it."""
         row, member, question_row = InvestigationRow, GroupedAlertRow, QuestionRow
-        joins = self.now - timedelta(hours=self.settings.investigation.join_hours)
+        joins = self.now - JOIN_FOR
         open_members = select(member.id).where(
             member.investigation_id == row.id,
             member.open_fingerprint.is_not(None),

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from faultline.analysis.vocabulary import Alert, JobIdentity, same_host
 from faultline.bot.settings import Settings
-from faultline.bot.settings.jobs import JobSettings
+from faultline.bot.settings.investigation import JobSettings
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 """What a training job's name, run or pod may look like: it becomes part of paths and queries."""

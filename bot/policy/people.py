@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, get_args
 
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.people import PeopleSettings
+from faultline.bot.settings.people import LoginSettings, PeopleSettings
 
 Role = Literal["viewer", "responder", "admin"]
 """A viewer reads; a responder also asks, investigates, rates answers and mutes; an admin also mutes

@@ -20,7 +20,7 @@ from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings, secret_variable
 from faultline.bot.settings.reply_targets import BUILT_IN, SectionOwner
 from faultline.connectors.shared.contract.plugins import load_object
-from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+from faultline.connectors.shared.settings.instances import Instance
 from faultline.connectors.shared.settings.settings_types import Section
 
 S = TypeVar("S", bound=Section)
@@ -64,40 +64,44 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
     has_channels: ClassVar[bool] = False
     """Whether its addresses are channels, which have rates, quiet hours and digests."""
     limits: ClassVar[ReplyLimits] = ReplyLimits()
-    instance: InstanceSettings | None = None
+    table: Section | None = None
     """The table that it posts by, where its section is given several times."""
 
-    def for_instance(self, instance: InstanceSettings) -> Self:
+    def for_table(self, table: Section) -> Self:
         """The same target, for one table of its section."""
+        if not table.instance.name:
+            return self
         # A copy: all settings share the declaration.
-        made = copy(self)
-        made.instance = instance
-        return made
+        target = copy(self)
+        target.table = table
+        return target
 
     def scoped_to(self, settings: Settings) -> Self:
         """The same target, for the table that these settings were made for."""
-        for instance in settings.instances(self.name):
-            if instance.name == settings.instance_of(self.name):
-                return self.for_instance(instance)
-        return self
+        return self.for_table(getattr(settings, self.name))
+
+    @property
+    def instance(self) -> Instance:
+        """Which one its table is."""
+        return self.table.instance if self.table else Instance()
 
     @property
     def target_name(self) -> str:
         """In keys of posts, queues and progress lines: `slack`, and of several `slack eu`."""
-        return f"{self.name} {self.instance.name}" if self.instance else self.name
+        return f"{self.name} {self.instance.name}".rstrip()
 
     @property
     def target_label(self) -> str:
         """Its name for people, with that of its table."""
-        return f"{self.label} {self.instance.name}" if self.instance else self.label
+        return f"{self.label} {self.instance.name}".rstrip()
 
     def scoped_settings(self, settings: Settings) -> Settings:
         """The settings with its table as its section."""
-        return settings.for_instance(self.name, self.instance) if self.instance else settings
+        return settings.model_copy(update={self.name: self.table}) if self.table else settings
 
     def section(self, settings: Settings) -> S | None:
         """Its section, or None where the settings have none."""
-        section = self.instance.section if self.instance else getattr(settings, self.name, None)
+        section = self.table or getattr(settings, self.name, None)
         return section if isinstance(section, self.settings) else None
 
     def configured(self, settings: Settings) -> bool:
@@ -112,7 +116,7 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 
     def variable(self, key: str) -> str:
         """The variable that sets a key of its table."""
-        return secret_variable(self.name, key, self.instance.name if self.instance else None)
+        return secret_variable(self.name, key, self.instance.name)
 
     @abstractmethod
     def address(self, reply_to: ReplyTo, service: str | None, settings: Settings) -> str | None:
@@ -130,8 +134,6 @@ class ReplyTargetDeclaration(SectionOwner, ABC, Generic[S]):
 
     def covers(self, alert: Alert, service: str | None) -> bool:
         """Whether an alert is about what its table covers; a single section covers everything."""
-        if self.instance is None:
-            return True
         at = Window(start=alert.started_at, end=alert.started_at)
         scope = Scope(incident=at, services=(service,) if service else ())
         return self.instance.covers.objection(alert, scope) is None
@@ -164,8 +166,8 @@ def declared_targets(settings: Settings) -> tuple[ReplyTargetDeclaration[Any], .
             plugins.append(declared)
     declarations: list[ReplyTargetDeclaration[Any]] = []
     for plugin in (*_built_in(), *plugins):
-        instances = settings.instances(plugin.name)
-        declarations += [plugin.for_instance(instance) for instance in instances] or [plugin]
+        tables = settings.instances(plugin.name)
+        declarations += [plugin.for_table(table) for table in tables] or [plugin]
     return tuple(declarations)
 
 
@@ -208,7 +210,7 @@ def targets_of(
     """
     names: set[str] = set()
     for declared_target in declared_targets(settings):
-        has_channels = declared_target.instance is not None and declared_target.has_channels
+        has_channels = declared_target.table is not None and declared_target.has_channels
         if has_channels and declared_target.address_for(alert, service, reply_to, settings):
             names.add(declared_target.target_name)
     return frozenset(names)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from faultline.bot.settings import Settings
-from faultline.bot.settings.teams import owners
+from faultline.bot.settings.people import owners
 
 
 def catalogue_name(service: str | None, settings: Settings) -> str | None:

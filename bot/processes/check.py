@@ -19,7 +19,7 @@ from faultline.bot.investigation.runbooks.checking import runbook_checks
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
-from faultline.bot.settings.process_secrets import ProcessRole, beyond_need
+from faultline.bot.settings.environment import ProcessRole, beyond_need
 from faultline.bot.store.databases import open_cases, open_store
 from faultline.connectors.asking import bounded
 from faultline.connectors.registry import GROUP, build_connectors, load_connector
@@ -202,7 +202,7 @@ async def _people(settings: Settings) -> Check:
     lacking: list[str] = []
     for workspace in settings.per_instance("slack"):
         if _hears_people(workspace):
-            name = f"{workspace.instance_of('slack')}: ".removeprefix(": ")
+            name = f"{workspace.slack.instance.name}: ".removeprefix(": ")
             lacking += [f"{name}{scope}" for scope in await missing_people_scopes(workspace.slack)]
     if lacking:
         phrase = f"the Slack app lacks {'; '.join(lacking)}: reinstall it with the current manifest"

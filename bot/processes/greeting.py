@@ -125,8 +125,8 @@ def greeting_of(
 def _evidence(settings: Settings) -> Iterator[str]:
     """The connectors that are configured, without loading them."""
     for connector in (*CONNECTORS.values(), *settings.plugins.values()):
-        instances = settings.instances(connector.name)
-        if instances:
-            yield from (f"{connector.name} {instance.name}" for instance in instances)
-        elif connector.is_set(settings):
-            yield connector.name
+        for table in settings.instances(connector.name):
+            if table.instance.name:
+                yield f"{connector.name} {table.instance.name}"
+            elif connector.is_set(settings):
+                yield connector.name

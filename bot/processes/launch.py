@@ -139,7 +139,7 @@ def refuse_what_cannot_work(settings: Settings) -> None:
     """Ends the start of a worker that would fail again and again. Raises FaultlineError.
 
     Only where there is a worker: vendors' keys are not the server's
-    (faultline.bot.settings.process_secrets).
+    (faultline.bot.settings.environment).
     """
     from faultline.connectors.registry import build_connectors
 

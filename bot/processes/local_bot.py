@@ -24,7 +24,7 @@ from faultline.bot.queue.engine_database import (
 from faultline.bot.runtime.components import Components, FunctionComponent
 from faultline.bot.runtime.nursery import close_nursery, open_nursery
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.settings.processes import StoreSettings
 from faultline.bot.store.databases import engine_url, open_store
 from faultline.bot.store.store import Arrival, Progress, Store, StoredInvestigation
 

@@ -116,7 +116,7 @@ def build_app(
                     more=listeners,
                     message_router=message_router,
                 )
-                workspace = workspace_settings.instance_of("slack")
+                workspace = workspace_settings.slack.instance.name
                 beside.append(SocketMode(connect, asyncio.get_running_loop(), workspace))
         components = Components(beside)
         # In a thread: a component may need the event loop to start and to stop.
@@ -221,7 +221,7 @@ def _slack_listeners(settings: Settings, store: Store, case_path: CasePath) -> l
         # Import late, because it needs the analysis.
         from faultline.bot.conversation.slack.listeners import SlackFace
 
-        name = workspace.instance_of("slack")
+        name = workspace.slack.instance.name
         if name not in faces:
             faces[name] = SlackFace(workspace, store, case_path, _all_checks)
         faces[name].register(app)

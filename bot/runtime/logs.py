@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 
 from faultline.analysis.secrets.redaction import masked
-from faultline.bot.settings.telemetry import TelemetrySettings
+from faultline.bot.settings.processes import TelemetrySettings
 
 OURS = "faultline"
 """Our loggers are below this name."""

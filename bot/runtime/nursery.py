@@ -231,7 +231,7 @@ class _Forks:
 
     def wait(
         self, *awaited: socket.socket | ProcessHandle, timeout_s: float | None = None
-    ) -> list[object]:
+    ) -> Sequence[object]:
         """What of this can be read from, or has ended; none when the time is up."""
         watched = [*awaited, *self.living, *self.living.values()]
         ready, _, _ = select.select(watched, [], [], timeout_s)

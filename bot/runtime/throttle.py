@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from faultline.bot.settings.addresses import ip_address_of, is_loopback, names_this_machine
+from faultline.bot.settings.processes import ip_address_of, is_loopback, names_this_machine
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """A request that carries one of these came through a proxy, so its loopback address is not the

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.runtime.logs import program_version
-from faultline.bot.settings.telemetry import TelemetrySettings
+from faultline.bot.settings.processes import TelemetrySettings
 from faultline.connectors.shared.transport.watching import VendorRequest, watch
 
 if TYPE_CHECKING:

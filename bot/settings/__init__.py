@@ -1,14 +1,11 @@
 """Settings: one TOML file, and secrets from the environment or from files that it names."""
 
 from faultline.bot.settings.environment import ENV_PREFIX, is_secret, secret_variable
+from faultline.bot.settings.loading import DEFAULT_FILE, load_settings
+from faultline.bot.settings.processes import ServerSettings, StoreSettings, WorkerSettings
 from faultline.bot.settings.settings import (
-    DEFAULT_FILE,
     NAMED_TABLES,
-    ServerSettings,
     Settings,
-    StoreSettings,
-    WorkerSettings,
-    load_settings,
     sections_in_order,
     sections_that_repeat,
 )

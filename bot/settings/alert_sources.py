@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from faultline.analysis.errors import SettingsError
 from faultline.connectors.shared.contract.plugins import Plugin, installed, load_plugin
-from faultline.connectors.shared.settings.settings_types import Section
+from faultline.connectors.shared.settings.settings_types import Secrets, Section
 
 GROUP = "faultline.alert_sources"
 """The group of entry points for alert sources."""
@@ -99,3 +99,27 @@ def load_declared(plugin: Plugin) -> DeclaredAlertSource:
         problem = f"{plugin.package} ({plugin.target}): a key of its settings has no default"
         raise SettingsError(plugin.name, problem) from None
     return declared
+
+
+class IncidentIoSettings(Section):
+    """Incidents of incident.io in: docs/connectors/incident-io.md."""
+
+    webhook_secrets: Secrets = ()
+    """Secret. Signing secrets of webhook endpoints (`whsec_...`). During a rotation several,
+    separated by commas."""
+
+
+class RootlySettings(Section):
+    """Incidents and alerts of Rootly in: docs/connectors/rootly.md."""
+
+    webhook_secrets: Secrets = ()
+    """Secret. Signing secrets of webhook endpoints. During a rotation several, separated by
+    commas."""
+
+
+class ReportedChangesSettings(Section):
+    """`POST /changes`: deployments, flags and anything else without a connector
+    (docs/report-changes.md)."""
+
+    tokens: Secrets = ()
+    """Secret. Bearer tokens for reporting changes. Unset: none are accepted."""

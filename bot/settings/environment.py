@@ -1,20 +1,24 @@
 """What the environment says of the settings: `FAULTLINE_<SECTION>__<KEY>`.
 
 Of a section that is given several times, `FAULTLINE_<SECTION>__<NAME>__<KEY>`. A secret may also
-lie in a file, which the variable with `_FILE` at its end names.
+lie in a file, which the variable with `_FILE` at its end names. Which process needs which secret is
+declared here once: for Terraform, Kubernetes and `faultline check`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import BaseModel, SecretStr
 
 from faultline.analysis.errors import SettingsError
-from faultline.connectors.shared.settings.instance_settings import variable_part
+
+if TYPE_CHECKING:
+    from faultline.bot.settings.settings import Settings
 
 ENV_PREFIX = "FAULTLINE_"
 FROM_FILE = "_file"
@@ -38,6 +42,12 @@ def secret_variable(section: str, name: str, instance: str | None = None) -> str
     """The environment variable of a key."""
     middle = f"{variable_part(instance)}__" if instance else ""
     return f"{ENV_PREFIX}{section}__{middle}{name}".upper()
+
+
+def variable_part(name: str) -> str:
+    """An instance's name as it stands in variables, in small letters."""
+    # A variable's name allows neither hyphens nor dots.
+    return re.sub(r"[-.]", "_", name).casefold()
 
 
 def is_secret(section: type[BaseModel], name: str) -> bool:
@@ -116,3 +126,53 @@ def _secret_in(path: Path, key: str) -> str:
     if not text or len(content) > MAX_SECRET_BYTES:
         raise SettingsError(key, f"the file {path} is empty, or too long for a secret")
     return text
+
+
+ProcessRole = Literal["server", "worker"]
+"""The web process (`faultline serve --no-worker`) faces the internet. It holds what proves senders
+and visitors and what opens the store; the secrets of the bots in Slack and Teams too, because
+clicks and mentions are answered from there. Vendors are asked by workers alone, so a secret that is
+not named here is theirs."""
+PROVES_SENDERS = frozenset({"webhook_tokens", "webhook_secrets", "signing_secrets"})
+"""Keys of any section whose secrets prove who sent a webhook."""
+SERVER_ONLY = frozenset(
+    {
+        ("changes", "tokens"),
+        ("heartbeat", "ping_url"),
+        ("login", "client_secret"),
+        ("server", "access_token"),
+        ("slack", "app_token"),
+        ("webhook", "tokens"),
+    }
+)
+BOTH = frozenset(
+    {
+        ("msteams", "client_secret"),
+        ("slack", "bot_token"),
+        ("store", "database"),
+        ("telemetry", "otlp_headers"),
+    }
+)
+
+
+def needed_by(role: ProcessRole, section: str, key: str) -> bool:
+    """Whether the process needs this secret."""
+    if (section, key) in BOTH:
+        return True
+    of_server = key in PROVES_SENDERS or (section, key) in SERVER_ONLY
+    return of_server if role == "server" else not of_server
+
+
+def beyond_need(role: ProcessRole, settings: Settings) -> list[str]:
+    """Variables of the secrets that these settings hold and the process does not need, sorted."""
+    names = {name for section, key, name in _secrets(settings) if not needed_by(role, section, key)}
+    return sorted(names)
+
+
+def _secrets(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    for section in type(settings).model_fields:
+        # Tables with names of the operator's choice are no instances, and hold no secret.
+        for table in settings.instances(section):
+            for key in type(table).model_fields:
+                if is_secret(type(table), key) and getattr(table, key):
+                    yield section, key, secret_variable(section, key, table.instance.name)

@@ -25,9 +25,11 @@ from faultline.bot.settings import (
     sections_in_order,
     sections_that_repeat,
 )
-from faultline.connectors.shared.settings.instance_settings import InstanceTable
-from faultline.connectors.shared.settings.limits import ConnectorSettings
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.bot.settings.settings import InstanceTable
+from faultline.connectors.shared.settings.connector_settings import (
+    ConnectorSettings,
+    SelfHostedSettings,
+)
 
 # Keys that many sections inherit are explained once. `url` and `token` differ in what they lead to.
 SHARED_KEYS = frozenset(SelfHostedSettings.model_fields) - {"url", "token"}

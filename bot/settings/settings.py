@@ -1,87 +1,57 @@
-"""Settings: one TOML file, and secrets from the environment or files that it names alone.
-
-`load_settings` reads `faultline.toml` (or the file named), then the environment:
-`FAULTLINE_<SECTION>__<KEY>`, and for secrets also `FAULTLINE_<SECTION>__<KEY>_FILE`, the path of a
-file that holds the value, as Docker and Kubernetes mount them. A connector's section may be given
-several times (`faultline.bot.settings.instances`). A secret in the file, an unknown key or a wrong
-value stops the start with one line naming the key.
-"""
+"""The model of the settings: every section with its type, and which may be given several times."""
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, SupportsIndex
 
-from pydantic import (
-    Field,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationInfo, create_model, field_validator
 from pydantic.fields import FieldInfo
 
-from faultline.analysis.errors import SettingsError
-from faultline.analysis.secrets.redaction import use_rules
-from faultline.bot.settings import did_you_mean
-from faultline.bot.settings.alert_sources import sections_of_alert_sources
-from faultline.bot.settings.alerts import AlertSettings
-from faultline.bot.settings.chats import (
+from faultline.bot.settings.alert_sources import (
+    IncidentIoSettings,
+    ReportedChangesSettings,
+    RootlySettings,
+    sections_of_alert_sources,
+)
+from faultline.bot.settings.alerts import AlertSettings, WatchSettings
+from faultline.bot.settings.investigation import (
+    InvestigationSettings,
+    JobSettings,
+    ModelSettings,
+    RedactionSettings,
+    RunbookSettings,
+    TrainingSettings,
+)
+from faultline.bot.settings.people import LoginSettings, PeopleSettings, TeamSettings, claimed_twice
+from faultline.bot.settings.processes import (
+    HeartbeatSettings,
+    RetentionSettings,
+    ServerSettings,
+    SpoolSettings,
+    StoreSettings,
+    TelemetrySettings,
+    WorkerSettings,
+)
+from faultline.bot.settings.reply_targets import (
     AnswerWebhookSettings,
     DiscordSettings,
     EmailSettings,
-    MattermostSettings,
-    MsTeamsSettings,
-)
-from faultline.bot.settings.environment import ENV_PREFIX, sections_of_environment, variables
-from faultline.bot.settings.extras import EXTRA_OF_SECTION, refuse_missing
-from faultline.bot.settings.incident_webhooks import IncidentIoSettings, RootlySettings
-from faultline.bot.settings.instances import (
-    INSTANCE_KEYS,
-    add_variable,
-    instances_of,
-    problem_in,
-    refuse_secrets,
-    take_instances,
-)
-from faultline.bot.settings.intake import HeartbeatSettings, SpoolSettings
-from faultline.bot.settings.jobs import JobSettings, TrainingSettings
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.model import ModelSettings
-from faultline.bot.settings.people import PeopleSettings
-from faultline.bot.settings.redaction import RedactionSettings
-from faultline.bot.settings.reply_targets import SectionOwner, sections_of_reply_targets
-from faultline.bot.settings.reported_changes import ReportedChangesSettings
-from faultline.bot.settings.retention import RetentionSettings
-from faultline.bot.settings.runbooks import RunbookSettings
-from faultline.bot.settings.slack_workspaces import refuse_unknown_workspaces
-from faultline.bot.settings.teams import TeamSettings, claimed_twice
-from faultline.bot.settings.telemetry import TelemetrySettings
-from faultline.bot.settings.tickets import (
     GitHubIssuesSettings,
     GitHubRevertsSettings,
     GitLabIssuesSettings,
     GitLabRevertsSettings,
     JiraIssuesSettings,
     LinearIssuesSettings,
+    MattermostSettings,
+    MsTeamsSettings,
+    SectionOwner,
+    sections_of_reply_targets,
 )
-from faultline.bot.settings.watches import WatchSettings, watches_by_name
 from faultline.bot.settings.webhook import WebhookSettings
 from faultline.connectors.registry import CONNECTORS, ConnectorSections, plugin_connectors
-from faultline.connectors.shared.settings.settings_types import (
-    BuiltByNeed,
-    Location,
-    Networks,
-    Section,
-    Url,
-    unset,
-)
+from faultline.connectors.shared.settings.settings_types import BuiltByNeed, Names, Section, unset
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
 from faultline.connectors.vendors.aws.settings import AwsSettings
@@ -93,110 +63,21 @@ from faultline.connectors.vendors.sentry.settings import SentrySettings
 from faultline.connectors.vendors.slack.settings import SlackSettings
 from faultline.connectors.vendors.traces.settings import TracesSettings
 
-DEFAULT_FILE = "faultline.toml"
+NAME = r"[A-Za-z0-9]+(?:[-_.][A-Za-z0-9]+)*"
+"""A name that can also stand in a variable, between two double underscores."""
 
 
-class ServerSettings(Section):
-    """Where the bot listens, and how others reach it."""
+class InstanceTable(Section):
+    """The keys of an instance beside those of its section."""
 
-    host: str = "127.0.0.1"
-    """Address to listen on. On any other than loopback the pages need `access_token` or a
-    `login`."""
-    port: int = Field(default=8080, ge=0, le=65535)
-    """Port to listen on."""
-    public_url: Url = "http://127.0.0.1:8080"
-    """Base of the links in replies. Unset: this machine, with `port`."""
-    max_body_bytes: int = Field(default=1_048_576, ge=1024)
-    """A larger webhook body is refused with 413."""
-    connections_per_address: int = Field(default=256, ge=4)
-    """Open connections from one address (of IPv6 from one /64). With more, the one that has been
-    without a complete request for longest is closed. `trusted_proxies` have no such limit."""
-    access_token: SecretStr | None = None
-    """Secret. Web pages ask for it. Without it and without a `login`, only this machine can open
-    them, and nobody can if `public_url` is not a loopback address, because behind a proxy every
-    visitor seems to be this machine."""
-    trusted_proxies: Networks = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For` is believed. Name the proxies alone:
-    every client in a network that stands here can claim any address."""
-    drain_s: float = Field(default=0, ge=0, le=600)
-    """On SIGTERM, seconds for which `/readyz` answers 503 before the server closes, so that a load
-    balancer sends nothing more. Set it to a little more than its health checks take to notice."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_here(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or "public_url" in values:
-            return values
-        port = str(values.get("port", ""))
-        # Port 0 is any free one, which is known only once the server listens.
-        has_port = port.isdecimal() and int(port) > 0
-        return {**values, "public_url": f"http://127.0.0.1:{port}"} if has_port else values
+    name: str = Field(pattern=f"^{NAME}$", max_length=40)
+    """Its name in evidence and gaps."""
+    covers: Mapping[str, Names] = Field(default_factory=dict)
+    """What it covers: values of labels, such as `cluster`, and `services`. `*` stands for anything.
+    Unset: everything."""
 
 
-class StoreSettings(Section):
-    """Where durable data is stored."""
-
-    directory: Path = Path(".faultline")
-    """Holds the embedded databases and, unless `cases` says otherwise, the case folders."""
-    database: SecretStr | None = None
-    """`postgresql://...`, from the environment if it holds a password. Unset: embedded SQLite."""
-    cases: Location | None = None
-    """`s3://bucket/prefix` or a directory for the case folders. Unset: `directory`/cases."""
-
-    @field_validator("database")
-    @classmethod
-    def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not value.get_secret_value().startswith("postgresql://"):
-            raise ValueError("must begin with postgresql://")
-        return value
-
-
-class WorkerSettings(Section):
-    """The processes that investigate."""
-
-    concurrency: int = Field(default=8, ge=1, le=100)
-    """Investigations at once in one worker process."""
-    niceness: int = Field(default=10, ge=0, le=19)
-    """Added to the worker's nice value, so that webhooks are answered first."""
-    polling_interval_s: float = Field(default=0.25, gt=0, le=10)
-    """How often a worker looks for new work while there is some, or where nothing tells it of new
-    work."""
-    grace_s: float = Field(default=20, ge=0, le=3600)
-    """On SIGTERM a worker stops taking work and waits up to this many seconds for running work to
-    finish. Another worker continues the rest at once. Orchestrators kill after 30 s by default,
-    of which the server needs up to 5."""
-    trace_processes: int | None = Field(default=None, ge=1, le=256)
-    """Traces of large training jobs read at once in one worker process. Unset: one per core."""
-    trace_deadline_s: float = Field(default=300, gt=0)
-    """A trace that takes longer to read is reported as unreadable, and the other ranks are compared
-    without it."""
-    trace_memory_mb: int = Field(default=4096, ge=256)
-    """Memory for reading one trace. One that needs more is reported as unreadable. A trace of 1 GB
-    needs 0.5 GB."""
-
-
-class InvestigationSettings(Section):
-    """Windows and rules of every investigation."""
-
-    incident_minutes: float = Field(default=30, gt=0)
-    """How far the incident window reaches back before the alert."""
-    incident_hours: float = Field(default=6, gt=0)
-    """How far it reaches beyond the alert at most, for alerts that are investigated late."""
-    baseline_minutes: float = Field(default=120, gt=0)
-    """Length of the baseline window, which ends where the incident window begins. Both are shorter
-    where metrics begin later."""
-    history_days: int = Field(default=0, ge=0, le=14)
-    """Days whose same hours are compared as well, so that what happens every night is discounted.
-    Each day adds a window to every query for metrics."""
-    join_hours: float = Field(default=12, gt=0)
-    """How long a repeat of an open alert joins its investigation."""
-    memory_days: float = Field(default=90, ge=0, le=36_500)
-    """Age up to which earlier investigations are tested again on a new alert: docs/memory.md. 0:
-    none are."""
-    learned_calls_days: float = Field(default=30, ge=0, le=36_500)
-    """Age up to which calls between services are remembered from earlier investigations, for pairs
-    that nothing collected covers: docs/who-calls-whom.md. 0: none are remembered."""
-
+INSTANCE_KEYS = tuple(InstanceTable.model_fields)
 
 NAMED_TABLES: Mapping[str, type[Section]] = {
     "services": ServiceSettings,
@@ -330,69 +211,10 @@ def sections_in_order(model: type[Settings]) -> list[tuple[str, FieldInfo]]:
     return sorted(model.model_fields.items(), key=place)
 
 
-def load_settings(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings file (it may be absent unless named) and the environment. Raises
-    SettingsError."""
-    environ = os.environ if environ is None else environ
-    named = environ.get(ENV_PREFIX + "CONFIG")
-    chosen = file or (Path(named) if named else None)
-    if chosen is None and Path(DEFAULT_FILE).exists():
-        chosen = Path(DEFAULT_FILE)
-    settings = settings_of(_read_toml(chosen) if chosen else {}, environ)
-    refuse_missing({name: _is_set(settings, name) for name in EXTRA_OF_SECTION})
-    # Here and not where each process begins, so that no command runs without them.
-    use_rules(settings.redaction.as_rules)
-    return settings
-
-
-def _is_set(settings: Settings, section: str) -> bool:
-    section_settings = getattr(settings, section)
-    return bool(settings.instances(section)) or section_settings != unset(type(section_settings))
-
-
-def settings_of(values: dict[str, Any], environ: Mapping[str, str]) -> Settings:
-    """Settings of what the file holds and of the environment. Raises SettingsError."""
-    sections = {*values, *sections_of_environment(environ)}
-    # Sorted, because the model is cached by this tuple.
-    model = settings_model(tuple(sorted(sections - set(Settings.model_fields))))
-    tables = {name: table for name, table in _tables_of(model).items() if name not in NAMED_TABLES}
-    for name in values:
-        if name not in model.model_fields:
-            near = did_you_mean.for_section(name, tables, model.model_fields, values[name])
-            raise SettingsError(name, "no such section of the settings" + near)
-    # Before the validation, which knows watches by name alone.
-    watches_by_name(values)
-    several = sections_that_repeat(model)
-    repeated = take_instances(values, several, model.model_fields)
-    for name, table in values.items():
-        if name in tables and isinstance(table, dict):
-            refuse_secrets(name, table, tables[name])
-    for variable in variables(environ, tables, repeated):
-        if variable.section in repeated:
-            add_variable(variable, repeated[variable.section])
-            continue
-        if variable.section not in tables:
-            near = did_you_mean.suggestion(variable.section, tables)
-            raise SettingsError(variable.name, "no such section of the settings" + near)
-        # A section may be set by the environment alone.
-        table = values.setdefault(variable.section, {})
-        if not isinstance(table, dict):
-            raise SettingsError(variable.section, "must be a table")
-        table[variable.key] = variable.value
-    try:
-        settings = model.model_validate(values)
-    except ValidationError as error:
-        # `from None`: the original error quotes values, and secrets may be among them.
-        raise problem_in(error, model) from None
-    settings = settings.with_instances(instances_of(repeated, several))
-    refuse_unknown_workspaces(settings)
-    return settings
-
-
 def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
     """The sections that may be given several times, as `[[section]]`."""
     sections_by_name: dict[str, type[Section]] = {}
-    tables = _tables_of(model)
+    tables = tables_of(model)
     for connector in (*CONNECTORS.values(), *model.plugins.values()):
         section = tables[connector.name]
         # Where a section has such a key itself, a table could not tell the two apart.
@@ -410,25 +232,11 @@ def sections_that_repeat(model: type[Settings]) -> Mapping[str, type[Section]]:
     return sections_by_name
 
 
-def _tables_of(model: type[Settings]) -> Mapping[str, type[Section]]:
+def tables_of(model: type[Settings]) -> Mapping[str, type[Section]]:
+    """The sections that are one table, without those with names of the operator's choice."""
     tables_by_name: dict[str, type[Section]] = {}
     for name, field in model.model_fields.items():
         table = field.annotation
         if isinstance(table, type) and issubclass(table, Section):
             tables_by_name[name] = table
     return tables_by_name
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(
-            str(path), f"the settings file cannot be read ({error.strerror})"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(str(path), "is not UTF-8 text") from error
-    except RecursionError:
-        raise SettingsError(str(path), "nested too deeply") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(str(path), f"is not valid TOML: {error}") from error

@@ -25,6 +25,10 @@ from faultline.bot.store.suppressed_alerts import count_suppressed, end_when_res
 from faultline.bot.store.tables import DeliveryRow, GroupedAlertRow, InvestigationRow, ProgressRow
 
 GROUPS_STAGE = "groups"
+JOIN_FOR = timedelta(hours=12)
+"""How long a repeat of an open alert joins its investigation: three times the interval at which
+Alertmanager repeats an alert by default (https://prometheus.io/docs/alerting/latest/configuration/,
+`repeat_interval`)."""
 
 
 def new_investigation_id(now: datetime) -> str:
@@ -33,11 +37,10 @@ def new_investigation_id(now: datetime) -> str:
 
 
 class Admission:
-    """The policy and the time for which a repeat joins."""
+    """Decides on alerts by the policy."""
 
-    def __init__(self, policy: Policy, join_for: timedelta) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._join_for = join_for
 
     def admit_all(
         self, session: Session, arrivals: Sequence[Arrival], now: datetime
@@ -138,12 +141,12 @@ class Admission:
     ) -> Accepted | None:
         """A repeat of an alert that is open."""
         row, member = _open_alert(session, state, arrival.alert.fingerprint)
-        if row is not None and now - row.accepted_at <= self._join_for:
+        if row is not None and now - row.accepted_at <= JOIN_FOR:
             row.repeats += 1
             _more_urgent(row, arrival)
             self._break_through(row, arrival.alert, now)
             return Accepted("joined", row.id)
-        if member is not None and now - member.at <= self._join_for:
+        if member is not None and now - member.at <= JOIN_FOR:
             member.repeats += 1
             of = _locked(session, state, member.investigation_id)
             _more_urgent(of, arrival)

@@ -12,7 +12,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,8 +58,7 @@ def open_store(settings: Settings, *, migrated: bool = False) -> Store:
             migrate(engine)
         except SQLAlchemyError as error:
             raise FaultlineError(f"the database does not answer ({first_line(error)})") from error
-    join = timedelta(hours=settings.investigation.join_hours)
-    return Store(engine, join=join, policy=Policy.of(settings))
+    return Store(engine, policy=Policy.of(settings))
 
 
 def open_cases(settings: Settings) -> CaseStore:

@@ -65,12 +65,10 @@ ATTEMPTS = 3
 class Store:
     """All durable state of the bot except case folders and the engine's own."""
 
-    def __init__(
-        self, engine: Engine, *, join: timedelta = timedelta(hours=12), policy: Policy | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, *, policy: Policy | None = None) -> None:
         self.engine = engine
         self._policy = policy or Policy()
-        self._admission = Admission(self._policy, join)
+        self._admission = Admission(self._policy)
         self._patience = Patience()
 
     def over(self, engine: Engine) -> Store:

@@ -27,7 +27,7 @@ from faultline.bot.policy.people import TAKES, Act, Role
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.runtime.throttle import CallRate, Throttle, client_address, is_local
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.settings.addresses import names_this_machine
+from faultline.bot.settings.processes import names_this_machine
 from faultline.bot.store.quotas import Caller, caller_of, is_api_token
 from faultline.bot.store.store import Store
 from faultline.bot.store.visibility import Visibility

@@ -18,8 +18,7 @@ from starlette.responses import Response
 
 from faultline.bot.policy.people import Role
 from faultline.bot.settings import ServerSettings
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.settings.people import LoginSettings, TeamSettings
 from faultline.bot.store.visitors import Login, Logins, ProviderIdentity, new_secret
 from faultline.bot.web.oidc.person import role_of, teams_of
 from faultline.bot.web.visitor import Visitor

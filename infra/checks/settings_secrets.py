@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from faultline.bot.settings import NAMED_TABLES, Settings, is_secret, secret_variable
-from faultline.bot.settings.process_secrets import ProcessRole, needed_by
+from faultline.bot.settings.environment import ProcessRole, needed_by
 from faultline.bot.settings.settings import sections_that_repeat
 
 SET_BY_THE_MODULE = "FAULTLINE_STORE__DATABASE"

@@ -13,7 +13,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.alertmanager import CONNECTOR
 from faultline.connectors.vendors.alertmanager.connector import MOST_ALERTS, AlertmanagerConnector
 from tests.connectors.collected_cases import collected

@@ -18,7 +18,7 @@ from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Alert, Link, Scope, Window
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws import connector as aws
 from faultline.connectors.vendors.aws.errors import NEEDS_SUPPORT_PLAN

@@ -9,8 +9,11 @@ import pytest
 
 from faultline.bot.settings import Settings, is_secret, secret_variable
 from faultline.connectors.registry import CONNECTORS
-from faultline.connectors.shared.settings.limits import ConnectorSettings, Limits
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.connector_settings import (
+    ConnectorSettings,
+    Limits,
+    SelfHostedSettings,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connectors"
 FLAGS = ("launchdarkly", "unleash", "flagsmith", "statsig")

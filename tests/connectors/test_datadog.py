@@ -21,7 +21,7 @@ from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Alert, Evidence, JobIdentity, Link
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.datadog import CONNECTOR
 from faultline.connectors.vendors.datadog.connector import LIMITS, DatadogConnector
 from faultline.connectors.vendors.datadog.monitors import monitor_of

@@ -26,7 +26,7 @@ from faultline.connectors.shared.changes.code_host import (
 )
 from faultline.connectors.shared.changes.code_lines import AROUND
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.github import CONNECTOR
 from faultline.connectors.vendors.github.connector import LIMITS, GitHubConnector, web_of
 from faultline.connectors.vendors.github.repository import (

@@ -17,7 +17,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.changes.code_host import SKEW
 from faultline.connectors.shared.contract.base import Collected, collect_from
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.gitlab import CONNECTOR
 from faultline.connectors.vendors.gitlab.connector import LIMITS, GitLabConnector
 from tests.connectors.conftest import ALERT_AT, request_for

@@ -20,8 +20,7 @@ from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.contract.instances import likely_senders, worth_asking
 from faultline.connectors.shared.contract.placed_rows import placed
-from faultline.connectors.shared.settings.covers import Covers
-from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+from faultline.connectors.shared.settings.instances import Covers
 from faultline.connectors.shared.transport.rate_limiter import open_circuits, rate_limiters_of
 from tests.connectors.conftest import (
     ALERT_AT,
@@ -169,8 +168,8 @@ def test_every_connector_can_stand_several_times(name: str, tmp_path: Path) -> N
 def two_of(name: str, first: dict[str, Any], second: dict[str, Any]) -> Settings:
     """The connector twice; what it needs besides is that of the first."""
     model = sections_that_repeat(Settings)[name]
-    one = InstanceSettings("one", Covers(), model.model_validate(first.pop(name)))
-    two = InstanceSettings("two", Covers(), model.model_validate(second[name]))
+    one = model.model_validate(first.pop(name)).as_instance("one", Covers())
+    two = model.model_validate(second[name]).as_instance("two", Covers())
     services = {"services": first.get("services", {})}
     return Settings.model_validate(services).with_instances({name: (one, two)})
 

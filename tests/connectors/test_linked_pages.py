@@ -20,7 +20,7 @@ from faultline.connectors.shared.http.linked_pages import (
     VendorQuota,
     next_params,
 )
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.connectors.local_http import Asked, LocalServer, Reply
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.contract.base import Connector, collect_from
-from faultline.connectors.shared.settings.database_settings import DatabaseAddress
+from faultline.connectors.shared.settings.connector_settings import DatabaseAddress
 from faultline.connectors.vendors.mysql import facts, queries
 from faultline.connectors.vendors.mysql.connector import LIMITS
 from faultline.connectors.vendors.mysql.session import opened

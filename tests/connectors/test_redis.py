@@ -15,7 +15,7 @@ import pytest
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.contract.base import Connector
-from faultline.connectors.shared.settings.database_settings import DatabaseAddress
+from faultline.connectors.shared.settings.connector_settings import DatabaseAddress
 from faultline.connectors.vendors.redis.connector import LIMITS
 from faultline.connectors.vendors.redis.session import opened
 from faultline.lab.shop.tools import find_redis

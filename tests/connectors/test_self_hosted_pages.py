@@ -8,8 +8,7 @@ import pytest
 
 from faultline.bot.settings import Settings, is_secret, secret_variable
 from faultline.connectors.shared.rows import counted_lines, log_windows
-from faultline.connectors.shared.settings.limits import Limits
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.connector_settings import Limits, SelfHostedSettings
 from faultline.connectors.vendors.alertmanager import connector as alertmanager
 from faultline.connectors.vendors.argocd import connector as argocd
 from faultline.connectors.vendors.elasticsearch import connector as elasticsearch

@@ -16,7 +16,7 @@ from moto.server import ThreadedMotoServer
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.analysis.vocabulary import JobIdentity
 from faultline.connectors.shared.contract.base import collect_from
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from faultline.connectors.vendors.traces.places import s3_client
 from tests.connectors.conftest import ALERT_AT, free_port, request_for

@@ -14,7 +14,7 @@ import pytest
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport import watching
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.circuit_breaker import FAILURES_TO_OPEN

@@ -14,7 +14,7 @@ import typer.main
 
 from faultline.bot.cli.main import app
 from faultline.bot.settings import Settings, sections_that_repeat
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 
 HOME = Path(__file__).resolve().parents[2]
 ELSEWHERE = {"cases", ".terraform", "node_modules"}

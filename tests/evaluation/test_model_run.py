@@ -10,7 +10,7 @@ import pytest
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import Settings
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 from faultline.evaluation.model_run import run_model
 from tests.bot.answer.writer.openai_server import fails, serving
 from tests.evaluation.scripted_models import SCRIPTED

@@ -25,7 +25,7 @@ from mcp_types import TextContent, TextResourceContents
 from faultline.analysis.case.folder import read_case, write_json
 from faultline.analysis.diagnosis import diagnose
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.settings.processes import StoreSettings
 from faultline.bot.store.databases import open_store
 from tests.connectors.conftest import (
     ALERT_AT,

@@ -34,8 +34,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.settings.people import LoginSettings
+from faultline.bot.settings.processes import StoreSettings
 from faultline.bot.store.visitors import AuditFilter, AuditLog
 from tests.bot.mcp.stored import Stored
 from tests.bot.web.login_provider import CLIENT_ID, LoginProvider

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from faultline.bot.processes.server import build_app
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.settings.settings import StoreSettings
+from faultline.bot.settings.processes import StoreSettings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store
 from faultline.bot.store.visitors import AuditFilter, AuditLog

@@ -28,7 +28,7 @@ from faultline.analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope,
 from faultline.bot.investigation.learning_calls import callees_now, learned_evidence, with_callees
 from faultline.bot.store.memory import LearnedCall
 from faultline.connectors.shared.contract.base import Check, Collected, Connector, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.pagerduty.connector import PagerDutyConnector
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from faultline.loopback.pagerduty import LoopbackPagerDuty

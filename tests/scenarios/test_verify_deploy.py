@@ -22,7 +22,7 @@ from rich.console import Console
 
 from faultline.bot.cli.verify_command import watch
 from faultline.bot.policy.values import DeployToCheck
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.connectors.registry import build_connectors
 from tests.connectors.conftest import OpenMetrics, RunningPrometheus, running_prometheus
 from tests.scenarios.test_ask import environment

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
 
 SLOWER = 1.1
 """Median duration over the median of the other ranks from which a kernel is slower
@@ -108,8 +108,8 @@ def _compared(
 
 
 DURATIONS = RowTable(
-    "kernel:text rank:int count:int total_ns:int shortest_ns:int median_ns:int p95_ns:int "
-    "longest_ns:int"
+    TEXT("kernel"),
+    INT("rank", "count", "total_ns", "shortest_ns", "median_ns", "p95_ns", "longest_ns"),
 )
 
 

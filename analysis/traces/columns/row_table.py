@@ -6,36 +6,72 @@ have them from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 Rows = list[dict[str, Any]]
-Convert = Callable[[Any], Any]
+FrameType = Literal["text", "int", "float", "bool", "texts", "ints"]
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    """With its unit (`_ns`, `_us`, `_bytes`, `_percent`, `_gbps`); without one it is a count."""
+    path: str
+    """The attribute that holds its value, or the attribute of an attribute: `times.total`."""
+    type: FrameType
+    convert: Callable[[Any], Any]
+    """What makes a JSON value of it."""
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """Makes columns: `INT("calls", total_ns="times.total")` are two, the second of which has its
+    value from an attribute of another name."""
+
+    name: FrameType
+    convert: Callable[[Any], Any] = lambda value: value
+
+    def __call__(self, *names: str, **paths: str) -> tuple[Column, ...]:
+        paths = dict(zip(names, names, strict=True)) | paths
+        return tuple(Column(name, path, self.name, self.convert) for name, path in paths.items())
+
+
+def _int(value: Any) -> Any:
+    # Beside the numbers of streams there is "all", and threads have names.
+    return value if value is None or isinstance(value, (int, str)) else int(value)
+
+
+TEXT = ColumnType("text")
+INT = ColumnType("int", _int)
+FLOAT = ColumnType("float")
+BOOL = ColumnType("bool")
+TEXTS = ColumnType("texts", list)
+INTS = ColumnType("ints", list)
+
+
+def rounded(digits: int, *names: str, **paths: str) -> tuple[Column, ...]:
+    """Columns of numbers with that many digits after the point. 0 makes them whole."""
+
+    def convert(value: Any) -> Any:
+        # round(x, None) gives a whole number, round(x, 0) a float.
+        return None if value is None else round(value, digits or None)
+
+    return ColumnType("float" if digits else "int", convert)(*names, **paths)
 
 
 class RowTable:
-    """Columns by name, each with its unit in the name (`_ns`, `_us`, `_bytes`, `_percent`, `_gbps`;
-    without one it is a count), and rows of them.
+    """Columns, and rows of them: `RowTable(TEXT("kind"), INT("calls"), rounded(1, "mean_ns"))`.
+    What is None stays None."""
 
-    Columns are given as words `name:type`, or `name:type=path` where the value is not the attribute
-    of that name: `"kind:text total_ns:int=times.total mean_ns:1=times.mean"`. Types are text, int,
-    float, bool, texts, ints, and the digits that a number is rounded to (0 makes it whole). What is
-    None stays None.
-    """
-
-    def __init__(self, columns: str) -> None:
-        self.columns = columns
-        self.types: dict[str, str] = {}
-        self._convert: dict[str, Convert] = {}
-        paths = []
-        for word in columns.split():
-            column, _, path = word.partition("=")
-            name, _, kind = column.partition(":")
-            self.types[name] = _type_of(kind)
-            self._convert[name] = _converter(kind)
-            paths.append(path or name)
-        self._values = attrgetter(*paths)
+    def __init__(self, *columns: tuple[Column, ...]) -> None:
+        self.columns = tuple(column for part in columns for column in part)
+        self.types = {column.name: column.type for column in self.columns}
+        self._convert = {column.name: column.convert for column in self.columns}
+        self._values = attrgetter(*(column.path for column in self.columns))
 
     def rows(self, objects: Iterable[object]) -> Rows:
         """One row for each object, of its attributes."""
@@ -53,30 +89,3 @@ class RowTable:
     def row(self, **values: Any) -> dict[str, Any]:
         """A row of some columns, for tables in which not every row has all."""
         return {name: self._convert[name](value) for name, value in values.items()}
-
-
-def _type_of(kind: str) -> str:
-    """The type in frames."""
-    if not kind.isdigit():
-        return kind
-    return "float" if int(kind) else "int"
-
-
-def _converter(kind: str) -> Convert:
-    if kind.isdigit():
-        # round(x, None) gives a whole number, round(x, 0) a float.
-        digits = int(kind) or None
-        return lambda value: None if value is None else round(value, digits)
-    return _CONVERTERS.get(kind, _as_it_is)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _int(value: Any) -> Any:
-    # Beside the numbers of streams there is "all", and threads have names.
-    return value if value is None or isinstance(value, (int, str)) else int(value)
-
-
-_CONVERTERS: Mapping[str, Convert] = {"int": _int, "texts": list, "ints": list}

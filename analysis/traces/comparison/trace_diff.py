@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.device import device_work
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import (
+    BOOL,
+    INT,
+    TEXT,
+    Column,
+    Rows,
+    RowTable,
+    rounded,
+)
 from faultline.analysis.traces.columns.steps import StepColumns, is_step, steps_of
 from faultline.analysis.traces.per_rank.call_stacks import call_stacks
 from faultline.analysis.traces.per_rank.temporal import TemporalBreakdown, breakdowns
@@ -209,14 +217,26 @@ def compared(control: Side, test: Side) -> TraceDiff:
     return TraceDiff(control, test)
 
 
-DIFFERENCES = RowTable(
-    "name:text on_device:bool change:text growth_ns:0 "
-    + " ".join(
-        f"{side}_calls:int={side}.count {side}_calls_per_step:3={side}.count_per_step "
-        f"{side}_total_ns:int={side}.total_ns {side}_total_per_step_ns:0={side}.total_ns_per_step "
-        f"{side}_own_per_step_ns:0={side}.self_ns_median"
-        for side in ("control", "test")
+def _columns_of(side: str) -> tuple[Column, ...]:
+    columns = (
+        *INT(calls="count"),
+        *rounded(3, calls_per_step="count_per_step"),
+        *INT("total_ns"),
+        *rounded(0, total_per_step_ns="total_ns_per_step", own_per_step_ns="self_ns_median"),
     )
+    return tuple(
+        column._replace(name=f"{side}_{column.name}", path=f"{side}.{column.path}")
+        for column in columns
+    )
+
+
+DIFFERENCES = RowTable(
+    TEXT("name"),
+    BOOL("on_device"),
+    TEXT("change"),
+    rounded(0, "growth_ns"),
+    _columns_of("control"),
+    _columns_of("test"),
 )
 
 

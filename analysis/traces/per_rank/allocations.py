@@ -14,7 +14,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import on_runtime
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, Rows, RowTable
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.judgement.memory import MemoryRise, rise_of
 from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
@@ -148,7 +148,7 @@ def _growth(trace: TraceColumns, window: StepWindow) -> MemoryGrowth | None:
     return max(memory_growths, key=lambda g: (g.rise.slope_bytes, g.rise.grown_bytes), default=None)
 
 
-TABLE = RowTable("device_type:int device:int step:int lowest_bytes:int")
+TABLE = RowTable(INT("device_type", "device", "step", "lowest_bytes"))
 
 
 def rows(trace: TraceColumns) -> Rows:

@@ -21,7 +21,7 @@ from faultline.analysis.traces.columns.device import device_launches, device_row
 from faultline.analysis.traces.columns.distribution import Distribution, distribution, distributions
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import innermost_at
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 
 Side = Literal["device", "host"]
 CATEGORY: dict[Side, tuple[str, ...]] = {
@@ -140,8 +140,12 @@ def kernels_by_annotation(
 
 
 TABLE = RowTable(
-    "name:text kernels:int kernel_ns:int host_count:int host_total_ns:int host_mean_ns:1 "
-    "host_max_ns:int device_count:int device_total_ns:int device_mean_ns:1 device_max_ns:int"
+    TEXT("name"),
+    INT("kernels", "kernel_ns", "host_count", "host_total_ns"),
+    rounded(1, "host_mean_ns"),
+    INT("host_max_ns", "device_count", "device_total_ns"),
+    rounded(1, "device_mean_ns"),
+    INT("device_max_ns"),
 )
 
 

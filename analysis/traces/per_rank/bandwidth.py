@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from faultline.analysis.traces.columns.device import Kind, device_work
 from faultline.analysis.traces.columns.distribution import Distribution, distributions
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 
 BANDWIDTH, BYTES = "memory bandwidth (GB/s)", "bytes"
 MOST_GBPS = 1e6
@@ -184,8 +184,9 @@ def host_memory(name: str) -> Host:
 
 
 TABLE = RowTable(
-    "direction:text host_memory:text count:int bytes:int without_bytes:int total_ns:int gbps:3 "
-    "direction_max_gbps:3 direction_mean_gbps:3"
+    TEXT("direction", "host_memory"),
+    INT("count", "bytes", "without_bytes", "total_ns"),
+    rounded(3, "gbps", "direction_max_gbps", "direction_mean_gbps"),
 )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import launched_by
 from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXTS, Rows, RowTable
 from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 from faultline.analysis.traces.native.lane_order import lane_order
 from faultline.analysis.traces.native.nesting import nesting_parents
@@ -208,7 +208,7 @@ def folded_stacks(
     ]
 
 
-TABLE = RowTable("stack:texts=frames rows:int host_ns:int device_ns:int")
+TABLE = RowTable(TEXTS(stack="frames"), INT("rows", "host_ns", "device_ns"))
 
 
 def rows(trace: TraceColumns) -> Rows:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import BOOL, FLOAT, INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.columns.steps import steps_of
 from faultline.analysis.traces.costs.accelerators import Accelerator, accelerator_of
 from faultline.analysis.traces.per_rank.activity import activity_of
@@ -84,16 +84,18 @@ class CollectiveRow:
         return 100.0 * self.bus_bandwidth / self.link.peak_gb_per_s
 
 
-_CALLS = "operation:text group:text ranks:int bytes:int count:int "
-_WAIT = "wait_ns:int=wait worst_wait_ns:int=worst_wait "
+_CALLS = (*TEXT("operation", "group"), *INT("ranks", "bytes", "count"))
 _TRANSFER = (
-    "transfer_ns:int=transfer median_transfer_ns:int=median_transfer exposed_ns:int=exposed "
-    "hidden_ns:int=hidden awaited_by_computation_ns:int=awaited "
-    "algorithm_gb_per_s:float=algorithm_bandwidth bus_gb_per_s:float=bus_bandwidth "
-    "link:text=link.name link_gb_per_s:float=link.peak_gb_per_s link_percent:float at_least:bool"
+    *INT(transfer_ns="transfer", median_transfer_ns="median_transfer", exposed_ns="exposed"),
+    *INT(hidden_ns="hidden", awaited_by_computation_ns="awaited"),
+    *FLOAT(algorithm_gb_per_s="algorithm_bandwidth", bus_gb_per_s="bus_bandwidth"),
+    *TEXT(link="link.name"),
+    *FLOAT(link_gb_per_s="link.peak_gb_per_s"),
+    *FLOAT("link_percent"),
+    *BOOL("at_least"),
 )
-TABLE = RowTable(_CALLS + _TRANSFER)
-OF_ALL_RANKS = RowTable(_CALLS + _WAIT + _TRANSFER)
+TABLE = RowTable(_CALLS, _TRANSFER)
+OF_ALL_RANKS = RowTable(_CALLS, INT(wait_ns="wait", worst_wait_ns="worst_wait"), _TRANSFER)
 
 
 def bus_factor(operation: str, ranks: int) -> float:

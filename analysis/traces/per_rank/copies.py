@@ -15,7 +15,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import launched_by
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -87,7 +87,7 @@ def _direction(trace: TraceColumns, rows: Int64, calls: Int64) -> DirectionCopie
     )
 
 
-TABLE = RowTable("copy:text count:int bytes:int total_ns:int host_ns:int")
+TABLE = RowTable(TEXT("copy"), INT("count", "bytes", "total_ns", "host_ns"))
 
 
 def rows(trace: TraceColumns) -> Rows:

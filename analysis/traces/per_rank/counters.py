@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from faultline.analysis.traces.columns.arguments import COUNTER_CATEGORY
 from faultline.analysis.traces.columns.device import on_runtime
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, TEXTS, Rows, RowTable
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from faultline.analysis.traces.per_rank.forest import nearest, outermost
 from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
@@ -108,7 +108,11 @@ def kernel_counters(trace: TraceColumns, stacks: CallStacks | None = None) -> Ke
 
 
 TABLE = RowTable(
-    "kernel:text event:int operators:texts top_operator:text bottom_operator:text flops:int"
+    TEXT("kernel"),
+    INT("event"),
+    TEXTS("operators"),
+    TEXT("top_operator", "bottom_operator"),
+    INT("flops"),
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import Kind, kinds
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import clip, total, union
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from faultline.analysis.traces.per_rank.critical_path_device import ended_last
 from faultline.analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
@@ -212,8 +212,13 @@ def longest_edges(trace: TraceColumns, path_breakdown: Breakdown, count: int = M
 
 
 TABLE = RowTable(
-    "window:text what:text name:text bound_by:text time_ns:int of_path_percent:2 category:text "
-    "event:int type:text start_ns:int edges:int saved_if_removed_ns:int"
+    TEXT("window", "what", "name", "bound_by"),
+    INT("time_ns"),
+    rounded(2, "of_path_percent"),
+    TEXT("category"),
+    INT("event"),
+    TEXT("type"),
+    INT("start_ns", "edges", "saved_if_removed_ns"),
 )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from faultline.analysis.traces.columns.disjoint_intervals import covered, difference, length
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import union
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import FLOAT, INT, Rows, RowTable
 from faultline.analysis.traces.columns.steps import PHASES
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.judgement.waiting import WARN_SHARE
@@ -87,7 +87,7 @@ def loader_rows(trace: TraceColumns, window: StepWindow) -> Int64:
     return np.asarray(rows[keep & ~trace.in_category("gpu_user_annotation")[rows]], dtype=np.int64)
 
 
-TABLE = RowTable("step:int loader_ns:int step_ns:int loader_percent:float")
+TABLE = RowTable(INT("step", "loader_ns", "step_ns"), FLOAT("loader_percent"))
 
 
 def rows(trace: TraceColumns) -> Rows:

@@ -9,7 +9,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.intervals import total
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.launch_queue import FULL_QUEUE, queue_length
 from faultline.analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
@@ -95,8 +95,11 @@ def _queue(trace: TraceColumns) -> tuple[int, int]:
 
 
 TABLE = RowTable(
-    "busy_ns:int busy_percent:2 long_gaps:int long_gaps_ns:int longest_gap_ns:int "
-    "in_longest_gap:text full_queue_ns:int most_outstanding_launches:int"
+    INT("busy_ns"),
+    rounded(2, "busy_percent"),
+    INT("long_gaps", "long_gaps_ns", "longest_gap_ns"),
+    TEXT("in_longest_gap"),
+    INT("full_queue_ns", "most_outstanding_launches"),
 )
 
 

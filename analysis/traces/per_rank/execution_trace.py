@@ -18,7 +18,7 @@ import numpy as np
 
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
@@ -173,8 +173,11 @@ def correlate(trace: TraceColumns, execution: ExecutionTrace) -> Correlation:
 
 
 TABLE = RowTable(
-    "event:int name:text start_ns:int duration_ns:int node:int op_schema:text input_shapes:text "
-    "input_types:text output_shapes:text output_types:text kernel_backend:text kernel_file:text"
+    INT("event"),
+    TEXT("name"),
+    INT("start_ns", "duration_ns", "node"),
+    TEXT("op_schema", "input_shapes", "input_types", "output_shapes", "output_types"),
+    TEXT("kernel_backend", "kernel_file"),
 )
 
 

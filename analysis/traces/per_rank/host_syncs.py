@@ -16,7 +16,7 @@ from faultline.analysis.traces.columns.device import on_runtime
 from faultline.analysis.traces.columns.disjoint_intervals import difference, length
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import union
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.data_loading import loader_rows
 from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
@@ -144,7 +144,7 @@ def _idle_after(trace: TraceColumns, window: StepWindow, rows: Int64) -> int:
     return length(difference(idle, union(trace.ts[loader], trace.end[loader])))
 
 
-TABLE = RowTable("call:text count:int total_ns:int longest_ns:int")
+TABLE = RowTable(TEXT("call"), INT("count", "total_ns", "longest_ns"))
 
 
 def rows(trace: TraceColumns) -> Rows:

@@ -23,7 +23,7 @@ from faultline.analysis.traces.columns.device import (
 from faultline.analysis.traces.columns.distribution import Distribution, distributions
 from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import running_end
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.native.device_work import gaps_of_streams
 
 CONSECUTIVE_KERNEL_DELAY_NS = 30_000
@@ -163,8 +163,14 @@ def gap_category(
 
 
 TABLE = RowTable(
-    "device:text stream:int category:text idle_ns:int idle_percent:2 gaps:int mean_ns:1 "
-    "p50_ns:1 max_ns:int"
+    TEXT("device"),
+    INT("stream"),
+    TEXT("category"),
+    INT("idle_ns"),
+    rounded(2, "idle_percent"),
+    INT("gaps"),
+    rounded(1, "mean_ns", "p50_ns"),
+    INT("max_ns"),
 )
 
 

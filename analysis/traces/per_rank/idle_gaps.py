@@ -13,7 +13,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import device_work, launches_of
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import clip, self_times, total, union
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import BOOL, INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.per_rank.idle import (
     CATEGORIES,
     CONSECUTIVE_KERNEL_DELAY_NS,
@@ -116,8 +116,12 @@ def longest_gaps(
 
 
 TABLE = RowTable(
-    "begin_ns:int gap_ns:int category:text before:text after:text unrecorded_ns:int "
-    "host_call:text thread:text launching:bool self_ns:int"
+    INT("begin_ns", "gap_ns"),
+    TEXT("category", "before", "after"),
+    INT("unrecorded_ns"),
+    TEXT("host_call", "thread"),
+    BOOL("launching"),
+    INT("self_ns"),
 )
 
 

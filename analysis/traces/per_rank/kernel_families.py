@@ -9,14 +9,16 @@ import numpy as np
 from faultline.analysis.traces.columns.device import device_work
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.kernel_families import KernelFamily, family_of
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 
 MAX_NAME = 256
 
 
 TABLE = RowTable(
-    "library:text work:text dtype:text tile:text kernels:int names:int total_ns:int "
-    "time_percent:2 top_kernel:text"
+    TEXT("library", "work", "dtype", "tile"),
+    INT("kernels", "names", "total_ns"),
+    rounded(2, "time_percent"),
+    TEXT("top_kernel"),
 )
 
 

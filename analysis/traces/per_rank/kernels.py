@@ -16,7 +16,7 @@ from faultline.analysis.traces.columns.device import DeviceWork, Kind, device_wo
 from faultline.analysis.traces.columns.distribution import Distribution, distribution, distributions
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.intervals import union
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 
 KINDS = {
     Kind.COMPUTATION: "computation",
@@ -169,9 +169,13 @@ def kernel_distribution(by_rank: Mapping[int, Sequence[KernelTime]]) -> tuple[Ke
 
 
 TABLE = RowTable(
-    "name:text kind:text count:int=times.count total_ns:int=times.total time_percent:2=percent "
-    "mean_ns:1=times.mean std_ns:1=times.std min_ns:int=times.min p50_ns:1=times.p50 "
-    "p90_ns:1=times.p90 p99_ns:1=times.p99 max_ns:int=times.max"
+    TEXT("name", "kind"),
+    INT(count="times.count", total_ns="times.total"),
+    rounded(2, time_percent="percent"),
+    rounded(1, mean_ns="times.mean", std_ns="times.std"),
+    INT(min_ns="times.min"),
+    rounded(1, p50_ns="times.p50", p90_ns="times.p90", p99_ns="times.p99"),
+    INT(max_ns="times.max"),
 )
 
 

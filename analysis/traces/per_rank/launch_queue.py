@@ -21,7 +21,7 @@ from faultline.analysis.traces.columns.device import (
 )
 from faultline.analysis.traces.columns.distribution import KEY_SPACE, Distribution, distributions
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import FLOAT, INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.per_rank.launches import launches_without_work
 
 FULL_QUEUE = 1024
@@ -147,9 +147,13 @@ def time_blocked(
 
 
 TABLE = RowTable(
-    "device:text stream:int changes:int mean_length:2 p50_length:float p99_length:float "
-    "max_length:int blocked_ns:int blocked_percent:2 launches_without_work:int "
-    "work_without_launch:int work_before_launch:int"
+    TEXT("device"),
+    INT("stream", "changes"),
+    rounded(2, "mean_length"),
+    FLOAT("p50_length", "p99_length"),
+    INT("max_length", "blocked_ns"),
+    rounded(2, "blocked_percent"),
+    INT("launches_without_work", "work_without_launch", "work_before_launch"),
 )
 
 

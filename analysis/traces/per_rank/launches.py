@@ -17,7 +17,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import device_launches, device_rows, on_runtime
 from faultline.analysis.traces.columns.distribution import Distribution, distribution, distributions
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 
 LONG_CALL_NS = 50_000
 """HTA's runtime_cutoff: a launching call that takes longer is an outlier."""
@@ -179,9 +179,13 @@ def call_kind(name: str) -> CallKind:
 
 
 TABLE = RowTable(
-    "call:text kind:text count:int work:int short_work:int long_calls:int long_delays:int "
-    "launches_without_work:int work_without_launch:int call_p50_ns:1 call_p99_ns:1 "
-    "call_max_ns:int delay_p50_ns:1 delay_p99_ns:1 delay_max_ns:int"
+    TEXT("call", "kind"),
+    INT("count", "work", "short_work", "long_calls", "long_delays", "launches_without_work"),
+    INT("work_without_launch"),
+    rounded(1, "call_p50_ns", "call_p99_ns"),
+    INT("call_max_ns"),
+    rounded(1, "delay_p50_ns", "delay_p99_ns"),
+    INT("delay_max_ns"),
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Int64, MemoryEvents, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import BOOL, INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.columns.steps import StepColumns, steps_of
 from faultline.analysis.traces.native.nesting import nesting_parents
 from faultline.analysis.traces.per_rank.forest import containing
@@ -138,10 +138,12 @@ def thinned(timeline: MemoryTimeline, points: int = MAX_POINTS) -> Int64:
 
 
 TABLE = RowTable(
-    "kind:text device:text has_totals:bool has_addresses:bool peak_ns:int "
-    "peak_allocated_bytes:int reserved_at_peak_bytes:int peak_reserved_bytes:int "
-    "allocations:int never_freed_bytes:int slope_bytes_per_step:int operator:text blocks:int "
-    "bytes:int steps:int ts_ns:int allocated_bytes:int reserved_bytes:int"
+    TEXT("kind", "device"),
+    BOOL("has_totals", "has_addresses"),
+    INT("peak_ns", "peak_allocated_bytes", "reserved_at_peak_bytes", "peak_reserved_bytes"),
+    INT("allocations", "never_freed_bytes", "slope_bytes_per_step"),
+    TEXT("operator"),
+    INT("blocks", "bytes", "steps", "ts_ns", "allocated_bytes", "reserved_bytes"),
 )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.events import Int64
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.reading.trace_bytes import unpacked_blocks
 
 CATEGORIES = (
@@ -82,9 +82,9 @@ def read_memory_timeline(path: Path) -> MemoryByCategory:
 
 
 MOMENTS = RowTable(
-    "ts_ns:int " + " ".join(f"{name.lower().replace(' ', '_')}_bytes:int" for name in CATEGORIES)
+    INT("ts_ns", *(f"{name.lower().replace(' ', '_')}_bytes" for name in CATEGORIES))
 )
-TABLE = RowTable("file:text " + MOMENTS.columns)
+TABLE = RowTable(TEXT("file"), MOMENTS.columns)
 
 
 def category_rows(timeline: MemoryByCategory, limit: int = 1000) -> Rows:

@@ -7,7 +7,7 @@ One row per operator and sequence of kernels, as HTA's `get_aten_op_kernels_and_
 from __future__ import annotations
 
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, TEXTS, Rows, RowTable, rounded
 from faultline.analysis.traces.per_rank.operators import operator_delays
 
 MAX_KERNELS = 50
@@ -15,7 +15,10 @@ MAX_KERNELS = 50
 
 
 TABLE = RowTable(
-    "name:text kernels:texts kernels_per_call:int calls:int launch_delay_ns:0 runtime_delay_ns:0"
+    TEXT("name"),
+    TEXTS("kernels"),
+    INT("kernels_per_call", "calls"),
+    rounded(0, "launch_delay_ns", "runtime_delay_ns"),
 )
 
 

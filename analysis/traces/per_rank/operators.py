@@ -14,7 +14,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
 from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
 from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from faultline.analysis.traces.per_rank.forest import nearest
 
@@ -133,10 +133,10 @@ def _launched(
 
 
 LISTED = RowTable(
-    "name:text category:text calls:int host_self_ns:int host_total_ns:int device_self_ns:int "
-    "device_total_ns:int kernels:int"
+    TEXT("name", "category"),
+    INT("calls", "host_self_ns", "host_total_ns", "device_self_ns", "device_total_ns", "kernels"),
 )
-TABLE = RowTable(LISTED.columns + " launch_delay_ns:0 runtime_delay_ns:0")
+TABLE = RowTable(LISTED.columns, rounded(0, "launch_delay_ns", "runtime_delay_ns"))
 
 
 def rows(trace: TraceColumns) -> Rows:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
@@ -73,8 +73,9 @@ def pause_kind(name: str) -> PauseKind | None:
 
 
 TABLE = RowTable(
-    "kind:text name:text=event.name step:int=event.step start_ns:int=event.start_ns "
-    "duration_ns:int=event.duration_ns event:int=event.event"
+    TEXT("kind", name="event.name"),
+    INT(step="event.step", start_ns="event.start_ns", duration_ns="event.duration_ns"),
+    INT(event="event.event"),
 )
 
 

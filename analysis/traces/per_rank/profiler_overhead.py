@@ -9,7 +9,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.intervals import clip, union
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -81,7 +81,7 @@ def capture(trace: TraceColumns, window: StepWindow | None = None) -> CaptureCon
     )
 
 
-TABLE = RowTable("overhead:text count:int in_steps_ns:int")
+TABLE = RowTable(TEXT("overhead"), INT("count", "in_steps_ns"))
 
 
 def rows(trace: TraceColumns) -> Rows:

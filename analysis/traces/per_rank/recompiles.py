@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, INTS, Rows, RowTable
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
 
@@ -142,7 +142,7 @@ def _frames(trace: TraceColumns, regions: Int64, window: StepWindow) -> tuple[Co
     return tuple(sorted(frames, key=lambda f: (-f.versions, f.frame))[:MAX_FRAMES])
 
 
-TABLE = RowTable("frame:int versions:int highest:int first_seen_in_step:ints=first_seen")
+TABLE = RowTable(INT("frame", "versions", "highest"), INTS(first_seen_in_step="first_seen"))
 
 
 def rows(trace: TraceColumns) -> Rows:

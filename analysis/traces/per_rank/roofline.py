@@ -13,7 +13,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import Kind, kinds
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.costs.accelerators import accelerator_of
 from faultline.analysis.traces.costs.cost import Cost
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
@@ -105,9 +105,20 @@ def roofline(trace: TraceColumns, stacks: CallStacks | None = None) -> list[Cost
 
 
 TABLE = RowTable(
-    "operator:text family:text shapes:text precision:text calls:int kernels:int kernel:text "
-    "time_ns:int time_percent:2 flops:int bytes:int flops_per_byte:3 tflops_per_s:4 tb_per_s:5 "
-    "bound:text roofline_percent:2 lost_ns:int gain_per_step_ns:0 gain_percent:3"
+    TEXT("operator", "family", "shapes", "precision"),
+    INT("calls", "kernels"),
+    TEXT("kernel"),
+    INT("time_ns"),
+    rounded(2, "time_percent"),
+    INT("flops", "bytes"),
+    rounded(3, "flops_per_byte"),
+    rounded(4, "tflops_per_s"),
+    rounded(5, "tb_per_s"),
+    TEXT("bound"),
+    rounded(2, "roofline_percent"),
+    INT("lost_ns"),
+    rounded(0, "gain_per_step_ns"),
+    rounded(3, "gain_percent"),
 )
 
 

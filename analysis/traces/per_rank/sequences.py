@@ -12,7 +12,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
 from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, TEXTS, Rows, RowTable
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
 from faultline.analysis.traces.per_rank.forest import outermost
 from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
@@ -78,7 +78,7 @@ def kernel_sequences(
 
 
 TABLE = RowTable(
-    "operator:text kernels:texts kernels_per_call:int calls:int kernel_ns:int host_ns:int"
+    TEXT("operator"), TEXTS("kernels"), INT("kernels_per_call", "calls", "kernel_ns", "host_ns")
 )
 
 

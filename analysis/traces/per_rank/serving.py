@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from faultline.analysis.traces.columns.device import Kind, device_launches, device_work
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import innermost_at, total
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.columns.serving import PHASES, ForwardPass, pass_of
 
 MAX_NAME = 256
@@ -62,10 +62,15 @@ def serving_passes(trace: TraceColumns) -> ServingPasses:
 
 
 TABLE = RowTable(
-    "server:text phase:text passes:int pass_total_ns:int pass_median_ns:0 pass_max_ns:int "
-    "device_ns:int communication_ns:int copy_ns:int kernels:int kernels_per_pass:1 "
-    "prefill_requests:int prefill_tokens:int decode_requests:int decode_tokens:int "
-    "device_ns_per_token:1 top_kernel:text top_kernel_ns:int"
+    TEXT("server", "phase"),
+    INT("passes", "pass_total_ns"),
+    rounded(0, "pass_median_ns"),
+    INT("pass_max_ns", "device_ns", "communication_ns", "copy_ns", "kernels"),
+    rounded(1, "kernels_per_pass"),
+    INT("prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens"),
+    rounded(1, "device_ns_per_token"),
+    TEXT("top_kernel"),
+    INT("top_kernel_ns"),
 )
 
 

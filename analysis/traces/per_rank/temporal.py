@@ -16,7 +16,7 @@ from faultline.analysis.traces.columns.device import DeviceWork, Kind, device_st
 from faultline.analysis.traces.columns.disjoint_intervals import covered
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.intervals import union
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.columns.steps import steps_of
 
 
@@ -178,12 +178,13 @@ def step_breakdowns(trace: TraceColumns) -> list[tuple[int, TemporalBreakdown]]:
 
 
 BREAKDOWN = RowTable(
-    "begin_ns:int kernel_ns:int idle_ns:int compute_ns:int communication_ns:int memory_ns:int "
-    "exposed_communication_ns:int exposed_memory_ns:int idle_percent:2 compute_percent:2 "
-    "non_compute_percent:2 communication_percent:2 memory_percent:2 "
-    "exposed_communication_percent:2 exposed_memory_percent:2"
+    INT("begin_ns", "kernel_ns", "idle_ns", "compute_ns", "communication_ns", "memory_ns"),
+    INT("exposed_communication_ns", "exposed_memory_ns"),
+    rounded(2, "idle_percent", "compute_percent", "non_compute_percent"),
+    rounded(2, "communication_percent", "memory_percent", "exposed_communication_percent"),
+    rounded(2, "exposed_memory_percent"),
 )
-TABLE = RowTable("part:text " + BREAKDOWN.columns)
+TABLE = RowTable(TEXT("part"), BREAKDOWN.columns)
 
 
 def rows(trace: TraceColumns) -> Rows:

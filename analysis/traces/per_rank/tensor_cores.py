@@ -14,7 +14,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import Kind, kinds, launched_by
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import running_end
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import BOOL, INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.native.lane_order import lane_order
 from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
@@ -145,7 +145,7 @@ def compute_capability(trace: TraceColumns) -> float | None:
     return major + (minor if isinstance(minor, int) else 0) / 10
 
 
-TABLE = RowTable("kernel:text uses_matrix_units:bool count:int launched:int total_ns:int")
+TABLE = RowTable(TEXT("kernel"), BOOL("uses_matrix_units"), INT("count", "launched", "total_ns"))
 
 
 def rows(trace: TraceColumns) -> Rows:

@@ -13,7 +13,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import Kind, kinds
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_window import StepWindow, event_reference, window_of
 
@@ -107,7 +107,7 @@ def _pieces(trace: TraceColumns, rows: Int64, window: StepWindow) -> Pieces:
     )
 
 
-TABLE = RowTable("kernel:text count:int per_step:2 total_ns:int mean_ns:int")
+TABLE = RowTable(TEXT("kernel"), INT("count"), rounded(2, "per_step"), INT("total_ns", "mean_ns"))
 
 
 def rows(trace: TraceColumns) -> Rows:

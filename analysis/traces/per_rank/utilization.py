@@ -8,7 +8,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import Kind, kinds
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.row_table import Rows, RowTable
+from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.columns.steps import steps_of
 from faultline.analysis.traces.costs.accelerators import Accelerator, accelerator_of
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
@@ -84,8 +84,12 @@ def utilization(trace: TraceColumns, stacks: CallStacks | None = None) -> list[U
 
 
 TABLE = RowTable(
-    "part:text length_ns:int flops:int matrix_flops:int tflops_per_s:4 mfu_percent:2 "
-    "without_cost:int costed_percent:2"
+    TEXT("part"),
+    INT("length_ns", "flops", "matrix_flops"),
+    rounded(4, "tflops_per_s"),
+    rounded(2, "mfu_percent"),
+    INT("without_cost"),
+    rounded(2, "costed_percent"),
 )
 
 

@@ -77,7 +77,7 @@ class ClickContext:
         self.settings, self.store = settings, store
         self.client = slack_client(settings.slack)
         self.replies = SlackReplies(settings, store, owner=OWNER)
-        self.workspace = settings.instance_of("slack")
+        self.workspace = settings.slack.instance.name
         self.has_other_workspaces = len(settings.instances("slack")) > 1
         # A message about the same investigation may stand in each workspace.
         other_settings = [

@@ -7,7 +7,7 @@ Slack holds no slash.
 from __future__ import annotations
 
 from faultline.bot.intake.questions.slack_question import SlackQuestion
-from faultline.bot.settings.chats import THREAD
+from faultline.bot.settings.reply_targets import THREAD
 from faultline.bot.store.conversations import MAX_ID
 
 _SLASH = "/"

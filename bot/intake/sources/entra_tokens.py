@@ -12,7 +12,7 @@ from faultline.bot.intake.sender_tokens import SenderClaims, sender_claims
 from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
 
 SOURCE = "azure_monitor"

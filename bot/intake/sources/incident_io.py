@@ -42,7 +42,7 @@ from faultline.bot.intake.service_names import catalogued, mentioned
 from faultline.bot.intake.signatures import BadSignature, any_equal, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
-from faultline.bot.settings.incident_webhooks import IncidentIoSettings
+from faultline.bot.settings.alert_sources import IncidentIoSettings
 
 SOURCE = "incident_io"
 WINDOW_S = 300

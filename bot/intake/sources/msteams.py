@@ -21,7 +21,7 @@ from faultline.bot.intake.responses import Handler, ignored_response
 from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
-from faultline.bot.settings.chats import MsTeamsSettings
+from faultline.bot.settings.reply_targets import MsTeamsSettings
 
 if TYPE_CHECKING:
     from faultline.bot.intake.teams_door import ProvenDoor, TeamsDoor

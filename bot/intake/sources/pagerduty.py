@@ -119,7 +119,7 @@ def read_pagerduty(body: bytes, settings: Settings, *, now: datetime) -> Arrival
         at = event.occurred_at.isoformat() if event.occurred_at else ""
         parts = (event.id, event.event_type, incident.id, incident.incident_key, at)
         delivery_id = digest_of(*parts)
-    account, delivery = settings.instance_of(SOURCE), delivery_id
+    account, delivery = settings.pagerduty.instance.name, delivery_id
     return Arrival(
         alert=_alert(event, settings, now),
         delivery=Delivery(SOURCE, named_id(account, delivery), event.occurred_at),
@@ -136,7 +136,7 @@ def _alert(event: PagerDutyEvent, settings: Settings, now: datetime) -> Alert:
     links: tuple[Link, ...] = ()
     if incident.html_url:
         links = (Link(title="PagerDuty incident", url=incident.html_url),)
-    account = settings.instance_of(SOURCE)
+    account = settings.pagerduty.instance.name
     labels = {
         # Equal keys of two accounts are two incidents.
         "incident_key": named_id(account, incident.incident_key or incident.id),

@@ -35,7 +35,7 @@ from faultline.bot.intake.service_names import catalogued, mentioned
 from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
-from faultline.bot.settings.incident_webhooks import RootlySettings
+from faultline.bot.settings.alert_sources import RootlySettings
 
 SOURCE = "rootly"
 STARTS = frozenset({"incident.created", "alert.created"})

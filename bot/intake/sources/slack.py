@@ -53,14 +53,14 @@ class SlackSource(AlertSource):
         """Those of each workspace."""
         paths: dict[str, str] = {}
         for workspace_settings in settings.per_instance(self.section):
-            paths |= _paths(workspace_settings.instance_of(self.section))
+            paths |= _paths(workspace_settings.slack.instance.name)
         return paths
 
     def pasted_paths(self, settings: Settings) -> Mapping[str, str | None]:
         """Where each workspace sends its events; clicks are named in the app's manifest."""
         pasted_paths: dict[str, str | None] = {}
         for workspace_settings in settings.per_instance(self.section):
-            path = next(iter(_paths(workspace_settings.instance_of(self.section))))
+            path = next(iter(_paths(workspace_settings.slack.instance.name)))
             # One of Socket Mode sends nothing here.
             pasted_paths[path] = (
                 None if workspace_settings.slack.app_token else self._missing_in(workspace_settings)
@@ -71,16 +71,14 @@ class SlackSource(AlertSource):
         """The variable of a workspace that must be set first for HTTP."""
         for key in self.required:
             if not getattr(settings.slack, key):
-                return secret_variable(
-                    self.section, key, settings.instance_of(self.section) or None
-                )
+                return secret_variable(self.section, key, settings.slack.instance.name or None)
         return None
 
     def configured(self, settings: Settings) -> tuple[str, ...]:
         """Events over HTTP and over Socket Mode, each where it is configured."""
         names: list[str] = []
         for workspace_settings in settings.per_instance(self.section):
-            workspace = workspace_settings.instance_of(self.section)
+            workspace = workspace_settings.slack.instance.name
             if workspace_settings.slack.signing_secrets:
                 names.append(f"{self.title} {workspace}".strip())
             if workspace_settings.slack.app_token is not None:
@@ -96,7 +94,7 @@ class SlackSource(AlertSource):
 
     def _handlers_of_workspace(self, settings: Settings, intake: Intake) -> Mapping[str, Handler]:
         """Two handlers before one Bolt app. A workspace's own secrets alone open its paths."""
-        workspace = settings.instance_of(self.section)
+        workspace = settings.slack.instance.name
         slack = settings.slack
         missing = self._missing_in(settings)
         if missing is not None:

@@ -137,7 +137,7 @@ def _proves(webhook_settings: WebhookSettings, request: WebhookRequest, body: by
 
 def _receive(source: WebhookSource, settings: Settings) -> Receive:
     senders = source.senders(settings)
-    names = [instance.name for instance in settings.instances(source.section)] or [""]
+    names = [table.instance.name for table in settings.instances(source.section)]
     named = list(zip(names, senders, strict=True))
     signed = any(_webhook_settings(sender).signature_header for sender in senders)
     large_body_lock = asyncio.Lock()

@@ -12,9 +12,9 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 from faultline.analysis.errors import SettingsError
-from faultline.bot.investigation.capture.dynolog import DaemonAddress
+from faultline.bot.investigation.capture.dynolog import PORT, DaemonAddress
 from faultline.bot.settings import Settings
-from faultline.bot.settings.jobs import JobSettings
+from faultline.bot.settings.investigation import JobSettings
 from faultline.bot.store.follow_ups import CaptureBudget
 
 DEFAULT_SECONDS = 0.5
@@ -63,7 +63,7 @@ def plan_capture(
     if table is None:
         raise SettingsError(f"jobs.{job[:100]}", "no such table in the settings")
     _check_allowed(job, table, seconds, iterations)
-    daemons = tuple(_address(f"jobs.{job}.hosts", host, table.dynolog_port) for host in table.hosts)
+    daemons = tuple(_address(f"jobs.{job}.hosts", host) for host in table.hosts)
     # A debug server cannot count iterations.
     frontend = table.debug_server if not iterations else None
     everybody = len(daemons) * table.ranks_per_host if table.ranks_per_host and daemons else None
@@ -132,10 +132,10 @@ def _debug_hosts(table: JobSettings, daemons: tuple[DaemonAddress, ...]) -> tupl
     return tuple(dict.fromkeys(name.lower() for name in names if name))
 
 
-def _address(key: str, host: str, port: int) -> DaemonAddress:
+def _address(key: str, host: str) -> DaemonAddress:
     """`name`, `name:port`, `[v6 address]:port`, or a bare v6 address."""
     if host.count(":") > 1 and not host.startswith("["):
-        return DaemonAddress(host, port)
+        return DaemonAddress(host)
     try:
         # Behind `//`, `urlsplit` reads the text as a host and a port.
         parts = urlsplit(f"//{host}")
@@ -151,4 +151,4 @@ def _address(key: str, host: str, port: int) -> DaemonAddress:
         or " " in host
     ):
         raise SettingsError(key, f"{host[:100]!r} is not like name or name:port")
-    return DaemonAddress(name, explicit_port or port)
+    return DaemonAddress(name, explicit_port or PORT)

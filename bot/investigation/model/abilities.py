@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from faultline.bot.investigation.model.turns import AssistantMessage, Entry, Turn
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 
 Ability = Literal[
     "stream_usage",

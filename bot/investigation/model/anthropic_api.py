@@ -22,7 +22,7 @@ from faultline.bot.investigation.model.model_api import (
     retry_after,
 )
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 
 HOSTED = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"

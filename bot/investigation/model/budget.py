@@ -24,7 +24,7 @@ from faultline.bot.investigation.model.turns import (
     Usage,
 )
 from faultline.bot.runtime.instrumentation import model_used
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 
 CHARACTERS_PER_TOKEN = 2.9
 """Of our documents, until the server has counted one. 12 recorded investigations had 2.98 to 3.35:

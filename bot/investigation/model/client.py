@@ -25,7 +25,7 @@ from faultline.bot.investigation.model.abilities import (
 from faultline.bot.investigation.model.model_api import ModelApi, NotOfThisApi, ServerFailure
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn, read_as
 from faultline.bot.runtime.instrumentation import watched_round
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 
 MAX_RETRIES = 2
 """Of one request, for 408, 409, 429, 5xx and lost connections."""

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.bot.runtime.threads import in_store
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 from faultline.bot.store.quotas import ModelSpending, Spent
 
 log = logging.getLogger("faultline.model")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 from faultline.connectors.shared.auth.azure_token import (
     TOKEN_LIMITS,
     TOKEN_WITHIN_S,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
 from faultline.bot.investigation.model.probe import Probed
 from faultline.bot.investigation.model.turns import Usage
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 
 NAMES = {
     "responses": "OpenAI Responses",

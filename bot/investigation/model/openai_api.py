@@ -20,7 +20,7 @@ from faultline.bot.investigation.model.model_api import (
 )
 from faultline.bot.investigation.model.responses_api import ResponsesReading, responses_request
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 
 HOSTED = "https://api.openai.com/v1"
 MOST_LISTED = 10_000

@@ -32,7 +32,7 @@ from faultline.bot.investigation.model.turns import (
     mapping,
 )
 from faultline.bot.runtime.components import BackgroundLoop
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 
 log = logging.getLogger("faultline.model")
 

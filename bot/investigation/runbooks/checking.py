@@ -7,8 +7,6 @@ from faultline.bot.investigation.runbooks.linting import lint
 from faultline.bot.investigation.runbooks.runbook import usable_queries
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Check
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 
 NAME = "runbooks"
 MOST_LINES = 200
@@ -33,9 +31,10 @@ def runbook_checks(settings: Settings) -> list[Check]:
 def _unused_queries_note(library: RunbookLibrary, settings: Settings) -> str:
     """Queries for connectors that are not set up: no fault, for others may share the files."""
     setup_by_vendor = {
-        "prometheus": any(section.url for section in settings.sections(PrometheusSettings)),
+        "prometheus": any(view.prometheus.url for view in settings.per_instance("prometheus")),
         "datadog": any(
-            section.api_key and section.app_key for section in settings.sections(DatadogSettings)
+            view.datadog.api_key and view.datadog.app_key
+            for view in settings.per_instance("datadog")
         ),
     }
     missing = {name for name, is_set_up in setup_by_vendor.items() if not is_set_up}

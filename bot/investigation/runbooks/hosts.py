@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from faultline.bot.settings import Settings
-from faultline.connectors.shared.settings.instance_settings import addresses_in
+from faultline.bot.settings import Settings, sections_that_repeat
+from faultline.connectors.shared.settings.settings_types import Section, addresses_in
 from faultline.connectors.vendors.datadog.links import APP_HOSTS
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
 
 
 def linkable_hosts(settings: Settings) -> frozenset[str]:
     """Hosts of every address in the settings, of the configured vendors' own pages, and
     `runbooks.link_hosts`."""
-    tables = [settings, *(instance.section for instance in settings.every_instance())]
+    tables: list[Section] = [settings]
+    for section in sections_that_repeat(type(settings)):
+        tables += settings.instances(section)
     hosts = {host for url in addresses_in(tables) if (host := _host(url))}
     hosts |= {host.lower() for host in settings.runbooks.link_hosts}
-    for datadog in settings.sections(DatadogSettings):
+    for view in settings.per_instance("datadog"):
+        datadog = view.datadog
         if datadog.app_key is not None:
             hosts.add(datadog.app_host or APP_HOSTS.get(datadog.site, f"app.{datadog.site}"))
     return frozenset(hosts)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from faultline.analysis.errors import SettingsError
-from faultline.bot.settings.telemetry import host_and_port
+from faultline.bot.settings.processes import host_and_port
 
 log = logging.getLogger("faultline.telemetry")
 

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from faultline.bot.policy.people import Role, is_named, named_role
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.settings.people import LoginSettings, TeamSettings
 from faultline.bot.store.visitors import ProviderIdentity
 
 TRUE = (True, "true", "1")

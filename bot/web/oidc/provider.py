@@ -13,7 +13,7 @@ import msgspec
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
-from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.people import LoginSettings
 from faultline.bot.store.visitors import ProviderIdentity
 from faultline.bot.web.oidc.attempt import Attempt
 from faultline.bot.web.oidc.person import groups_of, person_of

@@ -22,7 +22,7 @@ import httpx
 import msgspec
 
 from faultline.analysis.errors import ConnectorError, SettingsError
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.transport import CALL, Retries, open_client
 

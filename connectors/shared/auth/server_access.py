@@ -22,7 +22,7 @@ import httpx
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.connectors.shared.auth.azure_token import Credential, Tokens
 from faultline.connectors.shared.auth.google_token import TOKEN_LIMITS, TOKEN_WITHIN_S, GoogleToken
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
 from faultline.connectors.shared.transport.budgets import Deadline
 
 LONGEST_TOKEN = 65_536

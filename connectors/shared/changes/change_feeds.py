@@ -25,7 +25,7 @@ from faultline.connectors.shared.rows.collection_builder import CollectionBuilde
 from faultline.connectors.shared.rows.evidence_rows import ChangeRow
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, named_service
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.settings_types import Names
 from faultline.connectors.shared.vendor_text import short
 

@@ -25,7 +25,7 @@ from faultline.connectors.shared.changes.code_host import (
 from faultline.connectors.shared.changes.code_lines import SourceLines, frames_of, safe_path
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 DEPLOYS = re.compile(
     r"(^|[^a-z])(deploy[a-z]*|releas[a-z]*|roll-?out|promote|publish|ship|cd)($|[^a-z])", re.I

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from faultline.analysis.kinds.watched_signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.base import Collected
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 
 @runtime_checkable

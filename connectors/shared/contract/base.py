@@ -22,7 +22,7 @@ from faultline.analysis.secrets.rules import BLOCKED
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.check import Check as Check
 from faultline.connectors.shared.contract.row_origins import KEYS, Rows, with_origins
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.rate_limiter import collecting
 
 IDENTITY: Mapping[str, tuple[str, ...]] = {"changes": ("service", "id")}

@@ -13,7 +13,6 @@ from faultline.connectors.shared.settings.settings_types import Section
 
 if TYPE_CHECKING:
     from faultline.connectors.shared.contract.base import Connector
-    from faultline.connectors.shared.settings.instance_settings import InstanceSettings
     from faultline.connectors.shared.settings.shared_settings import SharedSettings
 
 S = TypeVar("S", bound=Section)
@@ -88,33 +87,31 @@ class ConnectorType(Generic[S]):
 
     def all_configured(self, settings: SharedSettings) -> tuple[Connector, ...]:
         """The connector, or one for each instance. Raises SettingsError naming the key."""
-        instances = settings.instances(self.name)
-        if not instances:
-            single = self.configured(settings)
-            return () if single is None else (single,)
+        connectors = [
+            self._instance(table, settings) if table.instance.name else self.configured(settings)
+            for table in settings.instances(self.name)
+        ]
+        return tuple(connector for connector in connectors if connector is not None)
+
+    def _instance(self, table: Section, settings: SharedSettings) -> Connector | None:
         # Late, like the connectors themselves.
-        from faultline.connectors.shared.contract.instances import ConnectorInstance
-
-        built: list[Connector] = []
-        for instance in instances:
-            connector = self._instance(instance, settings)
-            if connector is not None:
-                built.append(ConnectorInstance(connector, instance))
-        return tuple(built)
-
-    def _instance(self, instance: InstanceSettings, settings: SharedSettings) -> Connector | None:
+        from faultline.connectors.shared.contract.instances import (
+            ConnectorInstance,
+            visible_settings,
+        )
         from faultline.connectors.shared.transport.rate_limiter import asking_instance
 
-        section = instance.section
-        assert isinstance(section, self.settings)
+        assert isinstance(table, self.settings)
+        name = table.instance.name
         try:
             # A connector may take its rate limiter while it is built, under the instance's name.
-            with asking_instance(instance.name):
-                return self._build()(section, settings.visible_to(self.name, instance))
+            with asking_instance(name):
+                connector = self._build()(table, visible_settings(settings, self.name, table))
         except SettingsError as error:
             # The operator looks for the key in the table of the instance.
-            key = error.key.replace(f"{self.name}.", f"{self.name}.{instance.name}.", 1)
+            key = error.key.replace(f"{self.name}.", f"{self.name}.{name}.", 1)
             raise SettingsError(key, error.problem) from error
+        return None if connector is None else ConnectorInstance(connector, table)
 
     def _build(self) -> Build[S]:
         if not isinstance(self.build, str):

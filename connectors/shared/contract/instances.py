@@ -29,17 +29,20 @@ from faultline.connectors.shared.contract.abilities import (
 )
 from faultline.connectors.shared.contract.base import Check, Collected, Connector, Missing, Request
 from faultline.connectors.shared.contract.placed_rows import placed
-from faultline.connectors.shared.settings.instance_settings import InstanceSettings
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
+from faultline.connectors.shared.settings.instances import Instance
+from faultline.connectors.shared.settings.settings_types import Section, addresses_in
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.rate_limiter import asking_instance
 
 
 class ConnectorInstance:
     """One instance of a connector, which is a connector itself."""
 
-    def __init__(self, connector: Connector, settings: InstanceSettings) -> None:
+    def __init__(self, connector: Connector, table: Section) -> None:
         self._connector = connector
-        self._settings = settings
+        self._instance = table.instance
+        self._hosts = {_host_of(url) for url in addresses_in(table)} - {""}
 
     @property
     def vendor(self) -> str:
@@ -49,7 +52,7 @@ class ConnectorInstance:
     @property
     def name(self) -> str:
         """The vendor's name and the instance's."""
-        return f"{self.vendor} {self._settings.name}"
+        return f"{self.vendor} {self._instance.name}"
 
     @property
     def kinds(self) -> tuple[EvidenceKind, ...]:
@@ -66,14 +69,14 @@ class ConnectorInstance:
         # The vendor's own alert proves that this server holds its data, whatever `covers` says.
         if self._is_of(alert):
             return None
-        return self._settings.covers.objection(alert, scope)
+        return self._instance.covers.objection(alert, scope)
 
     def sent(self, alert: Alert) -> bool:
         """Whether the alert is its own, or a link of it leads to an address of this instance."""
         if self._is_of(alert):
             return True
         hosts = {_host_of(link.url) for link in alert.links}
-        return bool(hosts & self._settings.addresses)
+        return bool(hosts & self._hosts)
 
     def _is_of(self, alert: Alert) -> bool:
         return isinstance(self._connector, KnowsOrigin) and self._connector.is_of(alert)
@@ -84,15 +87,15 @@ class ConnectorInstance:
         if why is not None:
             missing = tuple(Missing(kind, self.name, why) for kind in self.kinds)
             return Collected(missing=missing)
-        scope = self._settings.covers.narrowed(request.scope)
-        with asking_instance(self._settings.name):
+        scope = self._instance.covers.narrowed(request.scope)
+        with asking_instance(self._instance.name):
             collected = await self._connector.collect(replace(request, scope=scope))
         # Labels of every row are rewritten, which would block the event loop.
-        return await asyncio.to_thread(placed, collected, self._settings.covers, self.name)
+        return await asyncio.to_thread(placed, collected, self._instance.covers, self.name)
 
     async def check(self) -> Check:
         """Is it reachable, allowed, and read-only?"""
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             check = await self._connector.check()
         return replace(check, name=self.name)
 
@@ -101,42 +104,42 @@ class ConnectorInstance:
         # The wrapper has every ability by its methods, so ask the wrapped connector which it has.
         if not isinstance(self._connector, KnowsAlerts):
             return alert
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             return await self._connector.enrich(alert)
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
         """What the alert's service calls, where this instance knows it. Raises ConnectorError."""
         if not isinstance(self._connector, KnowsCalls) or self.objection(alert, scope) is not None:
             return ()
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             return await self._connector.callees_of(alert, scope)
 
     async def services_in(self, window: Window) -> tuple[str, ...]:
         """Names of the services that this instance has data of. Raises FaultlineError."""
         if not isinstance(self._connector, KnowsServices):
             return ()
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             return await self._connector.services_in(window)
 
     async def data_since(self, window: Window) -> datetime | None:
         """When this instance's data begins. Raises FaultlineError."""
         if not isinstance(self._connector, KnowsHistory):
             return None
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             return await self._connector.data_since(window)
 
     async def on_call(self, service: str) -> Mapping[str, str]:
         """Who is on call for a service, where this instance knows it. Raises FaultlineError."""
         if not isinstance(self._connector, KnowsOnCall):
             return {}
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             return await self._connector.on_call(service)
 
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert. Raises ConnectorError."""
         if not isinstance(self._connector, KnowsRules):
             return None
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             return await self._connector.rule_of(alert)
 
     @property
@@ -157,7 +160,7 @@ class ConnectorInstance:
         """What this instance answers to a query. Raises FaultlineError."""
         if not isinstance(self._connector, AnswersQueries):
             raise ConnectorError(self.name, "query", "takes no queries")
-        with asking_instance(self._settings.name):
+        with asking_instance(self._instance.name):
             return await self._connector.answer(query)
 
 
@@ -215,3 +218,29 @@ def _host_of(url: str) -> str:
     # Links come from the alert, and `urlsplit` raises on a broken IPv6 address.
     except ValueError:
         return ""
+
+
+def visible_settings(settings: SharedSettings, section: str, table: Section) -> SharedSettings:
+    """The settings as one instance's connector sees them. Its table is the section, and the
+    catalogue holds the services that it covers.
+
+    Of another section with several tables it gets the one with its name, else the only one that
+    may be about the same place.
+    """
+    is_covered = table.instance.covers.knows
+    services = {name: service for name, service in settings.services.items() if is_covered(name)}
+    update: dict[str, object] = {section: table, "services": services}
+    for other in type(settings).model_fields:
+        counterpart = _counterpart(table.instance, settings.instances(other))
+        if other != section and counterpart is not None:
+            update[other] = counterpart
+    return settings.model_copy(update=update)
+
+
+def _counterpart(instance: Instance, tables: Sequence[Section]) -> Section | None:
+    for table in tables:
+        if table.instance.name == instance.name:
+            return table
+    agreeing = [table for table in tables if table.instance.covers.agrees(instance.covers)]
+    # With two that fit, either one would be a guess.
+    return agreeing[0] if len(agreeing) == 1 else None

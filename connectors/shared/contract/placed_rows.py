@@ -10,7 +10,7 @@ import polars as pl
 
 from faultline.analysis.kinds.place_names import same_place_labels
 from faultline.connectors.shared.contract.base import Collected
-from faultline.connectors.shared.settings.covers import Covers
+from faultline.connectors.shared.settings.instances import Covers
 
 LABEL_COLUMNS: Mapping[str, str] = {
     "metrics": "labels",

@@ -10,7 +10,7 @@ from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.contract.abilities import AnswersQueries, BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Connector, Item, Request
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 REQUESTED_BY = {"asked_by": "the model"}
 """Details of the item that a query brings."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -13,10 +14,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
+    PrivateAttr,
     SecretStr,
     field_validator,
 )
 from pydantic_core import CoreSchema, core_schema
+
+from faultline.connectors.shared.settings.instances import Covers, Instance
 
 
 def _split(value: Any) -> Any:
@@ -78,6 +82,20 @@ class Section(BaseModel):
     # most installations set a few of the sections.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
+    # No field, because its two keys belong to tables of `[[section]]` alone.
+    _instance: Instance = PrivateAttr(default_factory=Instance)
+
+    @property
+    def instance(self) -> Instance:
+        """Which one it is where its section is given several times."""
+        return self._instance
+
+    def as_instance(self, name: str, covers: Covers) -> Self:
+        """This table as one of several."""
+        table = self.model_copy()
+        table._instance = Instance(name, covers)
+        return table
+
     @field_validator("*")
     @classmethod
     def _at_home(cls, value: Any) -> Any:
@@ -104,3 +122,21 @@ class BuiltByNeed:
         self, source: type[Section], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(source.model_validate)
+
+
+def addresses_in(value: Any) -> Iterator[str]:
+    """Every address in settings or a part of them; none that is a secret."""
+    if isinstance(value, SecretStr):
+        return
+    if isinstance(value, str):
+        if value.startswith(("http://", "https://")):
+            yield value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from addresses_in(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from addresses_in(part)
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from addresses_in(part)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from pydantic import Field, PrivateAttr
 
-from faultline.connectors.shared.settings.covers import Covers
 from faultline.connectors.shared.settings.settings_types import Locations, Names, Section
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from faultline.connectors.shared.settings.instance_settings import InstanceSettings
 
 S = TypeVar("S", bound=Section)
 
@@ -137,11 +134,9 @@ class SharedSettings(Section):
     services: Mapping[str, ServiceSettings] = Field(default_factory=dict)
     jobs: Mapping[str, JobLocations] = Field(default_factory=dict)
 
-    _instances: Mapping[str, tuple[InstanceSettings, ...]] = PrivateAttr(default_factory=dict)
-    """By section, those that were given as `[[section]]`. Their section itself then has its
-    defaults: it names no server."""
-    _named: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    """By section, the instance whose table the section is, in settings that were made for one."""
+    _repeated: Mapping[str, tuple[Section, ...]] = PrivateAttr(default_factory=dict)
+    """The tables of each `[[section]]`. The section's field then has its defaults: it names no
+    server."""
 
     def section(self, of: type[S]) -> S:
         """The section of that type, with its defaults where the settings have none."""
@@ -151,82 +146,19 @@ class SharedSettings(Section):
                 return value
         return of()
 
-    def instances(self, section: str) -> tuple[InstanceSettings, ...]:
-        """The instances of a section; none where it is a single table."""
-        return self._instances.get(section, ())
+    def instances(self, section: str) -> tuple[Section, ...]:
+        """Every table of a section. Each says which it is by its `instance`, also a single one."""
+        single = getattr(self, section, None)
+        return self._repeated.get(section) or ((single,) if isinstance(single, Section) else ())
 
-    def every_instance(self) -> tuple[InstanceSettings, ...]:
-        """Those of all sections."""
-        return tuple(instance for several in self._instances.values() for instance in several)
+    def per_instance(self, section: str) -> tuple[Self, ...]:
+        """These settings as each instance of a section sees them: with its table as the section."""
+        tables = self.instances(section)
+        return tuple(self.model_copy(update={section: table}) for table in tables) or (self,)
 
-    def sections(self, of: type[S]) -> tuple[S, ...]:
-        """Every table of that type: the single one, or one for each instance."""
-        tables = tuple(
-            instance.section for instance in self.every_instance() if type(instance.section) is of
-        )
-        return tables or (self.section(of),)
-
-    def with_instances(self, instances: Mapping[str, tuple[InstanceSettings, ...]]) -> Self:
+    def with_instances(self, tables: Mapping[str, tuple[Section, ...]]) -> Self:
         """These settings with the tables of sections that were given several times."""
         # The settings are frozen, so what is private is set on a copy.
         copy = self.model_copy()
-        copy._instances = dict(instances)
+        copy._repeated = dict(tables)
         return copy
-
-    def instance_of(self, section: str) -> str:
-        """The name of the instance whose table the section is; "" for a single table."""
-        return self._named.get(section, "")
-
-    def covers_of(self, section: str) -> Covers:
-        """What that instance covers; everything for a single table."""
-        for instance in self.instances(section):
-            if instance.name == self.instance_of(section):
-                return instance.covers
-        return Covers()
-
-    def for_instance(self, section: str, instance: InstanceSettings) -> Self:
-        """These settings with the table of one instance as the section; the catalogue is whole."""
-        # Only the section changes, because the catalogue is of all instances.
-        copy = self.model_copy(update={section: instance.section})
-        copy._named = {**self._named, section: instance.name}
-        return copy
-
-    def per_instance(self, section: str) -> tuple[Self, ...]:
-        """These settings once for each instance of a section; as they are for a single table."""
-        copies = [self.for_instance(section, instance) for instance in self.instances(section)]
-        return tuple(copies) or (self,)
-
-    def visible_to(self, section: str, instance: InstanceSettings) -> Self:
-        """These settings for one instance: its table is the section, and the catalogue holds the
-        services that it covers.
-
-        Of another section with several instances it gets the one with its name, else the only one
-        that may be about the same place.
-        """
-        update: dict[str, object] = {section: instance.section}
-        named = {section: instance.name}
-        for other, candidates in self._instances.items():
-            chosen = _counterpart(instance, candidates)
-            if other != section and chosen is not None:
-                update[other] = chosen.section
-                named[other] = chosen.name
-        is_covered = instance.covers.knows
-        update["services"] = {
-            name: service for name, service in self.services.items() if is_covered(name)
-        }
-        copy = self.model_copy(update=update)
-        # Whoever is built from these settings sees one server, as with a single table.
-        copy._instances = {}
-        copy._named = named
-        return copy
-
-
-def _counterpart(
-    instance: InstanceSettings, candidates: Sequence[InstanceSettings]
-) -> InstanceSettings | None:
-    for candidate in candidates:
-        if candidate.name == instance.name:
-            return candidate
-    agreeing = [candidate for candidate in candidates if candidate.covers.agrees(instance.covers)]
-    # With two that fit, either one would be a guess.
-    return agreeing[0] if len(agreeing) == 1 else None

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from faultline.analysis.errors import BudgetExceeded
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 RESERVE_S = 2.0
 """Kept back of a connector's deadline (a quarter of it at most), so that what has arrived can be

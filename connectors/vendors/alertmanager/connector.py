@@ -25,7 +25,7 @@ from faultline.connectors.shared.rows.collection_builder import (
     time_of,
 )
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
 from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, SecretStr
 
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
 from faultline.connectors.shared.settings.settings_types import Names, Url, plain_names
 
 

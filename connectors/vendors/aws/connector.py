@@ -15,7 +15,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Scope
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import (
     ServiceAwsSettings,
     ServiceSettings,

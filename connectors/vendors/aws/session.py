@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.environment_trust import ca_file_of_environment
 from faultline.connectors.shared.transport.rate_limiter import RateLimiter, rate_limiter_of

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
-from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
 from faultline.connectors.shared.settings.settings_types import Names, Section, Url
 
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,10}){1,2}-\d{1,2}")

@@ -27,7 +27,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Mi
 from faultline.connectors.shared.queries.pipe_queries import KQL, pipe_query
 from faultline.connectors.shared.queries.record_answers import RecordColumns, records_answer
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.vendor_text import short

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from faultline.connectors.shared.settings.build_settings import BuildSettings
+from faultline.connectors.shared.settings.connector_settings import BuildSettings
 from faultline.connectors.shared.settings.settings_types import Names, Url, plain_names
 
 

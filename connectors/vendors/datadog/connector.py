@@ -21,7 +21,7 @@ from faultline.analysis.vocabulary import Alert, EvidenceKind, Link, Scope, Wind
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.vendors.datadog import changes, logs, metrics, monitors, spans

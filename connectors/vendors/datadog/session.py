@@ -31,7 +31,7 @@ from datadog_api_client.exceptions import OpenApiException
 from datadog_api_client.rest import RESTClientObject
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.environment_trust import (
     ca_file_of_environment,

@@ -6,7 +6,7 @@ import re
 
 from pydantic import SecretStr, field_validator
 
-from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
 from faultline.connectors.shared.settings.settings_types import Secrets, Url
 from faultline.connectors.vendors.datadog.links import APP_HOSTS
 

@@ -22,7 +22,7 @@ from faultline.connectors.shared.rows.counted_lines import CountGrid
 from faultline.connectors.shared.rows.log_windows import Row
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.dynatrace import rows as tables
 from faultline.connectors.vendors.dynatrace.settings import DynatraceSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
 from faultline.connectors.shared.settings.settings_types import Url
 
 

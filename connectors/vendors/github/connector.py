@@ -17,7 +17,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsEr
 from faultline.connectors.shared.changes.code_connector import CodeConnector
 from faultline.connectors.shared.contract.base import Check
 from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url
 from faultline.connectors.vendors.github import answers

@@ -18,7 +18,7 @@ from faultline.connectors.shared.auth.google_token import GoogleToken
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.vendors.google_cloud import errors, logs, operations, revisions, traces

@@ -25,7 +25,7 @@ from faultline.connectors.shared.http.http import HttpSession, VendorHttp
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, full_window
 from faultline.connectors.shared.rows.counted_lines import CountGrid
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.transport import CALL
 from faultline.connectors.shared.vendor_text import short

@@ -24,7 +24,7 @@ from faultline.connectors.shared.http.http import HttpSession, VendorHttp
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, full_window
 from faultline.connectors.shared.rows.mapped_entries import EntryMapping, ReadEntries, read_entries
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.placeholders import (
     TIMES,
     filled,

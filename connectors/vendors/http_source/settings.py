@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, model_validator
 
 from faultline.connectors.shared.rows.json_mapping import Expression, MappedTable, check_columns
+from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
 from faultline.connectors.shared.settings.placeholders import FilledText, Template, Texts
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
 
 PlainPath = Annotated[FilledText, StringConstraints(pattern=r"^/[^/\s?#\\][^\s?#\\]{0,499}$|^/$")]
 

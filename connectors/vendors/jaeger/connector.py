@@ -40,7 +40,7 @@ from faultline.connectors.shared.rows.otlp_spans import (
     span_rows,
 )
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
 from faultline.connectors.vendors.jaeger.settings import JaegerSettings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
 from faultline.connectors.shared.settings.settings_types import Url
 
 

@@ -26,7 +26,7 @@ from faultline.connectors.shared.changes.change_feeds import (
 )
 from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
 from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.settings_types import Names
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.jenkins.settings import JenkinsSettings

@@ -17,7 +17,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsEr
 from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kafka import facts
@@ -41,7 +41,7 @@ def build(kafka_settings: KafkaSettings, settings: SharedSettings) -> KafkaConne
     if kafka_settings.username is not None and kafka_settings.password is None:
         raise SettingsError("kafka.password", "must be set for kafka.username")
     host = kafka_settings.brokers.partition(":")[0]
-    service = kafka_settings.of_service(settings.instance_of(VENDOR), host)
+    service = kafka_settings.of_service(host)
     return KafkaConnector(kafka_settings, service, limits=kafka_settings.limits(LIMITS))
 
 

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.databases.driver_calls import permitted_call
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import short

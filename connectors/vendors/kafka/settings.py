@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from faultline.connectors.shared.settings.database_settings import ServerIdentity, Tls
+from faultline.connectors.shared.settings.connector_settings import ServerIdentity, Tls
 
 _BROKER = r"[^\s,@?#;/]+:\d{1,5}"
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url
 from faultline.connectors.vendors.kubernetes.checking import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr, model_validator
 
-from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
 from faultline.connectors.shared.settings.settings_types import Names, Url
 
 

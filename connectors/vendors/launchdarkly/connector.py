@@ -31,7 +31,7 @@ from faultline.connectors.shared.changes.flag_changes import flip, switched
 from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
 from faultline.connectors.shared.rows.collection_builder import epoch_ms
 from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.settings_types import Names
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short

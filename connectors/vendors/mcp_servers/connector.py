@@ -22,7 +22,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Mi
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, full_window
 from faultline.connectors.shared.rows.mapped_entries import EntryMapping, read_entries
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.placeholders import filled_in, names_in, values_of
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.transport import Retries

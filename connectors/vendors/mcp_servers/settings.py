@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pydantic import Field, model_validator
 
 from faultline.connectors.shared.rows.json_mapping import Expression, MappedTable, check_columns
+from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
 from faultline.connectors.shared.settings.placeholders import Template
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
 from faultline.connectors.shared.settings.settings_types import Section
 
 

@@ -19,7 +19,7 @@ from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.rows.collection_builder import epoch_ms
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.training import training_runs as training
 from faultline.connectors.shared.vendor_text import plain_url, short

@@ -17,8 +17,7 @@ from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.databases.database_facts import lock_facts, open_facts
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
-from faultline.connectors.shared.settings.database_settings import DatabaseAddress
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.mongodb import commands, facts
@@ -44,7 +43,7 @@ def build(mongodb_settings: MongodbSettings, settings: SharedSettings) -> Mongod
         return None
     return MongodbConnector(
         mongodb_settings.address(mongodb_settings.host, mongodb_settings.port),
-        mongodb_settings.of_service(settings.instance_of(VENDOR), mongodb_settings.host),
+        mongodb_settings.of_service(mongodb_settings.host),
         auth_database=mongodb_settings.auth_database,
         statement_s=mongodb_settings.statement_s,
         limits=mongodb_settings.limits(LIMITS),

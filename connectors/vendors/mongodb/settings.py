@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from faultline.connectors.shared.settings.database_settings import DatabaseSettings
+from faultline.connectors.shared.settings.connector_settings import DatabaseSettings
 
 
 class MongodbSettings(DatabaseSettings):

@@ -23,8 +23,7 @@ from faultline.connectors.shared.databases.database_facts import (
     slowest_details,
 )
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
-from faultline.connectors.shared.settings.database_settings import DatabaseAddress
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.mysql import facts, queries
 from faultline.connectors.vendors.mysql.session import MysqlSession, opened
@@ -42,7 +41,7 @@ def build(mysql_settings: MysqlSettings, settings: SharedSettings) -> MysqlConne
         raise SettingsError("mysql.username", "must name a user that only reads statistics")
     return MysqlConnector(
         mysql_settings.address(mysql_settings.host, mysql_settings.port),
-        mysql_settings.of_service(settings.instance_of("mysql"), mysql_settings.host),
+        mysql_settings.of_service(mysql_settings.host),
         sample_s=mysql_settings.sample_s,
         statement_s=mysql_settings.statement_s,
         limits=mysql_settings.limits(LIMITS),

@@ -16,7 +16,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.databases.database_server import Fact, ServerSnapshot
 from faultline.connectors.shared.databases.http_snapshot import HttpSnapshot, call_text
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.nats import facts
@@ -33,9 +33,7 @@ def build(nats_settings: NatsSettings, settings: SharedSettings) -> NatsConnecto
     if nats_settings.url is None:
         return None
     # Unless the settings name a service, facts are about the instance or the host.
-    service = nats_settings.of_service(
-        settings.instance_of(VENDOR), urlsplit(nats_settings.url).hostname or ""
-    )
+    service = nats_settings.of_service(urlsplit(nats_settings.url).hostname or "")
     return NatsConnector(
         nats_settings.url,
         access_of(nats_settings, VENDOR),

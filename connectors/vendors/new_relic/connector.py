@@ -25,7 +25,7 @@ from faultline.connectors.shared.rows.counted_lines import CountGrid
 from faultline.connectors.shared.rows.log_windows import LinePage, Row, lines_of_window, log_windows
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.new_relic import queries as nrql
 from faultline.connectors.vendors.new_relic import rows as tables

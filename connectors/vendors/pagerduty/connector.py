@@ -17,7 +17,7 @@ from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineE
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Link
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
@@ -63,7 +63,7 @@ def build(
         pagerduty_settings.api_url,
         pagerduty_settings.from_email,
         services=pagerduty_services,
-        account=settings.instance_of(VENDOR),
+        account=pagerduty_settings.instance.name,
         limits=pagerduty_settings.limits(LIMITS),
     )
 

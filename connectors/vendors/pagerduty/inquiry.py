@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.shared.contract.base import Item, Missing, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.vendors.pagerduty import answers
 from faultline.connectors.vendors.pagerduty.session import VENDOR, ReadOnlySession, fetch, fetch_all

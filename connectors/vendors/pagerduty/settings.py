@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
 from faultline.connectors.shared.settings.settings_types import Secrets, Url
 
 CustomValue = Literal["verdict", "headline", "cause", "service", "change", "confidence", "page"]

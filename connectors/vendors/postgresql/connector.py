@@ -27,7 +27,7 @@ from faultline.connectors.shared.databases.database_facts import (
 from faultline.connectors.shared.databases.database_server import Fact, ServerSnapshot
 from faultline.connectors.shared.rows.collection_builder import full_window, nanoseconds
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.postgresql import facts, queries
 from faultline.connectors.vendors.postgresql.session import PostgresServer, PostgresSession, opened
@@ -66,9 +66,7 @@ def build(
         )
     return PostgresqlConnector(
         primary,
-        postgresql_settings.of_service(
-            settings.instance_of("postgresql"), postgresql_settings.host
-        ),
+        postgresql_settings.of_service(postgresql_settings.host),
         replica=copy,
         names=ServiceNames.of_catalogue(settings.services),
         catalogue=tuple(settings.services),

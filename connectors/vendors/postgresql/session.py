@@ -19,8 +19,7 @@ from psycopg.rows import dict_row
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.databases.driver_calls import logged_in, permitted_call, values_of
-from faultline.connectors.shared.settings.database_settings import Tls
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits, Tls
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import short

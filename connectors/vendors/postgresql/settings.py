@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from faultline.connectors.shared.settings.database_settings import DatabaseSettings
+from faultline.connectors.shared.settings.connector_settings import DatabaseSettings
 
 
 class PostgresqlSettings(DatabaseSettings):

@@ -24,7 +24,7 @@ from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
 from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.rows.joined_windows import merged
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.prometheus import promql
 from faultline.connectors.vendors.prometheus.bounded_answers import answer_of

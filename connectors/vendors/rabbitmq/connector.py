@@ -16,7 +16,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.databases.http_snapshot import HttpSnapshot, call_text
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.rabbitmq import facts
@@ -53,9 +53,7 @@ def build(
     """The configured connector, or None without a URL."""
     if rabbitmq_settings.url is None:
         return None
-    service = rabbitmq_settings.of_service(
-        settings.instance_of(VENDOR), urlsplit(rabbitmq_settings.url).hostname or ""
-    )
+    service = rabbitmq_settings.of_service(urlsplit(rabbitmq_settings.url).hostname or "")
     return RabbitmqConnector(
         rabbitmq_settings.url,
         access_of(rabbitmq_settings, VENDOR),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from faultline.connectors.shared.settings.database_settings import ServerIdentity
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.connector_settings import (
+    SelfHostedSettings,
+    ServerIdentity,
+)
 from faultline.connectors.shared.settings.settings_types import Url
 
 

@@ -23,7 +23,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Mi
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.rows.collection_builder import LATEST_NS, full_window
 from faultline.connectors.shared.rows.evidence_rows import StateRow
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
 from faultline.connectors.vendors.ray.settings import RaySettings

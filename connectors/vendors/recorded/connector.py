@@ -19,7 +19,7 @@ from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Alert, Evidence, EvidenceKind, Scope
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.contract.row_origins import KEYS
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.recorded.settings import RecordedSettings
 

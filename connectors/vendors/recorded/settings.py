@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
 
 
 class RecordedSettings(ConnectorSettings):

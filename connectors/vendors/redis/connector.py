@@ -18,8 +18,7 @@ from faultline.connectors.shared.databases.database_facts import (
 )
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.rows.collection_builder import full_window
-from faultline.connectors.shared.settings.database_settings import DatabaseAddress
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.redis import facts
@@ -37,7 +36,7 @@ def build(redis_settings: RedisSettings, settings: SharedSettings) -> RedisConne
     if redis_settings.host is None:
         return None
     server = redis_settings.address(redis_settings.host, redis_settings.port)
-    service = redis_settings.of_service(settings.instance_of("redis"), redis_settings.host)
+    service = redis_settings.of_service(redis_settings.host)
     return RedisConnector(
         server, service, sample_s=redis_settings.sample_s, limits=redis_settings.limits(LIMITS)
     )

@@ -14,8 +14,7 @@ from typing import TypeAlias
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.databases.driver_calls import logged_in, permitted_call
-from faultline.connectors.shared.settings.database_settings import DatabaseAddress
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import short

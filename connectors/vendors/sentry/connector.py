@@ -20,7 +20,7 @@ from faultline.analysis.vocabulary import Alert, EvidenceKind
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.sentry import rows as sentry_rows

@@ -24,7 +24,7 @@ from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.rows.evidence_rows import ChangeRow
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short, unexpected_response
 from faultline.connectors.vendors.slack import CHANNEL_LABEL, THREAD_LABEL
@@ -75,7 +75,7 @@ def build(slack_settings: SlackSettings, settings: SharedSettings) -> SlackConne
         slack_settings.api_url,
         channels=slack_settings.deploy_channels,
         services=services,
-        workspace=settings.instance_of(VENDOR),
+        workspace=slack_settings.instance.name,
         limits=slack_settings.limits(LIMITS),
     )
 

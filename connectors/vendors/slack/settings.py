@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
 from faultline.connectors.shared.settings.settings_types import Names, Secrets, Url
 
 

@@ -25,7 +25,7 @@ from faultline.connectors.shared.rows.collection_builder import (
 from faultline.connectors.shared.rows.log_windows import Row
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.splunk_observability import rows as tables
 from faultline.connectors.vendors.splunk_observability.settings import SplunkObservabilitySettings

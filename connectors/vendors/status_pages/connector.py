@@ -23,7 +23,7 @@ from faultline.connectors.shared.rows.collection_builder import (
     nanoseconds,
 )
 from faultline.connectors.shared.rows.evidence_rows import StateRow
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.vendor_text import short, unexpected_response
 from faultline.connectors.vendors.status_pages.incidents import (
     MOST_INCIDENTS,

@@ -15,7 +15,7 @@ from faultline.connectors.vendors.status_pages.settings import StatusPageSetting
 
 def build(page_settings: StatusPageSettings, settings: SharedSettings) -> StatusPagesConnector:
     """The configured connector. Raises SettingsError without a name or an address."""
-    provider = page_settings.provider or settings.instance_of("status_pages")
+    provider = page_settings.provider or page_settings.instance.name
     if not provider:
         raise SettingsError("status_pages.provider", "must be set: whose page it is")
     if page_settings.kind == "azure_service_health":

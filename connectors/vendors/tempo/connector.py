@@ -33,7 +33,7 @@ from faultline.connectors.shared.rows.collection_builder import (
 from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
 from faultline.connectors.shared.rows.otlp_spans import hex_id
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.grafana.links import Explore

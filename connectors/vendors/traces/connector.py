@@ -18,7 +18,7 @@ from typing import TypeVar
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
 from faultline.analysis.vocabulary import EvidenceKind, Scope
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.guarded_fetch import FetchGuard

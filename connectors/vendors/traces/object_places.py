@@ -16,7 +16,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import problem_of

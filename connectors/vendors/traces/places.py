@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import problem_of

@@ -29,7 +29,7 @@ from faultline.connectors.shared.rows.log_windows import (
     log_windows,
 )
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, unexpected_response
 from faultline.connectors.vendors.victorialogs import logsql

@@ -23,7 +23,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.graphql import GraphQLReads, GraphQLSession
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.training import training_runs
 from faultline.connectors.shared.training.training_runs import STEP_KEY, TIME_KEY

@@ -27,7 +27,7 @@ from faultline.bot.conversation.replies_to import HELP
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 from faultline.connectors.shared.contract.base import Check, Collected, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.bot.conversation.cases import (
     answered,
     demo,

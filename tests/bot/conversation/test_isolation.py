@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 
 from faultline.bot.conversation.slack.home import HomeTab
 from faultline.bot.policy.people import SlackPerson
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.settings.people import LoginSettings, TeamSettings
 from faultline.bot.store.tables import InvestigationRow
 from faultline.bot.store.visibility import ALL
 from tests.bot.conversation.slack.conftest import Room, room

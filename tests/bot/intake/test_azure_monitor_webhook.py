@@ -22,7 +22,7 @@ from faultline.bot.intake.sources.entra_tokens import ACTION_GROUPS
 from faultline.bot.policy.priority import HIGH, priority_of
 from faultline.bot.policy.values import Arrival
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import serving, store_accept
 from tests.connectors.local_http import LocalServer, Reply

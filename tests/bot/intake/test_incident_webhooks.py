@@ -27,7 +27,7 @@ from faultline.bot.intake.sources.incident_io import (
 )
 from faultline.bot.intake.sources.rootly import read_rootly, sign_rootly
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Arrival, Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import Senders

@@ -24,7 +24,7 @@ from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.intake.sources.sentry import read_sentry, verify_sentry
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
-from faultline.bot.settings.retention import RetentionSettings
+from faultline.bot.settings.processes import RetentionSettings
 from faultline.bot.store.store import Accepted, Arrival, Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from faultline.connectors.vendors.sentry.issues import issue_of

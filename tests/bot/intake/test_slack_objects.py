@@ -15,7 +15,7 @@ from faultline.bot.intake.slack_mentions import mention_arrival
 from faultline.bot.intake.slack_messages import watched
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Arrival
 from faultline.connectors.vendors.aws.scope import named_alarms, places_of
 from faultline.connectors.vendors.datadog.monitors import monitor_of

@@ -14,7 +14,7 @@ from faultline.bot.intake import slack_socket
 from faultline.bot.intake.accepting import NotAccepted, store_accept
 from faultline.bot.intake.slack_socket import SlackSocket, start_socket_mode
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import WATCHED, bot_message, mention, only, slack_event, until
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback

@@ -23,7 +23,7 @@ from faultline.bot.intake.routes import intake_routes
 from faultline.bot.intake.signatures import hmac_sha256
 from faultline.bot.intake.sources.webhook_changes import read_changes
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.settings.webhook import WebhookSettings
 from faultline.bot.store.changes import ReportedChange, ReportedChanges
 from faultline.bot.store.store import Accepted, Arrival, Store

@@ -16,8 +16,7 @@ import pytest
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.sources.webhook import read_webhook
 from faultline.bot.settings import Settings, load_settings
-from faultline.bot.settings.webhook import WebhookSettings
-from faultline.bot.settings.webhook_presets import PRESETS
+from faultline.bot.settings.webhook import PRESETS, WebhookSettings
 from faultline.bot.store.store import Arrival, Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from tests.bot.intake.conftest import Senders

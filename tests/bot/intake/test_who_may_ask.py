@@ -14,8 +14,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import store_accept
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.settings import Settings
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.people import PeopleSettings
+from faultline.bot.settings.people import LoginSettings, PeopleSettings
 from faultline.bot.store.conversations import Conversations
 from faultline.bot.store.store import ReplyTo, Store
 from faultline.bot.store.visibility import SlackChannelFacts

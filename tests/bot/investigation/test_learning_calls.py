@@ -29,7 +29,7 @@ from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.memory import LearnedCall, LearnedCalls
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.analysis.cases import write_case
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)

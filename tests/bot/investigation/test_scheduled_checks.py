@@ -19,12 +19,12 @@ from faultline.analysis.vocabulary import EvidenceKind
 from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
 from faultline.bot.policy.values import DeployToCheck
 from faultline.bot.settings import Settings
-from faultline.bot.settings.watches import WatchSettings
+from faultline.bot.settings.alerts import WatchSettings
 from faultline.bot.store.changes import DeployChecks, StoredCheck, Watches
 from faultline.bot.store.store import Store
 from faultline.bot.store.tables import WatchRow
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.databases import store_engine
 
 STEP_S = 60

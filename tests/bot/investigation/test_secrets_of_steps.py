@@ -25,7 +25,7 @@ from faultline.bot.store.follow_ups import CaptureBudget, CaptureLog
 from faultline.bot.store.store import StoredInvestigation
 from faultline.connectors.asking import bounded
 from faultline.connectors.shared.contract.base import Check, Collected, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.bot.investigation.test_steps import Notebook, a_desk
 from tests.hostile.planting import PLANTED, SECRET
 from tests.scenarios.small_case import STARTED

@@ -20,9 +20,8 @@ from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.contract.instances import ConnectorInstance
-from faultline.connectors.shared.settings.covers import Covers
-from faultline.connectors.shared.settings.instance_settings import InstanceSettings
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
+from faultline.connectors.shared.settings.instances import Covers
 from faultline.connectors.vendors.datadog.settings import DatadogSettings
 from tests.bot.investigation.test_steps import a_desk
 from tests.scenarios.small_case import STARTED
@@ -64,8 +63,8 @@ class Organisation:
 
 
 def instance(name: str) -> ConnectorInstance:
-    settings = InstanceSettings(name, Covers({"cluster": (name,)}), DatadogSettings())
-    return ConnectorInstance(Organisation(name), settings)
+    table = DatadogSettings().as_instance(name, Covers({"cluster": (name,)}))
+    return ConnectorInstance(Organisation(name), table)
 
 
 @pytest.fixture

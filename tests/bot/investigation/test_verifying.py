@@ -20,7 +20,7 @@ from faultline.bot.investigation.model.model_session import in_a_thread
 from faultline.bot.investigation.verifying import VerifiedFinding, verify
 from faultline.bot.store.case_store import CaseStore
 from faultline.connectors.shared.contract.base import Check, Collected, Connector, Item, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.scenarios.small_case import ALERT, STARTED
 
 ONSET = STARTED - timedelta(minutes=4)

@@ -13,7 +13,7 @@ from faultline.bot.investigation.scoping import scope_for
 from faultline.bot.investigation.young_systems import fitted, fitted_to_history
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Check, Collected, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 ALERT = Alert(source="test", title="Slow", started_at=AT)

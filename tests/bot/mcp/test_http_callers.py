@@ -17,8 +17,7 @@ from faultline.bot.mcp.callers import Caller
 from faultline.bot.mcp.http_callers import HttpCallers, no_page
 from faultline.bot.mcp.over_http import Resource
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.settings.login import LoginSettings
-from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.settings.people import LoginSettings, TeamSettings
 from faultline.bot.store.quotas import TokenLimits, make_token, revoke_token
 from faultline.bot.store.store import Store
 from faultline.bot.web.access import AccessControl

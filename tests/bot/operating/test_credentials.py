@@ -25,7 +25,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.web.record_pages import credential_lines
 from faultline.connectors.asking import all_of
 from faultline.connectors.shared.contract.base import Check, Collected, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 
 
 class Source:

@@ -11,7 +11,7 @@ from faultline.bot.operating.installation_checks import settings_checks
 from faultline.bot.policy.reply_targets import configured_targets, reply_channel, targets_of
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 
 AT = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 WORKSPACES = {

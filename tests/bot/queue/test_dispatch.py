@@ -23,7 +23,7 @@ from faultline.bot.queue.engine_database import INVESTIGATIONS, URGENT_INVESTIGA
 from faultline.bot.queue.executor_locks import AdvisoryLocks, ExecutorLocks, FileLocks
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
-from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.settings.people import TeamSettings
 from faultline.bot.store.store import ReplyTo, Store
 from faultline.bot.store.tables import InvestigationRow
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings

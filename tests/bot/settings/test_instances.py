@@ -11,8 +11,8 @@ import pytest
 from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import Settings, load_settings, sections_that_repeat
 from faultline.connectors.registry import build_connectors
-from faultline.connectors.shared.settings.covers import Covers
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.shared.contract.instances import visible_settings
+from faultline.connectors.shared.settings.instances import Covers, Instance
 from faultline.connectors.vendors.grafana.settings import GrafanaSettings
 from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 
@@ -39,17 +39,21 @@ def load(folder: Path, text: str, environ: dict[str, str] | None = None) -> Sett
 def test_each_table_is_a_section_with_a_name_and_what_it_covers(tmp_path: Path) -> None:
     settings = load(tmp_path, TWO)
     eu, us = settings.instances("prometheus")
-    assert (eu.name, us.name) == ("prod-eu", "prod.us")
-    assert eu.covers == Covers({"cluster": ("prod-eu",)}, ("checkout", "pay*"))
-    assert us.covers == Covers()
-    urls = [(one.url, one.step_s) for one in settings.sections(PrometheusSettings)]
+    covers = Covers({"cluster": ("prod-eu",)}, ("checkout", "pay*"))
+    assert eu.instance == Instance("prod-eu", covers)
+    assert us.instance == Instance("prod.us", Covers())
+    views = settings.per_instance("prometheus")
+    urls = [(view.prometheus.url, view.prometheus.step_s) for view in views]
     assert urls == [("http://eu:9090", 15), ("http://us:9090", 30)]
 
 
 def test_a_single_table_is_one_instance_without_a_name(tmp_path: Path) -> None:
     settings = load(tmp_path, "[prometheus]\nurl = 'http://one:9090'\n")
-    assert settings.instances("prometheus") == ()
-    assert [one.url for one in settings.sections(PrometheusSettings)] == ["http://one:9090"]
+    (table,) = settings.instances("prometheus")
+    assert table.instance == Instance("", Covers())
+    assert [view.prometheus.url for view in settings.per_instance("prometheus")] == [
+        "http://one:9090"
+    ]
     assert [one.name for one in build_connectors(settings)] == ["prometheus"]
 
 
@@ -62,8 +66,8 @@ def test_secrets_of_an_instance_come_from_variables_with_its_name(tmp_path: Path
         "FAULTLINE_DATADOG__ACME_INC__API_KEY_FILE": str(secret),
     }
     settings = load(tmp_path, TWO + "[[datadog]]\nname = 'acme.inc'\n", environ)
-    eu, us = settings.sections(PrometheusSettings)
-    (datadog,) = settings.sections(DatadogSettings)
+    eu, us = (view.prometheus for view in settings.per_instance("prometheus"))
+    (datadog,) = (view.datadog for view in settings.per_instance("datadog"))
     assert eu.token is not None
     assert eu.token.get_secret_value() == "from-environment"
     assert (us.token, us.step_s) == (None, 60)
@@ -77,7 +81,7 @@ def test_settings_with_instances_reach_other_processes_whole(tmp_path: Path) -> 
         "prometheus"
     )
     assert "very-secret" not in repr(settings)
-    assert "very-secret" not in repr(settings.every_instance())
+    assert "very-secret" not in repr(settings.instances("prometheus"))
 
 
 def test_a_connector_sees_the_grafana_of_its_own_place(tmp_path: Path) -> None:
@@ -87,12 +91,13 @@ def test_a_connector_sees_the_grafana_of_its_own_place(tmp_path: Path) -> None:
     )
     settings = load(tmp_path, text + '[services."checkout"]\n[services.cart]\n')
     eu, us = settings.instances("prometheus")
-    seen = settings.visible_to("prometheus", eu)
+    seen = visible_settings(settings, "prometheus", eu)
     assert seen.section(GrafanaSettings).url == "http://prod-eu"
     assert seen.section(PrometheusSettings).url == "http://eu:9090"
     assert list(seen.services) == ["checkout"]
     # Both may be about its place: a link to the wrong one would be worse than none.
-    assert settings.visible_to("prometheus", us).section(GrafanaSettings).url is None
+    of_us = visible_settings(settings, "prometheus", us)
+    assert of_us.section(GrafanaSettings).url is None
 
 
 @pytest.mark.parametrize(

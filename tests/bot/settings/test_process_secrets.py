@@ -13,7 +13,7 @@ from faultline.bot.intake.alert_sources import built_in_sources
 from faultline.bot.processes.check import secrets_check
 from faultline.bot.processes.launch import refuse_what_cannot_serve, refuse_what_cannot_work
 from faultline.bot.settings import Settings, is_secret
-from faultline.bot.settings.process_secrets import beyond_need, needed_by
+from faultline.bot.settings.environment import beyond_need, needed_by
 
 ROOT = Path(__file__).parents[3]
 OF_THE_SERVER = (

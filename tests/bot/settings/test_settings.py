@@ -172,7 +172,7 @@ def test_a_key_that_is_no_secret_is_not_read_from_a_file(tmp_path: Path) -> None
 
 def test_sections_that_nothing_sets_are_not_built() -> None:
     program = """
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.connectors.registry import CONNECTORS
 settings_of({"loki": {"url": "http://loki:3100"}}, {})
 print(*sorted(name for name, one in CONNECTORS.items() if one.settings.__pydantic_complete__))

@@ -79,7 +79,7 @@ def test_each_workspace_has_settings_of_its_own_and_no_other_s_token(tmp_path: P
     settings = load(tmp_path, TWO, FAULTLINE_SLACK__EU__APP_TOKEN="xapp-eu")
     assert settings.slack.app_token is None
     eu, us = settings.per_instance("slack")
-    assert (eu.instance_of("slack"), us.instance_of("slack")) == ("eu", "us")
+    assert (eu.slack.instance.name, us.slack.instance.name) == ("eu", "us")
     assert (eu.slack.channel, us.slack.channel) == ("C0EU", None)
     assert us.slack.app_token is None
     with pytest.raises(SettingsError) as refused:

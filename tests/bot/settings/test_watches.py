@@ -8,7 +8,7 @@ import pytest
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 
 
 def read(watch: Any) -> Settings:

@@ -19,7 +19,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
-from faultline.bot.settings.teams import TeamSettings
+from faultline.bot.settings.people import TeamSettings
 from faultline.bot.store.connections import connect
 from faultline.bot.store.groups import MAX_GROUP, MAX_RUNS
 from faultline.bot.store.messages import EDIT_EVERY, DueUpdates

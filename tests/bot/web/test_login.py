@@ -22,7 +22,7 @@ from joserfc.jwk import ECKey, RSAKey
 from pydantic import SecretStr, ValidationError
 
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.people import LoginSettings
 from faultline.bot.store.visitors import AuditFilter, AuditLog
 from faultline.bot.web.oidc.signed_tokens import LOGOUT_EVENT
 from tests.bot.web.browser import Page, browser_page

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from faultline.analysis.vocabulary import Diagnosis, Impact, Report, Verdict
 from faultline.bot.intake.sources.alertmanager import read_alertmanager
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.listing import Labels
 from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 from tests.bot.web.sample_case import ALERT, FINDINGS, REPORT, write_sample_case

@@ -16,7 +16,7 @@ from faultline.bot.api.routes import api_routes
 from faultline.bot.conversation.on_page import PageAnswers
 from faultline.bot.intake.accepting import store_accept
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.settings.login import LoginSettings
+from faultline.bot.settings.people import LoginSettings
 from faultline.bot.web.pages import page_routes
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_of, serving, sign_in

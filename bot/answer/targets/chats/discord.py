@@ -16,7 +16,7 @@ from faultline.bot.answer.foreign_text import safe_url
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.vendor_message import VendorMessage, call, identity_of
 from faultline.bot.answer.writer.markdown_text import shown
-from faultline.bot.settings.chats import DiscordSettings
+from faultline.bot.settings.reply_targets import DiscordSettings
 
 MAX_DESCRIPTION = 4_096
 MAX_TITLE = 256

@@ -23,7 +23,7 @@ from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.vendor_message import VendorMessage
 from faultline.bot.runtime.threads import in_thread
-from faultline.bot.settings.chats import EmailSettings
+from faultline.bot.settings.reply_targets import EmailSettings
 from faultline.bot.store.store import StoredInvestigation
 
 ANSWER = "#answer-"

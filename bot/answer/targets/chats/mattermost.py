@@ -15,7 +15,7 @@ import httpx
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.vendor_message import VendorMessage, call, identity_of, token_of
 from faultline.bot.answer.writer.markdown_text import shown
-from faultline.bot.settings.chats import MattermostSettings
+from faultline.bot.settings.reply_targets import MattermostSettings
 
 KEY = "faultline_key"
 MAX_MESSAGE = 15_000

@@ -28,7 +28,7 @@ from faultline.bot.answer.targets.chats.teams_connector import (
 from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S, Claims
 from faultline.bot.answer.targets.vendor_message import VendorMessage, call, identity_of
 from faultline.bot.runtime.threads import in_store, in_thread
-from faultline.bot.settings.chats import THREAD, MsTeamsSettings
+from faultline.bot.settings.reply_targets import THREAD, MsTeamsSettings
 
 CARD = "application/vnd.microsoft.card.adaptive"
 MAX_MESSAGES = 50

@@ -9,7 +9,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.answer.targets.client_target import ClientTarget
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
-from faultline.bot.settings.chats import (
+from faultline.bot.settings.reply_targets import (
     AnswerWebhookSettings,
     ChatSettings,
     DiscordSettings,

@@ -15,7 +15,7 @@ import httpx
 
 from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
 from faultline.bot.answer.targets.vendor_message import call
-from faultline.bot.settings.chats import MsTeamsSettings
+from faultline.bot.settings.reply_targets import MsTeamsSettings
 
 EARLY_S = 300
 """A token is renewed this long before it ends."""

@@ -21,7 +21,7 @@ from faultline.bot.answer.replay import json_of
 from faultline.bot.answer.targets.plain_message import answer_text, first_text
 from faultline.bot.answer.targets.vendor_message import VendorMessage, call
 from faultline.bot.runtime.threads import in_store
-from faultline.bot.settings.chats import AnswerWebhookSettings, signing_key
+from faultline.bot.settings.reply_targets import AnswerWebhookSettings, signing_key
 from faultline.bot.store.store import StoredInvestigation
 
 STARTED, ANSWERED, FAILED = (

@@ -40,7 +40,7 @@ class PagerDutyTarget(ReplyTargetType[PagerDutySettings]):
     @property
     def account(self) -> str:
         """The name of its account; "" for that of `[pagerduty]`."""
-        return self.instance.name if self.instance else ""
+        return self.instance.name
 
     def offer(
         self,

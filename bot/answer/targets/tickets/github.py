@@ -14,7 +14,7 @@ import httpx
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.tickets import Tickets, marker, name_in, ref_of
 from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
-from faultline.bot.settings.tickets import GitHubIssuesSettings
+from faultline.bot.settings.reply_targets import GitHubIssuesSettings
 
 MAX_ISSUES = 100
 

@@ -21,7 +21,7 @@ from faultline.bot.answer.targets.tickets.revert_target import BlamedChange
 from faultline.bot.answer.targets.tickets.reverts import Reverts, body_of
 from faultline.bot.answer.targets.tickets.tickets import name_in, ref_of
 from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
-from faultline.bot.settings.tickets import GitLabRevertsSettings
+from faultline.bot.settings.reply_targets import GitLabRevertsSettings
 
 TITLE = 200
 SHOWN = 12

@@ -15,7 +15,7 @@ import httpx
 from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.tickets import Tickets, ref_of
 from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
-from faultline.bot.settings.tickets import LinearIssuesSettings
+from faultline.bot.settings.reply_targets import LinearIssuesSettings
 
 VIEWER = "query Viewer { viewer { name } }"
 FIND = (

@@ -18,7 +18,7 @@ from faultline.analysis.vocabulary import Diagnosis, Verdict
 from faultline.bot.answer.foreign_text import safe_url
 from faultline.bot.answer.targets.tickets.target import TicketTarget
 from faultline.bot.settings import Settings
-from faultline.bot.settings.tickets import GitHubRevertsSettings, GitLabRevertsSettings
+from faultline.bot.settings.reply_targets import GitHubRevertsSettings, GitLabRevertsSettings
 from faultline.bot.store.follow_ups import Wish
 from faultline.connectors.shared.settings.settings_types import Section
 

@@ -12,7 +12,7 @@ from faultline.bot.answer.targets.target_type import TargetProblem
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings, is_secret
-from faultline.bot.settings.tickets import (
+from faultline.bot.settings.reply_targets import (
     GitHubIssuesSettings,
     GitLabIssuesSettings,
     JiraIssuesSettings,

@@ -9,9 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from faultline.analysis.traces.columns.row_table import RowTable
+from faultline.analysis.traces.columns.row_table import INT, INTS, TEXT, RowTable, rounded
 
-TABLE = RowTable("name:text total_ns:int=times.total mean_ns:1=times.mean steps:ints ratio:0")
+TABLE = RowTable(
+    TEXT("name"),
+    INT(total_ns="times.total"),
+    rounded(1, mean_ns="times.mean"),
+    INTS("steps"),
+    rounded(0, "ratio"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ def test_what_is_not_known_stays_so_and_columns_can_be_left_out() -> None:
 
 
 def test_streams_and_threads_may_have_names_instead_of_numbers() -> None:
-    assert RowTable("stream:int calls:int").row(stream="all") == {"stream": "all"}
+    assert RowTable(INT("stream", "calls")).row(stream="all") == {"stream": "all"}
 
 
 def test_a_column_that_was_not_declared_is_a_mistake() -> None:

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.bot.answer.targets.chats.webhook import WebhookDeliveries
 from faultline.bot.policy.reply_targets import declared_targets
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Store
 from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import settings

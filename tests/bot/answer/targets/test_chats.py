@@ -19,7 +19,7 @@ from faultline.bot.answer.targets.vendor_message import VendorMessage
 from faultline.bot.policy.reply_targets import declared_targets, targets_of
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.targets.answers import (

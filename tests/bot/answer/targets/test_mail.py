@@ -23,7 +23,7 @@ from faultline.bot.answer.targets.chats.mail import Emails
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Store, StoredInvestigation
 from tests.bot.answer.targets.answers import (
     a_diagnosis,

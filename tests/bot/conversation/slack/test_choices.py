@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faultline.bot.settings.tickets import GitHubIssuesSettings, GitHubRevertsSettings
+from faultline.bot.settings.reply_targets import GitHubIssuesSettings, GitHubRevertsSettings
 from faultline.bot.store.follow_ups import FollowUps
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import ReplyTo

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from faultline.bot.investigation.capture.dynolog import output_of
 from faultline.bot.settings import Settings, StoreSettings
-from faultline.bot.settings.jobs import JobSettings
+from faultline.bot.settings.investigation import JobSettings
 from tests.dynolog_daemon import DynologDaemon, Process
 
 

@@ -17,7 +17,7 @@ from faultline.analysis.vocabulary import Diagnosis, EvidenceKind
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.bot.answer.writer.openai_server import OpenAIServer
 from tests.scenarios.small_case import STARTED, write_small_case
 

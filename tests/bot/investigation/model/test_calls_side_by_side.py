@@ -25,7 +25,7 @@ from faultline.bot.investigation.model.tools.contract import (
     Tool,
 )
 from faultline.bot.investigation.model.transcript import Transcript
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 from faultline.prompts import load_prompt
 from tests.bot.answer.writer.openai_server import OpenAIServer, calls, says, serving
 from tests.bot.investigation.model.cases import Payments, good_report, investigated

@@ -29,7 +29,7 @@ from faultline.bot.investigation.model.turns import (
     Usage,
     UserMessage,
 )
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 from tests.bot.answer.writer.openai_server import Answer, calls, fails, says, serving
 from tests.bot.investigation.model.cases import LOG_LINES, claim, good_report, investigated
 from tests.bot.investigation.model.test_investigating import results

@@ -32,7 +32,7 @@ from faultline.bot.investigation.model.turns import (
     Usage,
     UserMessage,
 )
-from faultline.bot.settings.model import ModelSettings
+from faultline.bot.settings.investigation import ModelSettings
 from tests.bot.answer.writer.diagnoses import DIAGNOSIS, finding
 
 

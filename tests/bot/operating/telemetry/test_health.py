@@ -23,7 +23,7 @@ from faultline.bot.operating.telemetry.readiness import DrainingServer, Readines
 from faultline.bot.queue.dispatch import Dispatch
 from faultline.bot.runtime.components import EVENT_LOOP, Heartbeat
 from faultline.bot.settings import Settings
-from faultline.bot.settings.telemetry import TelemetrySettings
+from faultline.bot.settings.processes import TelemetrySettings
 from faultline.bot.store.store import Store
 
 PATIENT_S = 120.0

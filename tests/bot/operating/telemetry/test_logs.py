@@ -90,7 +90,7 @@ def test_each_task_logs_its_own_investigation() -> None:
 PROGRAM = """
 import logging, threading
 from faultline.bot.runtime.logs import configure_logging
-from faultline.bot.settings.telemetry import TelemetrySettings
+from faultline.bot.settings.processes import TelemetrySettings
 configure_logging(TelemetrySettings(logs="json"), "worker")
 import dbos
 from dbos._logger import init_logger

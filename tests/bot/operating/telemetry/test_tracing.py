@@ -17,8 +17,8 @@ from pydantic import SecretStr
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.bot.runtime import tracing
 from faultline.bot.runtime.instrumentation import post_outcome, watched
-from faultline.bot.settings.telemetry import TelemetrySettings
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.bot.settings.processes import TelemetrySettings
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.rate_limiter import RateLimiter
 from tests.bot.operating.telemetry.collector import Collector, SeenSpan, collecting

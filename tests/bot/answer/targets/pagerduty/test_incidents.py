@@ -23,7 +23,7 @@ from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from faultline.bot.answer.targets.tickets.target import ticket_offers
 from faultline.bot.answer.view import answer_view
 from faultline.bot.operating.installation_checks import settings_checks
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.follow_ups import FollowUps, FollowUpScope, TicketRequests
 from faultline.bot.store.store import GroupedAlert, ReplyTo, Store, StoredInvestigation
 from faultline.loopback.pagerduty import LoopbackIncident

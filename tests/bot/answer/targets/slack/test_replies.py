@@ -19,7 +19,7 @@ from faultline.bot.answer.targets.slack import replies as slack_replies
 from faultline.bot.answer.targets.slack.message import SlackMessage
 from faultline.bot.answer.targets.slack.posts import MessageRef
 from faultline.bot.answer.targets.slack.replies import SlackReplies
-from faultline.bot.settings.settings import settings_of
+from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from faultline.bot.store.tables import PostRow

@@ -19,8 +19,7 @@ from faultline.bot.investigation.model.toolbox import Toolbox
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import ConnectorInstance
-from faultline.connectors.shared.settings.covers import Covers
-from faultline.connectors.shared.settings.instance_settings import InstanceSettings
+from faultline.connectors.shared.settings.instances import Covers
 from faultline.connectors.vendors.loki import CONNECTOR as LOKI
 from faultline.connectors.vendors.loki.connector import LokiConnector
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
@@ -105,9 +104,8 @@ def test_a_connector_that_takes_no_queries_gets_none(desk: Desk) -> None:
 def test_instances_of_a_vendor_are_asked_by_their_name(
     prometheus: RunningPrometheus, tmp_path: Path
 ) -> None:
-    own = PrometheusSettings.model_validate({"url": prometheus.url})
-    instance = InstanceSettings("eu", Covers.of({}), own)
-    connector = ConnectorInstance(PrometheusConnector(prometheus.url), instance)
+    table = PrometheusSettings.model_validate({"url": prometheus.url}).as_instance("eu", Covers())
+    connector = ConnectorInstance(PrometheusConnector(prometheus.url), table)
     desk = desk_with(tmp_path, [connector])
     rows = desk.rows("query", connector="prometheus eu", query=RATE)
     assert rows[0].startswith("provenance: prometheus eu, E2")

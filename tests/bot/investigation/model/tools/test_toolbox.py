@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
-from faultline.connectors.shared.settings.limits import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits
 from tests.bot.investigation.model.cases import diagnosed_case
 from tests.bot.investigation.model.tools.conftest import Desk, at, write_rich_case
 

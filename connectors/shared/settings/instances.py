@@ -1,6 +1,7 @@
-"""What one of several servers of a vendor knows: `covers = { cluster = "prod-eu" }`.
+"""Which of several servers of a vendor a table of the settings is, and what that server knows:
+`name = "eu"` and `covers = { cluster = "prod-eu" }` of a `[[prometheus]]`.
 
-It decides whether the server is asked about an alert, and about which services.
+What it covers decides whether the server is asked about an alert, and about which services.
 """
 
 from __future__ import annotations
@@ -85,6 +86,15 @@ class Covers:
             if not any(labels.get(name) for name in same_place_labels(label)):
                 placed[label] = value
         return placed
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Which one of `[[prometheus]]` a table is. A single `[prometheus]` has no name and covers
+    everything."""
+
+    name: str = ""
+    covers: Covers = Covers()
 
 
 def _fits(value: str, patterns: tuple[str, ...]) -> bool:
