@@ -25,7 +25,7 @@ from faultline.bot.settings.settings import StoreSettings
 from faultline.bot.store.audit_log import AuditFilter, AuditLog
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
+from faultline.connectors.vendors.prometheus import PrometheusSettings
 from tests.bot.mcp.stored import Stored
 from tests.connectors.conftest import free_port
 

@@ -7,8 +7,8 @@ from faultline.bot.investigation.runbooks.linting import lint
 from faultline.bot.investigation.runbooks.runbook import usable_queries
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Check
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
+from faultline.connectors.vendors.datadog import DatadogSettings
+from faultline.connectors.vendors.prometheus import PrometheusSettings
 
 NAME = "runbooks"
 MOST_LINES = 200

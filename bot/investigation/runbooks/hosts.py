@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.settings.instance_settings import addresses_in
+from faultline.connectors.vendors.datadog import DatadogSettings
 from faultline.connectors.vendors.datadog.links import APP_HOSTS
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
 
 
 def linkable_hosts(settings: Settings) -> frozenset[str]:

@@ -20,10 +20,9 @@ from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSess
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url
-from faultline.connectors.vendors.github import answers
+from faultline.connectors.vendors.github import GitHubSettings, answers
 from faultline.connectors.vendors.github.app import GitHubApp
 from faultline.connectors.vendors.github.repository import VENDOR, GitHubRepository
-from faultline.connectors.vendors.github.settings import GitHubSettings
 
 API = "https://api.github.com"
 LIMITS = Limits(deadline_s=30, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=6)

@@ -18,9 +18,8 @@ from faultline.connectors.shared.contract.base import Check
 from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.gitlab import answers
+from faultline.connectors.vendors.gitlab import GitLabSettings, answers
 from faultline.connectors.vendors.gitlab.repository import VENDOR, GitLabProject
-from faultline.connectors.vendors.gitlab.settings import GitLabSettings
 
 URL = "https://gitlab.com"
 API = "/api/v4"

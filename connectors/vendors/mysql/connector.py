@@ -26,9 +26,8 @@ from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.settings.database_settings import DatabaseAddress
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.mysql import facts, queries
+from faultline.connectors.vendors.mysql import MysqlSettings, facts, queries
 from faultline.connectors.vendors.mysql.session import MysqlSession, opened
-from faultline.connectors.vendors.mysql.settings import MysqlSettings
 
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
 Row = TypeVar("Row")

@@ -23,7 +23,7 @@ from faultline.connectors.shared.contract.instances import ConnectorInstance
 from faultline.connectors.shared.settings.covers import Covers
 from faultline.connectors.shared.settings.instance_settings import InstanceSettings
 from faultline.connectors.shared.settings.limits import Limits
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.vendors.datadog import DatadogSettings
 from tests.bot.investigation.test_steps import a_desk
 from tests.scenarios.small_case import STARTED
 

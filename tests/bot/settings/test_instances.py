@@ -12,9 +12,9 @@ from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import Settings, load_settings, sections_that_repeat
 from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.settings.covers import Covers
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
-from faultline.connectors.vendors.grafana.settings import GrafanaSettings
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
+from faultline.connectors.vendors.datadog import DatadogSettings
+from faultline.connectors.vendors.grafana import GrafanaSettings
+from faultline.connectors.vendors.prometheus import PrometheusSettings
 
 TWO = """
 [[prometheus]]

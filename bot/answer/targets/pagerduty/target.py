@@ -19,7 +19,7 @@ from faultline.bot.store.follow_ups import FollowUps
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.bot.store.tickets import wished
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
+from faultline.connectors.vendors.pagerduty import PagerDutySettings
 
 if TYPE_CHECKING:
     from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
