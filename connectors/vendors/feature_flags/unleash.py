@@ -7,7 +7,7 @@ Admin API as its published specification has it (Unleash/unleash-server-api-go, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import msgspec
@@ -17,25 +17,18 @@ from faultline.connectors.shared.changes.change_feeds import (
     ChangeFeed,
     ChangeFeeds,
     FeedAnswer,
+    PagedList,
     Params,
-    RecordPage,
     VendorChange,
     moment,
     person,
-    query_of,
-    read_records,
+    with_param,
 )
-from faultline.connectors.shared.changes.flag_changes import flip, state_diff, switched
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
-from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.limits import Limits
-from faultline.connectors.shared.settings.settings_types import Names
-from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.unleash.settings import UnleashSettings
+from faultline.connectors.shared.http.linked_pages import LinkedPage, LinkedSession
+from faultline.connectors.vendors.feature_flags import UnleashSettings
+from faultline.connectors.vendors.feature_flags.flag_changes import flip, state_diff, switched
 
-VENDOR = "unleash"
 EVENTS = "/api/admin/search/events"
-LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
 PER_PAGE, MOST_PAGES = 200, 5
 SWITCHES = {"feature-environment-enabled": True, "feature-environment-disabled": False}
 TYPES = {
@@ -83,30 +76,29 @@ class UnleashEvents(msgspec.Struct):
     total: int
 
 
-def build(unleash_settings: UnleashSettings, settings: SharedSettings) -> Unleash | None:
-    """The configured connector, or None without an address or a token."""
-    if unleash_settings.url is None or unleash_settings.token is None:
-        return None
-    headers = {"Authorization": unleash_settings.token.get_secret_value()}
-    http = LinkedHttp(
-        VENDOR, unleash_settings.url, headers=headers, limits=unleash_settings.limits(LIMITS)
-    )
-    names = ServiceNames.of_catalogue(settings.services)
-    return Unleash(http, names, unleash_settings.environments, unleash_settings.projects)
+def _following(page: LinkedPage[UnleashEvents], params: Params) -> Params | None:
+    # The first page is asked for without an offset.
+    offset = int(dict(params).get("offset", "0")) + len(page.value.events)
+    return with_param(params, "offset", offset) if offset < page.value.total else None
 
 
-class Unleash(ChangeFeeds):
+LOG = PagedList(
+    UnleashEvents,
+    lambda log: log.events,
+    _following,
+    MOST_PAGES,
+    lambda event: moment(event.createdAt),
+)
+
+
+class Unleash(ChangeFeeds[UnleashSettings]):
     """Flag changes of a server, or of some of its projects."""
 
-    name = VENDOR
+    name = "unleash"
     title = "Unleash"
     needs = "the root role Viewer"
-
-    def __init__(
-        self, http: LinkedHttp, names: ServiceNames, environments: Names, projects: Names
-    ) -> None:
-        super().__init__(http, names, environments)
-        self._projects = projects
+    required = ("url", "token")
+    login: ClassVar = {"Authorization": "{token}"}
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The event log."""
@@ -119,24 +111,11 @@ class Unleash(ChangeFeeds):
             ("to", f"IS:{window.end:%Y-%m-%d}"),
             ("limit", str(PER_PAGE)),
         ]
-        if self._projects:
-            params.append(("project", f"IS_ANY_OF:{','.join(self._projects)}"))
-
-        async def read(page_params: Params) -> RecordPage[UnleashEvent]:
-            answer = await session.get(EVENTS, page_params, type=UnleashEvents)
-            # The first page is asked for without an offset.
-            offset = int(dict(page_params).get("offset", "0")) + len(answer.events)
-            following = [*params, ("offset", str(offset))] if offset < answer.total else None
-            return RecordPage(answer.events, following)
-
-        def is_older(event: UnleashEvent) -> bool:
-            at = moment(event.createdAt)
-            return at is not None and at < window.start
-
-        records = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
-        changes = [self._change(event) for event in records.values]
-        link = f"{self._http.base_url}/history"
-        return FeedAnswer(changes, query_of(EVENTS, params), link, records.cut)
+        if self._section.projects:
+            params.append(("project", f"IS_ANY_OF:{','.join(self._section.projects)}"))
+        events = await LOG.read(session, EVENTS, params, window)
+        changes = [self._change(event) for event in events.values]
+        return FeedAnswer(changes, events.query, f"{self._http.base_url}/history", events.cut)
 
     def _change(self, event: UnleashEvent) -> VendorChange | None:
         at = moment(event.createdAt)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from functools import partial
+from typing import Any, ClassVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,29 +20,19 @@ from faultline.connectors.shared.changes.change_feeds import (
     ChangeFeed,
     ChangeFeeds,
     FeedAnswer,
+    PagedList,
     Params,
-    RecordPage,
     VendorChange,
     moment_of_ms,
     person,
-    query_of,
-    read_records,
 )
-from faultline.connectors.shared.changes.flag_changes import flip, switched
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.http.linked_pages import LinkedPage, LinkedSession, query_in
 from faultline.connectors.shared.rows.collection_builder import epoch_ms
-from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.limits import Limits
-from faultline.connectors.shared.settings.settings_types import Names
-from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.launchdarkly.settings import LaunchDarklySettings
+from faultline.connectors.vendors.feature_flags import LaunchDarklySettings
+from faultline.connectors.vendors.feature_flags.flag_changes import flip, switched
 
-VENDOR = "launchdarkly"
 AUDIT_LOG = "/api/v2/auditlog"
-LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
-"""LaunchDarkly limits each route by itself and says so in headers and by 429 with `Retry-After`
-(launchdarkly.com/docs/api, "Rate limiting"); this stays well below."""
 PER_PAGE, MOST_PAGES = 20, 15
 MOST_ENVIRONMENTS = 10
 SWITCHES = {"turned on the flag": True, "turned off the flag": False}
@@ -97,61 +88,44 @@ class AuditLog(msgspec.Struct):
     links: dict[str, Any] = msgspec.field(name="_links", default_factory=dict)
 
 
-def build(
-    launchdarkly_settings: LaunchDarklySettings, settings: SharedSettings
-) -> LaunchDarkly | None:
-    """The configured connector, or None without a token."""
-    if launchdarkly_settings.token is None:
-        return None
-    headers = {
-        "Authorization": launchdarkly_settings.token.get_secret_value(),
-        # Pin the shapes: otherwise the default version of the token applies.
-        "LD-API-Version": "20240415",
-    }
-    http = LinkedHttp(
-        VENDOR,
-        launchdarkly_settings.url,
-        headers=headers,
-        limits=launchdarkly_settings.limits(LIMITS),
-    )
-    names = ServiceNames.of_catalogue(settings.services)
-    return LaunchDarkly(
-        http, names, launchdarkly_settings.environments, launchdarkly_settings.projects
-    )
+def _following(page: LinkedPage[AuditLog], _: Params) -> Params | None:
+    link = page.value.links.get("next")
+    return query_in(link.get("href")) if isinstance(link, dict) else None
 
 
-class LaunchDarkly(ChangeFeeds):
+LOG = PagedList(AuditLog, lambda log: log.items, _following, MOST_PAGES)
+
+
+class LaunchDarkly(ChangeFeeds[LaunchDarklySettings]):
     """Flag changes of an account, or of some projects."""
 
-    name = VENDOR
+    name = "launchdarkly"
     title = "LaunchDarkly"
     needs = "a token with the role Reader"
-
-    def __init__(
-        self, http: LinkedHttp, names: ServiceNames, environments: Names, projects: Names
-    ) -> None:
-        super().__init__(http, names, environments)
-        self._projects = projects
+    # Pin the shapes: otherwise the default version of the token applies.
+    login: ClassVar = {"Authorization": "{token}", "LD-API-Version": "20240415"}
+    # LaunchDarkly limits each route by itself and says so in headers and by 429 with `Retry-After`
+    # (launchdarkly.com/docs/api, "Rate limiting"); the usual limits stay well below.
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The audit log of each project."""
-        return [self._feed(project) for project in self._projects or ("*",)]
+        if not self._section.projects:
+            return [ChangeFeed("flag changes", partial(self._read, "*"))]
+        return [
+            ChangeFeed(f"flag changes of {project}", partial(self._read, project))
+            for project in self._section.projects
+        ]
 
-    def _feed(self, project: str) -> ChangeFeed:
-        what = "flag changes" if project == "*" else f"flag changes of {project}"
-
-        async def read(session: LinkedSession, window: Window) -> FeedAnswer:
-            params = [
-                ("spec", f"proj/{project}:env/*:flag/*"),
-                ("after", str(epoch_ms(window.start))),
-                ("before", str(epoch_ms(window.end))),
-                ("limit", str(PER_PAGE)),
-            ]
-            records = await read_records(_pages(session), params, most_pages=MOST_PAGES)
-            changes = [change for entry in records.values for change in self._changes(entry)]
-            return FeedAnswer(changes, query_of(AUDIT_LOG, params), cut=records.cut)
-
-        return ChangeFeed(what, read)
+    async def _read(self, project: str, session: LinkedSession, window: Window) -> FeedAnswer:
+        params = [
+            ("spec", f"proj/{project}:env/*:flag/*"),
+            ("after", str(epoch_ms(window.start))),
+            ("before", str(epoch_ms(window.end))),
+            ("limit", str(PER_PAGE)),
+        ]
+        entries = await LOG.read(session, AUDIT_LOG, params, window)
+        changes = [change for entry in entries.values for change in self._changes(entry)]
+        return FeedAnswer(changes, entries.query, cut=entries.cut)
 
     def _changes(self, entry: AuditEntry) -> Iterable[VendorChange]:
         """One for each environment in which the entry changed a flag."""
@@ -182,23 +156,3 @@ class LaunchDarkly(ChangeFeeds):
         page = f"/{quote(project)}/{quote(environment)}/features/{quote(flag)}"
         link = self._http.base_url + page
         return VendorChange(at, "flag", flag, flip(flag, environment, action), entry.author, link)
-
-
-def _pages(session: LinkedSession) -> Any:
-    async def read(params: Params) -> RecordPage[AuditEntry]:
-        answer = await session.get(AUDIT_LOG, params, type=AuditLog)
-        return RecordPage(answer.items, _next(answer.links))
-
-    return read
-
-
-def _next(links: dict[str, Any]) -> Params | None:
-    """The query of the next page: nothing else of the link is used."""
-    link = links.get("next")
-    href = link.get("href") if isinstance(link, dict) else None
-    if not isinstance(href, str) or len(href) > 4000:
-        return None
-    try:
-        return parse_qsl(urlsplit(href).query, max_num_fields=40) or None
-    except ValueError:
-        return None

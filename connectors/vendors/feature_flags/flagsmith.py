@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import msgspec
@@ -21,27 +22,17 @@ from faultline.connectors.shared.changes.change_feeds import (
     ChangeFeed,
     ChangeFeeds,
     FeedAnswer,
-    Params,
-    RecordPage,
+    PagedList,
     VendorChange,
     moment,
+    next_number,
     person,
-    query_of,
-    read_records,
 )
-from faultline.connectors.shared.changes.flag_changes import flip, state_diff, switched
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
-from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.limits import Limits
-from faultline.connectors.shared.settings.settings_types import Names
-from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.http.linked_pages import LinkedSession
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.flagsmith.settings import FlagsmithSettings
+from faultline.connectors.vendors.feature_flags import FlagsmithSettings
+from faultline.connectors.vendors.feature_flags.flag_changes import flip, state_diff, switched
 
-VENDOR = "flagsmith"
-LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
-"""Flagsmith allows 500 requests a minute to its Admin API (docs.flagsmith.com, "System
-Limits")."""
 PER_PAGE, MOST_PAGES = 100, 5
 MOST_DETAILS = 20
 """Records of a project of which is asked what they changed, the latest."""
@@ -117,85 +108,53 @@ class FlagsmithDetails(msgspec.Struct):
     change_details: list[FieldChange] = msgspec.field(default_factory=list)
 
 
-def build(flagsmith_settings: FlagsmithSettings, settings: SharedSettings) -> Flagsmith | None:
-    """The configured connector, or None without a key or a project."""
-    if flagsmith_settings.token is None or not flagsmith_settings.projects:
-        return None
-    headers = {"Authorization": f"Api-Key {flagsmith_settings.token.get_secret_value()}"}
-    http = LinkedHttp(
-        VENDOR, flagsmith_settings.url, headers=headers, limits=flagsmith_settings.limits(LIMITS)
-    )
-    names = ServiceNames.of_catalogue(settings.services)
-    return Flagsmith(
-        http,
-        names,
-        flagsmith_settings.environments,
-        flagsmith_settings.projects,
-        flagsmith_settings.app_url,
-    )
+# `next` is a whole address. Only that there is one is needed.
+LOG = PagedList(
+    FlagsmithAudit,
+    lambda log: log.results,
+    lambda page, params: next_number(params) if page.value.next else None,
+    MOST_PAGES,
+    lambda record: moment(record.created_date),
+)
 
 
-class Flagsmith(ChangeFeeds):
+class Flagsmith(ChangeFeeds[FlagsmithSettings]):
     """Flag changes of some projects."""
 
-    name = VENDOR
+    name = "flagsmith"
     title = "Flagsmith"
     needs = "the project permission to view its audit log"
-
-    def __init__(
-        self,
-        http: LinkedHttp,
-        names: ServiceNames,
-        environments: Names,
-        projects: Names,
-        app_url: str,
-    ) -> None:
-        super().__init__(http, names, environments)
-        self._projects = projects
-        self._app_url = app_url
+    required = ("token", "projects")
+    login: ClassVar = {"Authorization": "Api-Key {token}"}
+    # Flagsmith allows 500 requests a minute to its Admin API (docs.flagsmith.com, "System
+    # Limits"), more than the usual limits.
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The audit log of each project."""
-        return [self._feed(project) for project in self._projects]
+        return [
+            ChangeFeed(f"flag changes of project {project}", partial(self._read, project))
+            for project in self._section.projects
+        ]
 
-    def _feed(self, project: str) -> ChangeFeed:
+    async def _read(self, project: str, session: LinkedSession, window: Window) -> FeedAnswer:
         path = f"/api/v1/projects/{project}/audit/"
-        page = f"{self._app_url}/project/{project}/audit-log"
-
-        async def read(session: LinkedSession, window: Window) -> FeedAnswer:
-            params = [("page_size", str(PER_PAGE)), ("page", "1")]
-
-            async def read_page(page_params: Params) -> RecordPage[FlagsmithRecord]:
-                answer = await session.get(path, page_params, type=FlagsmithAudit)
-                # `next` is a whole address. Only the number of its page is needed.
-                following = [
-                    ("page_size", str(PER_PAGE)),
-                    ("page", str(int(page_params[1][1]) + 1)),
-                ]
-                return RecordPage(answer.results, following if answer.next else None)
-
-            records = await read_records(
-                read_page,
-                params,
-                most_pages=MOST_PAGES,
-                is_older=lambda record: not _is_since(record, window),
-            )
-            flags = [
-                record
-                for record in records.values
-                if _is_since(record, window) and self._tells(record)
-            ]
-            # A record in the list does not say from what to what: that takes a call each.
-            details = await asyncio.gather(
-                *(_details(session, f"{path}{flag.id}/") for flag in flags[:MOST_DETAILS])
-            )
-            changes = []
-            for number, record in enumerate(flags):
-                field_changes = details[number] if number < len(details) else ()
-                changes.append(self._change(record, field_changes, page))
-            return FeedAnswer(changes, query_of(path, params), page, records.cut)
-
-        return ChangeFeed(f"flag changes of project {project}", read)
+        page = f"{self._section.app_url}/project/{project}/audit-log"
+        params = [("page_size", str(PER_PAGE)), ("page", "1")]
+        records = await LOG.read(session, path, params, window)
+        flags = []
+        for record in records.values:
+            at = moment(record.created_date)
+            if at is not None and at >= window.start and self._tells(record):
+                flags.append(record)
+        # A record in the list does not say from what to what: that takes a call each.
+        details = await asyncio.gather(
+            *(_details(session, f"{path}{flag.id}/") for flag in flags[:MOST_DETAILS])
+        )
+        changes = []
+        for number, record in enumerate(flags):
+            field_changes = details[number] if number < len(details) else ()
+            changes.append(self._change(record, field_changes, page))
+        return FeedAnswer(changes, records.query, page, records.cut)
 
     def _tells(self, record: FlagsmithRecord) -> bool:
         environment = record.environment
@@ -221,11 +180,6 @@ class Flagsmith(ChangeFeeds):
         link = f"{page}?search={quote(flag, safe='')}"
         where = record.environment.name if record.environment else None
         return VendorChange(at, "flag", flag, flip(flag, where, action), record.by, link, diff=diff)
-
-
-def _is_since(record: FlagsmithRecord, window: Window) -> bool:
-    at = moment(record.created_date)
-    return at is not None and at >= window.start
 
 
 async def _details(session: LinkedSession, path: str) -> Sequence[FieldChange]:

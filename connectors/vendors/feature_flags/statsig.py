@@ -9,37 +9,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.changes.change_feeds import (
+    USUAL_LIMITS,
     ChangeFeed,
     ChangeFeeds,
     FeedAnswer,
+    PagedList,
     Params,
-    RecordPage,
     VendorChange,
     moment,
+    next_number,
     person,
-    query_of,
-    read_records,
 )
-from faultline.connectors.shared.changes.flag_changes import flip, state_diff
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
-from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.limits import Limits
-from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.http.linked_pages import LinkedPage, LinkedSession
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.statsig.settings import StatsigSettings
+from faultline.connectors.vendors.feature_flags import StatsigSettings
+from faultline.connectors.vendors.feature_flags.flag_changes import flip, state_diff
 
-VENDOR = "statsig"
 AUDIT_LOGS = "/console/v1/audit_logs"
-LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=1)
-"""Statsig allows about 100 changes in 10 s and 900 in 15 min to a project (docs.statsig.com,
-"Console API", "Rate limiting"), and names no limit for reading."""
 PER_PAGE, MOST_PAGES = 100, 5
 ACTIONS = frozenset(
     {
@@ -128,23 +122,25 @@ class StatsigAudit(msgspec.Struct):
     pagination: StatsigPagination | None = None
 
 
-def build(statsig_settings: StatsigSettings, settings: SharedSettings) -> Statsig | None:
-    """The configured connector, or None without a key."""
-    if statsig_settings.token is None:
-        return None
-    headers = {"STATSIG-API-KEY": statsig_settings.token.get_secret_value()}
-    http = LinkedHttp(
-        VENDOR, statsig_settings.url, headers=headers, limits=statsig_settings.limits(LIMITS)
-    )
-    return Statsig(http, ServiceNames.of_catalogue(settings.services))
+def _following(page: LinkedPage[StatsigAudit], params: Params) -> Params | None:
+    pagination = page.value.pagination
+    # Count on by ourselves: the address of the next page is foreign text.
+    return next_number(params) if pagination and pagination.nextPage else None
 
 
-class Statsig(ChangeFeeds):
+LOG = PagedList(StatsigAudit, lambda log: log.data, _following, MOST_PAGES, lambda entry: entry.at)
+
+
+class Statsig(ChangeFeeds[StatsigSettings]):
     """Changes of a project's gates, configs, experiments and layers."""
 
-    name = VENDOR
+    name = "statsig"
     title = "Statsig"
     needs = "a Console API key that may read"
+    login: ClassVar = {"STATSIG-API-KEY": "{token}"}
+    usual_limits = replace(USUAL_LIMITS, concurrency=1)
+    """Statsig allows about 100 changes in 10 s and 900 in 15 min to a project (docs.statsig.com,
+    "Console API", "Rate limiting"), and names no limit for reading."""
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The audit log."""
@@ -152,21 +148,9 @@ class Statsig(ChangeFeeds):
 
     async def _read(self, session: LinkedSession, window: Window) -> FeedAnswer:
         params = [("limit", str(PER_PAGE)), ("page", "1")]
-
-        async def read(page_params: Params) -> RecordPage[StatsigEntry]:
-            answer = await session.get(AUDIT_LOGS, page_params, type=StatsigAudit)
-            has_more = answer.pagination is not None and answer.pagination.nextPage
-            # Count on by ourselves: the address of the next page is foreign text.
-            following = [params[0], ("page", str(int(page_params[1][1]) + 1))]
-            return RecordPage(answer.data, following if has_more else None)
-
-        # Newest first: an entry from before the window ends the reading.
-        def is_older(entry: StatsigEntry) -> bool:
-            return entry.at is not None and entry.at < window.start
-
-        records = await read_records(read, params, most_pages=MOST_PAGES, is_older=is_older)
-        changes = [_change(entry) for entry in records.values]
-        return FeedAnswer(changes, query_of(AUDIT_LOGS, params), cut=records.cut)
+        entries = await LOG.read(session, AUDIT_LOGS, params, window)
+        changes = [_change(entry) for entry in entries.values]
+        return FeedAnswer(changes, entries.query, cut=entries.cut)
 
 
 def _change(entry: StatsigEntry) -> VendorChange | None:

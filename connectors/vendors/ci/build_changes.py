@@ -12,11 +12,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from faultline.analysis.vocabulary import ChangeKind
-from faultline.connectors.shared.changes.change_feeds import FeedAnswer, VendorChange
+from faultline.connectors.shared.changes.change_feeds import (
+    ChangeFeeds,
+    FeedAnswer,
+    FeedSection,
+    VendorChange,
+)
 from faultline.connectors.shared.changes.code_connector import DEPLOYS
+from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.settings.settings_types import Names
 from faultline.connectors.shared.vendor_text import short
 
@@ -89,6 +95,26 @@ class BuildRules:
         if self.deploys:
             return any(fnmatchcase(name.casefold(), deploy.casefold()) for deploy in self.deploys)
         return bool(DEPLOYS.search(name))
+
+
+class BuildSection(FeedSection, Protocol):
+    """What the settings of a CI service have at least."""
+
+    @property
+    def deploys(self) -> Names: ...
+
+
+S = TypeVar("S", bound=BuildSection)
+
+
+class BuildFeeds(ChangeFeeds[S]):
+    """A connector of lists of runs."""
+
+    def __init__(self, section: S, names: ServiceNames) -> None:
+        super().__init__(section, names)
+        # Jobs of Jenkins know no branches: each is for one.
+        branches: Names = getattr(section, "branches", ())
+        self._rules = BuildRules(branches, section.deploys, self.counts)
 
 
 def _change(run: BuildRun, at: datetime, kind: ChangeKind) -> VendorChange:

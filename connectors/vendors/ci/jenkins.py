@@ -9,31 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.auth.server_access import access_of
-from faultline.connectors.shared.changes.build_changes import BuildRules, BuildRun, BuildState
 from faultline.connectors.shared.changes.change_feeds import (
     ChangeFeed,
-    ChangeFeeds,
     FeedAnswer,
     moment_of_ms,
     person,
     query_of,
 )
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
-from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.limits import Limits
-from faultline.connectors.shared.settings.settings_types import Names
-from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.jenkins.settings import JenkinsSettings
-from faultline.connectors.vendors.pagerduty.answers import web_link
+from faultline.connectors.shared.http.linked_pages import LinkedSession
+from faultline.connectors.shared.vendor_text import web_link
+from faultline.connectors.vendors.ci import JenkinsSettings
+from faultline.connectors.vendors.ci.build_changes import BuildFeeds, BuildRun, BuildState
 
-VENDOR = "jenkins"
-LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
 MOST_BUILDS = 100
 """Of a job, the latest: as many as Jenkins gives without reading all from disk."""
 # `{0,N}` bounds the list at the server.
@@ -106,56 +99,32 @@ class JenkinsJob(msgspec.Struct):
     fullName: str = ""
 
 
-def build(jenkins_settings: JenkinsSettings, settings: SharedSettings) -> Jenkins | None:
-    """The configured connector, or None without an address or a job. Raises SettingsError."""
-    if jenkins_settings.url is None or not jenkins_settings.jobs:
-        return None
-    http = LinkedHttp(
-        VENDOR,
-        jenkins_settings.url,
-        limits=jenkins_settings.limits(LIMITS),
-        access=access_of(jenkins_settings, VENDOR),
-    )
-    return Jenkins(
-        http,
-        ServiceNames.of_catalogue(settings.services),
-        jenkins_settings.jobs,
-        jenkins_settings.deploys,
-    )
-
-
-class Jenkins(ChangeFeeds):
+class Jenkins(BuildFeeds[JenkinsSettings]):
     """Builds of the jobs that the settings name."""
 
-    name = VENDOR
+    name = "jenkins"
     title = "Jenkins"
     needs = "Overall/Read and Job/Read"
-
-    def __init__(self, http: LinkedHttp, names: ServiceNames, jobs: Names, deploys: Names) -> None:
-        super().__init__(http, names)
-        self._jobs = jobs
-        self._rules = BuildRules((), deploys, self.counts)
+    required = ("url", "jobs")
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The builds of each job."""
-        return [self._feed(job) for job in self._jobs]
+        return [
+            ChangeFeed(f"builds of {job}", partial(self._read, job)) for job in self._section.jobs
+        ]
 
-    def _feed(self, job: str) -> ChangeFeed:
+    async def _read(self, job: str, session: LinkedSession, window: Window) -> FeedAnswer:
         # A job in folders has `/job/` before each part of its name.
         page = "".join(f"/job/{quote(part, safe='')}" for part in job.split("/"))
-
-        async def read(session: LinkedSession, window: Window) -> FeedAnswer:
-            params = [("tree", TREE)]
-            response = await session.get(f"{page}/api/json", params, type=JenkinsJob)
-            runs = [_run(job, jenkins_build) for jenkins_build in response.builds]
-            cut = None
-            oldest = response.builds[-1].at if len(response.builds) >= MOST_BUILDS else None
-            if oldest is not None and oldest >= window.start:
-                cut = f"only the latest {MOST_BUILDS} builds were asked"
-            query = query_of(f"{page}/api/json", params)
-            return self._rules.answer(runs, query, f"{self._http.base_url}{page}/", cut)
-
-        return ChangeFeed(f"builds of {job}", read)
+        params = [("tree", TREE)]
+        response = await session.get(f"{page}/api/json", params, type=JenkinsJob)
+        runs = [_run(job, jenkins_build) for jenkins_build in response.builds]
+        cut = None
+        oldest = response.builds[-1].at if len(response.builds) >= MOST_BUILDS else None
+        if oldest is not None and oldest >= window.start:
+            cut = f"only the latest {MOST_BUILDS} builds were asked"
+        query = query_of(f"{page}/api/json", params)
+        return self._rules.answer(runs, query, f"{self._http.base_url}{page}/", cut)
 
 
 def _run(job: str, jenkins_build: JenkinsBuild) -> BuildRun:
