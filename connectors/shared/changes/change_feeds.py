@@ -21,10 +21,15 @@ from pydantic import SecretStr
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import ChangeKind, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import access_of
-from faultline.connectors.shared.changes.code_connector import ELSEWHERE
+from faultline.connectors.shared.changes.code_changes import ELSEWHERE
 from faultline.connectors.shared.changes.code_host import LOOKBACK, SKEW
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedPage, LinkedSession
+from faultline.connectors.shared.http.linked_pages import (
+    LinkedHttp,
+    LinkedPage,
+    LinkedSession,
+    query_of,
+)
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, nanoseconds
 from faultline.connectors.shared.rows.evidence_rows import ChangeRow
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
@@ -325,17 +330,6 @@ def with_param(params: Params, name: str, value: object) -> Params:
 def next_number(params: Params) -> Params:
     """The query of the next page, where pages have numbers."""
     return with_param(params, "page", int(dict(params)["page"]) + 1)
-
-
-def query_of(path: str, params: Params) -> str:
-    """A call as a person may repeat it."""
-    text = "&".join(f"{name}={value}" for name, value in params)
-    return f"GET {path}?{text}" if text else f"GET {path}"
-
-
-def stamp(at: datetime) -> str:
-    """A time in UTC as most vendors take it."""
-    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def moment(value: Any) -> datetime | None:

@@ -146,6 +146,12 @@ def query_in(address: object) -> list[tuple[str, str]] | None:
         return None
 
 
+def query_of(path: str, params: list[tuple[str, str]]) -> str:
+    """A call as a person may repeat it."""
+    text = "&".join(f"{name}={value}" for name, value in params)
+    return f"GET {path}?{text}" if text else f"GET {path}"
+
+
 def _remaining(headers: Mapping[str, str]) -> int | None:
     text = (
         headers.get("x-ratelimit-remaining") or headers.get("ratelimit-remaining") or ""

@@ -24,9 +24,8 @@ from faultline.connectors.shared.changes.change_feeds import (
     VendorChange,
     moment,
     person,
-    query_of,
 )
-from faultline.connectors.shared.http.linked_pages import LinkedSession
+from faultline.connectors.shared.http.linked_pages import LinkedSession, query_of
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.argocd import ArgoCDSettings

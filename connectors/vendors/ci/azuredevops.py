@@ -23,10 +23,10 @@ from faultline.connectors.shared.changes.change_feeds import (
     Params,
     moment,
     person,
-    stamp,
     with_param,
 )
 from faultline.connectors.shared.http.linked_pages import LinkedPage, LinkedSession
+from faultline.connectors.shared.rows.collection_builder import stamp
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.vendors.ci import AzureDevOpsSettings
 from faultline.connectors.vendors.ci.build_changes import BuildFeeds, BuildRun, BuildState

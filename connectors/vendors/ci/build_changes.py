@@ -21,7 +21,7 @@ from faultline.connectors.shared.changes.change_feeds import (
     FeedSection,
     VendorChange,
 )
-from faultline.connectors.shared.changes.code_connector import DEPLOYS
+from faultline.connectors.shared.changes.code_changes import DEPLOYS
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.settings.settings_types import Names
 from faultline.connectors.shared.vendor_text import short

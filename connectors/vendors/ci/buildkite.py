@@ -20,9 +20,9 @@ from faultline.connectors.shared.changes.change_feeds import (
     PagedList,
     moment,
     person,
-    stamp,
 )
 from faultline.connectors.shared.http.linked_pages import LinkedSession, next_params
+from faultline.connectors.shared.rows.collection_builder import stamp
 from faultline.connectors.shared.vendor_text import web_link
 from faultline.connectors.vendors.ci import BuildkiteSettings
 from faultline.connectors.vendors.ci.build_changes import BuildFeeds, BuildRun, BuildState

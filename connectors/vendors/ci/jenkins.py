@@ -20,9 +20,8 @@ from faultline.connectors.shared.changes.change_feeds import (
     FeedAnswer,
     moment_of_ms,
     person,
-    query_of,
 )
-from faultline.connectors.shared.http.linked_pages import LinkedSession
+from faultline.connectors.shared.http.linked_pages import LinkedSession, query_of
 from faultline.connectors.shared.vendor_text import web_link
 from faultline.connectors.vendors.ci import JenkinsSettings
 from faultline.connectors.vendors.ci.build_changes import BuildFeeds, BuildRun, BuildState

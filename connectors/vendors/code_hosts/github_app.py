@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from pydantic import SecretStr
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from faultline.connectors.shared.settings.limits import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.transport import CALL, Retries, Timeouts, open_client
 from faultline.connectors.shared.vendor_text import plain_url, problem_of
+from faultline.connectors.vendors.code_hosts import GitHubSettings
 
 VENDOR = "github"
 CLAIM_S, CLOCK_SLACK_S = 540, 60
@@ -62,24 +62,23 @@ class GitHubApp:
     _until: float = 0.0
 
     @classmethod
-    def of(
-        cls, api_url: str, app_id: str | None, installation_id: str | None, key: SecretStr | None
-    ) -> GitHubApp:
+    def of(cls, section: GitHubSettings) -> GitHubApp:
         """From settings. Raises SettingsError."""
-        for name, value in (("app_id", app_id), ("installation_id", installation_id)):
-            if not value or not (
-                value.isascii() and value.replace("-", "").replace(".", "").isalnum()
-            ):
+        for name in ("app_id", "installation_id"):
+            value = getattr(section, name) or ""
+            if not (value.isascii() and value.replace("-", "").replace(".", "").isalnum()):
                 raise SettingsError(
                     f"github.{name}", "must be set with github.private_key, as GitHub shows it"
                 )
+        key = section.private_key
         try:
             loaded = load_pem_private_key((key.get_secret_value() if key else "").encode(), None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise SettingsError("github.private_key", "is not a private key in PEM form") from None
         if not isinstance(loaded, RSAPrivateKey):
             raise SettingsError("github.private_key", "is not an RSA key")
-        return cls(plain_url(api_url, VENDOR), app_id or "", installation_id or "", loaded)
+        api_url = plain_url(section.api_url, VENDOR)
+        return cls(api_url, section.app_id or "", section.installation_id or "", loaded)
 
     @property
     def path(self) -> str:

@@ -1,4 +1,4 @@
-"""GitHub: deployments, merges and code."""
+"""Code hosts: deployments, merges and code of GitHub and GitLab."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class GitHubSettings(ConnectorSettings):
     """Base of links. Unset: derived from `api_url`."""
 
 
-CONNECTOR = ConnectorType(
+GITHUB = ConnectorType(
     name="github",
     settings=GitHubSettings,
-    build="faultline.connectors.vendors.github.connector:build",
+    build="faultline.connectors.vendors.code_hosts.github:GitHubConnector.build",
     kinds=("changes",),
     docs="github.md",
     listing=Listing(
@@ -42,6 +42,35 @@ CONNECTOR = ConnectorType(
         places="environments of deployments",
         permissions="5 permissions that read",
         tested_against="the published specification",
+        also="code of a stack trace",
+    ),
+)
+
+
+class GitLabSettings(ConnectorSettings):
+    """GitLab as a source of deployments, merges and code: docs/connectors/gitlab.md."""
+
+    token: SecretStr | None = None
+    """Secret. An access token with the scope `read_api`, for the projects of
+    `services.<name>.gitlab_project`."""
+    environments: Names = ()
+    """Environments whose deployments count. Unset: those whose name says production."""
+    url: Url = "https://gitlab.com"
+    """The server. Change it for self-hosted GitLab."""
+
+
+GITLAB = ConnectorType(
+    name="gitlab",
+    settings=GitLabSettings,
+    build="faultline.connectors.vendors.code_hosts.gitlab:GitLabConnector.build",
+    kinds=("changes",),
+    docs="gitlab.md",
+    listing=Listing(
+        title="GitLab",
+        login="token",
+        places="environments of deployments",
+        permissions="`read_api` as Reporter",
+        tested_against="a stand-in after its documentation",
         also="code of a stack trace",
     ),
 )
