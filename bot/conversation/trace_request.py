@@ -21,7 +21,7 @@ from faultline.analysis.wording.phrases import counted, plain
 from faultline.bot.conversation.allowed_traces import allowed_place
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 from faultline.bot.runtime.threads import in_thread
-from faultline.connectors.vendors.traces.settings import TracesSettings
+from faultline.connectors.vendors.traces import TracesSettings
 
 TRACE_WITHIN_S = 900.0
 MAX_BYTES = 20_000_000_000

@@ -53,15 +53,15 @@ from faultline.bot.settings.webhook import WebhookSettings
 from faultline.connectors.registry import CONNECTORS, ConnectorSections, plugin_connectors
 from faultline.connectors.shared.settings.settings_types import BuiltByNeed, Names, Section, unset
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
-from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
-from faultline.connectors.vendors.aws.settings import AwsSettings
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
-from faultline.connectors.vendors.recorded.settings import RecordedSettings
-from faultline.connectors.vendors.sentry.settings import SentrySettings
-from faultline.connectors.vendors.slack.settings import SlackSettings
-from faultline.connectors.vendors.traces.settings import TracesSettings
+from faultline.connectors.vendors.alertmanager import AlertmanagerSettings
+from faultline.connectors.vendors.aws import AwsSettings
+from faultline.connectors.vendors.datadog import DatadogSettings
+from faultline.connectors.vendors.pagerduty import PagerDutySettings
+from faultline.connectors.vendors.prometheus import PrometheusSettings
+from faultline.connectors.vendors.recorded import RecordedSettings
+from faultline.connectors.vendors.sentry import SentrySettings
+from faultline.connectors.vendors.slack import SlackSettings
+from faultline.connectors.vendors.traces import TracesSettings
 
 NAME = r"[A-Za-z0-9]+(?:[-_.][A-Za-z0-9]+)*"
 """A name that can also stand in a variable, between two double underscores."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -63,3 +64,11 @@ def plain_url(url: str, vendor: str) -> str:
     if parts.query or parts.fragment:
         raise SettingsError(f"{vendor}.url", "must not carry a query or fragment")
     return url.rstrip("/")
+
+
+def web_link(value: object) -> str | None:
+    """The value if it is a link to a web page."""
+    # Foreign text: it must not break out of a link in Slack or on a page.
+    if isinstance(value, str) and re.fullmatch(r"https?://[^\s<>\"|]{1,2000}", value):
+        return value
+    return None

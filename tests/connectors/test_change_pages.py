@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from faultline.bot.settings import Settings, is_secret, secret_variable
 from faultline.connectors.registry import CONNECTORS
+from faultline.connectors.shared.changes.change_feeds import ChangeFeeds
+from faultline.connectors.shared.contract.plugins import load_object
 from faultline.connectors.shared.settings.connector_settings import (
     ConnectorSettings,
     Limits,
@@ -35,8 +38,7 @@ def test_every_setting_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*FLAGS, *CI])
 def test_documented_limits_are_the_real_ones(name: str) -> None:
-    connector = importlib.import_module(f"faultline.connectors.vendors.{name}.connector")
-    limits: Limits = connector.LIMITS
+    limits: Limits = _connector(name).usual_limits
     said = " ".join((DOCS / CONNECTORS[name].docs).read_text().split())
     assert limits.max_bytes == 16 * 1024 * 1024
     assert "16 MiB and 20 seconds per investigation" in said
@@ -57,5 +59,14 @@ def test_documented_numbers_are_the_real_ones() -> None:
 
 
 def _most(name: str, page: str) -> int:
-    connector = importlib.import_module(f"faultline.connectors.vendors.{name}.connector")
-    return int(getattr(connector, page) * connector.MOST_PAGES)
+    module = importlib.import_module(_connector(name).__module__)
+    return int(getattr(module, page) * module.MOST_PAGES)
+
+
+def _connector(name: str) -> type[ChangeFeeds[Any]]:
+    build = CONNECTORS[name].build
+    assert isinstance(build, str)
+    connector = load_object(build.removesuffix(".build"))
+    assert isinstance(connector, type)
+    assert issubclass(connector, ChangeFeeds)
+    return connector

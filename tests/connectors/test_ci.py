@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,27 +14,33 @@ import polars as pl
 import pydantic
 import pytest
 
+from faultline.analysis.vocabulary import Window
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import CONNECTORS
-from faultline.connectors.shared.changes.build_changes import BuildRules, BuildRun
 from faultline.connectors.shared.changes.change_feeds import (
-    RecordPage,
+    PagedList,
+    Params,
+    Records,
     VendorChange,
+    next_number,
     person,
-    read_records,
 )
 from faultline.connectors.shared.contract.base import Collected, Connector
+from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedPage
 from faultline.connectors.shared.rows.service_names import named_service
-from faultline.connectors.vendors.jenkins.connector import JenkinsBuild
+from faultline.connectors.shared.settings.connector_settings import Limits
+from faultline.connectors.vendors.ci.build_changes import BuildRules, BuildRun
+from faultline.connectors.vendors.ci.jenkins import JenkinsBuild
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
-from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.published import fits_schema, parameters_of, specification
 from tests.connectors.stand_ins import azuredevops, bitbucket, buildkite, circleci, jenkins
 from tests.connectors.stand_ins.ci_runs import BROKEN, BUILT, COMMIT, DEPLOYED, FAILED
 
 VENDORS = ("jenkins", "buildkite", "circleci", "azuredevops", "bitbucket")
 SHORT = COMMIT[:12]
+WINDOW = Window(start=ONSET - timedelta(hours=1), end=ONSET)
 SUBJECT = "Wait 50 ms for a connection"
 DEPLOYS = {
     "jenkins": f"shop/deploy-checkout #42 deployed {SHORT}",
@@ -226,24 +233,40 @@ def test_hostile_builds() -> None:
     assert long.at <= ONSET + timedelta(days=7)
 
 
-def test_a_later_page_that_fails_leaves_what_was_read() -> None:
-    from faultline.analysis.errors import ConnectorError
+def test_a_later_page_that_fails_leaves_what_was_read(server: LocalServer) -> None:
+    def page(asked: Asked) -> Reply:
+        number = int(asked.query["page"][0])
+        return Reply([number]) if number < 3 else Reply(status=404)
 
-    async def read(given: list[tuple[str, str]]) -> RecordPage[int]:
-        page = int(dict(given)["page"])
-        if page == 3:
-            raise ConnectorError("x", "y", "gone")
-        return RecordPage([page], [("page", str(page + 1))])
-
-    found = asyncio.run(read_records(read, [("page", "1")], most_pages=5))
+    server.on("/numbers", page)
+    found = _numbers(server, lambda _, params: next_number(params))
     assert found.values == (1, 2)
+    assert found.query == "GET /numbers?page=1"
     assert found.cut is not None
     assert "the rest was not read" in found.cut
 
-    async def again(given: list[tuple[str, str]]) -> RecordPage[int]:
-        return RecordPage([1], given)
 
-    assert asyncio.run(read_records(again, [("page", "1")], most_pages=5)).values == (1,)
+def test_a_page_that_names_itself_and_too_many_pages_end_the_reading(server: LocalServer) -> None:
+    server.on("/numbers", lambda asked: Reply([int(asked.query["page"][0])]))
+    again = _numbers(server, lambda _, params: params)
+    assert (again.values, again.cut) == ((1,), None)
+    many = _numbers(server, lambda _, params: next_number(params))
+    assert many.values == (1, 2, 3, 4, 5)
+    assert many.cut == "only the latest 5 were read"
+
+
+def _numbers(
+    server: LocalServer, following: Callable[[LinkedPage[list[int]], Params], Params | None]
+) -> Records[int]:
+    """A list of pages of one number each."""
+    numbers = PagedList(list[int], list, following, most_pages=5)
+    http = LinkedHttp("numbers", server.url, limits=Limits())
+
+    async def read() -> Records[int]:
+        async with http.open() as session:
+            return await numbers.read(session, "/numbers", [("page", "1")], WINDOW)
+
+    return asyncio.run(read())
 
 
 def test_names_of_services_and_people() -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import CONNECTORS
-from faultline.connectors.shared.changes.flag_changes import MOST_LINES, state_diff
 from faultline.connectors.shared.contract.base import Collected, Connector
-from faultline.connectors.vendors.launchdarkly.connector import EVERYWHERE
-from faultline.connectors.vendors.statsig.connector import ACTIONS
-from faultline.connectors.vendors.unleash.connector import TYPES
+from faultline.connectors.vendors.feature_flags.flag_changes import MOST_LINES, state_diff
+from faultline.connectors.vendors.feature_flags.launchdarkly import EVERYWHERE
+from faultline.connectors.vendors.feature_flags.statsig import ACTIONS
+from faultline.connectors.vendors.feature_flags.unleash import TYPES
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import LocalServer, Reply

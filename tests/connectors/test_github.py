@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pydantic import SecretStr
 
 from faultline.analysis.case.folder import read_case, write_evidence, write_json
 from faultline.analysis.case.tables import conform, write_table
@@ -25,16 +26,16 @@ from faultline.connectors.shared.changes.code_host import (
     MOST_REPOSITORIES,
 )
 from faultline.connectors.shared.changes.code_lines import AROUND
+from faultline.connectors.shared.changes.code_repository import (
+    DEPLOYMENT_PAGES,
+    MERGE_PAGES,
+    PER_PAGE,
+)
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.vendors.github import CONNECTOR
-from faultline.connectors.vendors.github.connector import LIMITS, GitHubConnector, web_of
-from faultline.connectors.vendors.github.repository import (
-    DEPLOYMENT_PAGES,
-    MOST_STATUSES,
-    PER_PAGE,
-    PULL_PAGES,
-)
+from faultline.connectors.vendors.code_hosts import GITHUB as CONNECTOR
+from faultline.connectors.vendors.code_hosts import GitHubSettings
+from faultline.connectors.vendors.code_hosts.github import MOST_STATUSES, GitHubConnector, web_of
 from tests.connectors import github_shapes as shapes
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -60,9 +61,12 @@ def alert(summary: str = TRACE, **fields: Any) -> Alert:
 
 def connector(server: LocalServer, *services: str, **limits: Any) -> GitHubConnector:
     """A connector to the local server; the services share one repository."""
-    chosen = Limits(**{**LIMITS.__dict__, "requests_per_s": 1000, **limits})
+    chosen = Limits(**{**GitHubConnector.usual_limits.__dict__, "requests_per_s": 1000, **limits})
     repositories = dict.fromkeys(services or ("checkout",), (stand_in.REPOSITORY,))
-    return GitHubConnector("secret-token", server.url, shapes.WEB, repositories, limits=chosen)
+    section = GitHubSettings(
+        token=SecretStr("secret-token"), api_url=server.url, app_url=shapes.WEB
+    )
+    return GitHubConnector(section, repositories, limits=chosen)
 
 
 def request(folder: Path, summary: str = TRACE, *services: str) -> Request:
@@ -372,11 +376,12 @@ def test_a_commit_may_claim_any_date(server: LocalServer, tmp_path: Path, date: 
 
 def test_the_page_tells_the_limits_as_they_are() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/connectors/github.md").read_text()
-    assert f"{LIMITS.requests_per_s:g} a second and {LIMITS.concurrency} at once" in page
-    assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
+    limits = GitHubConnector.usual_limits
+    assert f"{limits.requests_per_s:g} a second and {limits.concurrency} at once" in page
+    assert f"{limits.max_bytes // 1024**2} MiB and {limits.deadline_s:g} seconds" in page
     listed = DEPLOYMENT_PAGES * PER_PAGE
     assert f"{listed} deployments listed and {MOST_STATUSES} read, {MOST_COMPARED} compared" in page
-    assert f"{PULL_PAGES * PER_PAGE} pull requests, {MOST_CHANGES} changes with files" in page
+    assert f"{MERGE_PAGES * PER_PAGE} pull requests, {MOST_CHANGES} changes with files" in page
     assert (
         f"{PATCH_LENGTH:,}\ncharacters of diff of a file, {DIFF_LENGTH:,} "
         f"of a change, {DIFFS_LENGTH:,} in all"
@@ -390,9 +395,8 @@ def test_the_page_tells_the_limits_as_they_are() -> None:
 
 def test_only_the_environments_of_the_settings_count(server: LocalServer, tmp_path: Path) -> None:
     stand_in.serve(server)
-    chosen = GitHubConnector(
-        "t", server.url, None, {"checkout": (stand_in.REPOSITORY,)}, ("Staging",)
-    )
+    section = GitHubSettings(token=SecretStr("t"), api_url=server.url, environments=("Staging",))
+    chosen = GitHubConnector(section, {"checkout": (stand_in.REPOSITORY,)})
     found = asyncio.run(collect_from(chosen, request(tmp_path)))
     assert {r["time"] for r in changes(found)} == {stand_in.DEPLOYED - timedelta(minutes=20)}
     assert any("no earlier deployment is known" in m.reason for m in found.missing)
@@ -410,7 +414,9 @@ def test_a_repository_the_alert_names_comes_first_and_one_nobody_configured_is_n
             links=(Link(title="x", url=f"{shapes.WEB}/shop/checkout/blob/a/b.py"),),
         ),
     )
-    names = GitHubConnector("t", server.url, None, both).repositories_for(asked)
+    names = GitHubConnector(
+        GitHubSettings(api_url=server.url, token=SecretStr("t")), both
+    ).repositories_for(asked)
     assert names == ["shop/checkout", "shop/cart"]
 
 

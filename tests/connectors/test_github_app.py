@@ -17,8 +17,9 @@ from pydantic import SecretStr
 
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.connectors.shared.contract.base import collect_from
-from faultline.connectors.vendors.github.app import PERMISSIONS, GitHubApp
-from faultline.connectors.vendors.github.connector import LIMITS, GitHubConnector
+from faultline.connectors.vendors.code_hosts import GitHubSettings
+from faultline.connectors.vendors.code_hosts.github import GitHubConnector
+from faultline.connectors.vendors.code_hosts.github_app import PERMISSIONS, GitHubApp
 from tests.connectors.conftest import request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in
@@ -26,6 +27,11 @@ from tests.rsa_keys import rsa_key, rsa_pem
 
 KEY = SecretStr(rsa_pem(0).decode())
 PATH = "/app/installations/34/access_tokens"
+
+
+def settings_of(api_url: str) -> GitHubSettings:
+    """An app's login."""
+    return GitHubSettings(api_url=api_url, app_id="12", installation_id="34", private_key=KEY)
 
 
 def answer_of_exchange() -> dict[str, Any]:
@@ -42,10 +48,7 @@ def test_a_signed_claim_is_exchanged_once_for_a_token_that_may_only_read(
 ) -> None:
     stand_in.serve(server)
     server.on(PATH, Reply(answer_of_exchange(), status=201))
-    app = GitHubApp.of(server.url, "12", "34", KEY)
-    connector = GitHubConnector(
-        None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app
-    )
+    connector = GitHubConnector(settings_of(server.url), {"checkout": (stand_in.REPOSITORY,)})
     for _ in range(2):
         collected = asyncio.run(
             collect_from(connector, request_for(tmp_path, services=("checkout",)))
@@ -86,15 +89,12 @@ def test_a_refused_exchange_is_a_gap_that_quotes_no_secret(
     server: LocalServer, tmp_path: Path, reply: Reply, said: str
 ) -> None:
     server.on(PATH, reply)
-    app = GitHubApp.of(server.url, "12", "34", KEY)
-    connector = GitHubConnector(
-        None, server.url, None, {"checkout": (stand_in.REPOSITORY,)}, app=app
-    )
+    connector = GitHubConnector(settings_of(server.url), {"checkout": (stand_in.REPOSITORY,)})
     collected = asyncio.run(collect_from(connector, request_for(tmp_path, services=("checkout",))))
     (gap,) = collected.missing
     assert said in gap.reason
     assert "internal error" not in gap.reason
-    assert "PRIVATE" not in repr((collected, app, connector.__dict__))
+    assert "PRIVATE" not in repr((collected, connector.__dict__))
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_an_app_that_is_not_whole_stops_the_start(
     app_id: str | None, installation: str | None, key: SecretStr | None
 ) -> None:
     with pytest.raises(SettingsError, match=r"github\."):
-        GitHubApp.of("https://api.github.com", app_id, installation, key)
+        GitHubApp.of(GitHubSettings(app_id=app_id, installation_id=installation, private_key=key))
 
 
 def test_nothing_but_the_exchange_can_be_sent_with_the_key(server: LocalServer) -> None:
-    app = GitHubApp.of(server.url, "12", "34", KEY)
+    app = GitHubApp.of(settings_of(server.url))
 
     for method, path in (
         ("DELETE", PATH),
@@ -130,6 +130,6 @@ def test_nothing_but_the_exchange_can_be_sent_with_the_key(server: LocalServer) 
 def test_a_server_that_does_not_answer_gives_no_token(tmp_path: Path) -> None:
     with LocalServer() as server:
         url = server.url
-    app = GitHubApp.of(url, "12", "34", KEY)
+    app = GitHubApp.of(settings_of(url))
     with pytest.raises(ConnectorError, match="no token was had"):
-        asyncio.run(app.token(LIMITS))
+        asyncio.run(app.token(GitHubConnector.usual_limits))

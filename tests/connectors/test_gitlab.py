@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import SettingsError
@@ -18,8 +19,9 @@ from faultline.bot.settings import Settings
 from faultline.connectors.shared.changes.code_host import SKEW
 from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.vendors.gitlab import CONNECTOR
-from faultline.connectors.vendors.gitlab.connector import LIMITS, GitLabConnector
+from faultline.connectors.vendors.code_hosts import GITLAB as CONNECTOR
+from faultline.connectors.vendors.code_hosts import GitLabSettings
+from faultline.connectors.vendors.code_hosts.gitlab import GitLabConnector
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import gitlab as stand_in
@@ -31,10 +33,9 @@ API = stand_in.API
 
 def connector(server: LocalServer, **limits: Any) -> GitLabConnector:
     """A connector to the local server."""
-    chosen = Limits(**{**LIMITS.__dict__, "requests_per_s": 1000, **limits})
-    return GitLabConnector(
-        "secret-token", server.url, {"checkout": (stand_in.PROJECT,)}, limits=chosen
-    )
+    chosen = Limits(**{**GitLabConnector.usual_limits.__dict__, "requests_per_s": 1000, **limits})
+    section = GitLabSettings(token=SecretStr("secret-token"), url=server.url)
+    return GitLabConnector(section, {"checkout": (stand_in.PROJECT,)}, limits=chosen)
 
 
 def collected(server: LocalServer, folder: Path, summary: str = TRACE, **limits: Any) -> Collected:
@@ -270,8 +271,9 @@ def test_settings_build_the_connector_or_say_what_is_wrong() -> None:
 
 def test_the_page_tells_the_limits_as_they_are() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/connectors/gitlab.md").read_text()
-    assert f"{LIMITS.requests_per_s:g} a second and {LIMITS.concurrency} at once" in page
-    assert f"{LIMITS.max_bytes // 1024**2} MiB and {LIMITS.deadline_s:g} seconds" in page
+    limits = GitLabConnector.usual_limits
+    assert f"{limits.requests_per_s:g} a second and {limits.concurrency} at once" in page
+    assert f"{limits.max_bytes // 1024**2} MiB and {limits.deadline_s:g} seconds" in page
     assert all(
         f"`{name}`" in page
         for name in ("FAULTLINE_GITLAB__TOKEN", "gitlab.url", "gitlab.environments")

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 
 from faultline.analysis.errors import SettingsError
 from faultline.connectors.shared.contract.base import Connector, collect_from
+from faultline.connectors.vendors.kafka import KafkaSettings
 from faultline.connectors.vendors.kafka.connector import LIMITS
 from faultline.connectors.vendors.kafka.facts import Place, cluster_facts
 from faultline.connectors.vendors.kafka.session import opened
-from faultline.connectors.vendors.kafka.settings import KafkaSettings
 from tests.connectors.conftest import free_port
 from tests.connectors.kafka_broker import KafkaBroker, ToldGroup, serving
 from tests.connectors.live_requests import (

@@ -29,7 +29,7 @@ OWN = ("url", "token")
 """Keys that all of them have and each page tells of; the others are documented once."""
 LIMITS = {
     "alertmanager": alertmanager.LIMITS,
-    "argocd": argocd.LIMITS,
+    "argocd": argocd.ArgoCD.usual_limits,
     "elasticsearch": elasticsearch.LIMITS,
     "grafana": grafana.LIMITS,
     "jaeger": jaeger.LIMITS,

@@ -17,7 +17,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.rows.counted_lines import CountGrid
 from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
-from faultline.connectors.vendors.splunk import CONNECTOR, rows, searches
+from faultline.connectors.vendors.splunk import CONNECTOR, SplunkSettings, rows, searches
 from faultline.connectors.vendors.splunk.connector import (
     ERRORS,
     LIMITS,
@@ -26,7 +26,6 @@ from faultline.connectors.vendors.splunk.connector import (
     SplunkConnector,
 )
 from faultline.connectors.vendors.splunk.session import JOBS, SplunkHttp
-from faultline.connectors.vendors.splunk.settings import SplunkSettings
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply

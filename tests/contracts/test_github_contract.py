@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from faultline.analysis.vocabulary import Alert
 from faultline.connectors.shared.contract.base import Collected, collect_from
-from faultline.connectors.vendors.github.app import GitHubApp
-from faultline.connectors.vendors.github.connector import GitHubConnector
+from faultline.connectors.vendors.code_hosts import GitHubSettings
+from faultline.connectors.vendors.code_hosts.github import GitHubConnector
+from faultline.connectors.vendors.code_hosts.github_app import GitHubApp
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import github as stand_in
-from tests.connectors.test_github_app import KEY, answer_of_exchange
+from tests.connectors.test_github_app import answer_of_exchange, settings_of
 from tests.contracts.emulators import prism_before
 
 
@@ -35,7 +37,7 @@ def github(
     (folder / "github.json").write_text(json.dumps(spec))
     with LocalServer() as server:
         stand_in.serve(server)
-        app = GitHubApp.of("https://api.github.com", "12", "34", KEY)
+        app = GitHubApp.of(settings_of("https://api.github.com"))
         server.on(app.path, Reply(answer_of_exchange(), status=201))
         with prism_before(folder / "github.json", server.url, folder) as url:
             yield url, server
@@ -46,9 +48,8 @@ def collected(
     github: tuple[str, LocalServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Collected:
     """A collection for an alert with a stack trace, as an app's installation."""
-    app = GitHubApp.of(github[0], "12", "34", KEY)
     services = {"checkout": (stand_in.REPOSITORY,)}
-    connector = GitHubConnector(None, github[0], "https://github.com", services, app=app)
+    connector = GitHubConnector(settings_of(github[0]), services)
     alert = Alert(
         source="t", title="t", started_at=ALERT_AT, summary=f"in app/{stand_in.POOL_FILE}:12"
     )
@@ -81,6 +82,7 @@ def test_the_stand_in_was_asked_for_everything(
 
 
 def test_the_check_fits_the_specification(github: tuple[str, LocalServer]) -> None:
-    connector = GitHubConnector("t", github[0], None, {"checkout": (stand_in.REPOSITORY,)})
+    section = GitHubSettings(token=SecretStr("t"), api_url=github[0])
+    connector = GitHubConnector(section, {"checkout": (stand_in.REPOSITORY,)})
     check = asyncio.run(connector.check())
     assert check.ok, check.line

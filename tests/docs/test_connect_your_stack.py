@@ -13,7 +13,7 @@ import pytest
 from faultline.bot.processes.check import all_checks
 from faultline.bot.settings import load_settings
 from faultline.connectors.shared.contract.base import Check
-from faultline.connectors.vendors.kubernetes.settings import KubernetesSettings
+from faultline.connectors.vendors.kubernetes import KubernetesSettings
 from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack
 from tests.connectors.conftest import OpenMetrics, running_prometheus

@@ -20,7 +20,7 @@ from faultline.bot.intake.accepting import store_accept
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
-from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
+from faultline.connectors.vendors.alertmanager import AlertmanagerSettings
 from tests.alertmanagers import running_alertmanager
 from tests.bot.intake.conftest import serving
 from tests.connectors.conftest import free_port

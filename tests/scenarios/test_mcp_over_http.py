@@ -25,7 +25,7 @@ from faultline.bot.settings.processes import StoreSettings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store
 from faultline.bot.store.visitors import AuditFilter, AuditLog
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
+from faultline.connectors.vendors.prometheus import PrometheusSettings
 from tests.bot.mcp.stored import Stored
 from tests.connectors.conftest import free_port
 

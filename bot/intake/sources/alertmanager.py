@@ -37,7 +37,7 @@ from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
-from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
+from faultline.connectors.vendors.alertmanager import AlertmanagerSettings
 
 SOURCE = "alertmanager"
 MAX_BODY_BYTES = 16 * 1024 * 1024

@@ -50,7 +50,7 @@ from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
-from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
+from faultline.connectors.vendors.azure import AzureMonitorSettings
 
 if TYPE_CHECKING:
     from faultline.bot.intake.sources.entra_tokens import EntraTokens

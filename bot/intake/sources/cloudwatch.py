@@ -15,7 +15,7 @@ from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.sources.cloudwatch_alarms import SNS, SOURCE, read_alarm
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
-from faultline.connectors.vendors.aws.settings import AwsSettings
+from faultline.connectors.vendors.aws import AwsSettings
 
 if TYPE_CHECKING:
     from faultline.bot.intake.sources.sns_certificates import Fetch

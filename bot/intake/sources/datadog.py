@@ -35,7 +35,7 @@ from faultline.bot.intake.payload_fields import (
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.vendors.datadog import DatadogSettings
 
 SOURCE = "datadog"
 TEMPLATE = {

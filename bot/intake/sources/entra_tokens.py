@@ -13,7 +13,7 @@ from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
 from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
+from faultline.connectors.vendors.azure import AzureMonitorSettings
 
 SOURCE = "azure_monitor"
 ACTION_GROUPS = "461e8683-5575-4561-ac7f-899cc907d62a"

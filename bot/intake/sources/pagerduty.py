@@ -32,8 +32,7 @@ from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.rows.named_ids import named_id
-from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
+from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL, PagerDutySettings
 
 SOURCE = "pagerduty"
 STARTS = frozenset({"incident.triggered", "incident.reopened"})

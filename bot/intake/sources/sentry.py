@@ -36,8 +36,7 @@ from faultline.bot.intake.service_names import catalogued
 from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
-from faultline.connectors.vendors.sentry import ERROR_RATE
-from faultline.connectors.vendors.sentry.settings import SentrySettings
+from faultline.connectors.vendors.sentry import ERROR_RATE, SentrySettings
 
 SOURCE = "sentry"
 ANSWER_WITHIN_S = 0.7

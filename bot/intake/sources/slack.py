@@ -27,7 +27,7 @@ from faultline.bot.policy.values import Delivery
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings, secret_variable
 from faultline.connectors.shared.rows.named_ids import named_id
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.slack import SlackSettings
 
 if TYPE_CHECKING:
     from faultline.bot.intake.slack_events import SlackEvents

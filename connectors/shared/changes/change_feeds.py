@@ -8,27 +8,38 @@ the window, pages, limits and gaps are the same for all and live here.
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from pydantic import SecretStr
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import ChangeKind, EvidenceKind, Window
-from faultline.connectors.shared.changes.code_connector import ELSEWHERE
+from faultline.connectors.shared.auth.server_access import access_of
+from faultline.connectors.shared.changes.code_changes import ELSEWHERE
 from faultline.connectors.shared.changes.code_host import LOOKBACK, SKEW
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession, next_params
+from faultline.connectors.shared.http.linked_pages import (
+    LinkedHttp,
+    LinkedPage,
+    LinkedSession,
+    query_of,
+)
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, nanoseconds
 from faultline.connectors.shared.rows.evidence_rows import ChangeRow
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, named_service
-from faultline.connectors.shared.settings.connector_settings import Limits
+from faultline.connectors.shared.settings.connector_settings import Limits, SelfHostedSettings
 from faultline.connectors.shared.settings.settings_types import Names
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 
+P = TypeVar("P")
 T = TypeVar("T")
 Params = list[tuple[str, str]]
 
@@ -37,6 +48,7 @@ MOST_CHANGES = 300
 """Of one list, the latest."""
 MOST_DETAILS = 20
 LONGEST_TITLE, LONGEST_ID, LONGEST_NAME, LONGEST_LINK = 200, 100, 100, 2_000
+USUAL_LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
 CHECKED = timedelta(hours=1)
 """`faultline check` reads what changed in that time."""
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
@@ -63,18 +75,56 @@ class VendorChange:
 
 @dataclass(frozen=True)
 class Records(Generic[T]):
-    """What was read of a list, and what was not."""
+    """What was read of a list, the query that replays it, and what was not read."""
 
     values: tuple[T, ...]
+    query: str
     cut: str | None = None
 
 
 @dataclass(frozen=True)
-class RecordPage(Generic[T]):
-    """One page of a list, and the query of the next; None on the last."""
+class PagedList(Generic[P, T]):
+    """How a vendor pages a list whose newest records come first."""
 
-    values: Sequence[T]
-    following: Params | None = None
+    page: type[P]
+    values: Callable[[P], Sequence[T]]
+    following: Callable[[LinkedPage[P], Params], Params | None]
+    """The query of the page after one, from that and its query; None after the last."""
+    most_pages: int
+    at: Callable[[T], datetime | None] = lambda _: None
+    """When a record is from, where the query cannot say from when records are wanted."""
+
+    async def read(
+        self, session: LinkedSession, path: str, params: Params, window: Window
+    ) -> Records[T]:
+        """The records page by page, until one is from before the window.
+
+        The first page that fails raises; a later one leaves what was read, and is said in `cut`.
+        """
+        values: list[T] = []
+        requested_params: list[Params] = []
+        following: Params | None = params
+        cut = None
+        # A vendor that names a page again would keep this loop going forever.
+        while following is not None and following not in requested_params:
+            if len(requested_params) == self.most_pages:
+                cut = f"only the latest {len(values)} were read"
+                break
+            requested_params.append(following)
+            try:
+                page = await session.page(path, following, type=self.page)
+            except FaultlineError as error:
+                # Without the first page there is nothing to show, so the error is the answer.
+                if not values:
+                    raise
+                cut = f"the rest was not read: {error}"
+                break
+            records = self.values(page.value)
+            values += records
+            oldest = self.at(records[-1]) if records else None
+            is_done = not records or (oldest is not None and oldest < window.start)
+            following = None if is_done else self.following(page, following)
+        return Records(tuple(values), query_of(path, params), cut)
 
 
 @dataclass(frozen=True)
@@ -116,18 +166,60 @@ class _ServicesNamed:
         return about or named_service(change.title, self.candidates) or owner
 
 
-class ChangeFeeds(ABC):
-    """A connector of such lists. `needs` is the permission that reading them takes."""
+class FeedSection(Protocol):
+    """What the settings of such a vendor have at least."""
+
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def token(self) -> SecretStr | None: ...
+    def limits(self, usual: Limits) -> Limits: ...
+
+
+S = TypeVar("S", bound=FeedSection)
+
+
+class ChangeFeeds(ABC, Generic[S]):
+    """A connector of such lists: each vendor says what is its own."""
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
-    name: str
-    title: str
-    needs: str
+    name: ClassVar[str]
+    title: ClassVar[str]
+    needs: ClassVar[str]
+    """The permission that reading its lists takes."""
+    usual_limits: ClassVar[Limits] = USUAL_LIMITS
+    login: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer {token}"}
+    """The headers that a token is sent in. `{basic}` is the token as the password of an empty user
+    name (Basic authentication)."""
+    required: ClassVar[Sequence[str]] = ("token",)
+    """The keys without which it is not configured."""
 
-    def __init__(self, http: LinkedHttp, names: ServiceNames, environments: Names = ()) -> None:
-        self._http = http
+    @classmethod
+    def build(cls, section: S, settings: SharedSettings) -> Self | None:
+        """The configured connector, or None without the required keys. Raises SettingsError."""
+        if any(getattr(section, key) in (None, ()) for key in cls.required):
+            return None
+        return cls(section, ServiceNames.of_catalogue(settings.services))
+
+    def __init__(self, section: S, names: ServiceNames) -> None:
+        self._section = section
         self._names = names
-        self._environments = environments
+        # Not every vendor tells environments apart.
+        self._environments: Names = getattr(section, "environments", ())
+        self._http = self._server(section.url)
+
+    def _server(self, url: str | None) -> LinkedHttp:
+        """A server of the vendor, asked with the credential of the section."""
+        limits = self._section.limits(self.usual_limits)
+        if isinstance(self._section, SelfHostedSettings):
+            access = access_of(self._section, self.name)
+            return LinkedHttp(self.name, url, limits=limits, access=access)
+        token = self._section.token.get_secret_value() if self._section.token else ""
+        basic = base64.b64encode(f":{token}".encode()).decode()
+        headers = {
+            name: value.format(token=token, basic=basic) for name, value in self.login.items()
+        }
+        return LinkedHttp(self.name, url, limits=limits, headers=headers)
 
     @property
     def limits(self) -> Limits:
@@ -229,54 +321,14 @@ async def _refusal(feed: ChangeFeed, session: LinkedSession, window: Window) -> 
     return None
 
 
-async def read_records(
-    read: Callable[[Params], Awaitable[RecordPage[T]]],
-    params: Params,
-    *,
-    most_pages: int,
-    is_older: Callable[[T], bool] = lambda _: False,
-) -> Records[T]:
-    """A list page by page, the newest first, until a record is older than what is asked about.
-
-    The first page that fails raises; a later one leaves what was read, and is said in `cut`.
-    """
-    values: list[T] = []
-    requested_params: list[Params] = []
-    following: Params | None = params
-    # A vendor that names a page again would keep this loop going forever.
-    while following is not None and following not in requested_params:
-        if len(requested_params) == most_pages:
-            return Records(tuple(values), f"only the latest {len(values)} were read")
-        requested_params.append(following)
-        try:
-            page = await read(following)
-        except FaultlineError as error:
-            # Without the first page there is nothing to show, so the error is the answer.
-            if not values:
-                raise
-            return Records(tuple(values), f"the rest was not read: {error}")
-        values += page.values
-        done = not page.values or is_older(page.values[-1])
-        following = None if done else page.following
-    return Records(tuple(values))
+def with_param(params: Params, name: str, value: object) -> Params:
+    """The query with this value of a parameter."""
+    return [*(param for param in params if param[0] != name), (name, str(value))]
 
 
-def linked_pages(
-    session: LinkedSession, path: str, type: type[list[T]]
-) -> Callable[[Params], Awaitable[RecordPage[T]]]:
-    """For `read_records`: pages that follow one another by the Link header."""
-
-    async def read(params: Params) -> RecordPage[T]:
-        page = await session.page(path, params, type=type)
-        return RecordPage(page.value, next_params(page.headers))
-
-    return read
-
-
-def query_of(path: str, params: Params) -> str:
-    """A call as a person may repeat it."""
-    text = "&".join(f"{name}={value}" for name, value in params)
-    return f"GET {path}?{text}" if text else f"GET {path}"
+def next_number(params: Params) -> Params:
+    """The query of the next page, where pages have numbers."""
+    return with_param(params, "page", int(dict(params)["page"]) + 1)
 
 
 def moment(value: Any) -> datetime | None:

@@ -72,6 +72,14 @@ SECRET_PATHS = re.compile(
 )
 """Files whose content is never taken: they are there to hold secrets."""
 PRODUCTION = re.compile(r"(^|[-_/ .])(prod|production|prd|live)($|[-_/ .])", re.I)
+ELSEWHERE = re.compile(
+    r"(^|[-_/ .])(stag(e|ing)|p?review|dev(elopment)?|test|qa|sandbox)($|[-_/ .])", re.I
+)
+"""Environments that customers see, and those that no customer sees."""
+DEPLOYS = re.compile(
+    r"(^|[^a-z])(deploy[a-z]*|releas[a-z]*|roll-?out|promote|publish|ship|cd)($|[^a-z])", re.I
+)
+"""Names of pipelines that deploy, as the starter workflows of GitHub and GitLab have them."""
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 # PEM markers (RFC 7468): what lies between them is key material.
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN ", "-----END "

@@ -6,16 +6,16 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from faultline.analysis.errors import ConnectorError
+from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
 from faultline.analysis.vocabulary import Alert, EvidenceKind
 from faultline.connectors.shared.changes.code_changes import PRODUCTION, DiffBudget
 from faultline.connectors.shared.changes.code_host import (
     KIND,
     MOST_REPOSITORIES,
-    Repository,
     RepositoryReading,
     code_at,
     collected,
@@ -23,45 +23,91 @@ from faultline.connectors.shared.changes.code_host import (
     read_repository,
 )
 from faultline.connectors.shared.changes.code_lines import SourceLines, frames_of, safe_path
+from faultline.connectors.shared.changes.code_repository import Repository
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedPage, LinkedSession
 from faultline.connectors.shared.settings.connector_settings import Limits
+from faultline.connectors.shared.settings.settings_types import Names
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
 
-DEPLOYS = re.compile(
-    r"(^|[^a-z])(deploy[a-z]*|releas[a-z]*|roll-?out|promote|publish|ship|cd)($|[^a-z])", re.I
-)
-"""Names of pipelines that deploy, as the starter workflows of GitHub and GitLab have them."""
-ELSEWHERE = re.compile(
-    r"(^|[-_/ .])(stag(e|ing)|p?review|dev(elopment)?|test|qa|sandbox)($|[-_/ .])", re.I
-)
-"""Environments that no customer sees."""
+MOST_CHECKED = 5
 # Foreign text that becomes a part of an address: no character may change where it leads.
 _REVISION = re.compile(r"[0-9A-Za-z][\w./@+-]{0,200}")
 
 
-class CodeConnector(ABC):
-    """Changes and code of the repositories of services.
+class CodeHostSection(Protocol):
+    """What the settings of a code host have at least."""
+
+    @property
+    def environments(self) -> Names: ...
+    def limits(self, usual: Limits) -> Limits: ...
+
+
+S = TypeVar("S", bound=CodeHostSection)
+
+
+class CodeConnector(ABC, Generic[S]):
+    """Changes and code of the repositories of services: each host says what is its own.
 
     `services`: repositories by our name of a service; `jobs`: the service that runs a training job,
     by the job's name.
     """
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
-    name: str
-    setting: str
+    name: ClassVar[str]
+    title: ClassVar[str]
+    setting: ClassVar[str]
     """The key of a service that names its repositories."""
+    names: ClassVar[re.Pattern[str]]
+    names_problem: ClassVar[str]
+    """What is wrong with a name that does not match `names`."""
+    repository: ClassVar[type[Repository]]
+    repository_answer: ClassVar[type[Any]]
+    lists: ClassVar[Mapping[str, str]]
+    """The lists that are read, by what they hold: paths below a repository's."""
+    writing_scopes: ClassVar[frozenset[str]]
+    """Scopes of a token that let it write."""
+    advised: ClassVar[str]
+    """The token to take instead of one that can write."""
+    required: ClassVar[Sequence[str]]
+    """The keys of which at least one must be set."""
+
+    usual_limits: ClassVar[Limits]
 
     def __init__(
         self,
-        http: LinkedHttp,
+        section: S,
         services: Mapping[str, Sequence[str]],
-        environments: Sequence[str],
-        jobs: Mapping[str, str],
+        jobs: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        self._http = http
-        self._jobs = dict(jobs)
         self._services = {name: tuple(repositories) for name, repositories in services.items()}
-        self._environments = tuple(environments)
+        self._jobs = dict(jobs or {})
+        self._environments = section.environments
+        api, self._web, headers = self._server(section)
+        usual = section.limits(limits or self.usual_limits)
+        self._http = LinkedHttp(self.name, api, headers=headers, limits=usual)
+
+    @abstractmethod
+    def _server(self, section: S) -> tuple[str, str, dict[str, str]]:
+        """The base of its API, that of links for people, and what every request carries."""
+
+    @classmethod
+    def build(cls, section: S, settings: SharedSettings) -> Self | None:
+        """The configured connector, or None without a required key. Raises SettingsError."""
+        if all(getattr(section, key) is None for key in cls.required):
+            return None
+        services: dict[str, Sequence[str]] = {}
+        jobs: dict[str, str] = {}
+        for name, service in settings.services.items():
+            repositories = getattr(service, cls.setting)
+            if not all(cls.names.fullmatch(repository) for repository in repositories):
+                raise SettingsError(f"services.{name}.{cls.setting}", cls.names_problem)
+            if repositories:
+                services[name] = repositories
+            if service.training_job:
+                jobs[service.training_job] = name
+        return cls(section, services, jobs)
 
     @property
     def limits(self) -> Limits:
@@ -73,17 +119,71 @@ class CodeConnector(ABC):
         """Every repository of the settings."""
         return tuple(dict.fromkeys(r for names in self._services.values() for r in names))
 
-    @abstractmethod
     def _open(self) -> AbstractAsyncContextManager[LinkedSession]:
         """A session that is allowed to read."""
+        return self._http.open()
 
-    @abstractmethod
     def _repository(self, session: LinkedSession, name: str) -> Repository:
-        """A repository as read in that session."""
+        return self.repository(session, name, self._web, self.production, self._environments)
+
+    async def check(self) -> Check:
+        """Which repositories can be read, what of them, and can the token write?"""
+        if not self.repositories:
+            return Check(self.name, False, f"no service has a {self.setting} in the settings")
+        try:
+            async with self._open() as session:
+                scopes = await self._scopes(session)
+                checks = await asyncio.gather(
+                    *(
+                        self._checked(session, name, scopes)
+                        for name in self.repositories[:MOST_CHECKED]
+                    )
+                )
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))
+        lines = [line for _, line, _ in checks]
+        left_out = len(self.repositories) - MOST_CHECKED
+        lines += [f"{left_out} more were not tried"] if left_out > 0 else []
+        warnings = [self._scopes_warning(scopes), *(warning for _, _, warning in checks)]
+        warning = next((f"; warning: {warning}" for warning in warnings if warning), "")
+        # People know a server of GitLab without the path of its API.
+        address = self._http.base_url.removesuffix("/api/v4")
+        line = f"{self.title} at {address}: {'; '.join(lines)}; only GET is sent{warning}"
+        return Check(self.name, all(ok for ok, _, _ in checks), line)
+
+    async def _scopes(self, session: LinkedSession) -> frozenset[str]:
+        """The token's scopes, where a call of its own tells them."""
+        return frozenset()
+
+    def _scopes_warning(self, scopes: Iterable[str]) -> str:
+        writing = sorted(self.writing_scopes & set(scopes))
+        if not writing:
+            return ""
+        return f"the token can also write (scopes {', '.join(writing)}): give it {self.advised}"
 
     @abstractmethod
-    async def check(self) -> Check:
-        """Which repositories can be read, and can they be written to?"""
+    def _warning(self, name: str, page: LinkedPage[Any], scopes: frozenset[str]) -> str:
+        """A warning where a repository can be written to. `page` is its own answer."""
+
+    async def _checked(
+        self, session: LinkedSession, name: str, scopes: frozenset[str]
+    ) -> tuple[bool, str, str]:
+        """Whether a repository can be read, what of it in words, and a warning where it can be
+        written to."""
+        path = self.repository.path_of(name)
+        try:
+            page = await session.page(path, [], type=self.repository_answer)
+        except ConnectorError as error:
+            # A token that is not accepted fails for every repository alike.
+            if error.status == 401:
+                raise
+            return False, f"{name} cannot be read ({_status(error)})", ""
+        refusals = await asyncio.gather(
+            *(_refusal(session, path + end) for end in self.lists.values())
+        )
+        refused = [f"{what} ({why})" for what, why in zip(self.lists, refusals, strict=True) if why]
+        line = f"{name} can be read" + (f", but not {', '.join(refused)}" if refused else "")
+        return not refused, line, self._warning(name, page, scopes)
 
     async def collect(self, request: Request) -> Collected:
         """What was rolled out and merged around the incident. A call that fails is a gap, the
@@ -190,3 +290,17 @@ class CodeConnector(ABC):
             "none of the files that the alert's stack trace names was found in these repositories"
         )
         return [Missing(KIND, f"code at {first.path}:{first.line}", phrase)]
+
+
+async def _refusal(session: LinkedSession, path: str) -> str:
+    """Why a list cannot be read, or nothing. An empty repository (409) and switched-off actions are
+    no refusal."""
+    try:
+        await session.page(path, [("per_page", "1")], type=object)
+    except ConnectorError as error:
+        return "" if error.status == 409 else _status(error)
+    return ""
+
+
+def _status(error: ConnectorError) -> str:
+    return f"HTTP {error.status}" if error.status else error.problem

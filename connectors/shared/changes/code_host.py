@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Window
@@ -32,6 +32,11 @@ from faultline.connectors.shared.changes.code_lines import (
     excerpt,
     touched,
 )
+from faultline.connectors.shared.changes.code_repository import (
+    CodeHostList,
+    PipelineRun,
+    Repository,
+)
 from faultline.connectors.shared.contract.base import Collected, Item, Missing, Request
 from faultline.connectors.shared.vendor_text import short
 
@@ -50,48 +55,6 @@ MOST_LINES = 3
 """Places of a stack trace whose code is brought."""
 MOST_LISTED = 20
 """Entries of one item's details."""
-
-
-@dataclass(frozen=True)
-class CodeHostList(Generic[T]):
-    """What one list of a host holds: `query` replays it, `link` shows it to a person, `cut` says
-    what is not in it."""
-
-    values: tuple[T, ...]
-    query: str
-    link: str | None = None
-    cut: str | None = None
-
-
-@dataclass(frozen=True)
-class PipelineRun:
-    """A run of a pipeline. `rollout` where it deploys."""
-
-    name: str
-    revision: str
-    at: datetime
-    failed: bool
-    link: str | None = None
-    author: str | None = None
-    rollout: Rollout | None = None
-
-
-class Repository(Protocol):
-    """One repository at its host, readable for one collection. Every call raises ConnectorError,
-    BudgetExceeded."""
-
-    @property
-    def name(self) -> str: ...
-    async def default_branch(self) -> str: ...
-    async def rollouts(self, window: Window) -> CodeHostList[Rollout]: ...
-    async def runs(self, window: Window) -> CodeHostList[PipelineRun]: ...
-    async def releases(self, window: Window) -> CodeHostList[Rollout]: ...
-    async def merged(self, window: Window, branch: str) -> CodeHostList[CodeChange]: ...
-    async def compare(self, base: str, head: str) -> CodeHostList[CodeComparison]: ...
-    async def change_of(self, commit: CodeCommit) -> CodeChange: ...
-    async def files_of(self, change: CodeChange) -> CodeHostList[FileChange]: ...
-    async def content(self, path: str, revision: str) -> bytes: ...
-    def file_link(self, path: str, revision: str, line: int) -> str: ...
 
 
 @dataclass

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 SECONDARY_S = 60.0
 """Seconds to wait where a secondary limit names none (GitHub's page above)."""
+LONGEST_ADDRESS = 4_000
 # Every repetition is bounded, because the header is foreign text.
 _NEXT = re.compile(r'<([^<>\s]{1,4000})>;[^,<]{0,200}?rel="?next"?')
 
@@ -132,12 +133,23 @@ class LinkedHttp(VendorHttp[LinkedSession]):
 def next_params(headers: Mapping[str, str]) -> list[tuple[str, str]] | None:
     """The query of the next page, or None on the last one."""
     match = _NEXT.search(headers.get("link", "")[:20_000])
-    if match is None:
+    return query_in(match[1]) if match else None
+
+
+def query_in(address: object) -> list[tuple[str, str]] | None:
+    """The query of an address that a vendor gives for the next page; None without one."""
+    if not isinstance(address, str) or len(address) > LONGEST_ADDRESS:
         return None
     try:
-        return parse_qsl(urlsplit(match[1]).query, max_num_fields=40)
+        return parse_qsl(urlsplit(address).query, max_num_fields=40) or None
     except ValueError:
         return None
+
+
+def query_of(path: str, params: list[tuple[str, str]]) -> str:
+    """A call as a person may repeat it."""
+    text = "&".join(f"{name}={value}" for name, value in params)
+    return f"GET {path}?{text}" if text else f"GET {path}"
 
 
 def _remaining(headers: Mapping[str, str]) -> int | None:

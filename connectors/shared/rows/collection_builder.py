@@ -163,6 +163,11 @@ def epoch_ms(at: datetime) -> int:
     return nanoseconds(at) // 1_000_000
 
 
+def stamp(at: datetime) -> str:
+    """A time in UTC as most vendors take it."""
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def sampled_windows(scope: Scope) -> tuple[Window, ...]:
     """For traces: the baseline window nearest to the incident, and the incident."""
     baseline = scope.baseline if scope.baseline_spans is None else scope.baseline_spans

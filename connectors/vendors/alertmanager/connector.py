@@ -28,7 +28,7 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
-from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
+from faultline.connectors.vendors.alertmanager import AlertmanagerSettings
 from faultline.connectors.vendors.prometheus.promql import names_pattern, quoted
 
 LIMITS = Limits(deadline_s=15, max_bytes=16 * 1024 * 1024, requests_per_s=10, concurrency=4)

@@ -8,6 +8,7 @@ As its published description has it (argoproj/argo-cd, assets/swagger.json): GET
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from urllib.parse import quote, urlencode
 
@@ -15,28 +16,21 @@ import msgspec
 
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.auth.server_access import access_of
 from faultline.connectors.shared.changes.change_feeds import (
+    USUAL_LIMITS,
     ChangeFeed,
     ChangeFeeds,
     FeedAnswer,
     VendorChange,
     moment,
     person,
-    query_of,
 )
-from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedSession
+from faultline.connectors.shared.http.linked_pages import LinkedSession, query_of
 from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.settings.settings_types import Names
-from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.argocd.settings import ArgoCDSettings
+from faultline.connectors.vendors.argocd import ArgoCDSettings
 
-VENDOR = "argocd"
 APPLICATIONS = "/api/v1/applications"
-LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=2)
-"""An application takes some 10 KB, with hundreds of resources 100 KB."""
 FAILED = {"Failed": "failed", "Error": "failed", "Running": "still running"}
 AT_FAULT = frozenset({"Degraded", "Missing", "Unknown"})
 SHORT_HASH = 12
@@ -135,47 +129,33 @@ class ApplicationList(msgspec.Struct):
     items: list[Application] | None
 
 
-def build(argocd_settings: ArgoCDSettings, settings: SharedSettings) -> ArgoCD | None:
-    """The configured connector, or None without an address. Raises SettingsError."""
-    if argocd_settings.url is None:
-        return None
-    if argocd_settings.username is not None:
-        raise SettingsError("argocd.username", "is not used: Argo CD takes tokens alone")
-    http = LinkedHttp(
-        VENDOR,
-        argocd_settings.url,
-        limits=argocd_settings.limits(LIMITS),
-        access=access_of(argocd_settings, VENDOR),
-    )
-    names = ServiceNames.of_catalogue(settings.services)
-    return ArgoCD(http, names, argocd_settings.environments, argocd_settings.projects)
-
-
-class ArgoCD(ChangeFeeds):
+class ArgoCD(ChangeFeeds[ArgoCDSettings]):
     """Syncs of a server's applications."""
 
-    name = VENDOR
+    name = "argocd"
     title = "Argo CD"
     needs = "`applications, get` in its RBAC"
+    required = ("url",)
+    usual_limits = replace(USUAL_LIMITS, max_bytes=64 * 1024 * 1024)
+    """An application takes some 10 KB, with hundreds of resources 100 KB."""
 
-    def __init__(
-        self, http: LinkedHttp, names: ServiceNames, environments: Names, projects: Names
-    ) -> None:
-        super().__init__(http, names, environments)
-        self._projects = projects
+    def __init__(self, section: ArgoCDSettings, names: ServiceNames) -> None:
+        if section.username is not None:
+            raise SettingsError("argocd.username", "is not used: Argo CD takes tokens alone")
+        super().__init__(section, names)
 
     def feeds(self) -> Sequence[ChangeFeed]:
         """The applications with their histories."""
         return [ChangeFeed("applications", self._read)]
 
     async def _read(self, session: LinkedSession, window: Window) -> FeedAnswer:
-        params = [("projects", project) for project in self._projects]
+        params = [("projects", project) for project in self._section.projects]
         answer = await session.get(APPLICATIONS, params, type=ApplicationList)
         counted = [application for application in answer.items or () if self._counts(application)]
         changes = [change for application in counted for change in self._syncs(application)]
         link = f"{self._http.base_url}/applications"
-        if self._projects:
-            link += f"?{urlencode({'proj': ','.join(self._projects)})}"
+        if self._section.projects:
+            link += f"?{urlencode({'proj': ','.join(self._section.projects)})}"
         details = {}
         for application in counted:
             if words := _state_of(application):

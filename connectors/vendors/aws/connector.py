@@ -22,6 +22,7 @@ from faultline.connectors.shared.settings.shared_settings import (
     SharedSettings,
 )
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.vendors.aws import AwsSettings
 from faultline.connectors.vendors.aws.alarms import Alarms, alert_alarms, firing_alarms
 from faultline.connectors.vendors.aws.calls import AwsCalls
 from faultline.connectors.vendors.aws.check import check_place
@@ -66,7 +67,6 @@ from faultline.connectors.vendors.aws.session import (
     AwsSession,
     Bounds,
 )
-from faultline.connectors.vendors.aws.settings import AwsSettings
 from faultline.connectors.vendors.aws.table_states import table_states
 from faultline.connectors.vendors.aws.trail import joined, trail_of
 from faultline.connectors.vendors.aws.xray import graph_of, traces_of

@@ -31,12 +31,12 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.azure import AzureMonitorSettings
 from faultline.connectors.vendors.azure import queries as kql
 from faultline.connectors.vendors.azure import rows as tables
 from faultline.connectors.vendors.azure.platform import named_resources, platform_rows
 from faultline.connectors.vendors.azure.queries import LogTable, Schema
 from faultline.connectors.vendors.azure.session import QueryApi, QuerySession, credential_of
-from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=5, concurrency=4)
 """Azure takes 200 queries in 30 s and 5 at once from one user (learn.microsoft.com, "Azure Monitor

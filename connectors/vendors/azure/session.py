@@ -24,7 +24,7 @@ from faultline.connectors.shared.transport.transport import Timeouts, open_clien
 from faultline.connectors.shared.vendor_text import plain_url, problem_of, short
 
 if TYPE_CHECKING:
-    from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
+    from faultline.connectors.vendors.azure import AzureMonitorSettings
 
 WAIT_S = 18
 """How long Azure may work on one query (`Prefer: wait`); its default is three minutes."""

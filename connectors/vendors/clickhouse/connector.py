@@ -27,6 +27,7 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.transport import Timeouts
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.clickhouse import ClickHouseSettings
 from faultline.connectors.vendors.clickhouse import queries as sql
 from faultline.connectors.vendors.clickhouse import rows as decoded
 from faultline.connectors.vendors.clickhouse.layouts import (
@@ -39,7 +40,6 @@ from faultline.connectors.vendors.clickhouse.layouts import (
     tables_of,
 )
 from faultline.connectors.vendors.clickhouse.session import ClickHouseHttp, QuerySession
-from faultline.connectors.vendors.clickhouse.settings import ClickHouseSettings
 
 T = TypeVar("T")
 

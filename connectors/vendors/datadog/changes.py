@@ -11,7 +11,7 @@ from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item
 from faultline.connectors.shared.rows.evidence_rows import ChangeRow, readable
 from faultline.connectors.shared.rows.service_names import named_service
-from faultline.connectors.shared.vendor_text import first_of
+from faultline.connectors.shared.vendor_text import first_of, web_link
 from faultline.connectors.vendors.datadog.calls import DEPLOYMENTS, EVENTS, PIPELINES
 from faultline.connectors.vendors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from faultline.connectors.vendors.datadog.logs import ListAnswer, iso
@@ -24,7 +24,7 @@ from faultline.connectors.vendors.datadog.values import (
     tags,
     text,
 )
-from faultline.connectors.vendors.pagerduty.answers import change_kind, web_link
+from faultline.connectors.vendors.pagerduty.answers import change_kind
 
 LOOKBACK = timedelta(hours=24)
 """Changes are asked from that long before the earliest window: a deploy may take a day to do

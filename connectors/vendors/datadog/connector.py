@@ -24,7 +24,14 @@ from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import Deadline
-from faultline.connectors.vendors.datadog import changes, logs, metrics, monitors, spans
+from faultline.connectors.vendors.datadog import (
+    DatadogSettings,
+    changes,
+    logs,
+    metrics,
+    monitors,
+    spans,
+)
 from faultline.connectors.vendors.datadog import check as datadog_check
 from faultline.connectors.vendors.datadog import gpus as datadog_gpus
 from faultline.connectors.vendors.datadog.bounded_answers import answer_of
@@ -48,7 +55,6 @@ from faultline.connectors.vendors.datadog.session import (
     DatadogSession,
     threads,
 )
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
 from faultline.connectors.vendors.datadog.topology import called_by, topology
 from faultline.connectors.vendors.datadog.values import text
 

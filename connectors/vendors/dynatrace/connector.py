@@ -24,8 +24,8 @@ from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.dynatrace import DynatraceSettings
 from faultline.connectors.vendors.dynatrace import rows as tables
-from faultline.connectors.vendors.dynatrace.settings import DynatraceSettings
 
 T = TypeVar("T")
 

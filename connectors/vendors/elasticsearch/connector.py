@@ -35,7 +35,7 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.elasticsearch import searches
+from faultline.connectors.vendors.elasticsearch import ElasticsearchSettings, searches
 from faultline.connectors.vendors.elasticsearch.answers import (
     CountsAnswer,
     LinesAnswer,
@@ -47,7 +47,6 @@ from faultline.connectors.vendors.elasticsearch.answers import (
 from faultline.connectors.vendors.elasticsearch.fields import FieldNames, FieldsAnswer, LogFields
 from faultline.connectors.vendors.elasticsearch.searches import Search
 from faultline.connectors.vendors.elasticsearch.session import LENIENT, SearchHttp, SearchSession
-from faultline.connectors.vendors.elasticsearch.settings import ElasticsearchSettings
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=4)
 MOST_SERVICES = 5

@@ -21,7 +21,14 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
-from faultline.connectors.vendors.google_cloud import errors, logs, operations, revisions, traces
+from faultline.connectors.vendors.google_cloud import (
+    GoogleCloudSettings,
+    errors,
+    logs,
+    operations,
+    revisions,
+    traces,
+)
 from faultline.connectors.vendors.google_cloud.collecting import GoogleProject, ProjectCollection
 from faultline.connectors.vendors.google_cloud.logs import EntriesAnswer
 from faultline.connectors.vendors.google_cloud.metrics import METRICS, SeriesAnswer
@@ -31,7 +38,6 @@ from faultline.connectors.vendors.google_cloud.session import (
     GoogleApi,
     GoogleSession,
 )
-from faultline.connectors.vendors.google_cloud.settings import GoogleCloudSettings
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=6)
 MOST_SERVICES = 5

@@ -35,6 +35,7 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
+from faultline.connectors.vendors.grafana import GrafanaSettings
 from faultline.connectors.vendors.grafana.annotations import (
     Annotation,
     kind_of_change,
@@ -45,7 +46,6 @@ from faultline.connectors.vendors.grafana.annotations import (
 from faultline.connectors.vendors.grafana.cloud_apps import CloudApps
 from faultline.connectors.vendors.grafana.rules import RuleQueriesAnswer, query_of_grafana_rule
 from faultline.connectors.vendors.grafana.session import GrafanaHttp, GrafanaSession
-from faultline.connectors.vendors.grafana.settings import GrafanaSettings
 
 LIMITS = Limits(deadline_s=20, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=4)
 NEEDS = {

@@ -29,8 +29,8 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.transport import CALL
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.honeycomb import HoneycombSettings
 from faultline.connectors.vendors.honeycomb import rows as tables
-from faultline.connectors.vendors.honeycomb.settings import HoneycombSettings
 
 T = TypeVar("T")
 

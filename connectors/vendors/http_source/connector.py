@@ -35,7 +35,7 @@ from faultline.connectors.shared.settings.placeholders import (
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.transport import CALL, get_only
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.http_source.settings import HttpSourceSettings
+from faultline.connectors.vendors.http_source import HttpSourceSettings
 
 LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
 MOST_SERVICES = 5

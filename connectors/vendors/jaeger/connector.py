@@ -43,7 +43,7 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
-from faultline.connectors.vendors.jaeger.settings import JaegerSettings
+from faultline.connectors.vendors.jaeger import JaegerSettings
 from faultline.connectors.vendors.jaeger.span_places import place_tags
 from faultline.connectors.vendors.jaeger.spans import JaegerTrace, trace_rows
 

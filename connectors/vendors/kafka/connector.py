@@ -20,10 +20,9 @@ from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.kafka import facts
+from faultline.connectors.vendors.kafka import KafkaSettings, facts
 from faultline.connectors.vendors.kafka.facts import Cluster, Group, GroupReading
 from faultline.connectors.vendors.kafka.session import KafkaSession, opened
-from faultline.connectors.vendors.kafka.settings import KafkaSettings
 
 VENDOR = "kafka"
 LIMITS = Limits(deadline_s=40, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)

@@ -29,8 +29,8 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.kafka import KafkaSettings
 from faultline.connectors.vendors.kafka.facts import Cluster, Group, Partition, Place
-from faultline.connectors.vendors.kafka.settings import KafkaSettings
 
 K = TypeVar("K")
 R = TypeVar("R")

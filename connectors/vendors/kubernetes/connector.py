@@ -16,6 +16,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Missing,
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url
+from faultline.connectors.vendors.kubernetes import KubernetesSettings
 from faultline.connectors.vendors.kubernetes.checking import (
     MOST_CHECKED,
     access_summary,
@@ -29,7 +30,6 @@ from faultline.connectors.vendors.kubernetes.session import (
     ClusterAccess,
     ClusterLogin,
 )
-from faultline.connectors.vendors.kubernetes.settings import KubernetesSettings
 from faultline.connectors.vendors.kubernetes.workloads import Ref, parsed, refs_of
 
 LIMITS = Limits(deadline_s=20, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)

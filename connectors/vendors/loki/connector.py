@@ -42,8 +42,9 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.grafana import GrafanaSettings
 from faultline.connectors.vendors.grafana.links import Explore
-from faultline.connectors.vendors.grafana.settings import GrafanaSettings
+from faultline.connectors.vendors.loki import LokiSettings
 from faultline.connectors.vendors.loki.answers import (
     CATEGORIZED,
     CountsAnswer,
@@ -55,7 +56,6 @@ from faultline.connectors.vendors.loki.answers import (
     tells_level,
 )
 from faultline.connectors.vendors.loki.bounded_answers import LokiAnswer, answer_of
-from faultline.connectors.vendors.loki.settings import LokiSettings
 from faultline.connectors.vendors.prometheus.promql import names_pattern, quoted
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=15, concurrency=5)

@@ -27,13 +27,13 @@ from faultline.connectors.shared.settings.placeholders import filled_in, names_i
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.transport import Retries
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.mcp_servers import McpServerSettings, McpToolSettings
 from faultline.connectors.vendors.mcp_servers.session import (
     ListedTool,
     McpHttp,
     McpSession,
     ToolResult,
 )
-from faultline.connectors.vendors.mcp_servers.settings import McpServerSettings, McpToolSettings
 
 LIMITS = Limits(deadline_s=20, max_bytes=2 * 1024 * 1024, requests_per_s=5, concurrency=2)
 ONCE = Retries(attempts=1)

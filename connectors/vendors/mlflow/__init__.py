@@ -1,7 +1,28 @@
 """MLflow: training metrics."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
-from faultline.connectors.vendors.mlflow.settings import MlflowSettings
+from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
+from faultline.connectors.shared.settings.settings_types import Url
+
+
+class MlflowSettings(SelfHostedSettings):
+    """An MLflow tracking server as a source of training metrics: docs/connectors/mlflow.md."""
+
+    url: Url | None = None
+    """Base of the tracking server. Unset: MLflow is not used."""
+    experiment: str | None = None
+    """Name of the experiment that training jobs log to, in which a run has its job's name."""
+    experiments: Mapping[str, str] = Field(default_factory=dict)
+    """Training job to the name of its dedicated experiment, whose runs may have any name."""
+    public_url: Url | None = None
+    """Base of links, if people reach MLflow at another address than `url`."""
+
 
 CONNECTOR = ConnectorType(
     name="mlflow",

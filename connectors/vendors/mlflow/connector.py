@@ -23,6 +23,7 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.training import training_runs as training
 from faultline.connectors.shared.vendor_text import plain_url, short
+from faultline.connectors.vendors.mlflow import MlflowSettings
 from faultline.connectors.vendors.mlflow.answers import (
     ExperimentAnswer,
     HistoryAnswer,
@@ -33,7 +34,6 @@ from faultline.connectors.vendors.mlflow.answers import (
     system_key,
 )
 from faultline.connectors.vendors.mlflow.session import API, MlflowHttp, MlflowSession
-from faultline.connectors.vendors.mlflow.settings import MlflowSettings
 
 VENDOR = "mlflow"
 LIMITS = Limits(deadline_s=40, max_bytes=96 * 1024 * 1024, requests_per_s=8, concurrency=4)

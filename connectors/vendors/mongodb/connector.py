@@ -20,10 +20,9 @@ from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.mongodb import commands, facts
+from faultline.connectors.vendors.mongodb import MongodbSettings, commands, facts
 from faultline.connectors.vendors.mongodb.operations import OperationsAnswer, sessions_of
 from faultline.connectors.vendors.mongodb.session import MongodbError, MongodbSession, opened
-from faultline.connectors.vendors.mongodb.settings import MongodbSettings
 
 VENDOR = "mongodb"
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=10, concurrency=2)

@@ -25,9 +25,8 @@ from faultline.connectors.shared.databases.database_facts import (
 from faultline.connectors.shared.databases.database_server import ServerSnapshot
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.mysql import facts, queries
+from faultline.connectors.vendors.mysql import MysqlSettings, facts, queries
 from faultline.connectors.vendors.mysql.session import MysqlSession, opened
-from faultline.connectors.vendors.mysql.settings import MysqlSettings
 
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
 Row = TypeVar("Row")

@@ -1,7 +1,22 @@
 """NATS: slow consumers, JetStream's limits, consumers that are behind."""
 
+from __future__ import annotations
+
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
-from faultline.connectors.vendors.nats.settings import NatsSettings
+from faultline.connectors.shared.settings.connector_settings import (
+    SelfHostedSettings,
+    ServerIdentity,
+)
+from faultline.connectors.shared.settings.settings_types import Url
+
+
+class NatsSettings(SelfHostedSettings, ServerIdentity):
+    """NATS as a source of its own state: docs/connectors/nats.md."""
+
+    url: Url | None = None
+    """Base of the monitoring endpoint, such as `http://nats.example.com:8222`. Unset: NATS is not
+    asked."""
+
 
 CONNECTOR = ConnectorType(
     name="nats",

@@ -27,10 +27,10 @@ from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.new_relic import NewRelicSettings
 from faultline.connectors.vendors.new_relic import queries as nrql
 from faultline.connectors.vendors.new_relic import rows as tables
 from faultline.connectors.vendors.new_relic.queries import NRQL, NrqlAnswer
-from faultline.connectors.vendors.new_relic.settings import NewRelicSettings
 
 VENDOR = "new_relic"
 API = {"us": "https://api.newrelic.com", "eu": "https://api.eu.newrelic.com"}

@@ -13,7 +13,7 @@ import polars as pl
 from faultline.analysis.case.tables import CHANGES, MONITORS
 from faultline.analysis.vocabulary import ChangeKind
 from faultline.connectors.shared.rows.evidence_rows import ChangeRow
-from faultline.connectors.shared.vendor_text import first_of, short
+from faultline.connectors.shared.vendor_text import first_of, short, web_link
 
 MOST_DETAILS = 40
 LONGEST_DETAIL = 500
@@ -273,11 +273,3 @@ def text_of(value: Any) -> str:
     if value is None:
         return ""
     return short(value if isinstance(value, str) else repr(value), LONGEST_DETAIL)
-
-
-def web_link(value: Any) -> str | None:
-    """The value if it is a link to a web page."""
-    # Foreign text: it must not break out of a link in Slack or on a page.
-    if isinstance(value, str) and re.fullmatch(r"https?://[^\s<>\"|]{1,2000}", value):
-        return value
-    return None

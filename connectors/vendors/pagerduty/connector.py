@@ -21,11 +21,10 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
-from faultline.connectors.shared.vendor_text import plain_url
-from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL, answers
+from faultline.connectors.shared.vendor_text import plain_url, web_link
+from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL, PagerDutySettings, answers
 from faultline.connectors.vendors.pagerduty.inquiry import ID, MOST_SERVICES, Ask
 from faultline.connectors.vendors.pagerduty.session import VENDOR, ReadOnlySession
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 
 T = TypeVar("T")
 
@@ -164,7 +163,7 @@ class PagerDutyConnector:
             for k, v in answers.alert_details(alert_evidence.alerts).items()
             if k not in _IDENTITY
         }
-        page = answers.web_link(incident.get("html_url"))
+        page = web_link(incident.get("html_url"))
         links = alert.links
         identity = answers.text_of(incident.get("id"))
         # A webhook and the API may name the page of one incident by two addresses.

@@ -15,6 +15,7 @@ from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.shared.contract.base import Item, Missing, Request
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.vendor_text import web_link
 from faultline.connectors.vendors.pagerduty import answers
 from faultline.connectors.vendors.pagerduty.session import VENDOR, ReadOnlySession, fetch, fetch_all
 
@@ -127,7 +128,7 @@ class Ask:
             alerts = await self.many(path, "alerts", MOST_ALERTS)
         except FaultlineError as error:
             return PagerDutyEvidence(missing=[Missing("monitors", f"GET {path}", str(error))])
-        link = next((u for a in alerts if (u := answers.web_link(a.get("html_url")))), None)
+        link = next((u for a in alerts if (u := web_link(a.get("html_url")))), None)
         details = answers.alert_details(alerts)
         items = [Item("monitors", f"GET {path}", link=link, rows=len(alerts))]
         items += [Item("alert", f"body of {path}", link=link, details=details)] if details else []
@@ -228,7 +229,7 @@ class Ask:
             people = await self.many("/oncalls", "oncalls", MOST_ON_CALL, **params)
         except FaultlineError as error:
             return PagerDutyEvidence(missing=[Missing("alert", query, str(error))])
-        link = answers.web_link(policy.get("html_url")) if isinstance(policy, Mapping) else None
+        link = web_link(policy.get("html_url")) if isinstance(policy, Mapping) else None
         return PagerDutyEvidence(
             items=[
                 Item(

@@ -29,9 +29,8 @@ from faultline.connectors.shared.rows.collection_builder import full_window, nan
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.postgresql import facts, queries
+from faultline.connectors.vendors.postgresql import PostgresqlSettings, facts, queries
 from faultline.connectors.vendors.postgresql.session import PostgresServer, PostgresSession, opened
-from faultline.connectors.vendors.postgresql.settings import PostgresqlSettings
 
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
 MOST_SERVICES = 200

@@ -26,7 +26,7 @@ from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.rows.joined_windows import merged
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.prometheus import promql
+from faultline.connectors.vendors.prometheus import PrometheusSettings, promql
 from faultline.connectors.vendors.prometheus.bounded_answers import answer_of
 from faultline.connectors.vendors.prometheus.custom_queries import check_custom
 from faultline.connectors.vendors.prometheus.evidence_items import EvidenceItems, state_table
@@ -53,7 +53,6 @@ from faultline.connectors.vendors.prometheus.series import (
 )
 from faultline.connectors.vendors.prometheus.service_calls import service_calls
 from faultline.connectors.vendors.prometheus.service_survey import survey
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 
 SHARE_OF_TIME = 0.6
 """Of the time for one investigation, what exporters may take: services come first."""

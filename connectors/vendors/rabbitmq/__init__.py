@@ -1,7 +1,22 @@
 """RabbitMQ: queues, consumers, alarms, partitions."""
 
+from __future__ import annotations
+
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
-from faultline.connectors.vendors.rabbitmq.settings import RabbitmqSettings
+from faultline.connectors.shared.settings.connector_settings import (
+    SelfHostedSettings,
+    ServerIdentity,
+)
+from faultline.connectors.shared.settings.settings_types import Url
+
+
+class RabbitmqSettings(SelfHostedSettings, ServerIdentity):
+    """RabbitMQ as a source of its own state: docs/connectors/rabbitmq.md."""
+
+    url: Url | None = None
+    """Base of the management plugin, such as `https://mq.example.com:15671`. Unset: RabbitMQ is not
+    asked."""
+
 
 CONNECTOR = ConnectorType(
     name="rabbitmq",

@@ -19,8 +19,7 @@ from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.rabbitmq import facts
-from faultline.connectors.vendors.rabbitmq.settings import RabbitmqSettings
+from faultline.connectors.vendors.rabbitmq import RabbitmqSettings, facts
 
 VENDOR = "rabbitmq"
 LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)

@@ -26,7 +26,7 @@ from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
-from faultline.connectors.vendors.ray.settings import RaySettings
+from faultline.connectors.vendors.ray import RaySettings
 
 VENDOR = "ray"
 LIMITS = Limits(deadline_s=20, max_bytes=32 * 1024 * 1024, requests_per_s=4, concurrency=2)

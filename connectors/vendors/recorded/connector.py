@@ -21,7 +21,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Mi
 from faultline.connectors.shared.contract.row_origins import KEYS
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.vendors.recorded.settings import RecordedSettings
+from faultline.connectors.vendors.recorded import RecordedSettings
 
 LIMITS = Limits(deadline_s=120, max_rows=50_000_000)
 """Wide: a recorded case is replayed whole."""

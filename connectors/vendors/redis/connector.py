@@ -21,9 +21,8 @@ from faultline.connectors.shared.rows.collection_builder import full_window
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.redis import facts
+from faultline.connectors.vendors.redis import RedisSettings, facts
 from faultline.connectors.vendors.redis.session import RedisSession, RefusedCommand, Reply, opened
-from faultline.connectors.vendors.redis.settings import RedisSettings
 
 LIMITS = Limits(deadline_s=20, max_bytes=4 * 1024 * 1024, requests_per_s=20, concurrency=2)
 SECTIONS = ("server", "clients", "memory", "persistence", "replication", "stats")

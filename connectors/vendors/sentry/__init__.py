@@ -1,7 +1,31 @@
 """Sentry: issues, releases and suspect commits."""
 
+from __future__ import annotations
+
+from pydantic import SecretStr
+
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
-from faultline.connectors.vendors.sentry.settings import SentrySettings
+from faultline.connectors.shared.settings.connector_settings import ConnectorSettings
+from faultline.connectors.shared.settings.settings_types import Names, Secrets, Url
+
+
+class SentrySettings(ConnectorSettings):
+    """Sentry webhooks in, and issues, events, releases and suspect commits as evidence:
+    docs/connectors/sentry.md."""
+
+    organization: str | None = None
+    """The organization's slug. Unset: Sentry is not used."""
+    base_url: Url = "https://sentry.io"
+    """The server: `https://us.sentry.io`, `https://de.sentry.io`, or a self-hosted one."""
+    environments: Names = ()
+    """Environments that count, such as `production`. Unset: all."""
+    token: SecretStr | None = None
+    """Secret. Token of an internal integration, ideally read-only. Without it Sentry is not
+    used."""
+    webhook_secrets: Secrets = ()
+    """Secret. Client secrets of the integrations that send webhooks. During a rotation several,
+    separated by commas."""
+
 
 CONNECTOR = ConnectorType(
     name="sentry",

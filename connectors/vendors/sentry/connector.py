@@ -23,6 +23,7 @@ from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.sentry import SentrySettings
 from faultline.connectors.vendors.sentry import rows as sentry_rows
 from faultline.connectors.vendors.sentry.answers import VENDOR, SentryApiIssue
 from faultline.connectors.vendors.sentry.issues import (
@@ -32,7 +33,6 @@ from faultline.connectors.vendors.sentry.issues import (
     issue_of,
 )
 from faultline.connectors.vendors.sentry.releases import Releases
-from faultline.connectors.vendors.sentry.settings import SentrySettings
 
 LIMITS = Limits(deadline_s=25, max_bytes=32 * 1024 * 1024, requests_per_s=10, concurrency=5)
 """Sentry limits each call by itself and says so in headers (docs.sentry.io, "Rate Limits"); this

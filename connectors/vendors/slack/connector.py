@@ -27,7 +27,7 @@ from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short, unexpected_response
-from faultline.connectors.vendors.slack import CHANNEL_LABEL, THREAD_LABEL
+from faultline.connectors.vendors.slack import CHANNEL_LABEL, THREAD_LABEL, SlackSettings
 from faultline.connectors.vendors.slack.messages import (
     ServiceWords,
     SlackHistoryMessage,
@@ -35,7 +35,6 @@ from faultline.connectors.vendors.slack.messages import (
     moment_of,
     thread_details,
 )
-from faultline.connectors.vendors.slack.settings import SlackSettings
 
 T = TypeVar("T")
 

@@ -26,6 +26,7 @@ from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.slurm import SlurmSettings
 from faultline.connectors.vendors.slurm.answers import (
     AccountedJobsAnswer,
     ControlledJobsAnswer,
@@ -34,7 +35,6 @@ from faultline.connectors.vendors.slurm.answers import (
     SlurmJob,
 )
 from faultline.connectors.vendors.slurm.facts import job_nodes, job_rows, node_rows
-from faultline.connectors.vendors.slurm.settings import SlurmSettings
 
 VENDOR = "slurm"
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=2, concurrency=2)

@@ -23,8 +23,8 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.transport import Timeouts
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.splunk import SplunkSettings, searches
 from faultline.connectors.vendors.splunk import rows as tables
-from faultline.connectors.vendors.splunk import searches
 from faultline.connectors.vendors.splunk.searches import LineSearches
 from faultline.connectors.vendors.splunk.session import (
     MOST_S,
@@ -32,7 +32,6 @@ from faultline.connectors.vendors.splunk.session import (
     SplunkHttp,
     SplunkSession,
 )
-from faultline.connectors.vendors.splunk.settings import SplunkSettings
 
 LIMITS = Limits(deadline_s=45, max_bytes=64 * 1024 * 1024, requests_per_s=4, concurrency=3)
 """A role may run three searches at once unless it is given more (authorize.conf, srchJobsQuota)."""

@@ -27,8 +27,8 @@ from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.splunk_observability import SplunkObservabilitySettings
 from faultline.connectors.vendors.splunk_observability import rows as tables
-from faultline.connectors.vendors.splunk_observability.settings import SplunkObservabilitySettings
 
 VENDOR = "splunk_observability"
 LIMITS = Limits(deadline_s=30, max_bytes=32 * 1024 * 1024, requests_per_s=5, concurrency=4)

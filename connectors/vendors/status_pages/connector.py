@@ -25,6 +25,7 @@ from faultline.connectors.shared.rows.collection_builder import (
 from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.vendor_text import short, unexpected_response
+from faultline.connectors.vendors.status_pages import StatusPageSettings
 from faultline.connectors.vendors.status_pages.incidents import (
     MOST_INCIDENTS,
     NO_IMPACT,
@@ -35,7 +36,6 @@ from faultline.connectors.vendors.status_pages.incidents import (
     of_google,
     of_statuspage,
 )
-from faultline.connectors.vendors.status_pages.settings import StatusPageSettings
 
 LIMITS = Limits(deadline_s=10, max_bytes=8 * 1024 * 1024, requests_per_s=1, concurrency=1)
 

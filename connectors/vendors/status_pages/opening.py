@@ -5,12 +5,12 @@ from __future__ import annotations
 from faultline.analysis.errors import SettingsError
 from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.vendors.status_pages import StatusPageSettings
 from faultline.connectors.vendors.status_pages.connector import (
     FORMATS,
     LIMITS,
     StatusPagesConnector,
 )
-from faultline.connectors.vendors.status_pages.settings import StatusPageSettings
 
 
 def build(page_settings: StatusPageSettings, settings: SharedSettings) -> StatusPagesConnector:

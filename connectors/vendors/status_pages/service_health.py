@@ -18,8 +18,9 @@ from faultline.connectors.shared.auth.server_access import AzureToken, ServerAcc
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import unexpected_response
+from faultline.connectors.vendors.azure import AzureMonitorSettings
 from faultline.connectors.vendors.azure.session import credential_of
-from faultline.connectors.vendors.azure.settings import AzureMonitorSettings
+from faultline.connectors.vendors.status_pages import StatusPageSettings
 from faultline.connectors.vendors.status_pages.connector import (
     LIMITS,
     PageIncidents,
@@ -31,7 +32,6 @@ from faultline.connectors.vendors.status_pages.incidents import (
     ProviderIncident,
     of_service_health,
 )
-from faultline.connectors.vendors.status_pages.settings import StatusPageSettings
 
 VERSION = "2024-02-01"
 SUBSCRIPTION = re.compile(r"[0-9A-Za-z-]{1,64}")

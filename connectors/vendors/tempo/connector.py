@@ -36,10 +36,10 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.grafana import GrafanaSettings
 from faultline.connectors.vendors.grafana.links import Explore
-from faultline.connectors.vendors.grafana.settings import GrafanaSettings
 from faultline.connectors.vendors.prometheus.promql import quoted
-from faultline.connectors.vendors.tempo.settings import TempoSettings
+from faultline.connectors.vendors.tempo import TempoSettings
 from faultline.connectors.vendors.tempo.traces import WholeTraces, between
 
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=20, concurrency=6)

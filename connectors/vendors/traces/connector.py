@@ -23,6 +23,7 @@ from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
 from faultline.connectors.shared.transport.guarded_fetch import FetchGuard
 from faultline.connectors.shared.vendor_text import plain_url, short
+from faultline.connectors.vendors.traces import TracesSettings
 from faultline.connectors.vendors.traces.files import Choice, PlaceOf, TraceCapture, choose
 from faultline.connectors.vendors.traces.linked import LinkedFile, guard_of, trace_links
 from faultline.connectors.vendors.traces.object_places import (
@@ -31,7 +32,6 @@ from faultline.connectors.vendors.traces.object_places import (
     is_valid_location,
 )
 from faultline.connectors.vendors.traces.places import VENDOR, DirectoryPlace, S3Place, TracePlace
-from faultline.connectors.vendors.traces.settings import TracesSettings
 
 T = TypeVar("T")
 

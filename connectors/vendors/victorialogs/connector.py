@@ -32,14 +32,13 @@ from faultline.connectors.shared.rows.service_names import ServiceNames, in_scop
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, unexpected_response
-from faultline.connectors.vendors.victorialogs import logsql
+from faultline.connectors.vendors.victorialogs import VictoriaLogsSettings, logsql
 from faultline.connectors.vendors.victorialogs.answers import (
     HitsAnswer,
     ValuesAnswer,
     count_rows,
     line_page,
 )
-from faultline.connectors.vendors.victorialogs.settings import VictoriaLogsSettings
 
 VENDOR = "victorialogs"
 LIMITS = Limits(deadline_s=30, max_bytes=64 * 1024 * 1024, requests_per_s=10, concurrency=4)

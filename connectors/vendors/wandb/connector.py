@@ -28,6 +28,7 @@ from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.training import training_runs
 from faultline.connectors.shared.training.training_runs import STEP_KEY, TIME_KEY
 from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.vendors.wandb import WandbSettings
 from faultline.connectors.vendors.wandb import runs as wandb_runs
 from faultline.connectors.vendors.wandb.queries import (
     HISTORY,
@@ -43,7 +44,6 @@ from faultline.connectors.vendors.wandb.queries import (
     place_of,
 )
 from faultline.connectors.vendors.wandb.runs import WandbRun
-from faultline.connectors.vendors.wandb.settings import WandbSettings
 
 VENDOR = "wandb"
 API = "https://api.wandb.ai"

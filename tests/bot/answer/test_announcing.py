@@ -17,7 +17,7 @@ from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.settings import Settings
 from faultline.bot.store.messages import Announcing
 from faultline.bot.store.store import ReplyTo, Store
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.slack import SlackSettings
 from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack
 

@@ -19,7 +19,7 @@ from faultline.bot.settings.alerts import AlertSettings, ChannelSettings
 from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.slack import SlackSettings
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SERVICES = {"checkout": ServiceSettings(depends_on=("payments",)), "payments": ServiceSettings()}

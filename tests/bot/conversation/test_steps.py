@@ -33,8 +33,8 @@ from faultline.bot.store.listing import Labels
 from faultline.bot.store.people_tables import QuestionRow
 from faultline.bot.store.quotas import ModelSpending
 from faultline.bot.store.store import ReplyTo, Store
-from faultline.connectors.vendors.slack.settings import SlackSettings
-from faultline.connectors.vendors.traces.settings import TracesSettings
+from faultline.connectors.vendors.slack import SlackSettings
+from faultline.connectors.vendors.traces import TracesSettings
 from faultline.demo.run import recorded_cases
 from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack, SlackedMessage

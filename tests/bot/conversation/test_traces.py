@@ -11,7 +11,7 @@ from faultline.analysis.errors import BudgetExceeded, EvidenceError
 from faultline.bot.conversation import trace_request
 from faultline.bot.conversation.allowed_traces import allowed_place
 from faultline.bot.conversation.trace_request import refusal, run_trace_doctor
-from faultline.connectors.vendors.traces.settings import TracesSettings
+from faultline.connectors.vendors.traces import TracesSettings
 from faultline.demo.run import recorded_cases
 
 LOCATIONS = ("s3://runs/traces/{job}", "s3://open")

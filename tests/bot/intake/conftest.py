@@ -32,9 +32,9 @@ from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
-from faultline.connectors.vendors.alertmanager.settings import AlertmanagerSettings
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.alertmanager import AlertmanagerSettings
+from faultline.connectors.vendors.pagerduty import PagerDutySettings
+from faultline.connectors.vendors.slack import SlackSettings
 from tests.databases import store_engine
 
 PD_SECRETS = ("pd-old-secret", "pd-new-secret")

@@ -27,8 +27,8 @@ from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.settings.processes import RetentionSettings
 from faultline.bot.store.store import Accepted, Arrival, Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
+from faultline.connectors.vendors.sentry import SentrySettings
 from faultline.connectors.vendors.sentry.issues import issue_of
-from faultline.connectors.vendors.sentry.settings import SentrySettings
 from tests.bot.intake.conftest import Senders, only, serving
 
 NOW = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

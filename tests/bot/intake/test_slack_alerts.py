@@ -21,8 +21,8 @@ from faultline.bot.intake.slack_text import slack_plain, slack_urls
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.pagerduty import PagerDutySettings
+from faultline.connectors.vendors.slack import SlackSettings
 from tests.bot.intake.conftest import WATCHED, bot_message, secrets, slack_event
 from tests.bot.intake.test_pagerduty_webhook import JSON
 

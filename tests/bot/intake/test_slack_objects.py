@@ -21,8 +21,8 @@ from faultline.connectors.vendors.aws.scope import named_alarms, places_of
 from faultline.connectors.vendors.datadog.monitors import monitor_of
 from faultline.connectors.vendors.pagerduty.connector import incident_of
 from faultline.connectors.vendors.sentry.issues import issue_of
+from faultline.connectors.vendors.slack import SlackSettings
 from faultline.connectors.vendors.slack.connector import thread_of
-from faultline.connectors.vendors.slack.settings import SlackSettings
 from tests.bot.intake.conftest import WATCHED, bot_message, mention, slack_event
 
 NOW = datetime(2026, 11, 20, 10, 1, tzinfo=UTC)

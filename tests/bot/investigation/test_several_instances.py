@@ -22,7 +22,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Mi
 from faultline.connectors.shared.contract.instances import ConnectorInstance
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.instances import Covers
-from faultline.connectors.vendors.datadog.settings import DatadogSettings
+from faultline.connectors.vendors.datadog import DatadogSettings
 from tests.bot.investigation.test_steps import a_desk
 from tests.scenarios.small_case import STARTED
 

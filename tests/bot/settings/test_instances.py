@@ -13,8 +13,8 @@ from faultline.bot.settings import Settings, load_settings, sections_that_repeat
 from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.instances import visible_settings
 from faultline.connectors.shared.settings.instances import Covers, Instance
-from faultline.connectors.vendors.grafana.settings import GrafanaSettings
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
+from faultline.connectors.vendors.grafana import GrafanaSettings
+from faultline.connectors.vendors.prometheus import PrometheusSettings
 
 TWO = """
 [[prometheus]]

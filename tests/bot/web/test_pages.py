@@ -15,7 +15,7 @@ from faultline.bot.intake.sources.alertmanager import read_alertmanager
 from faultline.bot.settings import Settings
 from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.listing import Labels
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
+from faultline.connectors.vendors.pagerduty import PagerDutySettings
 from tests.bot.web.sample_case import ALERT, FINDINGS, REPORT, write_sample_case
 from tests.bot.web.serving import Server, Site, serving
 

@@ -26,8 +26,8 @@ from faultline.bot.answer.targets.pagerduty.pace import Pace
 from faultline.bot.answer.targets.posting import NOT_DONE, REQUEST_TIMEOUT_S
 from faultline.bot.runtime.threads import in_thread
 from faultline.connectors.shared.transport.environment_trust import ca_file_of_environment
+from faultline.connectors.vendors.pagerduty import PagerDutySettings
 from faultline.connectors.vendors.pagerduty.session import auth_type_of
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)

@@ -18,7 +18,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.store.follow_ups import FollowUps, wished
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
-from faultline.connectors.vendors.pagerduty.settings import PagerDutySettings
+from faultline.connectors.vendors.pagerduty import PagerDutySettings
 
 if TYPE_CHECKING:
     from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies

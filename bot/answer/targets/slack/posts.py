@@ -19,7 +19,7 @@ from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, sl
 from faultline.bot.answer.targets.slack.message import SlackMessage
 from faultline.bot.answer.targets.slack.web_client import SlackWebClient
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in, named_id
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.slack import SlackSettings
 
 T = TypeVar("T")
 IsIt = Callable[[Mapping[str, Any]], bool]

@@ -14,7 +14,7 @@ from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.rows.named_ids import instance_in, named_id
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.slack import SlackSettings
 
 if TYPE_CHECKING:
     from faultline.bot.answer.targets.slack.replies import SlackReplies

@@ -11,7 +11,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.answer.targets.slack.errors import VENDOR, slack_error
 from faultline.bot.answer.targets.slack.posts import slack_client
-from faultline.connectors.vendors.slack.settings import SlackSettings
+from faultline.connectors.vendors.slack import SlackSettings
 
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})
 """For posting, editing and charts; reading threads needs more where Slack is a source of alerts."""

@@ -22,8 +22,8 @@ from faultline.connectors.shared.contract.instances import ConnectorInstance
 from faultline.connectors.shared.settings.instances import Covers
 from faultline.connectors.vendors.loki import CONNECTOR as LOKI
 from faultline.connectors.vendors.loki.connector import LokiConnector
+from faultline.connectors.vendors.prometheus import PrometheusSettings
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
-from faultline.connectors.vendors.prometheus.settings import PrometheusSettings
 from tests.bot.investigation.model.tools.conftest import Desk
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, prometheus, server
 from tests.connectors.local_http import LocalServer, Reply
