@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from faultline.connectors.shared.settings.limits import ConnectorSettings
+from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
 
 Tls = Literal["verify", "require", "off"]
 
@@ -52,6 +53,10 @@ class ServerIdentity(ConnectorSettings):
     def of_service(self, instance: str, host: str) -> str:
         """The service that facts about this server belong to."""
         return self.service or instance or host
+
+
+class HttpServerSettings(SelfHostedSettings, ServerIdentity):
+    """The keys of a server that tells of itself over HTTP."""
 
 
 class DatabaseSettings(ServerIdentity):

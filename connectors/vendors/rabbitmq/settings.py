@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from faultline.connectors.shared.settings.database_settings import ServerIdentity
-from faultline.connectors.shared.settings.self_hosted import SelfHostedSettings
+from faultline.connectors.shared.settings.database_settings import HttpServerSettings
 from faultline.connectors.shared.settings.settings_types import Url
 
 
-class RabbitmqSettings(SelfHostedSettings, ServerIdentity):
+class RabbitmqSettings(HttpServerSettings):
     """RabbitMQ as a source of its own state: docs/connectors/rabbitmq.md."""
 
     url: Url | None = None
