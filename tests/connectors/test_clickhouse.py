@@ -27,9 +27,10 @@ from faultline.connectors.vendors.clickhouse.layouts import (
     OTEL_LOGS,
     SIGNOZ_LOGS,
     Column,
+    identifier,
+    literal,
     tables_of,
 )
-from faultline.connectors.vendors.clickhouse.literals import identifier, literal
 from tests.connectors.clickhouse_server import PLACED, QUEUED, clickhouse_server
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET

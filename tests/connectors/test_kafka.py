@@ -20,7 +20,7 @@ from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.kafka import KafkaSettings
 from faultline.connectors.vendors.kafka.connector import LIMITS
 from faultline.connectors.vendors.kafka.facts import Place, cluster_facts
-from faultline.connectors.vendors.kafka.session import opened
+from faultline.connectors.vendors.kafka.session import KafkaSession
 from tests.connectors.conftest import free_port
 from tests.connectors.kafka_broker import KafkaBroker, ToldGroup, serving
 from tests.connectors.live_requests import (
@@ -297,7 +297,7 @@ def test_offsets_are_those_of_the_cluster(mock_cluster: tuple[Producer, str]) ->
 
     async def asked() -> tuple[Any, Any, Any]:
         own = KafkaSettings(brokers=brokers, tls="off")
-        async with opened(own, LIMITS) as session:
+        async with KafkaSession(own, LIMITS) as session:
             cluster = await session.cluster()
             ends = await session.offsets(places)
             return cluster, ends, await session.offsets(places, first=True)

@@ -18,8 +18,12 @@ from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.training.training_runs import HIDDEN
 from faultline.connectors.vendors.mlflow import CONNECTOR
-from faultline.connectors.vendors.mlflow.connector import LIMITS, MOST_PAGES, MlflowConnector
-from faultline.connectors.vendors.mlflow.session import MlflowHttp
+from faultline.connectors.vendors.mlflow.connector import (
+    LIMITS,
+    MOST_PAGES,
+    MlflowConnector,
+    MlflowHttp,
+)
 from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
 from tests.connectors.stand_ins import mlflow as stand_in

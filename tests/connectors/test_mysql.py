@@ -20,8 +20,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress
 from faultline.connectors.vendors.mysql import facts, queries
-from faultline.connectors.vendors.mysql.connector import LIMITS
-from faultline.connectors.vendors.mysql.session import opened
+from faultline.connectors.vendors.mysql.connector import LIMITS, MysqlSession
 from tests.connectors.conftest import free_port
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.live_requests import (
@@ -262,7 +261,7 @@ def test_the_server_itself_holds_it_to_reading_and_to_its_time(port: int) -> Non
     server = DatabaseAddress("127.0.0.1", port, "shop", None, "off")
 
     async def tried(text: str) -> None:
-        async with opened(server, LIMITS, 0.2) as session:
+        async with MysqlSession(server, LIMITS, 0.2) as session:
             await session.rows("test", text, type=dict[str, Any])
 
     with pytest.raises(ConnectorError, match="READ ONLY transaction"):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from faultline.connectors.shared.contract.base import Connector
-from faultline.connectors.vendors.nats import facts
+from faultline.connectors.vendors.nats import connector as facts
 from tests.connectors.conftest import free_port
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot
 from tests.connectors.local_http import LocalServer, Reply

@@ -20,8 +20,11 @@ from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.postgresql import facts, queries
-from faultline.connectors.vendors.postgresql.connector import LIMITS
-from faultline.connectors.vendors.postgresql.session import PostgresServer, opened
+from faultline.connectors.vendors.postgresql.connector import (
+    LIMITS,
+    PostgresServer,
+    PostgresSession,
+)
 from tests.connectors.conftest import free_port
 from tests.connectors.debian_postgres import ADMIN, DebianPostgres, debian_postgres, replica_of
 from tests.connectors.live_requests import (
@@ -333,7 +336,7 @@ def test_the_check_of_a_user_that_only_reads(sockets: Path) -> None:
 
 def of(sockets: Path) -> PostgresServer:
     """The server with the rights of an administrator."""
-    return PostgresServer(str(sockets), 5432, "postgres", ADMIN, None, "off")
+    return PostgresServer(str(sockets), 5432, ADMIN, None, "off")
 
 
 @pytest.mark.parametrize(
@@ -347,7 +350,7 @@ def test_the_server_itself_holds_it_to_reading_and_to_its_time(
     sockets: Path, statement: Any, problem: str
 ) -> None:
     async def tried() -> None:
-        async with opened(of(sockets), LIMITS, 0.3) as session:
+        async with PostgresSession(of(sockets), LIMITS, 0.3) as session:
             try:
                 await session.rows("try", statement, type=facts.SchemaRow)
             finally:

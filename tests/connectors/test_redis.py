@@ -16,8 +16,7 @@ import pytest
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress
-from faultline.connectors.vendors.redis.connector import LIMITS
-from faultline.connectors.vendors.redis.session import opened
+from faultline.connectors.vendors.redis.connector import LIMITS, RedisSession
 from faultline.lab.shop.tools import find_redis
 from tests.connectors.conftest import free_port
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot
@@ -154,7 +153,7 @@ def test_no_command_that_writes_is_sent(running: Programs, words: tuple[str, ...
     server = DatabaseAddress("127.0.0.1", start(running), None, None, "off")
 
     async def tried() -> None:
-        async with opened(server, LIMITS) as session:
+        async with RedisSession(server, LIMITS) as session:
             await session.ask(*words)
 
     with pytest.raises(ConnectorError, match="sends reading commands only"):

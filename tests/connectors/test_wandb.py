@@ -22,6 +22,7 @@ from faultline.bot.settings import load_settings
 from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.training.training_runs import HIDDEN, LEARNING_RATE, moment
+from faultline.connectors.vendors.wandb import WandbSettings
 from faultline.connectors.vendors.wandb.connector import WandbConnector
 from faultline.connectors.vendors.wandb.queries import page_address
 from tests.connectors.conftest import ALERT_AT, request_for
@@ -41,9 +42,8 @@ def wandb(server: LocalServer) -> WandbServer:
 
 
 def connector(wandb: WandbServer, **given: Any) -> WandbConnector:
-    return WandbConnector(
-        "ml", "pretrain", **{"base_url": wandb.server.url, "api_key": wandb.key} | given
-    )
+    values = {"entity": "ml", "project": "pretrain", "base_url": wandb.server.url}
+    return WandbConnector(WandbSettings.model_validate(values | {"api_key": wandb.key} | given))
 
 
 def alert_with(**labels: str) -> Alert:
@@ -146,7 +146,8 @@ def test_a_run_that_nobody_knows_is_a_gap(wandb: WandbServer, tmp_path: Path) ->
 
 
 def test_a_job_can_log_to_a_project_of_its_own(wandb: WandbServer, tmp_path: Path) -> None:
-    own = WandbConnector(None, None, {"llm-1": "ml/pretrain"}, base_url=wandb.server.url)
+    projects = {"llm-1": "ml/pretrain"}
+    own = WandbConnector(WandbSettings(projects=projects, base_url=wandb.server.url))
     assert asyncio.run(collect_from(own, request_for(tmp_path, job="llm-1"))).items
     other = asyncio.run(collect_from(own, request_for(tmp_path, job="llm-2")))
     assert other.missing[0].reason == "no wandb project is set for this job"
@@ -154,7 +155,7 @@ def test_a_job_can_log_to_a_project_of_its_own(wandb: WandbServer, tmp_path: Pat
 
 def test_a_project_without_an_owner_stops_the_start() -> None:
     with pytest.raises(SettingsError, match=r"wandb\.project"):
-        WandbConnector(None, "pretrain")
+        WandbConnector(WandbSettings(project="pretrain"))
 
 
 def test_a_project_that_cannot_be_seen_is_a_gap_and_fails_the_check(

@@ -53,7 +53,6 @@ class AnthropicApi:
         )
 
     async def once(self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int) -> None:
-        """As `ModelApi` has it."""
         body = {"model": self._name, **messages_request(turn, able)}
         forced = turn.schema is not None and able.schema == "json"
         reading = MessagesReading(
@@ -120,7 +119,6 @@ class AnthropicApi:
         return True
 
     async def listed(self, name: str) -> Listed:
-        """As `ModelApi` has it."""
         try:
             address = f"{self._base}/models/{name}"
             response = await self._client.get(address, headers=self._signed())
@@ -140,7 +138,6 @@ class AnthropicApi:
         return Listed(True, count(model.get("max_input_tokens")))
 
     async def close(self) -> None:
-        """As `ModelApi` has it."""
         await self._client.aclose()
 
 

@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faultline.bot.investigation.model.abilities import Abilities
-from faultline.bot.investigation.model.chat_api import SCHEMA_IN_WORDS
+from faultline.bot.investigation.model.openai_dialects import SCHEMA_IN_WORDS
 from faultline.bot.investigation.model.turns import (
-    MAX_CALLS,
-    MAX_TOOL_NAME,
     AssistantMessage,
     Ending,
     Entry,
@@ -237,10 +235,8 @@ class MessagesReading:
         calls = [b for b in self._blocks if b.get("type") == "tool_use" and text_of(b.get("name"))]
         forms = [b for b in calls if b.get("name") == self._form]
         answer.text = _arguments(forms[0]) if forms else self._text()
-        calls = [b for b in calls if b not in forms][:MAX_CALLS]
-        for number, block in enumerate(calls, start=self._first_call):
-            name = text_of(block.get("name"))[:MAX_TOOL_NAME]
-            answer.calls.append(ToolCall(f"c{number:08d}", name, _arguments(block)))
+        named = [(text_of(b.get("name")), _arguments(b)) for b in calls if b not in forms]
+        answer.add_calls(named, self._first_call)
         if any(block.get("type") in THINKING for block in self._blocks):
             answer.carried = bounded({"blocks": [k for k in map(_replay_block, self._blocks) if k]})
 

@@ -10,7 +10,6 @@ import openai
 from openai import AsyncOpenAI, AsyncStream
 
 from faultline.bot.investigation.model.abilities import Abilities, api_of
-from faultline.bot.investigation.model.chat_api import ChatReading, chat_request
 from faultline.bot.investigation.model.entra import entra_tokens
 from faultline.bot.investigation.model.model_api import (
     Listed,
@@ -18,7 +17,11 @@ from faultline.bot.investigation.model.model_api import (
     ServerFailure,
     retry_after,
 )
-from faultline.bot.investigation.model.responses_api import ResponsesReading, responses_request
+from faultline.bot.investigation.model.openai_dialects import (
+    ChatReading,
+    ResponsesReading,
+    openai_request,
+)
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
 from faultline.bot.settings.investigation import ModelSettings
 
@@ -27,7 +30,6 @@ MOST_LISTED = 10_000
 CONTEXT_NAMES = ("max_model_len", "context_length", "context_window", "max_context_length")
 """What vLLM, OpenRouter, Groq and Mistral call the size of a model's context in the list of
 models; llama.cpp has `n_ctx` in `meta`."""
-Reading = ChatReading | ResponsesReading
 
 
 class OpenAIApi:
@@ -51,11 +53,15 @@ class OpenAIApi:
             # `ModelClient` retries by itself, within its budget.
             max_retries=0,
         )
+        client = self._openai
+        self._create: Callable[..., Awaitable[Any]] = (
+            client.chat.completions.create if self._chat else client.responses.create
+        )
 
     async def once(self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int) -> None:
-        """As `ModelApi` has it."""
+        reading = (ChatReading if self._chat else ResponsesReading)(answer, first_call)
         try:
-            response, reading = await self._request(turn, able, answer, first_call)
+            response: Any = await self._create(model=self._name, **openai_request(turn, able))
             broken: Exception | None = None
             try:
                 await _read(response, reading, answer)
@@ -69,21 +75,7 @@ class OpenAIApi:
         if broken is not None and answer.empty:
             raise NotOfThisApi from broken
 
-    async def _request(
-        self, turn: Turn, able: Abilities, answer: ModelAnswer, first_call: int
-    ) -> tuple[Any, Reading]:
-        if self._chat:
-            response: Any = await self._openai.chat.completions.create(
-                model=self._name, **chat_request(turn, able)
-            )
-            return response, ChatReading(answer, first_call)
-        response = await self._openai.responses.create(
-            model=self._name, **responses_request(turn, able)
-        )
-        return response, ResponsesReading(answer, first_call)
-
     async def listed(self, name: str) -> Listed:
-        """As `ModelApi` has it."""
         try:
             model = await self._openai.models.retrieve(name)
         except (openai.NotFoundError, openai.APIResponseValidationError):
@@ -112,11 +104,12 @@ class OpenAIApi:
         return Listed(True, _context_of(_plain(model)))
 
     async def close(self) -> None:
-        """As `ModelApi` has it."""
         await self._openai.close()
 
 
-async def _read(response: Any, reading: Reading, answer: ModelAnswer) -> None:
+async def _read(
+    response: Any, reading: ChatReading | ResponsesReading, answer: ModelAnswer
+) -> None:
     if not isinstance(response, AsyncStream):
         reading.read(_plain(response))
         return

@@ -131,6 +131,11 @@ class ModelAnswer:
         called = sum(len(c.arguments) for c in self.calls)
         return len(self.text) + self.thought + called > MAX_ANSWER_CHARACTERS
 
+    def add_calls(self, calls: Sequence[tuple[str, str]], first: int) -> None:
+        """Tool calls by name and arguments, numbered from `first`."""
+        for number, (name, arguments) in enumerate(calls[:MAX_CALLS], start=first):
+            self.calls.append(ToolCall(f"c{number:08d}", name[:MAX_TOOL_NAME], arguments))
+
     def start_over(self) -> None:
         """Forget what a try brought that failed."""
         self.text, self.calls, self.usage, self.ending = "", [], None, "stop"

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 from faultline.analysis.wording.amounts import MILLISECONDS, SECONDS, SHARE, amount, times
 from faultline.analysis.wording.phrases import counted
-from faultline.connectors.shared.databases.database_server import Fact
+from faultline.connectors.shared.databases.database_server import Fact, listed
 from faultline.connectors.shared.databases.lock_chains import DatabaseSession, lock_holders
 
 CONNECTIONS_SHARE = 0.9
 """As of the exporters' facts (exporter_metrics.toml; jsonnet-libs warns at 80 %)."""
+BEHIND = 10_000
+"""Messages that wait in a queue, a stream or a topic (exporter_metrics.toml)."""
 LAG_S = 30.0
-"""The same (jsonnet-libs, PostgreSQLReplicationLag)."""
+"""As of the exporters' facts (jsonnet-libs, PostgreSQLReplicationLag)."""
 IDLE_OPEN_S = 60.0
 """GitLab ends what is idle in a transaction for so long (idle_in_transaction_session_timeout of
 its database settings)."""
@@ -64,6 +66,14 @@ def open_facts(sessions: Sequence[DatabaseSession]) -> list[Fact]:
     if first.statement:
         value += f"; its statement: {first.statement}"
     return [Fact("transaction_held_open", value, open_s, field="transactions")]
+
+
+def restart_facts(up_s: float, window_s: float, field: str) -> list[Fact]:
+    """A start at most `window_s` ago, which belongs to the incident."""
+    if up_s > window_s:
+        return []
+    value = f"its server started {amount(up_s, SECONDS)} ago"
+    return [Fact("database_restarted", value, float(up_s), field=field)]
 
 
 def connection_facts(used: int, most: int, what: str = "max_connections") -> list[Fact]:
@@ -131,4 +141,4 @@ def slowest_details(statements: Iterable[StatementCounts]) -> Mapping[str, str]:
         spent = amount(statement.total_ms, MILLISECONDS)
         mean = amount(statement.mean_ms, MILLISECONDS)
         lines.append(f"{spent} in {statement.calls:,.0f} calls of {mean}: {statement.text}")
-    return {"most time since counted": "\n".join(lines)} if lines else {}
+    return listed("most time since counted", lines)

@@ -1,23 +1,29 @@
 """What connectors of databases and brokers share: a server's snapshot as rows of the table
-`states`."""
+`states`, and the connector that takes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Generic, TypeVar
 
-from faultline.analysis.vocabulary import Scope, Window
-from faultline.connectors.shared.contract.base import Item, Missing
+from faultline.analysis.errors import FaultlineError
+from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
+from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.rows.collection_builder import (
     CollectionBuilder,
     full_window,
     nanoseconds,
 )
 from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.settings.connector_settings import Limits, ServerIdentity
 from faultline.connectors.shared.vendor_text import short
 
+C = TypeVar("C", bound=ServerIdentity)
+S = TypeVar("S")
+T = TypeVar("T")
 STALE = timedelta(minutes=15)
 """A snapshot tells of an incident that ended at most so long before it."""
 LONGEST_VALUE = 200
@@ -46,8 +52,13 @@ class ServerSnapshot:
     """The kind of object: Database, Cache, Broker."""
     service: str
     at: datetime
-    scope: Scope
+    request: Request
     builder: CollectionBuilder = field(default_factory=CollectionBuilder)
+
+    @property
+    def scope(self) -> Scope:
+        """Of the incident."""
+        return self.request.scope
 
     @property
     def window_s(self) -> float:
@@ -79,6 +90,10 @@ class ServerSnapshot:
     def lacks(self, query: str, reason: str) -> None:
         """What could not be asked."""
         self.builder.missing.append(Missing("states", query, reason))
+
+    async def fetch(self, query: str, answer: Awaitable[T]) -> T | None:
+        """The answer; None where the call failed, which is a gap then."""
+        return await self.builder.fetch("states", query, answer)
 
     def calls(self, callers: Sequence[str]) -> int:
         """Services that have connections to this server; gives how many."""
@@ -112,3 +127,58 @@ class ServerSnapshot:
             return None
         # A hostile or broken server may name any age, and `timedelta` overflows.
         return self.at - timedelta(seconds=min(max(0.0, seconds), LONGEST_S))
+
+
+def listed(title: str, lines: Sequence[str]) -> dict[str, str]:
+    """Lines for people under their title; nothing without any."""
+    return {title: "\n".join(lines)} if lines else {}
+
+
+class ServerConnector(Generic[C, S]):
+    """One server, asked for its state now. Its facts are about `service`.
+
+    A vendor declares its name and limits, and says what a session is, what is read in it and what
+    `check` says of it.
+    """
+
+    name: ClassVar[str]
+    kinds: tuple[EvidenceKind, ...] = ("states",)
+    object_kind: ClassVar[str] = "Database"
+    default_limits: ClassVar[Limits]
+
+    def __init__(self, section: C, host: str) -> None:
+        self.section = section
+        self.host = host
+        # Unless the settings name a service, facts are about the instance or the host.
+        self.service = section.of_service(host)
+        self.limits = section.limits(self.default_limits)
+
+    def opened(self) -> AbstractAsyncContextManager[S]:
+        """A session that is logged in. Entering it raises ConnectorError, BudgetExceeded."""
+        raise NotImplementedError
+
+    async def read(self, session: S, snapshot: ServerSnapshot) -> None:
+        """Put what the server says into the snapshot. A call that fails is a gap, the others
+        stand."""
+        raise NotImplementedError
+
+    async def examined(self, session: S) -> Check:
+        """Whether this user may see everything and change nothing. Raises ConnectorError,
+        BudgetExceeded."""
+        raise NotImplementedError
+
+    async def collect(self, request: Request) -> Collected:
+        """The snapshot."""
+        snapshot = ServerSnapshot(self.object_kind, self.service, datetime.now(UTC), request)
+        if not snapshot.comes_too_late():
+            async with self.opened() as session:
+                await self.read(session, snapshot)
+        return snapshot.builder.collected()
+
+    async def check(self) -> Check:
+        """Reachable, and what `examined` says of it."""
+        try:
+            async with self.opened() as session:
+                return await self.examined(session)
+        except FaultlineError as error:
+            return Check(self.name, False, str(error))

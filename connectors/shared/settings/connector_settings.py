@@ -120,6 +120,10 @@ class ServerIdentity(ConnectorSettings):
         return self.service or self.instance.name or host
 
 
+class HttpServerSettings(SelfHostedSettings, ServerIdentity):
+    """The keys of a server that tells of itself over HTTP."""
+
+
 class DatabaseSettings(ServerIdentity):
     """The keys that say where a database is and which user asks it."""
 

@@ -4,6 +4,8 @@ Two writers are known, by the columns of their tables and not by their names: th
 collector's exporter (open-telemetry/opentelemetry-collector-contrib,
 exporter/clickhouseexporter/internal/sqltemplates, with attributes in maps or in JSON) and SigNoz
 (SigNoz/signoz-otel-collector, cmd/signozschemamigrator).
+
+Names and values stand in the SQL as clickhouse.com/docs/sql-reference/syntax has them.
 """
 
 from __future__ import annotations
@@ -13,8 +15,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
-
-from faultline.connectors.vendors.clickhouse.literals import identifier, literal
 
 Part = Literal["logs", "spans", "gauge", "sum", "samples", "series"]
 
@@ -31,6 +31,29 @@ _LEVELS = ((21, "fatal"), (17, "error"), (13, "warn"), (9, "info"), (5, "debug")
 """From which severity number on a level holds (opentelemetry.io, "Logs Data Model")."""
 _BUCKET_S = 1800
 """SigNoz puts rows in buckets of half an hour, by which its tables are ordered."""
+
+LONGEST = 200
+"""Characters of a name or a value."""
+
+
+def literal(text: str) -> str:
+    """A string."""
+    return f"'{_escaped(text, chr(39))}'"
+
+
+def identifier(name: str) -> str:
+    """The name of a database, a table or a column."""
+    return f"`{_escaped(name, '`')}`"
+
+
+def in_list(expression: str, values: Iterable[str]) -> str:
+    """A condition: the expression is one of these strings."""
+    return f"{expression} IN ({', '.join(literal(value) for value in values)})"
+
+
+def _escaped(text: str, quote: str) -> str:
+    printable = "".join(c if c.isprintable() else " " for c in text[:LONGEST])
+    return printable.replace("\\", "\\\\").replace(quote, f"\\{quote}")
 
 
 class Column(msgspec.Struct, array_like=True):

@@ -10,8 +10,12 @@ from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import nanoseconds
 from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
 from faultline.connectors.shared.rows.log_windows import BAD_WORDS
-from faultline.connectors.vendors.clickhouse.layouts import Layout, SourceTable
-from faultline.connectors.vendors.clickhouse.literals import in_list, literal
+from faultline.connectors.vendors.clickhouse.layouts import (
+    Layout,
+    SourceTable,
+    in_list,
+    literal,
+)
 
 MOST_TRACES, MOST_SPANS = 30, 2000
 MOST_POINTS = 50_000

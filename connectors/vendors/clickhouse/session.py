@@ -100,8 +100,8 @@ class ClickHouseHttp(VendorHttp[QuerySession]):
 
 def _code_of(response: httpx.Response) -> str | None:
     """The error's code, which the header or the text tells."""
-    x_click_house_exception_code = response.headers.get("X-ClickHouse-Exception-Code", "")
-    if x_click_house_exception_code.isascii() and x_click_house_exception_code.isdigit():
-        return str(x_click_house_exception_code)
+    code: str = response.headers.get("X-ClickHouse-Exception-Code", "")
+    if code.isascii() and code.isdigit():
+        return code
     match = _CODE.match(response.content)
     return match[1].decode() if match else None

@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
 from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
-from faultline.analysis.vocabulary import EvidenceKind
-from faultline.connectors.shared.contract.base import Check, Collected, Request
-from faultline.connectors.shared.databases.database_server import ServerSnapshot
+from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.shared.databases.database_server import ServerConnector, ServerSnapshot
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kafka import KafkaSettings, facts
 from faultline.connectors.vendors.kafka.facts import Cluster, Group, GroupReading
-from faultline.connectors.vendors.kafka.session import KafkaSession, opened
+from faultline.connectors.vendors.kafka.session import KafkaSession
 
 VENDOR = "kafka"
 LIMITS = Limits(deadline_s=40, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
@@ -33,59 +31,37 @@ MOST_SAMPLED = 20
 READ = "OffsetFetch and ListOffsets of consumer groups"
 
 
-def build(kafka_settings: KafkaSettings, settings: SharedSettings) -> KafkaConnector | None:
-    """The configured connector, or None without brokers. Raises SettingsError."""
-    if kafka_settings.brokers is None:
-        return None
-    if kafka_settings.username is not None and kafka_settings.password is None:
-        raise SettingsError("kafka.password", "must be set for kafka.username")
-    host = kafka_settings.brokers.partition(":")[0]
-    service = kafka_settings.of_service(host)
-    return KafkaConnector(kafka_settings, service, limits=kafka_settings.limits(LIMITS))
-
-
-class KafkaConnector:
-    """One cluster. Its facts are about `service`."""
+class KafkaConnector(ServerConnector[KafkaSettings, KafkaSession]):
+    """One cluster."""
 
     name = VENDOR
-    kinds: tuple[EvidenceKind, ...] = ("states",)
+    object_kind = "Broker"
+    default_limits = LIMITS
 
-    def __init__(
-        self, kafka_settings: KafkaSettings, service: str, *, limits: Limits = LIMITS
-    ) -> None:
-        self._settings = kafka_settings
-        self._service = service
-        self.limits = limits
+    def opened(self) -> KafkaSession:
+        return KafkaSession(self.section, self.limits)
 
-    async def collect(self, request: Request) -> Collected:
-        """The snapshot. A call that fails becomes a gap, the others stand."""
-        snapshot = ServerSnapshot("Broker", self._service, datetime.now(UTC), request.scope)
-        if snapshot.comes_too_late():
-            return snapshot.builder.collected()
-        async with opened(self._settings, self.limits) as session:
-            try:
-                cluster = await session.cluster()
-            except FaultlineError as error:
-                snapshot.lacks(self._label("Metadata"), str(error))
-                return snapshot.builder.collected()
-            if cluster.partitions:
-                snapshot.add(self._label("Metadata"), facts.cluster_facts(cluster))
-            else:
-                reason = "this user sees no topic: give it Describe on topics"
-                snapshot.lacks(self._label("Metadata"), reason)
-            await self._groups(_GroupsReading(session, cluster), snapshot)
-        return snapshot.builder.collected()
+    async def read(self, session: KafkaSession, snapshot: ServerSnapshot) -> None:
+        label = session.label("Metadata")
+        cluster = await snapshot.fetch(label, session.cluster())
+        if cluster is None:
+            return
+        if cluster.partitions:
+            snapshot.add(label, facts.cluster_facts(cluster))
+        else:
+            snapshot.lacks(label, "this user sees no topic: give it Describe on topics")
+        await self._groups(_GroupsReading(session, cluster), snapshot, session.label(READ))
 
-    async def _groups(self, reading: _GroupsReading, snapshot: ServerSnapshot) -> None:
+    async def _groups(self, reading: _GroupsReading, snapshot: ServerSnapshot, label: str) -> None:
         try:
-            groups = await reading.groups(self._settings.groups)
+            groups = await reading.groups(self.section.groups)
             first = await reading.offsets(groups)
             second = {}
             behind = [
                 group_reading for group_reading in first if group_reading.longest >= facts.STUCK
             ]
-            if behind and self._settings.sample_s:
-                await asyncio.sleep(self._settings.sample_s)
+            if behind and self.section.sample_s:
+                await asyncio.sleep(self.section.sample_s)
                 # Worst first: the second reading covers `MOST_SAMPLED` groups at most.
                 behind.sort(
                     key=lambda group_reading: (-group_reading.longest, group_reading.group.name)
@@ -96,48 +72,38 @@ class KafkaConnector:
                 second = {offset.group.name: offset for offset in await reading.offsets(again)}
             if groups:
                 lag_facts = facts.group_facts(first, second)
-                snapshot.add(self._label(READ), lag_facts, facts.group_details(first))
+                snapshot.add(label, lag_facts, facts.group_details(first))
         except FaultlineError as error:
-            snapshot.lacks(self._label(READ), str(error))
+            snapshot.lacks(label, str(error))
         # Many groups fail for the same reason: report it once.
         for reason in dict.fromkeys(reading.refused):
-            snapshot.lacks(self._label(READ), reason)
+            snapshot.lacks(label, reason)
 
-    async def check(self) -> Check:
-        """Reachable, and may this user see everything and change nothing?"""
+    async def examined(self, session: KafkaSession) -> Check:
+        cluster = await session.cluster()
         unread: list[str] = []
-        async with opened(self._settings, self.limits) as session:
-            try:
-                cluster = await session.cluster()
-            except FaultlineError as error:
-                return Check(self.name, False, str(error))
-            inventory = []
-            line = f"Kafka at {self._settings.brokers}: {len(cluster.brokers)} brokers"
-            inventory.append(f"{len(cluster.topics)} topics")
-            if not cluster.topics:
-                unread.append("topics")
-            try:
-                groups, refused = await session.groups()
-                inventory.append(f"{len(groups)} consumer groups")
-            except ConnectorError as error:
-                groups, refused = [], [error.problem]
-            if refused:
-                unread.append("consumer groups")
-            line += f", {' and '.join(inventory)} can be read; no request changes anything"
-            if refused:
-                line += f"; some groups cannot be listed: {short(refused[0], 100)}"
-            try:
-                writing = sorted(await session.rights())
-            # Without an answer the rights stay unknown, so do not warn.
-            except FaultlineError:
-                writing = []
-            if writing:
-                line += f"; warning: this user can also change the cluster ({', '.join(writing)})"
+        inventory = [f"{len(cluster.topics)} topics"]
+        line = f"Kafka at {self.section.brokers}: {len(cluster.brokers)} brokers"
+        if not cluster.topics:
+            unread.append("topics")
+        try:
+            groups, refused = await session.groups()
+            inventory.append(f"{len(groups)} consumer groups")
+        except ConnectorError as error:
+            refused = [error.problem]
+        if refused:
+            unread.append("consumer groups")
+        line += f", {' and '.join(inventory)} can be read; no request changes anything"
+        if refused:
+            line += f"; some groups cannot be listed: {short(refused[0], 100)}"
+        try:
+            writing = sorted(await session.rights())
+        # Without an answer the rights stay unknown, so do not warn.
+        except FaultlineError:
+            writing = []
+        if writing:
+            line += f"; warning: this user can also change the cluster ({', '.join(writing)})"
         return Check(self.name, True, line, tuple(unread))
-
-    def _label(self, call: str) -> str:
-        """The call as evidence names it."""
-        return f"{self._settings.brokers}: {call}"
 
 
 class _GroupsReading:
@@ -206,3 +172,12 @@ class _GroupsReading:
                     )
                 )
         return readings
+
+
+def build(section: KafkaSettings, shared: SharedSettings) -> KafkaConnector | None:
+    """The configured connector, or None without brokers. Raises SettingsError."""
+    if section.brokers is None:
+        return None
+    if section.username is not None and section.password is None:
+        raise SettingsError("kafka.password", "must be set for kafka.username")
+    return KafkaConnector(section, section.brokers.partition(":")[0])

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from faultline.analysis.wording.amounts import PER_SECOND, SECONDS, amount
 from faultline.analysis.wording.phrases import counted
+from faultline.connectors.shared.databases.database_facts import BEHIND
 from faultline.connectors.shared.databases.database_server import Fact
 from faultline.connectors.shared.vendor_text import short
 
-BEHIND = 10_000
-"""Messages of one topic: as of the exporters' facts (exporter_metrics.toml)."""
 STUCK = 100
 """Messages that a group without members has not read, as of RabbitMQ's facts: fewer may be a
 restart."""

@@ -8,26 +8,17 @@ answer. It blocks, so it is asked in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import admin as kafka_admin
 from confluent_kafka.admin import AdminClient
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.databases.driver_calls import permitted_call
+from faultline.connectors.shared.databases.driver_session import DriverSession
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
-from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kafka import KafkaSettings
 from faultline.connectors.vendors.kafka.facts import Cluster, Group, Partition, Place
@@ -65,13 +56,14 @@ READING = frozenset(
 )
 
 
-class KafkaSession:
-    """One collection's calls, one after the other."""
+class KafkaSession(DriverSession):
+    """One collection's calls, one after the other. It connects with its first call."""
 
-    def __init__(self, kafka_settings: KafkaSettings, limits: Limits, deadline: Deadline) -> None:
-        self.address = kafka_settings.brokers or ""
-        self.deadline = deadline
-        self._limiter = rate_limiter_of(VENDOR, self.address, limits)
+    vendor = VENDOR
+    errors = (KafkaException,)
+
+    def __init__(self, kafka_settings: KafkaSettings, limits: Limits) -> None:
+        super().__init__(kafka_settings.brokers or "", limits)
         self._configuration = {**configuration(kafka_settings, limits), "error_cb": self._noticed}
         self._client: AdminClient | None = None
         self._last_error = ""
@@ -184,7 +176,7 @@ class KafkaSession:
         self._last_error = error.str()
 
     async def _run_call(self, call: str, asks: Callable[[AdminClient, float], R]) -> R:
-        def in_thread() -> R:
+        def connected() -> R:
             if self._client is None:
                 self._client = AdminClient(self._configuration)
             try:
@@ -194,17 +186,14 @@ class KafkaSession:
                 self._client.poll(0)
                 raise
 
-        errors = (KafkaException,)
-        async with permitted_call(
-            self._limiter, self.deadline, errors, partial(self._failed, call)
-        ):
-            return await asyncio.to_thread(in_thread)
+        return await self.in_thread(call, connected)
 
-    def _failed(self, call: str, error: KafkaException) -> tuple[ConnectorError, bool]:
+    def problem(self, call: str, error: Exception) -> ConnectorError:
+        assert isinstance(error, KafkaException)
         text, lost = _problem(error)
         if lost and self._last_error:
             text = short(self._last_error, 200)
-        return ConnectorError(VENDOR, call, text, retryable=lost), lost
+        return ConnectorError(VENDOR, call, text, retryable=lost)
 
 
 def configuration(kafka_settings: KafkaSettings, limits: Limits) -> dict[str, Any]:
@@ -264,13 +253,3 @@ def _problem(error: KafkaException | KafkaError) -> tuple[str, bool]:
     if cause.code() in NOT_PERMITTED:
         return f"not permitted: {text}", False
     return text, cause.code() in LOST
-
-
-@asynccontextmanager
-async def opened(kafka_settings: KafkaSettings, limits: Limits) -> AsyncIterator[KafkaSession]:
-    """A session, which connects with its first call."""
-    session = KafkaSession(kafka_settings, limits, Deadline.within(limits))
-    try:
-        yield session
-    finally:
-        await session.close()

@@ -77,43 +77,53 @@ class RunData(msgspec.Struct):
     tags: list[KeyValue] = []
 
 
-class MlflowRun(msgspec.Struct):
+class MlflowRun(TrainingRun):
+    """A run as the shared tables are made of it. `name` is its id."""
+
+    experiment_id: str = ""
+    metrics: tuple[str, ...] = ()
+    """The keys that it logged."""
+
+
+class TrackedRun(msgspec.Struct):
     """A run as it is answered."""
 
     info: RunInfo
     data: RunData = msgspec.field(default_factory=RunData)
 
     @property
-    def shown(self) -> TrainingRun:
-        """As a run that the shared tables are made of."""
-        commit = next((tag.value for tag in self.data.tags if tag.key == COMMIT), None)
-        return TrainingRun(
-            name=self.info.run_id,
-            state=self.info.status.lower(),
-            displayName=self.info.run_name or None,
-            commit=commit,
-            createdAt=_moment(self.info.start_time),
-            heartbeatAt=_moment(self.info.end_time),
-            config=json.dumps({param.key: param.value for param in self.data.params}),
+    def shown(self) -> MlflowRun:
+        """In the shape that runs of Weights & Biases have here."""
+        info, data = self.info, self.data
+        return MlflowRun(
+            name=info.run_id,
+            state=info.status.lower(),
+            displayName=info.run_name or None,
+            commit=next((tag.value for tag in data.tags if tag.key == COMMIT), None),
+            createdAt=_moment(info.start_time),
+            heartbeatAt=_moment(info.end_time),
+            config=json.dumps({param.key: param.value for param in data.params}),
+            experiment_id=info.experiment_id,
+            metrics=tuple(metric.key for metric in data.metrics),
         )
 
 
 class RunAnswer(msgspec.Struct):
-    run: MlflowRun
+    run: TrackedRun
 
 
 class RunsAnswer(msgspec.Struct):
     """Of none the field is absent."""
 
-    runs: list[MlflowRun] = []
+    runs: list[TrackedRun] = []
 
 
-class Experiment(msgspec.Struct):
+class ExperimentData(msgspec.Struct):
     experiment_id: str
 
 
 class ExperimentAnswer(msgspec.Struct):
-    experiment: Experiment
+    experiment: ExperimentData
 
 
 class HistoryAnswer(msgspec.Struct):

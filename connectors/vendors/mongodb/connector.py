@@ -2,28 +2,38 @@
 connections, tickets and cache, the replica set, the disk.
 
 A snapshot of now by commands of the role `clusterMonitor` (serverStatus, $currentOp,
-replSetGetStatus, replSetGetConfig, dbStats, listDatabases, listCollections, $collStats).
+replSetGetStatus, replSetGetConfig, dbStats, listDatabases, listCollections, $collStats), each with
+a limit of time. PyMongo blocks, so it is asked in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
-from faultline.analysis.errors import FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind
-from faultline.connectors.shared.contract.base import Check, Collected, Request
+import msgspec
+from pymongo import MongoClient
+from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
+
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.connectors.shared.contract.base import Check
 from faultline.connectors.shared.databases.database_facts import lock_facts, open_facts
-from faultline.connectors.shared.databases.database_server import ServerSnapshot
-from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
+from faultline.connectors.shared.databases.database_server import (
+    ServerConnector,
+    ServerSnapshot,
+    listed,
+)
+from faultline.connectors.shared.databases.driver_session import DriverSession
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.shared.vendor_text import short
+from faultline.connectors.shared.vendor_text import short, unexpected_response
 from faultline.connectors.vendors.mongodb import MongodbSettings, commands, facts
 from faultline.connectors.vendors.mongodb.operations import OperationsAnswer, sessions_of
-from faultline.connectors.vendors.mongodb.session import MongodbError, MongodbSession, opened
 
+T = TypeVar("T")
 VENDOR = "mongodb"
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=10, concurrency=2)
 NO_REPLICA_SET = frozenset({59, 76})
@@ -33,67 +43,139 @@ GONE = frozenset({26})
 MOST_COLLECTIONS = 50
 SIZES_WITHIN_S = 10.0
 """Sizes of collections are asked one by one. A server that takes longer is not asked on."""
-T = TypeVar("T")
+LONGEST_CONNECT_S = 5.0
+UNAUTHORIZED = 13
+DEEPEST = 12
 
 
-def build(mongodb_settings: MongodbSettings, settings: SharedSettings) -> MongodbConnector | None:
-    """The configured connector, or None without a host."""
-    if mongodb_settings.host is None:
+class MongodbError(ConnectorError):
+    """An error of the server with its code."""
+
+    code: int | None = None
+
+
+class MongodbSession(DriverSession):
+    """One collection's commands, one after the other."""
+
+    vendor = VENDOR
+    errors = (PyMongoError, OSError, ValueError)
+
+    def __init__(self, section: MongodbSettings, host: str, limits: Limits) -> None:
+        self._server = section.address(host, section.port)
+        super().__init__(self._server.address, limits)
+        self._auth_database = section.auth_database
+        self._statement_s = section.statement_s
+        self._client: MongoClient[dict[str, Any]] | None = None
+
+    async def connect(self) -> None:
+        """Log in. Raises ConnectorError, BudgetExceeded."""
+        await self.in_thread("connect", self._open)
+
+    async def close(self) -> None:
+        """Log out."""
+        if self._client is not None:
+            await asyncio.to_thread(self._client.close)
+
+    async def answer(
+        self, command: Mapping[str, Any], type: type[T], *, database: str = "admin"
+    ) -> T:
+        """Of one of our commands. Raises ConnectorError, BudgetExceeded."""
+        call = next(iter(command))
+        reply = await self.in_thread(call, lambda: self._read(command, database))
+        try:
+            return msgspec.convert(reply, type=type, strict=False)
+        except msgspec.ValidationError as error:
+            raise unexpected_response(VENDOR, call, error) from error
+
+    def problem(self, call: str, error: Exception) -> ConnectorError:
+        if isinstance(error, OperationFailure):
+            # The server's message quotes the command, which is ours.
+            text = short(str((error.details or {}).get("errmsg") or error), 200)
+            if error.code == UNAUTHORIZED:
+                text = f"not permitted: {text}"
+            ours = MongodbError(VENDOR, call, text)
+            ours.code = error.code
+            return ours
+        if isinstance(error, ConfigurationError):
+            return MongodbError(VENDOR, call, short(str(error), 200))
+        # The rest of it describes what the driver knows of the server.
+        part = str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
+        text = short(part, 200) or type(error).__name__
+        lost = isinstance(error, ConnectionFailure | OSError)
+        return MongodbError(VENDOR, call, text, retryable=lost)
+
+    def _open(self) -> None:
+        server = self._server
+        connect_ms = round(1000 * max(1.0, min(LONGEST_CONNECT_S, self.deadline.remaining)))
+        more: dict[str, Any] = {"tls": server.tls != "off"}
+        if server.tls == "require":
+            more["tlsAllowInvalidCertificates"] = True
+        elif server.tls == "verify" and server.ca_file is not None:
+            more["tlsCAFile"] = str(server.ca_file)
+        if server.username is not None:
+            more |= {"username": server.username, "password": server.password or ""}
+            more["authSource"] = self._auth_database
+        self._client = MongoClient(
+            server.host,
+            server.port,
+            # This server alone, whatever set it belongs to.
+            directConnection=True,
+            appname="faultline",
+            connectTimeoutMS=connect_ms,
+            serverSelectionTimeoutMS=connect_ms,
+            socketTimeoutMS=round(1000 * (self._statement_s + 1)),
+            maxPoolSize=1,
+            retryReads=False,
+            tz_aware=True,
+            datetime_conversion="DATETIME_CLAMP",
+            unicode_decode_error_handler="replace",
+            **more,
+        )
+        self._client.admin.command("ping")
+
+    def _read(self, command: Mapping[str, Any], database: str) -> Any:
+        assert self._client is not None, "connect comes first"
+        limited = {**command, "maxTimeMS": round(1000 * self._statement_s)}
+        return _plain(self._client[database].command(limited), DEEPEST)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """As plain values: of types that only BSON has, nothing is needed but numbers and times."""
+    if depth == 0:
         return None
-    return MongodbConnector(
-        mongodb_settings.address(mongodb_settings.host, mongodb_settings.port),
-        mongodb_settings.of_service(mongodb_settings.host),
-        auth_database=mongodb_settings.auth_database,
-        statement_s=mongodb_settings.statement_s,
-        limits=mongodb_settings.limits(LIMITS),
-    )
+    if isinstance(value, Mapping):
+        return {str(name): _plain(member, depth - 1) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_plain(member, depth - 1) for member in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float | str | datetime):
+        return value
+    return str(value)[:100]
 
 
-class MongodbConnector:
-    """One server. Its facts are about `service`."""
+class MongodbConnector(ServerConnector[MongodbSettings, MongodbSession]):
+    """One server."""
 
     name = VENDOR
-    kinds: tuple[EvidenceKind, ...] = ("states",)
+    default_limits = LIMITS
 
-    def __init__(
-        self,
-        server: DatabaseAddress,
-        service: str,
-        *,
-        auth_database: str = "admin",
-        statement_s: float = 5.0,
-        limits: Limits = LIMITS,
-    ) -> None:
-        self._server = server
-        self._service = service
-        self._auth_database = auth_database
-        self._statement_s = statement_s
-        self.limits = limits
+    def opened(self) -> MongodbSession:
+        return MongodbSession(self.section, self.host, self.limits)
 
-    async def collect(self, request: Request) -> Collected:
-        """The snapshot. A command that fails becomes a gap, the others stand."""
-        snapshot = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if snapshot.comes_too_late():
-            return snapshot.builder.collected()
-        server, within_s = self._server, self._statement_s
-        async with opened(server, self._auth_database, self.limits, within_s) as session:
-            reading = _MongodbReading(session, snapshot)
-            await reading.operations()
-            await reading.server()
-            await reading.replica_set()
-            await reading.sizes()
-        return snapshot.builder.collected()
+    async def read(self, session: MongodbSession, snapshot: ServerSnapshot) -> None:
+        reading = _MongodbReading(session, snapshot)
+        await reading.operations()
+        await reading.server()
+        await reading.replica_set()
+        await reading.sizes()
 
-    async def check(self) -> Check:
-        """Reachable, and may this user see everything and write nothing?"""
-        server, within_s = self._server, self._statement_s
-        try:
-            async with opened(server, self._auth_database, self.limits, within_s) as session:
-                rights = await session.answer(commands.RIGHTS, facts.RightsAnswer)
-                status = await session.answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
-        except FaultlineError as error:
-            return Check(self.name, False, str(error))
-        line = f"MongoDB {short(status.version, 20)} at {server.address} can be read"
+    async def examined(self, session: MongodbSession) -> Check:
+        rights = await session.answer(commands.RIGHTS, facts.RightsAnswer)
+        status = await session.answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
+        line = f"MongoDB {short(status.version, 20)} at {session.address} can be read"
         # Without access control nobody is logged in, and there are no rights to list.
         if not rights.authInfo.authenticatedUsers:
             line += "; warning: it asks for no password, so that everybody can write"
@@ -103,7 +185,7 @@ class MongodbConnector:
         if not {"inprog", "anyAction"} & actions:
             unread.append("operations of other users")
             line += "; grant the role clusterMonitor for the operations of others"
-        line += f"; each command takes at most {self._statement_s:g} s"
+        line += f"; each command takes at most {self.section.statement_s:g} s"
         writing = sorted(facts.WRITING & actions)
         if writing:
             line += f"; warning: this user can also write ({', '.join(writing[:8])})"
@@ -123,7 +205,7 @@ class _MongodbReading:
         if name == "aggregate":
             # `aggregate` says little: the first stage tells what is read.
             name = next(iter(command["pipeline"][0]))
-        return f"{self._session.server.address}: {name}"
+        return self._session.label(name)
 
     async def _answer(
         self,
@@ -136,11 +218,9 @@ class _MongodbReading:
         """None where it failed, which is a gap unless the server has no such thing."""
         try:
             return await self._session.answer(command, type, database=database)
-        except MongodbError as error:
-            if error.code not in may_lack:
-                self._snapshot.lacks(self._label(command), str(error))
         except FaultlineError as error:
-            self._snapshot.lacks(self._label(command), str(error))
+            if not (isinstance(error, MongodbError) and error.code in may_lack):
+                self._snapshot.lacks(self._label(command), str(error))
         return None
 
     async def operations(self) -> None:
@@ -171,10 +251,10 @@ class _MongodbReading:
         set_settings = await self._answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
         delays = facts.delays_of(set_settings.config) if set_settings is not None else {}
         replica_facts = facts.set_facts(answer, delays, self._snapshot.at, self._snapshot.window_s)
-        members = [
-            f"{short(member.name, 80)}: {short(member.stateStr, 40)}" for member in answer.members
-        ]
-        details = {"members": "\n".join(members[:50])}
+        members = []
+        for member in answer.members[:50]:
+            members.append(f"{short(member.name, 80)}: {short(member.stateStr, 40)}")
+        details = listed("members", members)
         self._snapshot.add(self._label(commands.REPLICA_SET), replica_facts, details)
 
     async def sizes(self) -> None:
@@ -228,3 +308,8 @@ class _MongodbReading:
                 break
             names += [(database, collection.name) for collection in answer.cursor.firstBatch]
         return names
+
+
+def build(section: MongodbSettings, shared: SharedSettings) -> MongodbConnector | None:
+    """The configured connector, or None without a host."""
+    return None if section.host is None else MongodbConnector(section, section.host)

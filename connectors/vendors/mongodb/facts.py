@@ -12,8 +12,12 @@ from datetime import UTC, datetime
 import msgspec
 
 from faultline.analysis.wording.amounts import BYTES, SECONDS, SHARE, amount
-from faultline.connectors.shared.databases.database_facts import LAG_S, connection_facts
-from faultline.connectors.shared.databases.database_server import Fact
+from faultline.connectors.shared.databases.database_facts import (
+    LAG_S,
+    connection_facts,
+    restart_facts,
+)
+from faultline.connectors.shared.databases.database_server import Fact, listed
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.mongodb.operations import OperationAnswer
 
@@ -196,9 +200,8 @@ def server_facts(status: ServerStatusAnswer, window_s: float) -> list[Fact]:
     current, available = round(status.connections.current), round(status.connections.available)
     # The server tells what is left, not the limit.
     facts = connection_facts(current, current + available, "maxIncomingConnections")
-    if status.uptime is not None and status.uptime <= window_s:
-        phrase = f"its server started {amount(status.uptime, SECONDS)} ago"
-        facts.append(Fact("database_restarted", phrase, status.uptime, field="uptime"))
+    if status.uptime is not None:
+        facts += restart_facts(status.uptime, window_s, "uptime")
     waiting = round(status.globalLock.currentQueue.total)
     tickets = status.queues.execution or status.wiredTiger.concurrentTransactions
     for kind in ("read", "write"):
@@ -318,7 +321,7 @@ def collection_details(largest: Sequence[CollectionSize], unasked: int) -> dict[
     lines = [collection.text for collection in largest[:MOST_COLLECTIONS_SHOWN]]
     if lines and unasked:
         lines.append(f"({unasked} collections were not asked)")
-    return {"largest collections": "\n".join(lines)} if lines else {}
+    return listed("largest collections", lines)
 
 
 def size_details(answer: DatabasesAnswer) -> dict[str, str]:
@@ -328,7 +331,7 @@ def size_details(answer: DatabasesAnswer) -> dict[str, str]:
         answer.databases, key=lambda database: (-database.sizeOnDisk, database.name)
     )[:10]:
         lines.append(f"{short(database.name, 63)}: {amount(database.sizeOnDisk, BYTES)}")
-    return {"largest databases": "\n".join(lines)} if lines else {}
+    return listed("largest databases", lines)
 
 
 def actions_of(answer: RightsAnswer) -> frozenset[str]:

@@ -3,17 +3,24 @@ replication, deadlocks.
 
 A snapshot of now, with what the server itself knows of the time before: since when a session waits,
 a transaction is open or the server runs. Speaks to MySQL 8.0.22, MariaDB 10.5 and later.
+
+The connection can only read: its transactions are read-only, with limits of time, and the server
+enforces both. PyMySQL refuses `LOAD DATA LOCAL` and several statements in one unless asked for
+them. It blocks, so it is asked in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from faultline.analysis.errors import FaultlineError, SettingsError
-from faultline.analysis.vocabulary import EvidenceKind
-from faultline.connectors.shared.contract.base import Check, Collected, Request
+import pymysql
+from pymysql.constants import ER
+from pymysql.cursors import DictCursor
+
+from faultline.analysis.errors import ConnectorError, SettingsError
+from faultline.connectors.shared.contract.base import Check
 from faultline.connectors.shared.databases.database_facts import (
     StatementCounts,
     deadlock_facts,
@@ -22,77 +29,143 @@ from faultline.connectors.shared.databases.database_facts import (
     slower_facts,
     slowest_details,
 )
-from faultline.connectors.shared.databases.database_server import ServerSnapshot
+from faultline.connectors.shared.databases.database_server import ServerConnector, ServerSnapshot
+from faultline.connectors.shared.databases.driver_session import DriverSession, values_of
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.mysql import MysqlSettings, facts, queries
-from faultline.connectors.vendors.mysql.session import MysqlSession, opened
 
+T = TypeVar("T")
+VENDOR = "mysql"
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
-Row = TypeVar("Row")
+LONGEST_CONNECT_S = 10.0
+NOT_PERMITTED = frozenset(
+    {
+        ER.SPECIFIC_ACCESS_DENIED_ERROR,
+        ER.TABLEACCESS_DENIED_ERROR,
+        ER.DBACCESS_DENIED_ERROR,
+        ER.COLUMNACCESS_DENIED_ERROR,
+    }
+)
+# Both write the times of transactions in the server's zone (storage/innobase/handler/i_s.cc).
+SAFE = (
+    "SET SESSION TRANSACTION READ ONLY",
+    "SET SESSION time_zone = 'SYSTEM'",
+    "SET SESSION lock_wait_timeout = 1",
+)
 
 
-def build(mysql_settings: MysqlSettings, settings: SharedSettings) -> MysqlConnector | None:
-    """The configured connector, or None without a host. Raises SettingsError."""
-    if mysql_settings.host is None:
-        return None
-    if mysql_settings.username is None:
-        raise SettingsError("mysql.username", "must name a user that only reads statistics")
-    return MysqlConnector(
-        mysql_settings.address(mysql_settings.host, mysql_settings.port),
-        mysql_settings.of_service(mysql_settings.host),
-        sample_s=mysql_settings.sample_s,
-        statement_s=mysql_settings.statement_s,
-        limits=mysql_settings.limits(LIMITS),
-    )
+class MysqlSession(DriverSession):
+    """One collection's queries, one after the other."""
 
+    vendor = VENDOR
+    errors = (pymysql.Error, OSError, ValueError)
 
-class MysqlConnector:
-    """One server. Its facts are about `service`."""
-
-    name = "mysql"
-    kinds: tuple[EvidenceKind, ...] = ("states",)
-
-    def __init__(
-        self,
-        server: DatabaseAddress,
-        service: str,
-        *,
-        sample_s: float = 5.0,
-        statement_s: float = 5.0,
-        limits: Limits = LIMITS,
-    ) -> None:
+    def __init__(self, server: DatabaseAddress, limits: Limits, statement_s: float) -> None:
+        super().__init__(server.address, limits)
+        self.version = ""
         self._server = server
-        self._service = service
-        self._sample_s = sample_s
         self._statement_s = statement_s
-        self.limits = limits
+        self._connection: pymysql.Connection[DictCursor] | None = None
 
-    async def collect(self, request: Request) -> Collected:
-        """The snapshot. A query that fails becomes a gap, the others stand."""
-        snapshot = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if snapshot.comes_too_late():
-            return snapshot.builder.collected()
-        async with opened(self._server, self.limits, self._statement_s) as session:
-            reading = _MysqlReading(session, snapshot)
-            await reading.sessions()
-            settings = facts.named(await reading.rows(queries.SETTINGS, facts.NamedValue) or ())
-            replicates = await reading.replication()
-            first = await reading.overview(settings, replicates)
-            await self._sampled(reading, settings, first)
-        return snapshot.builder.collected()
+    @property
+    def is_mariadb(self) -> bool:
+        """As its version says."""
+        return "mariadb" in self.version.casefold()
 
-    async def check(self) -> Check:
-        """Reachable, and may this user read everything and write nothing?"""
-        try:
-            async with opened(self._server, self.limits, self._statement_s) as session:
-                rows = await session.rows("grants", queries.GRANTS, type=dict[str, Any])
-                product = session.product
-                named = await session.rows("settings", queries.SETTINGS, type=facts.NamedValue)
-        except FaultlineError as error:
-            return Check(self.name, False, str(error))
+    @property
+    def product(self) -> str:
+        """For humans. MariaDB says that it is MySQL 5.5.5 first, for old replicas."""
+        version = self.version.removeprefix("5.5.5-").partition("-")[0]
+        return f"{'MariaDB' if self.is_mariadb else 'MySQL'} {short(version, 20)}"
+
+    async def connect(self) -> None:
+        """Log in, and hold the session to reading. Raises ConnectorError, BudgetExceeded."""
+        await self.in_thread("connect", self._open)
+
+    async def close(self) -> None:
+        """Log out."""
+        if self._connection is not None and self._connection.open:
+            await asyncio.to_thread(self._connection.close)
+
+    async def rows(self, call: str, text: str, *, type: type[T]) -> list[T]:
+        """The rows of one of our queries. Raises ConnectorError, BudgetExceeded."""
+        return values_of(VENDOR, call, await self.in_thread(call, lambda: self._read(text)), type)
+
+    def problem(self, call: str, error: Exception) -> ConnectorError:
+        """Below 2000 and from 3000 on are the server's own errors, 2000 to 2999 those of a
+        client."""
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        text = short(str(error.args[-1]) if error.args else "", 200) or type(error).__name__
+        if number in NOT_PERMITTED:
+            text = f"not permitted: {text}"
+        lost = not isinstance(error, pymysql.Error) or 2000 <= number < 3000
+        return ConnectorError(VENDOR, call, text, retryable=lost)
+
+    def _open(self) -> None:
+        server = self._server
+        connection = pymysql.connect(
+            host=server.host,
+            port=server.port,
+            user=server.username,
+            password=server.password or "",
+            ssl=server.context(),
+            ssl_disabled=server.tls == "off",
+            connect_timeout=max(1.0, min(LONGEST_CONNECT_S, self.deadline.remaining)),
+            read_timeout=self._statement_s + 1,
+            write_timeout=self._statement_s + 1,
+            charset="utf8mb4",
+            program_name="faultline",
+            cursorclass=DictCursor,
+        )
+        self._connection = connection
+        self.version = str(connection.get_server_info())
+        limit = f"SET SESSION max_execution_time = {round(1000 * self._statement_s)}"
+        if self.is_mariadb:
+            limit = f"SET SESSION max_statement_time = {self._statement_s:g}"
+        with connection.cursor() as cursor:
+            for statement in (*SAFE, limit):
+                cursor.execute(statement)
+
+    def _read(self, text: str) -> Sequence[Mapping[str, Any]]:
+        assert self._connection is not None, "connect comes first"
+        with self._connection.cursor() as cursor:
+            cursor.execute("START TRANSACTION READ ONLY")
+            try:
+                cursor.execute(text)
+                rows: Sequence[Mapping[str, Any]] = cursor.fetchall()
+            finally:
+                # The server rolls back a lost connection by itself.
+                if self._connection.open:
+                    cursor.execute("ROLLBACK")
+        return rows
+
+
+class MysqlConnector(ServerConnector[MysqlSettings, MysqlSession]):
+    """One server."""
+
+    name = VENDOR
+    default_limits = LIMITS
+
+    def opened(self) -> MysqlSession:
+        section = self.section
+        server = section.address(self.host, section.port)
+        return MysqlSession(server, self.limits, section.statement_s)
+
+    async def read(self, session: MysqlSession, snapshot: ServerSnapshot) -> None:
+        reading = _MysqlReading(session, snapshot)
+        await reading.sessions()
+        settings = facts.named(await reading.rows(queries.SETTINGS, facts.NamedValue) or ())
+        replicates = await reading.replication()
+        first = await reading.overview(settings, replicates)
+        await self._sampled(reading, settings, first)
+
+    async def examined(self, session: MysqlSession) -> Check:
+        rows = await session.rows("grants", queries.GRANTS, type=dict[str, Any])
+        named = await session.rows("settings", queries.SETTINGS, type=facts.NamedValue)
         grants = [str(text) for row in rows for text in row.values()]
-        line = f"{product} at {self._server.address} can be read"
+        line = f"{session.product} at {session.address} can be read"
         unread = []
         if not any("PROCESS" in grant or "ALL PRIVILEGES" in grant for grant in grants):
             unread.append("other users' sessions")
@@ -100,7 +173,7 @@ class MysqlConnector:
         if facts.named(named).get("performance_schema") != "ON":
             unread.append("statements")
             line += "; performance_schema is off, so that statements are not counted"
-        line += f"; each query is a read-only transaction of at most {self._statement_s:g} s"
+        line += f"; each query is a read-only transaction of at most {self.section.statement_s:g} s"
         rights = facts.writing(grants)
         if rights:
             line += f"; warning: this user can also write ({', '.join(rights[:8])})"
@@ -114,11 +187,11 @@ class MysqlConnector:
         # Without settings their query has failed, which is a gap already.
         if settings and not counts_statements:
             reading.snapshot.lacks("statements", "performance_schema is off")
-        if not self._sample_s:
+        if not self.section.sample_s:
             return
         before = await reading.counts() if counts_statements else []
         deadlocks = await reading.rows(queries.DEADLOCKS, facts.CountRow)
-        await asyncio.sleep(self._sample_s)
+        await asyncio.sleep(self.section.sample_s)
         after = await reading.counts() if counts_statements else []
         if before and after:
             slower = slower_facts(before, after)
@@ -138,24 +211,18 @@ class _MysqlReading:
     def __init__(self, session: MysqlSession, snapshot: ServerSnapshot) -> None:
         self._session = session
         self.snapshot = snapshot
+        self.label = session.label
 
-    def label(self, text: str) -> str:
-        """The query as evidence names it: where it was asked, and on one line."""
-        return f"{self._session.server.address}: {' '.join(text.split())}"
-
-    async def rows(self, text: str, type: type[Row]) -> list[Row] | None:
+    async def rows(self, text: str, type: type[T]) -> list[T] | None:
         """None where it failed, which is a gap then."""
-        try:
-            # What is asked, in a few words: the table, or the statement itself.
-            words = text.split()
-            if words[0] == "SHOW":
-                name_of = " ".join(words[:3])
-            else:
-                name_of = words[words.index("FROM") + 1] if "FROM" in words else words[0]
-            return await self._session.rows(name_of, text, type=type)
-        except FaultlineError as error:
-            self.snapshot.lacks(self.label(text), str(error))
-            return None
+        # What is asked, in a few words: the table, or the statement itself.
+        words = text.split()
+        if words[0] == "SHOW":
+            call = " ".join(words[:3])
+        else:
+            call = words[words.index("FROM") + 1] if "FROM" in words else words[0]
+        rows = self._session.rows(call, text, type=type)
+        return await self.snapshot.fetch(self.label(text), rows)
 
     async def sessions(self) -> None:
         """Who waits for whom, and what stays open."""
@@ -193,3 +260,12 @@ class _MysqlReading:
         """Of each statement."""
         rows = await self.rows(queries.STATEMENTS, facts.StatementRow)
         return [row.counts() for row in rows or ()]
+
+
+def build(section: MysqlSettings, shared: SharedSettings) -> MysqlConnector | None:
+    """The configured connector, or None without a host. Raises SettingsError."""
+    if section.host is None:
+        return None
+    if section.username is None:
+        raise SettingsError("mysql.username", "must name a user that only reads statistics")
+    return MysqlConnector(section, section.host)

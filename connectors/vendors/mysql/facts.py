@@ -13,8 +13,9 @@ from faultline.connectors.shared.databases.database_facts import (
     LAG_S,
     StatementCounts,
     connection_facts,
+    restart_facts,
 )
-from faultline.connectors.shared.databases.database_server import Fact
+from faultline.connectors.shared.databases.database_server import Fact, listed
 from faultline.connectors.shared.databases.lock_chains import DatabaseSession
 from faultline.connectors.shared.queries.masked_statements import masked_statement
 from faultline.connectors.shared.vendor_text import short
@@ -114,10 +115,8 @@ def server_facts(
     """`window_s`: what happened at most so long ago belongs to the incident."""
     used, most = number_of(counters, "threads_connected"), number_of(settings, "max_connections")
     facts = connection_facts(used, most)
-    up_s = number_of(counters, "uptime")
-    if "uptime" in counters and up_s <= window_s:
-        phrase = f"its server started {amount(up_s, SECONDS)} ago"
-        facts.append(Fact("database_restarted", phrase, float(up_s), field="Uptime"))
+    if "uptime" in counters:
+        facts += restart_facts(number_of(counters, "uptime"), window_s, "Uptime")
     # A replica is read-only on purpose.
     if settings.get("read_only") in ("ON", "1") and not replicates:
         facts.append(Fact("writes_refused", "read_only is on", field="read_only"))
@@ -159,7 +158,7 @@ def connection_details(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Whose connections there are, for people."""
     counts = Counter(short(row.user or "", 60) for row in rows)
     lines = [f"{count} of {name}" for name, count in counts.most_common(10)]
-    return {"connections": "\n".join(lines)} if lines else {}
+    return listed("connections", lines)
 
 
 def replica_facts(row: Mapping[str, object]) -> list[Fact]:

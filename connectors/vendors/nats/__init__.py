@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
-from faultline.connectors.shared.settings.connector_settings import (
-    SelfHostedSettings,
-    ServerIdentity,
-)
+from faultline.connectors.shared.settings.connector_settings import HttpServerSettings
 from faultline.connectors.shared.settings.settings_types import Url
 
 
-class NatsSettings(SelfHostedSettings, ServerIdentity):
+class NatsSettings(HttpServerSettings):
     """NATS as a source of its own state: docs/connectors/nats.md."""
 
     url: Url | None = None

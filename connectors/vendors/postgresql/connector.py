@@ -3,19 +3,26 @@ slots, ages and sizes.
 
 It is a snapshot of now, with what the server itself knows of the time before: since when a session
 waits, when the server started and when its settings were read. Speaks to PostgreSQL 14 and later.
+
+The connection can only read: each query is a separate read-only transaction with a limit of time.
+The server enforces both: `BEGIN READ ONLY`, `statement_timeout` and `lock_timeout`. They are set
+within the transaction, so that a pooler in front passes them on to nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import LiteralString, TypeVar
 
-from faultline.analysis.errors import FaultlineError, SettingsError
-from faultline.analysis.vocabulary import EvidenceKind
-from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
+from faultline.connectors.shared.contract.base import Check, Item
 from faultline.connectors.shared.databases.database_facts import (
     StatementCounts,
     deadlock_facts,
@@ -24,119 +31,166 @@ from faultline.connectors.shared.databases.database_facts import (
     slower_facts,
     slowest_details,
 )
-from faultline.connectors.shared.databases.database_server import Fact, ServerSnapshot
+from faultline.connectors.shared.databases.database_server import (
+    Fact,
+    ServerConnector,
+    ServerSnapshot,
+)
+from faultline.connectors.shared.databases.driver_session import DriverSession, values_of
 from faultline.connectors.shared.rows.collection_builder import full_window, nanoseconds
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
-from faultline.connectors.shared.settings.connector_settings import Limits
+from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
+from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.postgresql import PostgresqlSettings, facts, queries
-from faultline.connectors.vendors.postgresql.session import PostgresServer, PostgresSession, opened
 
+T = TypeVar("T")
+VENDOR = "postgresql"
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
 MOST_SERVICES = 200
-Row = TypeVar("Row")
+LONGEST_CONNECT_S = 10
+LOCK_S = 0.5
+"""Reading statistics waits for locks of the catalogue alone; who holds one of those makes every
+query of ours wait."""
+TIMEOUTS: LiteralString = "SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}"
+SSL_MODES = {"verify": "verify-full", "require": "require", "off": "disable"}
 
 
-def build(
-    postgresql_settings: PostgresqlSettings, settings: SharedSettings
-) -> PostgresqlConnector | None:
-    """The configured connector, or None without a host. Raises SettingsError."""
-    if postgresql_settings.host is None:
-        return None
-    if postgresql_settings.username is None and postgresql_settings.client_cert_file is None:
-        raise SettingsError("postgresql.username", "must name a user that only reads statistics")
-    primary = PostgresServer(
-        postgresql_settings.host,
-        postgresql_settings.port,
-        postgresql_settings.database,
-        postgresql_settings.username,
-        postgresql_settings.plain_password,
-        postgresql_settings.tls,
-        postgresql_settings.ca_file,
-        postgresql_settings.client_cert_file,
-        postgresql_settings.client_key_file,
-    )
-    copy = None
-    if postgresql_settings.replica is not None:
-        copy = replace(
-            primary,
-            host=postgresql_settings.replica,
-            port=postgresql_settings.replica_port or postgresql_settings.port,
+@dataclass(frozen=True)
+class PostgresServer(DatabaseAddress):
+    """The address of a server, and the login for it."""
+
+    database: str = "postgres"
+    client_cert_file: Path | None = None
+    client_key_file: Path | None = None
+
+    @classmethod
+    def of(cls, section: PostgresqlSettings, host: str) -> PostgresServer:
+        """The primary of these settings."""
+        return cls(
+            **vars(section.address(host, section.port)),
+            database=section.database,
+            client_cert_file=section.client_cert_file,
+            client_key_file=section.client_key_file,
         )
-    return PostgresqlConnector(
-        primary,
-        postgresql_settings.of_service(postgresql_settings.host),
-        replica=copy,
-        names=ServiceNames.of_catalogue(settings.services),
-        catalogue=tuple(settings.services),
-        sample_s=postgresql_settings.sample_s,
-        statement_s=postgresql_settings.statement_s,
-        limits=postgresql_settings.limits(LIMITS),
-    )
+
+    def parameters(self) -> dict[str, str | int]:
+        """libpq's keywords."""
+        ca_files: dict[str, str | int | Path | None] = {
+            "host": self.host,
+            "port": self.port,
+            "dbname": self.database,
+            "user": self.username,
+            "password": self.password,
+            "sslmode": SSL_MODES[self.tls],
+            "sslcert": self.client_cert_file,
+            "sslkey": self.client_key_file,
+            "application_name": "faultline",
+            "connect_timeout": LONGEST_CONNECT_S,
+        }
+        if self.tls == "verify":
+            # Without it libpq looks for a root.crt in the home directory.
+            ca_files["sslrootcert"] = self.ca_file or "system"
+        values = {name: value for name, value in ca_files.items() if value is not None}
+        return {n: str(v) if isinstance(v, Path) else v for n, v in values.items()}
 
 
-class PostgresqlConnector:
-    """One server, and one replica of it. Its facts are about `service`."""
+class PostgresSession(DriverSession):
+    """One collection's queries, one after the other."""
 
-    name = "postgresql"
-    kinds: tuple[EvidenceKind, ...] = ("states", "changes", "topology")
+    vendor = VENDOR
+    errors = (psycopg.Error,)
 
-    def __init__(
-        self,
-        server: PostgresServer,
-        service: str,
-        *,
-        replica: PostgresServer | None = None,
-        names: ServiceNames | None = None,
-        catalogue: Sequence[str] = (),
-        sample_s: float = 5.0,
-        statement_s: float = 5.0,
-        limits: Limits = LIMITS,
-    ) -> None:
+    def __init__(self, server: PostgresServer, limits: Limits, statement_s: float) -> None:
+        super().__init__(server.address, limits)
         self._server = server
-        self._service = service
-        self._replica = replica
-        self._names = names or ServiceNames()
-        self._catalogue = tuple(catalogue)
-        self._sample_s = sample_s
         self._statement_s = statement_s
-        self.limits = limits
+        self._connection: psycopg.AsyncConnection[dict[str, object]] | None = None
 
-    async def collect(self, request: Request) -> Collected:
-        """The snapshot. A query that fails becomes a gap, the others stand."""
-        snapshot = ServerSnapshot("Database", self._service, datetime.now(UTC), request.scope)
-        if snapshot.comes_too_late():
-            return snapshot.builder.collected()
-        async with opened(self._server, self.limits, self._statement_s) as session:
-            reading = _Reading(session, snapshot)
-            await self._sessions(reading, request)
-            server = await self._overview(reading)
-            await self._statements(reading, server)
-            await reading.facts(queries.REPLICAS, facts.ReplicaRow, facts.replica_facts)
-            await reading.facts(queries.SLOTS, facts.SlotRow, facts.slot_facts)
-            await reading.facts(
-                queries.TABLES, facts.TableRow, facts.table_facts, facts.table_details
+    async def connect(self) -> None:
+        """Log in. Raises ConnectorError, BudgetExceeded."""
+        async with self.permitted("connect"):
+            self._connection = await psycopg.AsyncConnection[dict[str, object]].connect(
+                **self._server.parameters(),  # type: ignore[arg-type]
+                autocommit=False,
+                # Prepared statements fail behind a pooler that shares sessions.
+                prepare_threshold=None,
+                row_factory=dict_row,
             )
-            # Ages and sizes are the same on a replica, which spares the primary.
-            if self._replica is None:
-                await self._sizes(reading)
-        if self._replica is not None:
-            await self._read_replica(self._replica, snapshot)
-        return snapshot.builder.collected()
+            await self._connection.set_read_only(True)
 
-    async def check(self) -> Check:
-        """Reachable, and may this user read everything and write nothing?"""
-        try:
-            async with opened(self._server, self.limits, self._statement_s) as session:
-                [server] = await session.rows("server", queries.SERVER, type=facts.ServerRow)
-                [rights] = await session.rows("rights", queries.MAY_WRITE, type=facts.RightsRow)
-                counts = await session.rows(
-                    "extension", queries.STATEMENTS_SCHEMA, type=facts.SchemaRow
-                )
-        except FaultlineError as error:
-            return Check(self.name, False, str(error))
+    async def close(self) -> None:
+        """Log out."""
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def rows(
+        self, call: str, text: LiteralString, *, type: type[T], schema: str = ""
+    ) -> list[T]:
+        """The rows of one of our queries. Raises ConnectorError, BudgetExceeded."""
+        assert self._connection is not None, "connect comes first"
+        query = sql.SQL(text).format(schema=sql.Identifier(schema)) if schema else sql.SQL(text)
+        limits = sql.SQL(TIMEOUTS).format(
+            sql.Literal(round(1000 * self._statement_s)), sql.Literal(round(1000 * LOCK_S))
+        )
+        async with self.permitted(call), self._connection.transaction():
+            # Within the transaction: SET LOCAL ends with it.
+            await self._connection.execute(limits)
+            cursor = await self._connection.execute(query)
+            rows = await cursor.fetchall()
+        return values_of(VENDOR, call, rows, type)
+
+    def problem(self, call: str, error: Exception) -> ConnectorError:
+        assert isinstance(error, psycopg.Error)
+        text = short(error.diag.message_primary or str(error), 200) or type(error).__name__
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            text = "the statement took too long and was cancelled (statement_s)"
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            text = "not permitted: GRANT pg_monitor to this user"
+        # Without an SQLSTATE it is not the server that answers: the connection is gone.
+        lost = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        return ConnectorError(VENDOR, call, text, retryable=lost)
+
+
+class PostgresqlConnector(ServerConnector[PostgresqlSettings, PostgresSession]):
+    """One server, and one replica of it."""
+
+    name = VENDOR
+    kinds = ("states", "changes", "topology")
+    default_limits = LIMITS
+
+    def __init__(self, section: PostgresqlSettings, host: str, shared: SharedSettings) -> None:
+        super().__init__(section, host)
+        self._server = PostgresServer.of(section, host)
+        self._names = ServiceNames.of_catalogue(shared.services)
+        self._catalogue = tuple(shared.services)
+
+    def opened(self) -> PostgresSession:
+        return self._session(self._server)
+
+    def _session(self, server: PostgresServer) -> PostgresSession:
+        return PostgresSession(server, self.limits, self.section.statement_s)
+
+    async def read(self, session: PostgresSession, snapshot: ServerSnapshot) -> None:
+        reading = _Reading(session, snapshot)
+        await self._sessions(reading)
+        server = await self._overview(reading)
+        await self._statements(reading, server)
+        await reading.facts(queries.REPLICAS, facts.ReplicaRow, facts.replica_facts)
+        await reading.facts(queries.SLOTS, facts.SlotRow, facts.slot_facts)
+        await reading.facts(queries.TABLES, facts.TableRow, facts.table_facts, facts.table_details)
+        # Ages and sizes are the same on a replica, which spares the primary.
+        if self.section.replica is None:
+            await self._sizes(reading)
+        if self.section.replica is not None:
+            await self._read_replica(self.section.replica, snapshot)
+
+    async def examined(self, session: PostgresSession) -> Check:
+        [server] = await session.rows("server", queries.SERVER, type=facts.ServerRow)
+        [rights] = await session.rows("rights", queries.MAY_WRITE, type=facts.RightsRow)
+        counts = await session.rows("extension", queries.STATEMENTS_SCHEMA, type=facts.SchemaRow)
         kinds = "statistics" if rights.reads_statistics else "its own sessions alone"
-        line = f"PostgreSQL {server.version} at {self._server.address}: {kinds} can be read"
+        line = f"PostgreSQL {server.version} at {session.address}: {kinds} can be read"
         unread = []
         if not rights.reads_statistics:
             unread.append("other users' sessions")
@@ -153,59 +207,47 @@ class PostgresqlConnector:
             f"{rights.tables} tables": rights.tables > 0,
         }
         writing = [permission for permission, holds in permissions.items() if holds]
-        line += f"; each query is a read-only transaction of at most {self._statement_s:g} s"
+        line += f"; each query is a read-only transaction of at most {self.section.statement_s:g} s"
         if writing:
             line += f"; warning: this user can also write ({', '.join(writing)})"
         return Check(self.name, True, line, tuple(unread))
 
-    async def _sessions(self, reading: _Reading, request: Request) -> None:
+    async def _sessions(self, reading: _Reading) -> None:
         rows = await reading.rows(queries.SESSIONS, facts.SessionRow)
         if rows is None:
             return
+        snapshot, query = reading.snapshot, reading.label(queries.SESSIONS)
         sessions = facts.sessions_of(rows)
         session_facts = [*lock_facts(sessions), *open_facts(sessions)]
-        reading.snapshot.add(
-            reading.label(queries.SESSIONS), session_facts, facts.connection_details(rows)
-        )
+        snapshot.add(query, session_facts, facts.connection_details(rows))
         if hidden := sum(row.is_hidden for row in rows):
             problem = f"what {hidden} sessions of other users do is hidden: GRANT pg_monitor"
-            reading.snapshot.lacks(reading.label(queries.SESSIONS), problem)
-        self._callers(reading, rows, request)
-
-    def _callers(
-        self, reading: _Reading, rows: Sequence[facts.SessionRow], request: Request
-    ) -> None:
-        """Services whose name is that of an application with connections call this database."""
-        scope, _ = in_scope(request, MOST_SERVICES)
+            snapshot.lacks(query, problem)
+        # Services whose name is that of an application with connections call this database.
+        scope, _ = in_scope(snapshot.request, MOST_SERVICES)
         spellings = {name.casefold(): name for name in (*self._catalogue, *scope)}
-        callers = []
-        for row in rows:
-            ours = self._names.ours(row.application or "")
-            # An application may call itself anything: only known services count.
-            if ours.casefold() in spellings:
-                callers.append(spellings[ours.casefold()])
-        count = reading.snapshot.calls(callers)
+        names = [self._names.ours(row.application or "").casefold() for row in rows]
+        # An application may call itself anything: only known services count.
+        count = snapshot.calls([spellings[name] for name in names if name in spellings])
         if count:
-            window = full_window(request.scope)
-            item = Item("topology", reading.label(queries.SESSIONS), window, rows=count)
-            reading.snapshot.builder.items.append(item)
+            item = Item("topology", query, full_window(snapshot.scope), rows=count)
+            snapshot.builder.items.append(item)
 
     async def _overview(self, reading: _Reading) -> facts.ServerRow | None:
         rows = await reading.rows(queries.SERVER, facts.ServerRow)
         if not rows:
             return None
         [row], snapshot = rows, reading.snapshot
-        window = full_window(snapshot.scope)
-        window_s = (snapshot.at - window.start).total_seconds()
+        window, window_s = full_window(snapshot.scope), snapshot.window_s
         query = reading.label(queries.SERVER)
         snapshot.add(query, facts.server_facts(row, window_s))
         # A start reads the settings too. Only a later reload is a separate change.
         if row.loaded_s <= window_s and row.up_s - row.loaded_s > 1:
             at = snapshot.since(row.loaded_s)
             assert at is not None
-            named = f"settings {self._service} {at:%Y-%m-%dT%H:%M:%S}"
+            named = f"settings {self.service} {at:%Y-%m-%dT%H:%M:%S}"
             title = "PostgreSQL read its settings again"
-            row_of_change = (nanoseconds(at), self._service, "config", named, title, *[None] * 4)
+            row_of_change = (nanoseconds(at), self.service, "config", named, title, *[None] * 4)
             snapshot.builder.add("changes", [row_of_change])
             item = Item("changes", query, window, rows=1).holding([row_of_change])
             snapshot.builder.items.append(item)
@@ -218,9 +260,9 @@ class PostgresqlConnector:
             reading.snapshot.lacks("pg_stat_statements", "the extension is not in this database")
         schema = schemas[0].schema if schemas else ""
         before = await self._counts(reading, schema)
-        if not self._sample_s:
+        if not self.section.sample_s:
             return
-        await asyncio.sleep(self._sample_s)
+        await asyncio.sleep(self.section.sample_s)
         after = await self._counts(reading, schema)
         if before and after:
             query = reading.label(queries.STATEMENTS)
@@ -243,13 +285,15 @@ class PostgresqlConnector:
             queries.DATABASES, facts.DatabaseRow, facts.age_facts, facts.size_details
         )
 
-    async def _read_replica(self, replica: PostgresServer, snapshot: ServerSnapshot) -> None:
+    async def _read_replica(self, host: str, snapshot: ServerSnapshot) -> None:
+        port = self.section.replica_port or self.section.port
+        replica = replace(self._server, host=host, port=port)
         try:
-            async with opened(replica, self.limits, self._statement_s) as session:
+            async with self._session(replica) as session:
                 reading = _Reading(session, snapshot)
                 rows = await reading.rows(queries.STANDBY, facts.StandbyRow)
                 if rows:
-                    standby_facts = facts.standby_facts(rows[0], f"replica {replica.host}")
+                    standby_facts = facts.standby_facts(rows[0], f"replica {host}")
                     snapshot.add(reading.label(queries.STANDBY), standby_facts)
                 await self._sizes(reading)
         except FaultlineError as error:
@@ -262,31 +306,32 @@ class _Reading:
     def __init__(self, session: PostgresSession, snapshot: ServerSnapshot) -> None:
         self._session = session
         self.snapshot = snapshot
+        self.label = session.label
 
-    def label(self, text: str) -> str:
-        """The query as evidence names it: where it was asked, and on one line."""
-        return f"{self._session.server.address}: {' '.join(text.split())}"
-
-    async def rows(
-        self, text: LiteralString, type: type[Row], schema: str = ""
-    ) -> list[Row] | None:
+    async def rows(self, text: LiteralString, type: type[T], schema: str = "") -> list[T] | None:
         """None where it failed, which is a gap then."""
         # `ReplicaRow` is the answer of the call `replica`.
         view = type.__name__.removesuffix("Row").lower()
-        try:
-            return await self._session.rows(view, text, type=type, schema=schema)
-        except FaultlineError as error:
-            self.snapshot.lacks(self.label(text), str(error))
-            return None
+        rows = self._session.rows(view, text, type=type, schema=schema)
+        return await self.snapshot.fetch(self.label(text), rows)
 
     async def facts(
         self,
         text: LiteralString,
-        type: type[Row],
-        judged: Callable[[Sequence[Row]], list[Fact]],
-        shown: Callable[[Sequence[Row]], dict[str, str]] | None = None,
+        type: type[T],
+        judged: Callable[[Sequence[T]], list[Fact]],
+        shown: Callable[[Sequence[T]], dict[str, str]] | None = None,
     ) -> None:
         """Ask, and add what the rows say."""
         rows = await self.rows(text, type)
         if rows is not None:
             self.snapshot.add(self.label(text), judged(rows), shown(rows) if shown else None)
+
+
+def build(section: PostgresqlSettings, shared: SharedSettings) -> PostgresqlConnector | None:
+    """The configured connector, or None without a host. Raises SettingsError."""
+    if section.host is None:
+        return None
+    if section.username is None and section.client_cert_file is None:
+        raise SettingsError("postgresql.username", "must name a user that only reads statistics")
+    return PostgresqlConnector(section, section.host, shared)

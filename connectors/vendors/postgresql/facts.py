@@ -12,8 +12,9 @@ from faultline.connectors.shared.databases.database_facts import (
     LAG_S,
     StatementCounts,
     connection_facts,
+    restart_facts,
 )
-from faultline.connectors.shared.databases.database_server import Fact
+from faultline.connectors.shared.databases.database_server import Fact, listed
 from faultline.connectors.shared.databases.lock_chains import DatabaseSession
 from faultline.connectors.shared.queries.masked_statements import masked_statement
 from faultline.connectors.shared.vendor_text import short
@@ -142,9 +143,7 @@ class RightsRow(msgspec.Struct):
 def server_facts(row: ServerRow, window_s: float) -> list[Fact]:
     """`window_s`: what happened at most so long ago belongs to the incident."""
     facts = connection_facts(row.connections or 0, row.max_connections)
-    if row.up_s <= window_s:
-        phrase = f"its server started {amount(row.up_s, SECONDS)} ago"
-        facts.append(Fact("database_restarted", phrase, row.up_s, field="pg_postmaster_start_time"))
+    facts += restart_facts(row.up_s, window_s, "pg_postmaster_start_time")
     if row.pending:
         phrase = f"waiting for a restart: {row.pending}"
         facts.append(Fact("database_parameters_pending", phrase, field="pending_restart"))
@@ -188,7 +187,7 @@ def connection_details(rows: Sequence[SessionRow]) -> dict[str, str]:
     lines = [
         f"{count} of {short(app, 60)}, {state}" for (app, state), count in counts.most_common(20)
     ]
-    return {"connections": "\n".join(lines)} if lines else {}
+    return listed("connections", lines)
 
 
 def replica_facts(rows: Sequence[ReplicaRow]) -> list[Fact]:
@@ -250,7 +249,7 @@ def size_details(databases: Sequence[DatabaseRow]) -> dict[str, str]:
     """The largest databases, for people."""
     largest = sorted(databases, key=lambda row: -(row.bytes or 0.0))[:10]
     lines = [f"{short(row.name, 63)}: {amount(row.bytes or 0.0, BYTES)}" for row in largest]
-    return {"sizes": "\n".join(lines)} if lines else {}
+    return listed("sizes", lines)
 
 
 def table_facts(rows: Sequence[TableRow]) -> list[Fact]:
@@ -273,4 +272,4 @@ def table_details(rows: Sequence[TableRow]) -> dict[str, str]:
     """The largest tables, for people."""
     largest = sorted(rows, key=lambda row: -row.bytes)[:10]
     lines = [f"{short(row.name, 100)}: {amount(row.bytes, BYTES)}" for row in largest]
-    return {"largest tables": "\n".join(lines)} if lines else {}
+    return listed("largest tables", lines)

@@ -8,14 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from faultline.analysis.wording.amounts import MILLISECONDS, SECONDS, SHARE, amount
 from faultline.analysis.wording.phrases import counted
-from faultline.connectors.shared.databases.database_facts import StatementCounts, connection_facts
+from faultline.connectors.shared.databases.database_facts import (
+    StatementCounts,
+    connection_facts,
+    restart_facts,
+)
 from faultline.connectors.shared.databases.database_server import Fact
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.redis.session import Reply
 
+Reply: TypeAlias = "str | int | list[Reply] | None"
 MEMORY_SHARE = 0.9
 """As of the exporter's fact (exporter_metrics.toml; awesome-prometheus-alerts)."""
 SLOW_MS = 100.0
@@ -34,6 +39,16 @@ class SlowCommand:
     name: str
 
 
+def fields_of(reply: Reply) -> dict[str, str]:
+    """A section of INFO, field by field."""
+    fields = {}
+    for line in (reply if isinstance(reply, str) else "").splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not line.startswith("#"):
+            fields[name] = value
+    return fields
+
+
 def number_of(fields: Mapping[str, str], name: str) -> float:
     """A field that is a number; 0 where it is none."""
     try:
@@ -45,10 +60,9 @@ def number_of(fields: Mapping[str, str], name: str) -> float:
 def server_facts(fields: Mapping[str, str], window_s: float) -> list[Fact]:
     """Of the sections server, clients, persistence and replication."""
     facts = []
-    up_s = number_of(fields, "uptime_in_seconds")
-    if "uptime_in_seconds" in fields and up_s <= window_s:
-        phrase = f"its server started {amount(up_s, SECONDS)} ago"
-        facts.append(Fact("database_restarted", phrase, up_s, field="uptime_in_seconds"))
+    if "uptime_in_seconds" in fields:
+        up_s = number_of(fields, "uptime_in_seconds")
+        facts += restart_facts(up_s, window_s, "uptime_in_seconds")
     if fields.get("loading") == "1":
         facts.append(Fact("database_unavailable", "loading its data from disk", field="loading"))
     for name, what in (

@@ -1,11 +1,14 @@
 """The queries that can be sent to wandb, the shapes of their answers, and the project that they are
 about.
 
-Fields as in wandb 0.31.0, wandb/apis/public/runs.py.
+Fields and queries: wandb 0.31.0, wandb/apis/public/runs.py and history.py (the range of steps in a
+sample's specification: wandb/apis/public/history.py at 05d7f97).
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +17,7 @@ import msgspec
 
 from faultline.analysis.errors import SettingsError
 from faultline.connectors.shared.http.graphql import GraphQLQuery
-from faultline.connectors.vendors.wandb.runs import WandbRun
+from faultline.connectors.shared.training.training_runs import TrainingRun, measure_keys
 
 # Without `config` and `historyKeys`, which are large: only a single run is asked for them.
 _FIELDS = "name displayName state group commit createdAt heartbeatAt"
@@ -66,6 +69,12 @@ class WandbProject:
         return f"{self.entity}/{self.project}"
 
 
+class WandbRun(TrainingRun):
+    """A run as the queries ask for it."""
+
+    historyKeys: Any = None
+
+
 class _WandbNode(msgspec.Struct):
     node: WandbRun
 
@@ -95,6 +104,11 @@ class _RowsData(msgspec.Struct):
 class RowsAnswer(msgspec.Struct):
     project: _RowsData | None = None
 
+    @property
+    def rows(self) -> _Rows:
+        """Of the run; none where it is not there or not to be seen."""
+        return (self.project.run if self.project else None) or _Rows()
+
 
 def place_of(entity: str | None, text: str) -> WandbProject:
     """`project`, or `entity/project` as wandb's pages show it."""
@@ -114,3 +128,29 @@ def page_address(base_url: str) -> str:
     if host == "api.wandb.ai":
         return "https://wandb.ai"
     return base_url.replace("://api.", "://app.", 1) if host.startswith("api.") else base_url
+
+
+def history_keys(run: WandbRun) -> list[str]:
+    """The keys that are brought, those that are known to mean something; the plainest name of each
+    measure first."""
+    keys = run.historyKeys.get("keys") if isinstance(run.historyKeys, dict) else None
+    if not isinstance(keys, dict):
+        return []
+    return measure_keys(keys)
+
+
+def last_step(run: WandbRun) -> int:
+    """The last step of the history; -1 where there is none."""
+    step = run.historyKeys.get("lastStep") if isinstance(run.historyKeys, dict) else None
+    return step if isinstance(step, int) and 0 <= step < 2**53 else -1
+
+
+def event_rows(lines: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Rows of system metrics: each comes as a text that holds JSON."""
+    for line in lines:
+        try:
+            row = json.loads(line) if isinstance(line, str) else line
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield row
