@@ -27,11 +27,11 @@ MODULES = (
     "faultline.analysis.metrics.shifts",
     "faultline.analysis.requests.span_shifts",
     "faultline.analysis.logs.signature_findings",
-    "faultline.analysis.requests.flow",
+    "faultline.analysis.requests.path_breaks",
     "faultline.analysis.traces.job.training",
     "faultline.analysis.training.run_states",
     "faultline.analysis.gpus.health",
-    "faultline.analysis.states.findings",
+    "faultline.analysis.states.weighing",
     "faultline.analysis.external",
 )
 """The module of each analyzer, in the order in which they run."""

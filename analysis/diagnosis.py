@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from faultline.analysis.analyzers import analyzers, finding_kind, is_training
-from faultline.analysis.case.citations import citing_matching_rows
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.observations import observed
+from faultline.analysis.case.windows import citing_matching_rows
 from faultline.analysis.changes.alternatives import no_change_reasons
 from faultline.analysis.changes.nearby import nearby_changes
 from faultline.analysis.logs.signature_findings import without_what_ranks_tell
@@ -19,25 +19,24 @@ from faultline.analysis.ranking.alert_gate import alert_gate
 from faultline.analysis.ranking.discriminating_query import next_query
 from faultline.analysis.ranking.hypotheses import memory_findings
 from faultline.analysis.ranking.impact import assess_impact
-from faultline.analysis.ranking.ranking import rank_causes
-from faultline.analysis.ranking.short_history import (
+from faultline.analysis.ranking.missing_evidence import (
     has_no_past,
     short_history,
+    unknown_calls,
     without_first_samples,
 )
-from faultline.analysis.ranking.unknown_calls import unknown_calls
+from faultline.analysis.ranking.ranking import rank_causes
 from faultline.analysis.ranking.verdicts import conclude
 from faultline.analysis.requests.topology import read_topology
-from faultline.analysis.states.same_lines import without_what_states_tell
+from faultline.analysis.states.facts import without_what_states_tell
+from faultline.analysis.suspects.call_graph import tied_to_calls
 from faultline.analysis.suspects.explanations import weigh_suspects, with_ranks
 from faultline.analysis.suspects.features import Observed, observe, with_agreement
 from faultline.analysis.suspects.outside_view import calls_into, place_contrasts
 from faultline.analysis.suspects.part_contrasts import part_contrasts
-from faultline.analysis.suspects.provider_calls import tied_to_calls
 from faultline.analysis.suspects.ranked import rank_suspects
-from faultline.analysis.suspects.state_objects import with_objects
-from faultline.analysis.suspects.suspect import Suspect
-from faultline.analysis.training.repeated_hosts_finding import repeated_host_finding
+from faultline.analysis.suspects.suspect import Suspect, with_objects
+from faultline.analysis.training.fleet_parts import repeated_host_finding
 from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Impact, Verdict
 
 MAX_FINDINGS = 60

@@ -26,7 +26,7 @@ from pydantic import (
 from faultline.analysis.kinds.evidence_kinds import EvidenceKind as EvidenceKind
 from faultline.analysis.kinds.finding_details import FindingDetails
 from faultline.analysis.kinds.finding_kinds import details_model
-from faultline.analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
+from faultline.analysis.kinds.signals import AlertQuery, SignalSource, WatchedSignal
 
 ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge"]
 

@@ -28,18 +28,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from faultline.analysis.errors import EvidenceError
 from faultline.evaluation import page_tables
 from faultline.evaluation.as_json import EvaluationResults, as_json, read_results
-from faultline.evaluation.code_hash import code_hash
-from faultline.evaluation.fitted_elsewhere import read_left_out
-from faultline.evaluation.grading import Grade
-from faultline.evaluation.headline import headline
-from faultline.evaluation.hidden_tables import has_tables
-from faultline.evaluation.page_marks import (
+from faultline.evaluation.labels import Grade
+from faultline.evaluation.page_tables import (
     fill,
+    headline,
     measured_with,
     older_than,
     with_empty_places_marked,
 )
-from faultline.evaluation.running import GradingOptions, case_folders, evaluate, evaluate_folders
+from faultline.evaluation.running import (
+    GradingOptions,
+    case_folders,
+    code_hash,
+    evaluate,
+    evaluate_folders,
+    has_tables,
+    read_left_out,
+)
 from proving_ground.healthy_windows import write_healthy_windows
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from faultline.analysis.alert_signal.deriving import watched_signal
-from faultline.analysis.kinds.watched_signals import AlertQuery, WatchedSignal
+from faultline.analysis.kinds.signals import AlertQuery, WatchedSignal
 from faultline.analysis.vocabulary import Alert
 
 ROOT = Path(__file__).parent.parent

@@ -33,7 +33,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import CONNECTORS
 from faultline.connectors.shared.contract.base import Connector
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.rate_limiter import (
     RateLimiter,
     collecting,

@@ -44,7 +44,7 @@ from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.case.windows import metric_windows, span_windows
 from faultline.analysis.errors import FaultlineError
 from faultline.evaluation.figures import AccuracyFigures, by_system, figures
-from faultline.evaluation.grading import Grade
+from faultline.evaluation.labels import Grade
 from faultline.evaluation.running import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -37,7 +37,7 @@ from faultline.bot.answer.view import answer_view
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.investigation.model.model_session import in_a_thread
 from faultline.bot.investigation.verifying import LATELY, VerifiedFinding, verify
-from faultline.bot.mcp.proof import cited, sentences_of
+from faultline.bot.mcp.answer_tools import cited, sentences_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
 from faultline.connectors.shared.settings.connector_settings import Limits
 

@@ -38,8 +38,7 @@ import polars as pl
 
 from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.deploys.judged_signals import JudgedSeries, judged_series
-from faultline.analysis.deploys.looks import looks_of
-from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.deploys.question import DeployQuestion, looks_of
 from faultline.analysis.deploys.signal_checks import DECIDES
 from faultline.analysis.deploys.verdict import Decision, Group
 from faultline.analysis.deploys.verifying import judge_deploy

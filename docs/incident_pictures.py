@@ -20,7 +20,7 @@ from PIL import Image, ImageChops
 from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.requests.case_calls import case_calls
+from faultline.analysis.requests.topology import case_calls
 from faultline.analysis.vocabulary import Diagnosis, Evidence
 from faultline.bot.answer.pictures import (
     bars_svg,

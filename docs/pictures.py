@@ -19,8 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from faultline.demo.run import CASE, played, recorded_cases
 from faultline.trace_report.analysis_run import RankRequest, run_job
 from faultline.trace_report.job_report import JobReport, report_of
-from faultline.trace_report.page import render
-from faultline.trace_report.page_view import page_of
+from faultline.trace_report.page_view import page_of, render
 from faultline.trace_report.perfetto import windows_of
 from faultline.trace_report.registry import chosen
 from faultline.trace_report.sources import opened

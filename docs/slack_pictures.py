@@ -27,7 +27,7 @@ from faultline.bot.answer.targets.slack.pictures import to_html, view_to_html
 from faultline.bot.answer.view import answer_view
 from faultline.bot.conversation.slack.evidence_modal import EvidenceShown, evidence_modal
 from faultline.bot.conversation.slack.forms import FormFor, suspects_of, wrong_modal
-from faultline.bot.conversation.slack.home_view import Home, home_view
+from faultline.bot.conversation.slack.home import Home, home_view
 from faultline.bot.store.listing import AnswerLabel
 from faultline.bot.store.store import GroupedAlert, ReplyTo, StoredInvestigation
 from faultline.bot.store.suppressed_alerts import Mute

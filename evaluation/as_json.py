@@ -11,9 +11,6 @@ from typing import Any
 
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.vocabulary import Verdict
-from faultline.evaluation.case_setting import CaseSetting
-from faultline.evaluation.code_hash import code_hash
-from faultline.evaluation.comparing import PairedDifference, as_baseline, beside_baseline
 from faultline.evaluation.figures import (
     answer_pairs,
     by_condition,
@@ -27,8 +24,9 @@ from faultline.evaluation.figures import (
     methods_of,
     reliability,
 )
-from faultline.evaluation.grading import Grade
-from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.intervals import PairedDifference, as_baseline, beside_baseline
+from faultline.evaluation.labels import CaseLabel, CaseSetting, Grade
+from faultline.evaluation.running import code_hash
 
 DIGITS = 4
 Groups = Mapping[str, Sequence[Grade]]

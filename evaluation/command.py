@@ -13,10 +13,8 @@ from rich.console import Console
 
 from faultline.analysis.errors import SettingsError
 from faultline.evaluation.as_json import as_json, read_results
-from faultline.evaluation.comparing import PairedDifference, compared
-from faultline.evaluation.fitted_elsewhere import read_left_out
-from faultline.evaluation.hidden_tables import parse_hidden
-from faultline.evaluation.running import GradingOptions, evaluate
+from faultline.evaluation.intervals import PairedDifference, compared
+from faultline.evaluation.running import GradingOptions, evaluate, parse_hidden, read_left_out
 from faultline.evaluation.terminal import print_grades
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from faultline.analysis.vocabulary import Verdict
-from faultline.evaluation.grading import NAMES_A_CAUSE, Grade
 from faultline.evaluation.intervals import (
     ConfidenceInterval,
     calibration_interval,
@@ -23,7 +22,7 @@ from faultline.evaluation.intervals import (
     mean_over_groups,
     wilson,
 )
-from faultline.evaluation.labels import NO_CHANGE
+from faultline.evaluation.labels import NAMES_A_CAUSE, NO_CHANGE, Grade
 
 LARGEST_SHIFT = "largest shift"
 """The simple method that the product is compared with, case by case."""

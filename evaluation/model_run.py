@@ -18,8 +18,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from faultline.analysis.case.files import place_copy
 from faultline.analysis.case.folder import Case, json_bytes, read_case
+from faultline.analysis.case.tables import place_copy
 from faultline.analysis.errors import FaultlineError, SettingsError
 from faultline.analysis.vocabulary import Assertion, Diagnosis, Section
 from faultline.analysis.wording.phrases import plain

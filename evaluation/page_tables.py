@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from faultline.analysis.errors import EvidenceError
 from faultline.analysis.wording.phrases import plain
-from faultline.evaluation.comparing import as_baseline, beside_baseline
 from faultline.evaluation.figures import (
     AccuracyFigures,
     answer_pairs,
@@ -22,8 +22,8 @@ from faultline.evaluation.figures import (
     methods_of,
     reliability,
 )
-from faultline.evaluation.grading import NAMES_A_CAUSE, Grade
-from faultline.evaluation.intervals import at_most
+from faultline.evaluation.intervals import as_baseline, at_most, beside_baseline
+from faultline.evaluation.labels import NAMES_A_CAUSE, NO_CHANGE, Grade
 from faultline.evaluation.terminal import bin_cells, shown, shown_interval, signed, signed_interval
 
 _MARKUP = re.compile(r"([\\|*_`<>\[\]~])")
@@ -223,3 +223,143 @@ def _ablation_cells(grades: Grades, names: Sequence[str]) -> list[str]:
 def _text(text: str, limit: int = MAX_WHY) -> str:
     """Foreign text on one line, none of it markup."""
     return _MARKUP.sub(r"\\\1", plain(text, limit))
+
+
+# The first table of docs/accuracy.md: the figures by which the diagnosis is to be judged, on data
+# that was not used to fit it.
+
+TWO_CALLS = "2 calls away"
+FAR = "3 or more calls away"
+Row = list[str]
+
+
+def headline(
+    recorded: Sequence[Grade],
+    worlds: Sequence[Grade],
+    healthy: Sequence[Grade],
+    live: Sequence[Grade],
+) -> str:
+    """`recorded` are answers by numbers fitted without the case's system; what was not measured is
+    empty and has no row."""
+    rows = [*_of_recorded(recorded), *_of_worlds(worlds), *_of_live(live)]
+    quiet = [g for g in (*healthy, *live, *worlds) if is_quiet(g)]
+    rows += _row("quiet shops, windows and worlds that name a cause", figures(quiet), "accused")
+    tempted = figures([*recorded, *worlds, *live, *healthy])
+    rows += _row("cases in which a harmless change is blamed", tempted, "decoy_share")
+    rows += _times([*recorded, *worlds, *live])
+    return table(("", "cases", "figure", "95 %"), rows)
+
+
+def _of_recorded(grades: Sequence[Grade]) -> Iterator[Row]:
+    mean = macro_ac1(grades)
+    if mean is None:
+        return
+    phrase = f"recorded systems, each left out: AC@1, mean of {mean.systems}"
+    n = str(sum(bool(g.subject) for g in grades))
+    yield [f"**{phrase}**", n, f"**{shown(mean.value)}**", shown_interval(mean.interval)]
+    systems = {name: figures(part) for name, part in by_system(grades).items()}
+    located = {name: f for name, f in systems.items() if f.ac1 is not None}
+    # The name breaks a tie, so that the page is the same in every run.
+    least = min(located, key=lambda name: (located[name].ac1 or 0.0, name))
+    yield from _row(f"the least of them, {least}", located[least], "ac1")
+    total = figures(grades)
+    yield from _row("their guilty changes, named by the first cause", total, "guilty1")
+    yield from _row("calibration error of the answers", total, "ece")
+
+
+def _of_worlds(grades: Sequence[Grade]) -> Iterator[Row]:
+    total = figures(grades)
+    yield from _row("**simulated worlds of the test stream: AC@1**", total, "ac1")
+    innocent = [g for g in grades if g.culprit == NO_CHANGE]
+    yield from _row("where no change is guilty", figures(innocent), "ac1")
+    by_calls = by_distance(grades)
+    for distance in (TWO_CALLS, FAR):
+        yield from _row(f"culprit {distance}", figures(by_calls.get(distance, [])), "ac1")
+    yield from _row("the whole path from the alert shown", total, "path")
+    yield from _row("guilty changes, named by the first cause", total, "guilty1")
+    calm = [g for g in grades if is_quiet(g)]
+    yield from _row("calm worlds that name a cause", figures(calm), "accused")
+    yield from _row("calibration error of the answers", total, "ece")
+
+
+def _of_live(grades: Sequence[Grade]) -> Iterator[Row]:
+    total = figures(grades)
+    yield from _row("**live shop: AC@1**", total, "ac1")
+    yield from _row("guilty changes, named by the first cause", total, "guilty1")
+
+
+_COUNTS = {
+    "ac1": "n",
+    "guilty1": "guilty",
+    "path": "path_n",
+    "accused": "quiet",
+    "decoy_share": "decoy_n",
+    "ece": "cases",
+}
+
+
+def _row(label: str, f: AccuracyFigures, name: str) -> Iterator[Row]:
+    """One figure; none where no case is about it."""
+    value: float | None = getattr(f, name)
+    if value is None:
+        return
+    # The emphasis of the row covers its figure as well.
+    bold = "**" if label.startswith("**") else ""
+    digits = 3 if name in ("accused", "decoy_share") else 2
+    ends = shown_interval(f.intervals.get(name), digits)
+    yield [label, str(getattr(f, _COUNTS[name])), f"{bold}{shown(value, digits)}{bold}", ends]
+
+
+def _times(grades: Sequence[Grade]) -> Iterator[Row]:
+    if grades:
+        f = figures(grades)
+        ends = shown_interval(f.intervals.get("cpu_s"))
+        yield ["CPU seconds of a case, mean", str(f.cases), shown(f.cpu_s), ends]
+        yield ["CPU seconds of a case, most", str(f.cases), shown(f.cpu_max_s), ""]
+
+
+# Tables of docs/accuracy.md between their marks, each with the hash of the code it was measured
+# with.
+#
+# A table stands between `<!-- table: NAME -->` and `<!-- end -->`: what lies between is replaced,
+# all else is kept.
+
+_PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+NOT_MEASURED = "Not measured yet."
+_MEASURED = re.compile(r"^Measured with code `([0-9a-f]+)`\.$", re.MULTILINE)
+
+
+def fill(page: str, tables: Mapping[str, str], code: str) -> str:
+    """The page with those tables in their places, measured with that code. Raises EvidenceError for
+    one that has no place."""
+    places = {name for _, name, _, _ in _PLACE.findall(page)}
+    for name in tables:
+        if name not in places:
+            raise EvidenceError("the page", f"has no place for the table {name!r}")
+
+    def filled(place: re.Match[str]) -> str:
+        name = place[2]
+        if name not in tables:
+            return place[0]
+        return f"{place[1]}{tables[name]}\nMeasured with code `{code}`.\n{place[4]}"
+
+    return _PLACE.sub(filled, page)
+
+
+def with_empty_places_marked(page: str) -> str:
+    """The page, which says of each table without a result that it was not measured."""
+    return _PLACE.sub(lambda place: place[1] + (place[3] or f"{NOT_MEASURED}\n") + place[4], page)
+
+
+def measured_with(page: str) -> dict[str, str]:
+    """By table the hash of the code it was measured with; empty where it does not say."""
+    matches_by_name = {}
+    for _, name, text, _ in _PLACE.findall(page):
+        matches = _MEASURED.findall(text)
+        matches_by_name[name] = matches[-1] if matches else ""
+    return matches_by_name
+
+
+def older_than(page: str, code: str) -> list[str]:
+    """The tables that were measured with other code, or do not say with which."""
+    return [name for name, measured in measured_with(page).items() if measured != code]

@@ -17,7 +17,6 @@ from rich.table import Table
 from rich.text import Text
 
 from faultline.analysis.wording.phrases import plain
-from faultline.evaluation.comparing import PairedDifference, as_baseline, beside_baseline
 from faultline.evaluation.figures import (
     AccuracyFigures,
     Bin,
@@ -33,8 +32,13 @@ from faultline.evaluation.figures import (
     methods_of,
     reliability,
 )
-from faultline.evaluation.grading import Grade
-from faultline.evaluation.intervals import ConfidenceInterval
+from faultline.evaluation.intervals import (
+    ConfidenceInterval,
+    PairedDifference,
+    as_baseline,
+    beside_baseline,
+)
+from faultline.evaluation.labels import Grade
 
 PIPED_WIDTH = 160
 _HEADINGS = (

@@ -28,9 +28,8 @@ from faultline.analysis.traces.reading.job_files import (
 )
 from faultline.trace_report.json_output import row_lines
 from faultline.trace_report.progress import Say as Progress
-from faultline.trace_report.rank_choice import Capture, by_number, newest_per_rank
 from faultline.trace_report.registry import BESIDE, all_rows_of, cut
-from faultline.trace_report.sources import Sources
+from faultline.trace_report.sources import Capture, Sources, by_number, newest_per_rank
 from faultline.trace_report.workers import Say, Task, run_tasks
 
 if TYPE_CHECKING:

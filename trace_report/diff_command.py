@@ -16,6 +16,7 @@ from faultline.analysis.errors import EvidenceError, SettingsError
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.comparison.trace_diff import (
     Side,
+    TraceDiff,
     compared,
     diff_rows,
     joined,
@@ -24,6 +25,7 @@ from faultline.analysis.traces.comparison.trace_diff import (
 from faultline.analysis.traces.comparison.trace_regressions import (
     FAIL_OVER_PERCENT,
     Measure,
+    Regression,
     grown,
     measures,
     regression_rows,
@@ -31,7 +33,6 @@ from faultline.analysis.traces.comparison.trace_regressions import (
 )
 from faultline.analysis.traces.job.trace_readers import traces_in
 from faultline.trace_report.analysis_run import problem_of, trace_files, trace_task
-from faultline.trace_report.job_comparison import MAX_NAMES, JobComparison
 from faultline.trace_report.page_parts import visible
 from faultline.trace_report.progress import Say as Progress
 from faultline.trace_report.progress import progress as shown_progress
@@ -40,6 +41,21 @@ from faultline.trace_report.registry import cut
 from faultline.trace_report.report_command import MAX_PROBLEM
 from faultline.trace_report.sources import opened
 from faultline.trace_report.workers import Say, run_tasks
+
+# Two training jobs beside one another, as text, Markdown and JSON show them.
+
+MAX_NAMES = 10
+"""Kernels, and operators, that are named one by one."""
+
+
+@dataclass(frozen=True)
+class JobComparison:
+    """What differs, and what of it grew by more than the limit and the noise."""
+
+    diff: TraceDiff
+    limit_percent: float
+    failing: tuple[Regression, ...]
+
 
 GREW = 1
 MAX_FAILURES = 20
@@ -74,7 +90,7 @@ def run_diff(options: DiffOptions) -> int:
     allowed = FAIL_OVER_PERCENT if limit is None else limit
     job_comparison = JobComparison(diff, allowed, tuple(regressions(diff, allowed)))
     if options.markdown is not None:
-        from faultline.trace_report.diff_markdown import markdown_of
+        from faultline.trace_report.diff_command import markdown_of
         from faultline.trace_report.report_command import write_file
 
         write_file(options.markdown, markdown_of(job_comparison).encode("utf-8", "replace"))
@@ -294,3 +310,106 @@ def _verdict(comparison: JobComparison) -> Sequence[str]:
     if more:
         shown_changes.append(f"And {more} kernels and operators; those above with !")
     return shown_changes
+
+
+# The comparison of two jobs as Markdown, for the summary of a pipeline. Names out of traces are
+# inert in it.
+
+MAX_STATEMENT = 240
+MAX_NAME = 120
+
+
+def markdown_of(comparison: JobComparison) -> str:
+    """What grew first, then the measures, then the names that grew, then what was compared."""
+    failing = {(regression.kind, regression.measure.name) for regression in comparison.failing}
+    lines = [f"### {_heading(comparison)}", ""]
+    statements = _statements(comparison)
+    if statements:
+        lines += [*statements, ""]
+    lines += ["| median of the steps | base | new | change | |", "|---|--:|--:|--:|---|"]
+    for measure in measures(comparison.diff):
+        lines.append(_measure_row(measure, ("measure", measure.name) in failing))
+    for kind in ("kernel", "operator"):
+        chosen = grown(comparison.diff, MAX_NAMES, on_device=kind == "kernel")
+        if not chosen:
+            continue
+        lines += ["", f"<details><summary>{kind}s that grew, per step</summary>", ""]
+        lines += [f"| ms more | base ms | new ms | | {kind} |", "|--:|--:|--:|---|---|"]
+        for difference in chosen:
+            fails = (kind, difference.name) in failing
+            before = difference.control.self_ns_median / 1e6
+            after = difference.test.self_ns_median / 1e6
+            mark = "**!**" if fails else ""
+            numbers = f"| {after - before:,.3f} | {before:,.3f} | {after:,.3f} "
+            lines.append(f"{numbers}| {mark} | {_code(difference.name)} |")
+        lines += ["", "</details>"]
+    base, new = _contents(comparison.diff.control), _contents(comparison.diff.test)
+    return "\n".join([*lines, "", f"Base: {base}. New: {new}.", ""])
+
+
+def _heading(comparison: JobComparison) -> str:
+    if not comparison.failing:
+        return f"Nothing grew by more than {comparison.limit_percent:g} % and the noise"
+    first = comparison.failing[0]
+    name = f"{first.kind.capitalize()} time"
+    if first.kind == "measure":
+        name = first.measure.name.capitalize()
+    # What was not there before has no growth in percent.
+    by = f" by {first.measure.growth_percent:.1f} %" if first.measure.control else ""
+    return f"{name} grew{by}"
+
+
+def _statements(comparison: JobComparison) -> list[str]:
+    """The measures that grew; where none did, the kernels and operators that did."""
+    shown_regressions = [
+        regression for regression in comparison.failing if regression.kind == "measure"
+    ]
+    if not shown_regressions:
+        shown_regressions = list(comparison.failing[:MAX_NAMES])
+    return [f"- {_statement(regression)}" for regression in shown_regressions]
+
+
+def _statement(regression: Regression) -> str:
+    """The sentence with the name of a kernel or operator as code."""
+    statement = regression.statement
+    name = regression.measure.name[:200]
+    if regression.kind != "measure":
+        # The statement begins with the kind and the name: put them back with the name as code.
+        statement = statement.removeprefix(f"{regression.kind} {name}")
+        return f"{regression.kind} {_code(name)}{visible(statement, MAX_STATEMENT)}"
+    return visible(statement[:1].upper() + statement[1:], MAX_STATEMENT)
+
+
+def _measure_row(measure: Measure, fails: bool) -> str:
+    divisor, unit = (1e6, "ms") if measure.unit == "ns" else (1e9, "GB")
+    change = "new"
+    if math.isfinite(measure.growth_percent):
+        change = f"{measure.growth_percent:+.1f} %"
+    note = ""
+    if fails:
+        note = "**grew**"
+    elif 0 < abs(measure.growth) <= measure.noise:
+        note = "within noise"
+    before, after = measure.control / divisor, measure.test / divisor
+    return f"| {measure.name}, {unit} | {before:,.2f} | {after:,.2f} | {change} | {note} |"
+
+
+def _code(name: str) -> str:
+    """A name as code in a cell: no markup, link, mention or further cell comes out of it."""
+    shown = visible(name, MAX_NAME).replace("`", "'").replace("|", "¦").strip()
+    return f"`{shown or '(no name)'}`"
+
+
+def _contents(side: Side) -> str:
+    """How many runs, ranks and steps one side has."""
+    ranks = {rank for rank, _ in side.samples}
+    counts = (
+        _counted(len(set(side.run.tolist())), "run"),
+        _counted(len(ranks), "rank"),
+        _counted(len(side.samples), "step"),
+    )
+    return ", ".join(counts)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

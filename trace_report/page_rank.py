@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.costs.call import accelerator_named
 from faultline.trace_report.analysis_run import RankResult
 from faultline.trace_report.job_report import JobReport
 from faultline.trace_report.page_model import Panel, ReportBlock

@@ -7,12 +7,6 @@ from typing import Any
 
 from faultline.analysis.traces.per_rank.idle import CATEGORIES
 from faultline.trace_report.job_report import JobReport
-from faultline.trace_report.kernel_lines import (
-    KernelLine,
-    kernel_lines,
-    kernel_time,
-    operator_lines,
-)
 from faultline.trace_report.page_model import ReportBlock, ReportSection, section_of
 from faultline.trace_report.page_parts import (
     Bars,
@@ -28,6 +22,12 @@ from faultline.trace_report.page_parts import (
     stacked,
     table,
     text_cell,
+)
+from faultline.trace_report.terminal import (
+    KernelLine,
+    kernel_lines,
+    kernel_time,
+    operator_lines,
 )
 
 MAX_BARS = 12

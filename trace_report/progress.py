@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from faultline.analysis.traces.native.library import why_slow
+from faultline.analysis.traces.native.lane import why_slow
 
 AFTER_S = 0.7
 """What is done sooner shows no progress."""

@@ -144,8 +144,7 @@ def _check_evidence(report: JobReport, paths: tuple[str, ...]) -> None:
 
 def _show(report: JobReport, options: Options) -> None:
     if options.html is not None:
-        from faultline.trace_report.page import render
-        from faultline.trace_report.page_view import page_of
+        from faultline.trace_report.page_view import page_of, render
         from faultline.trace_report.perfetto import windows_of
 
         assert options.html is not None

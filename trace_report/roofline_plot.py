@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faultline.analysis.traces.costs.accelerators import Accelerator
+from faultline.analysis.traces.costs.call import Accelerator
 from faultline.trace_report.page_parts import (
     Column,
     Table,

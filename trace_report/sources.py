@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from faultline.analysis.errors import BudgetExceeded, EvidenceError
+from faultline.analysis.traces.columns.events import RankSource
 from faultline.trace_report.archives import ScratchFolder, is_archive, unpacked
 from faultline.trace_report.nsight_reports import exported, is_report, without_export
 
@@ -170,3 +172,51 @@ def _from_s3(location: str, gathering: _Gathering) -> None:
 
     for name, copy in downloaded(location, gathering.scratch):
         gathering.add(copy, name)
+
+
+# Which traces of a job count: one per rank, the newest.
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What one trace says of itself."""
+
+    file: str
+    rank: int
+    source: RankSource
+    start_ns: int
+
+
+def newest_per_rank(captures: Sequence[Capture]) -> tuple[Mapping[int, int], list[str]]:
+    """The place of each rank's newest trace among the captures, by rank, and the files of the
+    others.
+
+    Traces that do not know their rank get the lowest free ones, in the order of their files.
+    """
+    ranks = [capture.rank for capture in captures]
+    unnamed = [place for place, capture in enumerate(captures) if capture.source == "order"]
+    taken = {capture.rank for capture in captures if capture.source != "order"}
+    free = (rank for rank in range(len(captures) + len(taken)) if rank not in taken)
+    for place in sorted(unnamed, key=lambda p: (by_number(captures[p].file), captures[p].rank)):
+        ranks[place] = next(free)
+    newest: dict[int, int] = {}
+    for place in sorted(range(len(captures)), key=lambda p: _age(captures[p])):
+        newest[ranks[place]] = place
+    remaining_newest = set(newest.values())
+    older = sorted(c.file for place, c in enumerate(captures) if place not in remaining_newest)
+    return dict(sorted(newest.items())), older
+
+
+def _age(capture: Capture) -> tuple[int, str]:
+    return capture.start_ns, capture.file
+
+
+def by_number(name: str) -> tuple[tuple[str, int], ...]:
+    """A key that sorts rank2 before rank10."""
+    parts = _DIGITS.split(name)
+    return tuple(
+        (text, int(digits[:18] or 0))
+        for text, digits in zip(parts[::2], [*parts[1::2], "0"], strict=True)
+    )

@@ -9,21 +9,117 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
+from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.rule import EventReference, JobDiagnosis
 from faultline.analysis.wording.phrases import capitalised
+from faultline.trace_report.analysis_run import RankResult
 from faultline.trace_report.job_report import JobReport
-from faultline.trace_report.kernel_lines import kernel_lines, kernel_time, operator_lines
 from faultline.trace_report.page_parts import visible
 from faultline.trace_report.rank_lines import RankLine
-from faultline.trace_report.serving_lines import serving_lines
+
+# What takes the most time, all ranks together: kernels on the device, operators on the host.
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """One kernel, all ranks together; ns."""
+
+    name: str
+    count: int
+    total: int
+    median: float
+    longest: int
+    fastest_rank: float
+    """Its median on the rank where it is fastest."""
+    slowest_rank: float
+    slowest: int
+    """The rank where its median is longest."""
+
+
+def kernel_lines(summaries: Sequence[RankSummary]) -> list[KernelLine]:
+    """Kernels of computation and communication of all ranks, by total time; a kernel is its name
+    and launch shape."""
+    rows_by_name: dict[str, list[tuple[int, int, int, int, int]]] = {}
+    for s in summaries:
+        for speeds in (s.kernels, s.communication_kernels):
+            columns = np.stack((speeds.count, speeds.total, speeds.median, speeds.longest))
+            for name, row in zip(speeds.names, columns.T.tolist(), strict=True):
+                rows_by_name.setdefault(name, []).append((s.rank, *row))
+    kernels = []
+    for name, rows in rows_by_name.items():
+        slowest = max(rows, key=lambda r: r[3])
+        kernels.append(
+            KernelLine(
+                name=name,
+                count=sum(r[1] for r in rows),
+                total=sum(r[2] for r in rows),
+                median=float(np.median([r[3] for r in rows])),
+                longest=max(r[4] for r in rows),
+                fastest_rank=min(r[3] for r in rows),
+                slowest_rank=slowest[3],
+                slowest=slowest[0],
+            )
+        )
+    return sorted(kernels, key=lambda k: (-k.total, k.name))
+
+
+def kernel_time(summaries: Sequence[RankSummary]) -> int:
+    """ns of all kernels of computation and communication of all ranks, also of those that are no
+    lines; at least 1."""
+    whole = 0
+    for s in summaries:
+        for speeds in (s.kernels, s.communication_kernels):
+            whole += int(speeds.total.sum()) + speeds.cut_ns
+    return max(whole, 1)
+
+
+def operator_lines(summaries: Sequence[RankSummary]) -> list[tuple[str, float]]:
+    """(operator, its own ns per step), mean over ranks, by time."""
+    ns_by_operator: dict[str, float] = defaultdict(float)
+    for s in summaries:
+        for name, ns in s.operations.per_step().items():
+            # A rank that does not run the operator counts as 0 in the mean.
+            ns_by_operator[name] += ns / len(summaries)
+    return sorted(ns_by_operator.items(), key=lambda item: (-item[1], item[0]))
+
+
+# Prefill and decode of an inference server on the terminal: one line per phase.
+
+
+def serving_lines(ranks: Sequence[RankResult]) -> list[str]:
+    """Median of a pass on the host, mean on the device. The phases are those of the first rank that
+    has any: ranks of a server run the same passes."""
+    for rank in ranks:
+        rows = rank.rows.get("serving", ())
+        if rows:
+            return [_line(row) for row in rows]
+    return []
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    count = row["passes"]
+    parts = [
+        f"{row['server']} {row['phase']}: {count:,} pass{'es' if count != 1 else ''}",
+        f"{row['pass_median_ns'] / 1e6:,.2f} ms on the host",
+    ]
+    if row["device_ns"]:
+        parts.append(f"{row['device_ns'] / count / 1e6:,.2f} on the device")
+    for what in ("prefill", "decode"):
+        if row[f"{what}_tokens"]:
+            parts.append(f"{row[f'{what}_tokens']:,} {what} tokens")
+    parts.append(f"{row['kernels_per_pass']:,g} kernels a pass")
+    return ", ".join(parts)
+
 
 STYLES = {"critical": "bold red", "warning": "bold yellow", "info": "bold blue"}
 MAX_DIAGNOSES = 5

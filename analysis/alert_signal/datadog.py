@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from faultline.analysis.alert_signal.promql import COMPARISONS
-from faultline.analysis.alert_signal.query_reading import MetricSelection, QueryReading, duration_s
-from faultline.analysis.kinds.watched_signals import Comparison
+from faultline.analysis.alert_signal.rule_texts import MetricSelection, QueryReading, duration_s
+from faultline.analysis.kinds.signals import Comparison
 
 LONGEST = 8192
 _METRIC = re.compile(

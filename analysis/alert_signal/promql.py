@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import promql_parser as pql
 
-from faultline.analysis.alert_signal.query_reading import (
+from faultline.analysis.alert_signal.rule_texts import (
     MetricSelection,
     QueryReading,
     single_value,
 )
-from faultline.analysis.kinds.watched_signals import Comparison
+from faultline.analysis.kinds.signals import Comparison
 
 LONGEST = 4096
 """Characters of an expression that is parsed: the longest of 1,717 real rules has 1,063, and the

@@ -18,13 +18,16 @@ from pydantic import BaseModel, ValidationError
 
 from faultline.analysis.case.calls import CALLS_FILE, CallList, ServiceCall
 from faultline.analysis.case.earlier import EARLIER_FILE, Earlier
-from faultline.analysis.case.files import MAX_JSON_BYTES, check_regular, is_there, leads_inside
 from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
 from faultline.analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
 from faultline.analysis.case.tables import (
+    MAX_JSON_BYTES,
     SCHEMAS,
+    check_regular,
     empty,
     gap_of,
+    is_there,
+    leads_inside,
     read_rows,
     table_file,
     was_checked,

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from faultline.analysis.case.folder import Case
-from faultline.analysis.changes.evidence import FailingLine
+from faultline.analysis.changes.symptoms import FailingLine
 from faultline.analysis.kinds.fault_kinds import DATA_PROBLEM, EXTERNAL_DEPENDENCY, INFRASTRUCTURE
 from faultline.analysis.kinds.finding_details import NoChangeDetails
 from faultline.analysis.requests.topology import Topology

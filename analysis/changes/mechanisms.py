@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from faultline.analysis.changes.text import ChangeText
-from faultline.analysis.changes.values import ValueChange, value_changes
+from faultline.analysis.changes.text import ChangeText, ValueChange, value_changes
 
 SURE, ALSO = 0.55, 0.3
 """How far a mechanism whose own effect is seen, or only one that many others have, speaks for a

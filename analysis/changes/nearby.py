@@ -18,14 +18,25 @@ from typing import NamedTuple
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.changes.alternatives import no_change_reasons, reason_for
-from faultline.analysis.changes.chance import ChangeHistory, change_history
-from faultline.analysis.changes.evidence import FailingLine, failing_lines, failing_operations
 from faultline.analysis.changes.onsets import climb_of
 from faultline.analysis.changes.reading import Reading, read_change
 from faultline.analysis.changes.shipping import Shipped, shipped_changes, taken_back
-from faultline.analysis.changes.symptoms import Symptoms, symptoms_of
+from faultline.analysis.changes.symptoms import (
+    FailingLine,
+    Symptoms,
+    failing_lines,
+    failing_operations,
+    symptoms_of,
+)
 from faultline.analysis.changes.text import rarity
-from faultline.analysis.changes.weighing import Scales, SymptomOnset, Weighed, why_weak
+from faultline.analysis.changes.weighing import (
+    ChangeHistory,
+    Scales,
+    SymptomOnset,
+    Weighed,
+    change_history,
+    why_weak,
+)
 from faultline.analysis.kinds.finding_details import ChangeDetails
 from faultline.analysis.kinds.finding_kinds import CHANGE_NEAR, CHANGE_RULED_OUT
 from faultline.analysis.requests.topology import Topology

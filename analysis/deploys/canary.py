@@ -18,9 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faultline.analysis.deploys.judged_signals import JudgedSeries
-from faultline.analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
-from faultline.analysis.deploys.student_t import quantile, upper_tail
-from faultline.analysis.deploys.window_levels import WindowScale
+from faultline.analysis.deploys.quiet_test import (
+    QuietTest,
+    WindowScale,
+    quantile,
+    quiet_test,
+    upper_tail,
+    window_means,
+)
 
 Floats = NDArray[np.float64]
 

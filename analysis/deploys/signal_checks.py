@@ -10,12 +10,23 @@ import numpy as np
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.deploys.canary import Canary, CanaryTest, canaries, canary_test
-from faultline.analysis.deploys.judged_signals import JudgedSeries, judged_series, requests_between
-from faultline.analysis.deploys.log_signals import NEW_ERROR_LINES, LogSignals, log_signals
+from faultline.analysis.deploys.judged_signals import (
+    NEW_ERROR_LINES,
+    JudgedSeries,
+    LogSignals,
+    judged_series,
+    log_signals,
+    requests_between,
+)
 from faultline.analysis.deploys.question import DeployQuestion
-from faultline.analysis.deploys.quiet_test import QuietTest, quiet_test, window_means
+from faultline.analysis.deploys.quiet_test import (
+    LEAST_POINTS,
+    QuietTest,
+    WindowScale,
+    quiet_test,
+    window_means,
+)
 from faultline.analysis.deploys.verdict import Comparison, Group, SignalCheck
-from faultline.analysis.deploys.window_levels import LEAST_POINTS, WindowScale
 from faultline.analysis.deploys.words import PER_MINUTE, beside, moved
 from faultline.analysis.vocabulary import Evidence
 from faultline.analysis.wording.phrases import counted, plain, rounded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faultline.analysis.deploys.log_signals import ERROR_LINES, NEW_ERROR_LINES
+from faultline.analysis.deploys.judged_signals import ERROR_LINES, NEW_ERROR_LINES
 from faultline.analysis.wording.amounts import amount, levels, unit_of
 from faultline.analysis.wording.names import signal_name
 from faultline.analysis.wording.phrases import capitalised, rounded

@@ -13,12 +13,11 @@ from faultline.analysis.gpus.counters import (
     fast_steps,
     first_samples,
     increases,
+    link_signs,
 )
-from faultline.analysis.gpus.fleet import NS, Device, Fleet, Samples
-from faultline.analysis.gpus.links import link_signs
-from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Samples, Sign
 from faultline.analysis.logs.xid_codes import UNKNOWN_ACTION, XIDS
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.wording.phrases import plain
 
 XID, ECC, SINGLE_BITS, REMAP = "gpu_xid", "gpu_ecc_error", "gpu_single_bit_errors", "gpu_row_remap"

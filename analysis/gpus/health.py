@@ -15,14 +15,13 @@ from typing import NamedTuple
 from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
 from faultline.analysis.gpus.errors import error_signs
-from faultline.analysis.gpus.fleet import Device, Fleet, read_fleet
-from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.gpus.fleet import Device, Fleet, Sign, read_fleet
 from faultline.analysis.gpus.slowness import slow_gpus
 from faultline.analysis.gpus.standstill import standstill
 from faultline.analysis.gpus.throttled import with_throttled
 from faultline.analysis.kinds.finding_details import GpuDetails
 from faultline.analysis.kinds.finding_kinds import GPU_KINDS, RULE_KINDS
-from faultline.analysis.metrics.gpu_signals import OF_A_GPU, SIGNALS
+from faultline.analysis.metrics.series import OF_A_GPU, SIGNALS
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import capitalised, plain
 

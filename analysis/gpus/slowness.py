@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faultline.analysis.gpus.fleet import NS, Device, Fleet, Grid
-from faultline.analysis.gpus.signs import Sign, longest_run
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Grid, Sign, longest_run
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints
 from faultline.analysis.wording.phrases import number, rounded
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from faultline.analysis.gpus.fleet import NS, Device, Fleet
-from faultline.analysis.gpus.signs import Sign, longest_run
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Sign, longest_run
 from faultline.analysis.gpus.slowness import BUSY_PERCENT, median
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.metrics.shift_statistics import Bools, Floats, Ints
 from faultline.analysis.wording.phrases import number, rounded
 

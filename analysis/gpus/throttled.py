@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from faultline.analysis.gpus.fleet import NS, Device, Fleet, Samples
-from faultline.analysis.gpus.signs import Sign
+from faultline.analysis.gpus.fleet import NS, Device, Fleet, Samples, Sign
 from faultline.analysis.gpus.slowness import (
     FIXES,
     LESS_POWER,
@@ -26,7 +25,7 @@ from faultline.analysis.gpus.slowness import (
     peers_median,
     power_beside_peers,
 )
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.metrics.shift_statistics import Bools, Floats
 from faultline.analysis.wording.phrases import number, rounded
 

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from faultline.analysis.kinds.batch_faults import BATCH
-from faultline.analysis.kinds.cloud_faults import CLOUD
-from faultline.analysis.kinds.database_faults import DATABASES
-from faultline.analysis.kinds.node_faults import NODES
-from faultline.analysis.kinds.provider_faults import PROVIDERS
-from faultline.analysis.kinds.resource_faults import SATURATION
-from faultline.analysis.kinds.routing_faults import ROUTES
-from faultline.analysis.kinds.state_fault import StateFault
-from faultline.analysis.kinds.workload_faults import (
+from faultline.analysis.kinds.cluster_faults import (
     ENDS,
     LIMITS,
+    NODES,
     PLACING,
     PROBES,
+    ROUTES,
     SCALING,
     STARTS,
     VOLUMES,
 )
+from faultline.analysis.kinds.service_faults import BATCH, CLOUD, DATABASES, PROVIDERS, SATURATION
+from faultline.analysis.kinds.state_fault import StateFault
 
 FAMILIES: Mapping[str, tuple[StateFault, ...]] = {
     "route_state": ROUTES,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from faultline.analysis.logs.masks import masked
+from faultline.analysis.logs.miner import masked
 from faultline.analysis.logs.stack_frames import STACK_LIMIT, FoldedStack, fold_stack
 
 TEXT_LIMIT = 400

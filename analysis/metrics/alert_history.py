@@ -20,11 +20,10 @@ from faultline.analysis.case.windows import metric_windows
 from faultline.analysis.kinds.finding_details import AlertHistoryDetails
 from faultline.analysis.kinds.finding_kinds import ALERT_FLAPPING, SIGNAL_STOPPED, USUAL_MOVE
 from faultline.analysis.metrics.alert_threshold import signal_points, threshold_findings
-from faultline.analysis.metrics.gpu_signals import SIGNALS as GPU_SIGNALS
-from faultline.analysis.metrics.recovery import recoveries
+from faultline.analysis.metrics.recovery import recoveries, usual_range
+from faultline.analysis.metrics.series import SIGNALS as GPU_SIGNALS
 from faultline.analysis.metrics.shifts import MIN_BASELINE_POINTS
 from faultline.analysis.metrics.usual_moves import usual_moves
-from faultline.analysis.metrics.usual_range import usual_range
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.names import signal_name, subject_name
 from faultline.analysis.wording.phrases import counted, number, plain, rounded

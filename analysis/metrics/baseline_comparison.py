@@ -16,8 +16,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from faultline.analysis.metrics.change_points import OnsetInterval, likeliest_onset
-from faultline.analysis.metrics.quiet_windows import quiet_share
 from faultline.analysis.metrics.seasonality import Days, same_hours
 from faultline.analysis.metrics.series import MIN_BASELINE_POINTS, Block
 from faultline.analysis.metrics.shift_statistics import (
@@ -27,8 +25,11 @@ from faultline.analysis.metrics.shift_statistics import (
     Departure,
     Floats,
     Ints,
+    OnsetInterval,
     describe,
     find_departures,
+    likeliest_onset,
+    quiet_share,
     row_medians,
 )
 

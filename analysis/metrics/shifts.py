@@ -18,14 +18,12 @@ from faultline.analysis.case.alert_place import lies_elsewhere, place_of
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import MetricShiftDetails
 from faultline.analysis.kinds.finding_kinds import METRIC_SHIFT
-from faultline.analysis.kinds.part_labels import parts_of
-from faultline.analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom
+from faultline.analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom, parts_of
 from faultline.analysis.metrics.baseline_comparison import SeriesComparison, compare
-from faultline.analysis.metrics.labels import labels_of
 from faultline.analysis.metrics.series import COUNTER as COUNTER
 from faultline.analysis.metrics.series import LARGEST as LARGEST
 from faultline.analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
-from faultline.analysis.metrics.series import blocks_of
+from faultline.analysis.metrics.series import blocks_of, labels_of
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import PERCENT, Unit, amount, levels, times, unit_of
 from faultline.analysis.wording.names import signal_name, subject_name

@@ -39,19 +39,23 @@ from faultline.analysis.kinds.finding_kinds import (
     THRESHOLD_IN_NORMAL_RANGE,
     USUAL_MOVE,
 )
-from faultline.analysis.kinds.part_labels import parts_of
+from faultline.analysis.kinds.signals import parts_of
 from faultline.analysis.phrasing import (
-    alert_forms,
-    gpu_forms,
     log_forms,
     metric_forms,
-    place_forms,
     request_forms,
     state_forms,
     training_forms,
 )
-from faultline.analysis.phrasing.phrase import Phrase, name, say, sentence_clause
-from faultline.analysis.phrasing.statement import Form, Statement, Voice
+from faultline.analysis.phrasing.statement import (
+    Form,
+    Phrase,
+    Statement,
+    Voice,
+    name,
+    say,
+    sentence_clause,
+)
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
 
@@ -128,24 +132,24 @@ _FORMS: Mapping[str, Form] = {
     CALLERS_FAIL.name: request_forms.calls_into,
     LOG_ERRORS.name: log_forms.logged,
     "straggler": training_forms.straggler,
-    "gpu_spinning": gpu_forms.spinning,
-    "gpu_idle_alone": gpu_forms.idle_alone,
-    "gpu_throttled": gpu_forms.throttled,
-    "run_ended": gpu_forms.run_ended,
-    "dataloader_stall": gpu_forms.stalled,
+    "gpu_spinning": training_forms.spinning,
+    "gpu_idle_alone": training_forms.idle_alone,
+    "gpu_throttled": training_forms.throttled,
+    "run_ended": training_forms.run_ended,
+    "dataloader_stall": training_forms.stalled,
 }
 """By the fault that a finding speaks of."""
 _FORMS_OF_KINDS: Mapping[str, Form] = {
     METRIC_SHIFT.name: metric_forms.shifted,
-    PLACE_CONTRAST.name: place_forms.worse_there,
+    PLACE_CONTRAST.name: state_forms.worse_there,
     LOG_NEW.name: log_forms.logged,
     LOG_SURGE.name: log_forms.logged,
-    ALERT_IN_RANGE.name: alert_forms.usual_level,
-    THRESHOLD_IN_NORMAL_RANGE.name: alert_forms.threshold,
-    USUAL_MOVE.name: alert_forms.usual_move,
-    ALERT_FLAPPING.name: alert_forms.flapping,
-    SIGNAL_STOPPED.name: alert_forms.stopped,
-    SIGNAL_RECOVERED.name: alert_forms.back_again,
+    ALERT_IN_RANGE.name: log_forms.usual_level,
+    THRESHOLD_IN_NORMAL_RANGE.name: log_forms.threshold,
+    USUAL_MOVE.name: log_forms.usual_move,
+    ALERT_FLAPPING.name: log_forms.flapping,
+    SIGNAL_STOPPED.name: log_forms.stopped,
+    SIGNAL_RECOVERED.name: log_forms.back_again,
 }
 """By the kind of finding, for what is no fault or a fault without its own form."""
 _BRIEF: Mapping[str, str] = {

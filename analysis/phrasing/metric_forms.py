@@ -9,8 +9,22 @@ from datetime import datetime
 
 from faultline.analysis.kinds.finding_details import AlertHistoryDetails, MetricShiftDetails
 from faultline.analysis.kinds.signals import SignalClass, is_headroom
-from faultline.analysis.phrasing.phrase import NOTHING, Part, Phrase, clock, figure, name, say
-from faultline.analysis.phrasing.statement import FAIL, FELL, IS, ROSE, Statement, Verb, Voice
+from faultline.analysis.phrasing.statement import (
+    FAIL,
+    FELL,
+    IS,
+    NOTHING,
+    ROSE,
+    Part,
+    Phrase,
+    Statement,
+    Verb,
+    Voice,
+    clock,
+    figure,
+    name,
+    say,
+)
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import (
     LARGE_RATIO,

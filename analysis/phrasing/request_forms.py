@@ -11,9 +11,14 @@ from faultline.analysis.kinds.finding_details import (
     SpanShiftDetails,
 )
 from faultline.analysis.phrasing.metric_forms import NEVER
-from faultline.analysis.phrasing.phrase import (
+from faultline.analysis.phrasing.statement import (
+    FAIL,
+    IS,
     NOTHING,
     Slot,
+    Statement,
+    Verb,
+    Voice,
     figure,
     listed,
     measured,
@@ -21,7 +26,6 @@ from faultline.analysis.phrasing.phrase import (
     quote,
     say,
 )
-from faultline.analysis.phrasing.statement import FAIL, IS, Statement, Verb, Voice
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount, failing
 from faultline.analysis.wording.names import call_of, operation_of, step_name

@@ -31,9 +31,7 @@ from faultline.analysis.kinds.finding_details import (
     SpanShiftDetails,
 )
 from faultline.analysis.kinds.signals import SignalClass, is_headroom
-from faultline.analysis.phrasing.log_forms import STEPS_OF_CALLED
-from faultline.analysis.phrasing.log_message import message_of
-from faultline.analysis.phrasing.phrase import QUOTED, clock, listed, name
+from faultline.analysis.phrasing.log_forms import STEPS_OF_CALLED, message_of
 from faultline.analysis.phrasing.state_forms import (
     ObjectState,
     image_named,
@@ -41,7 +39,7 @@ from faultline.analysis.phrasing.state_forms import (
     quota_used,
     state_of,
 )
-from faultline.analysis.phrasing.statement import possessive
+from faultline.analysis.phrasing.statement import QUOTED, clock, listed, name, possessive
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import MILLISECONDS, amount, times

@@ -1,20 +1,30 @@
 """What would have to be known for an answer: what could change it, the most telling first, and what
-to do about it."""
+to do about it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 
 import polars as pl
 
+from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.gap_groups import GapGroup, grouped
 from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
-from faultline.analysis.kinds.finding_kinds import TRACES_INCONCLUSIVE
+from faultline.analysis.kinds.finding_kinds import (
+    LOG_NEW,
+    LOG_SURGE,
+    METRIC_SHIFT,
+    TRACES_INCONCLUSIVE,
+)
 from faultline.analysis.metrics.alert_history import STOPPED
 from faultline.analysis.metrics.alert_threshold import read_threshold
+from faultline.analysis.requests.topology import Topology, case_calls
 from faultline.analysis.vocabulary import Cause, Finding, Gap
+from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.phrases import listed, number, plain, rounded
 
 INCONCLUSIVE = TRACES_INCONCLUSIVE.name
@@ -177,3 +187,108 @@ def _gap_sentence(group: GapGroup) -> str:
         if re.search(words, group.reason[:1000], re.IGNORECASE):
             return f"{sentence} {advice.format(source=source)}."
     return sentence
+
+
+# What is said where the sources hold little from before the incident, or nothing.
+
+BEGIN_WITH_DATA = frozenset({METRIC_SHIFT.name, LOG_NEW.name, LOG_SURGE.name})
+"""What begins wherever the data does: nothing was counted before, and every line is new."""
+FIRST_SAMPLES = timedelta(minutes=2)
+"""Sources of one system begin within a few intervals of each other."""
+
+
+def without_first_samples(case: Case, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, but for those that begin when the data does, where there is nothing to compare
+    with."""
+    since = case.scope.data_since
+    if since is None or not has_no_past(case):
+        return list(findings)
+
+    def is_first(finding: Finding) -> bool:
+        began = finding.onset
+        return began is not None and began <= since + FIRST_SAMPLES
+
+    return [
+        finding
+        for finding in findings
+        if finding.kind not in BEGIN_WITH_DATA or not is_first(finding)
+    ]
+
+
+def has_no_past(case: Case) -> bool:
+    """Whether the sources began so late that the windows could not be fitted to what they hold."""
+    since = case.scope.data_since
+    # A window that could be moved to what the sources hold begins no earlier than they do.
+    return since is not None and bool(case.scope.baseline) and case.scope.baseline[0].start < since
+
+
+def short_history(case: Case) -> str | None:
+    """One sentence; None where there is enough to compare with, or nobody knows since when there is
+    data."""
+    since, began = case.scope.data_since, case.alert.started_at
+    if since is None or not case.scope.baseline:
+        return None
+    begins = f"The data begins at {_clock(since, began)} UTC"
+    baseline = case.scope.baseline[0]
+    if since >= began:
+        return (
+            f"{begins}, after the incident: nothing shows what was normal before it. If it began "
+            "later, say when."
+        )
+    if baseline.start < since:
+        before = amount((began - since).total_seconds(), SECONDS)
+        return (
+            f"{begins}, only {before} before the incident: too little to know what is normal. Ask "
+            "again about a later time."
+        )
+    return f"{begins}, so what is normal is known from {amount(baseline.seconds, SECONDS)} alone."
+
+
+def _clock(time: datetime, near: datetime) -> str:
+    """The time of day, with the date where that is another one."""
+    return f"{time:%H:%M}" if time.date() == near.date() else f"{time:%Y-%m-%d %H:%M}"
+
+
+# The sentence for a case where nothing, or only the past, shows the alerting service's calls.
+
+DAY_S = 86_400
+HOUR_S = 3_600
+
+
+def unknown_calls(case: Case, service: str | None, graph: Topology) -> str | None:
+    """One sentence; None where calls of the service are known, or nobody
+    asks for them. `graph` holds besides the known calls those that metrics and failing lines
+    name."""
+    if service is None or not _matter(case):
+        return None
+    name = plain(service)
+    edges = {edge for edge in graph.edges if service in edge}
+    if not edges:
+        return f"Who calls {name}, and whom it calls, is not known."
+    learned = [call for call in case_calls(case) if call.learned_in and service in call.pair]
+    if edges - {call.pair for call in learned}:
+        return None
+    return (
+        f"Who calls {name} and whom it calls is known from earlier investigations alone"
+        f"{_age(case, learned)}: it may have changed since."
+    )
+
+
+def _matter(case: Case) -> bool:
+    """Whether calls matter, and no gap says already why they are missing."""
+    is_training = case.trace_files or case.scope.job or case.alert.job
+    return not is_training and not any(gap.kind == "topology" for gap in case.gaps)
+
+
+def _age(case: Case, calls: Sequence[ServiceCall]) -> str:
+    times = [call.last_seen for call in calls if call.last_seen is not None]
+    if not times:
+        return ""
+    return f", last {_ago((case.scope.incident.end - max(times)).total_seconds())} ago"
+
+
+def _ago(seconds: float) -> str:
+    count, unit = round(seconds / DAY_S), "day"
+    if seconds < DAY_S:
+        count, unit = max(1, round(seconds / HOUR_S)), "hour"
+    return f"{count} {unit}{'' if count == 1 else 's'}"

@@ -18,7 +18,7 @@ from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL, RESOURCE, WITHOUT
 from faultline.analysis.kinds.finding_details import ChangeDetails, PartDetails
 from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
 from faultline.analysis.logs.signature_findings import KIND as SIGNATURE
-from faultline.analysis.ranking.confidence import FirstSuspectStanding, confidence_of
+from faultline.analysis.ranking.verdicts import FirstSuspectStanding, confidence_of
 from faultline.analysis.requests.topology import Topology
 from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.suspects.victims import later

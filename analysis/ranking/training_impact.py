@@ -16,8 +16,8 @@ from typing import NamedTuple
 from faultline.analysis.analyzers import fault_of, is_training
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import JobDetails
-from faultline.analysis.metrics.gpu_signals import OF_A_GPU
 from faultline.analysis.metrics.recovery import recovered_at
+from faultline.analysis.metrics.series import OF_A_GPU
 from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import number, plain, rounded

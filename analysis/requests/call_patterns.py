@@ -41,7 +41,7 @@ def call_patterns(
     spans: pl.DataFrame, calls: pl.DataFrame, windows: Windows, evidence: tuple[str, ...]
 ) -> list[Finding]:
     """At most three findings of each kind; `spans` and `calls` are those of
-    faultline.analysis.requests.visits."""
+    faultline.analysis.requests.critical_path."""
     side = windows.side("start", searched=1, baseline=0)
     spans = spans.with_columns(side.alias("now")).filter(pl.col("now").is_not_null())
     entries = spans.filter("entry").select(

@@ -18,7 +18,7 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import span_windows
 from faultline.analysis.logs.lines import log_texts
 from faultline.analysis.logs.templates import TemplateMiner
-from faultline.analysis.requests.visits import with_visits
+from faultline.analysis.requests.critical_path import with_visits
 
 NOW, BEFORE = "now", "before"
 START, END = "start", "end"

@@ -11,6 +11,7 @@ visits and calls.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,12 +34,60 @@ from faultline.analysis.kinds.finding_kinds import (
     SPAN_SELF_TIME,
 )
 from faultline.analysis.requests.call_patterns import call_patterns
-from faultline.analysis.requests.critical_path import critical_path
+from faultline.analysis.requests.critical_path import (
+    calls_made,
+    critical_path,
+    self_times,
+    visits_of,
+)
 from faultline.analysis.requests.error_origin import FAILED, error_origins
-from faultline.analysis.requests.span_gaps import accountable
-from faultline.analysis.requests.visits import calls_made, self_times, visits_of
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import number, plain, rounded
+
+# Which of two services answers for the time lost between them.
+#
+# A delay at one service (its network, its queue, a starved process) shows on the edges that touch
+# it; what a callee takes itself is no gap, so gaps do not travel from callee to caller. An edge's
+# gap is put down to the side whose other edges are delayed more, and without such evidence to the
+# callee.
+
+CALLEE_FIRST = 0.2
+"""The evidence against the callee before any other edge is considered: as strong as one more edge
+of it."""
+
+Edge = tuple[str, str]
+"""Caller, callee."""
+
+
+def accountable(
+    delayed: Mapping[Edge, float], calls: pl.DataFrame, min_calls: int
+) -> dict[Edge, str]:
+    """Per delayed edge, with its strength in [0, 1]: the service that answers for it.
+
+    `calls` has a row per measured call (caller, callee, window); an edge that was measured
+    `min_calls` times in both windows and is not delayed is healthy, and speaks for both its
+    services.
+    """
+    # The edges that were measured often enough in both windows.
+    counts = calls.group_by("caller", "callee", "window").len()
+    often = counts.filter(pl.col("len") >= min_calls)
+    windows = often.group_by("caller", "callee").len("windows")
+    both = windows.filter(pl.col("windows") == 2).select("caller", "callee")
+    edges = set(both.iter_rows()) | set(delayed)
+    total: dict[str, float] = defaultdict(float)
+    touching: dict[str, int] = defaultdict(int)
+    # Sorted, so that the sums of strengths are the same each time.
+    for edge in sorted(edges):
+        for service in edge:
+            total[service] += delayed.get(edge, 0.0)
+            touching[service] += 1
+    blamed = {}
+    for (caller, callee), strength in delayed.items():
+        as_caller = (total[caller] - strength) / touching[caller]
+        as_callee = (total[callee] - strength + CALLEE_FIRST) / touching[callee]
+        blamed[caller, callee] = caller if as_caller > as_callee else callee
+    return blamed
+
 
 SELF_TIME = SPAN_SELF_TIME.name
 ERRORS = SPAN_ERRORS.name

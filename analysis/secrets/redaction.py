@@ -1,7 +1,7 @@
 """The edge: every text that is kept, sent, shown or logged goes through `secret_spans`.
 
 Three ways lead to it: `masked` for one text, `faultline.analysis.secrets.columns.mask_column` for a
-column of them, `masked_value` for a value with texts in it. `faultline.bot.answer.writer.redaction`
+column of them, `masked_value` for a value with texts in it. `faultline.bot.answer.writer.payload`
 numbers what it finds, for the texts that a model reads.
 
 What is found, in this order: what the operator's rules name, tokens by their shape, values beside
@@ -11,20 +11,159 @@ holds, and at last words that look random.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any, Literal, TypeVar
 
+import re2
 from pydantic import BaseModel
 
 from faultline.analysis.secrets.commands import COMMANDS
 from faultline.analysis.secrets.encodings import base64_runs, undone
-from faultline.analysis.secrets.entropy import random_words
 from faultline.analysis.secrets.key_names import is_placeholder
 from faultline.analysis.secrets.named_values import Span, may_name_secret, named_values
 from faultline.analysis.secrets.patterns import HINTS, SECRETS, VENDOR_KEYS
-from faultline.analysis.secrets.rules import BLOCKED, CUSTOM, Rule, RuleSet
+
+# The operator's own rules: what is always a secret, what never is, and what is not kept at all.
+#
+# Patterns are RE2's: time is linear in the text whatever the pattern says, and what RE2 cannot do
+# (look-around, back-references) is refused when the rule is read.
+
+Action = Literal["redact", "keep", "block"]
+
+LONGEST_PATTERN = 1_000
+MOST_MEMORY = 8 << 20
+"""Bytes of the compiled pattern; a larger one is refused."""
+BLOCKED = "[BLOCKED]"
+"""What is left of a text that a rule blocks."""
+CUSTOM = "CUSTOM"
+
+
+class BadPattern(ValueError):
+    """The pattern cannot be used; says why."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. A pattern with groups is about its first group; otherwise about the whole match."""
+
+    pattern: str
+    action: Action = "redact"
+
+
+def compiled(pattern: str) -> Any:
+    """The pattern of a rule for RE2. Raises BadPattern."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise BadPattern(f"it is longer than {LONGEST_PATTERN} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MOST_MEMORY
+    try:
+        made = re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        raise BadPattern(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+    # Such a pattern would mask between all letters of every text.
+    if made.search("") is not None:
+        raise BadPattern("it matches the empty text, and so every text")
+    return made
+
+
+class RuleSet:
+    """Rules by what they do."""
+
+    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+        self.rules = tuple(rules)
+        self._redact = _of("redact", rules)
+        self._keep = _of("keep", rules)
+        self._block = _of("block", rules)
+        self.is_empty = not rules
+
+    def blocks(self, text: str) -> bool:
+        """Whether the whole text is to go."""
+        return any(pattern.search(text) is not None for pattern in self._block)
+
+    def redacted(self, text: str) -> Iterator[tuple[int, int]]:
+        """Start and end of what the rules call secret."""
+        return _match_spans(self._redact, text)
+
+    def harmless_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Start and end of what the rules call harmless."""
+        return _match_spans(self._keep, text)
+
+
+def _of(action: Action, rules: Iterable[Rule]) -> list[Any]:
+    return [compiled(rule.pattern) for rule in rules if rule.action == action]
+
+
+def _match_spans(patterns: Iterable[Any], text: str) -> Iterator[tuple[int, int]]:
+    for pattern in patterns:
+        for match in pattern.finditer(text):
+            # An optional group may not have matched: then the whole match is meant.
+            group = 1 if match.re.groups and match.group(1) is not None else 0
+            if match.start(group) < match.end(group):
+                yield match.start(group), match.end(group)
+
+
+# The last net: words that only a random generator writes.
+#
+# A word counts where it has 36 or more characters of the base64 alphabet, small letters, capitals
+# and digits among them, and changes between these kinds about as often as chance would (62 % of the
+# places of a random word, 10 to 25 % of names such as `ThreadPoolExecutor2Worker`). Commits,
+# digests, UUIDs and trace ids are of one case and so none. What stands behind the name of a digest,
+# such as `sha512-`, is none either.
+
+SHORTEST = 36
+FEWEST_CHANGES = 0.42
+LEAST_BITS = 4.1
+"""Shannon entropy per character; 36 random characters of 62 have about 4.6."""
+MOST_SLASHES = 0.1
+"""Share of slashes; paths have more."""
+
+_WORD = re.compile(
+    rf"(?<![A-Za-z0-9+/_.$\-])[A-Za-z0-9+/]{{{SHORTEST},4096}}={{0,2}}(?![\w+/.(\-])"
+)
+_DIGEST_BEFORE = re.compile(
+    r"(?i)(?:sha-?\d{1,3}|md5|h1|blake\w{0,3}|digest|checksum|etag|fingerprint|base64|integrity)"
+    r"[\"']?[\s:=,\-]{1,3}[\"']?\Z"
+)
+
+
+def random_words(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of the words that look random."""
+    for match in _WORD.finditer(text):
+        if _is_random(match.group().rstrip("=")) and not _DIGEST_BEFORE.search(
+            text, max(0, match.start() - 24), match.start()
+        ):
+            yield match.span()
+
+
+def _is_random(word: str) -> bool:
+    # The beginning of a long word decides as well as all of it.
+    word = word[:256]
+    kinds = [_kind(c) for c in word]
+    if len(set(kinds) - {"s"}) < 3 or kinds.count("s") > MOST_SLASHES * len(word):
+        return False
+    changes = sum(previous_kind != other for previous_kind, other in pairwise(kinds))
+    if changes < FEWEST_CHANGES * (len(word) - 1):
+        return False
+    counts = Counter(word).values()
+    bits = -sum(n / len(word) * math.log2(n / len(word)) for n in counts)
+    return bits >= LEAST_BITS
+
+
+def _kind(character: str) -> str:
+    if character.isdigit():
+        return "d"
+    if character.isalpha():
+        return "u" if character.isupper() else "l"
+    return "s"
+
 
 LONGEST = 262_144
 """Characters of one text; what comes after is left out."""

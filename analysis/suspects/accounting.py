@@ -18,7 +18,7 @@ from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.metrics.explained_share import FAILING
 from faultline.analysis.requests.topology import Topology
 from faultline.analysis.suspects.deviations import Deviation
-from faultline.analysis.suspects.load import LoadChange, load_change, together
+from faultline.analysis.suspects.victims import LoadChange, load_change, together
 
 REQUEST_WORDS = re.compile(r"(?i)req|rps|hits|rate|count|invoc")
 """Of the signals of traffic, those that count requests."""

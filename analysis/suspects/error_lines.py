@@ -19,7 +19,7 @@ from faultline.analysis.case.windows import log_windows
 from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.logs.named_peers import named_peers
 from faultline.analysis.metrics.shift_statistics import Floats, Ints
-from faultline.analysis.requests.peers import peer_name
+from faultline.analysis.requests.error_origin import peer_name
 from faultline.analysis.suspects.deviations import (
     LEAST_NOISE,
     LEAST_QUIET_WINDOWS,

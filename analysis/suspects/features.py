@@ -22,23 +22,27 @@ from faultline.analysis.kinds.finding_kinds import (
     ERROR_ORIGIN,
     FLOW_BREAK,
 )
-from faultline.analysis.kinds.part_labels import parts_of
-from faultline.analysis.kinds.signals import RESOURCES, SignalClass
+from faultline.analysis.kinds.signals import RESOURCES, SignalClass, parts_of
 from faultline.analysis.metrics.explained_share import FAILING
 from faultline.analysis.requests.topology import Topology
 from faultline.analysis.suspects.accounting import SIZED, Accounts, Move, Moves, moves_of
-from faultline.analysis.suspects.alert_curve import (
+from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_observed_calls
+from faultline.analysis.suspects.deviations import (
+    NOT_SERVING,
+    Deviation,
+    call_deviations,
+    deviations,
+    loudest,
+)
+from faultline.analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
+from faultline.analysis.suspects.explanations import (
     AlertCurve,
     alert_curve,
     alerting_series,
     alerting_service,
 )
-from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_observed_calls
-from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation, deviations, loudest
-from faultline.analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
-from faultline.analysis.suspects.load import Loads
 from faultline.analysis.suspects.places import Place, placed_share, places
-from faultline.analysis.suspects.span_series import call_deviations
+from faultline.analysis.suspects.victims import Loads
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import rounded
 

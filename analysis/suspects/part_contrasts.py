@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from faultline.analysis.kinds.finding_details import PartDetails
 from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
-from faultline.analysis.kinds.part_labels import PART_LABELS, parts_of
-from faultline.analysis.kinds.signals import SYMPTOMS
+from faultline.analysis.kinds.signals import PART_LABELS, SYMPTOMS, parts_of
 from faultline.analysis.suspects.deviations import Deviation
 from faultline.analysis.suspects.outside_view import onset_of, step_s
 from faultline.analysis.vocabulary import Finding

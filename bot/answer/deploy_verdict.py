@@ -8,7 +8,7 @@ from typing import Any
 from faultline.analysis.deploys.verdict import Comparison, Decision, DeployVerdict, SignalCheck
 from faultline.analysis.deploys.words import called, level_words
 from faultline.analysis.wording.phrases import capitalised, number
-from faultline.bot.answer.writer.markdown_text import opened, shown
+from faultline.bot.answer.writer.plain_text import opened, shown
 
 LABELS = {Decision.GO: "Go", Decision.HOLD: "Hold", Decision.ROLL_BACK: "Roll back"}
 MOST_ROWS = 20

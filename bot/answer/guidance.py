@@ -7,8 +7,7 @@ from typing import Any
 
 from faultline.analysis.case.runbooks import AppliedRunbook, AppliedRunbooks
 from faultline.analysis.vocabulary import Guidance, Link, Report
-from faultline.bot.answer.writer.plain_text import clipped
-from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.plain_text import clipped, quotable
 
 MOST_LINES = 16
 MOST_PER_RUNBOOK = {"expected": 2, "owner": 1, "next_step": 4, "link": 4}

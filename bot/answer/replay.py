@@ -27,7 +27,7 @@ from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
-from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.plain_text import quotable
 
 BUILT_IN = "built-in"
 MOST_RIVALS = 4

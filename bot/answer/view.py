@@ -32,8 +32,8 @@ from faultline.analysis.vocabulary import (
 )
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.built_in import word
-from faultline.bot.answer.writer.called import with_called_names
 from faultline.bot.answer.writer.doubts import remaining_gaps, tells_apart
+from faultline.bot.answer.writer.headline import with_called_names
 from faultline.bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5

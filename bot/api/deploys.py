@@ -12,22 +12,22 @@ from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.errors import SettingsError
 from faultline.bot.answer.deploy_verdict import to_markdown
 from faultline.bot.api import models
+from faultline.bot.api.models import key_of, since_time
 from faultline.bot.api.operations import answer_of
-from faultline.bot.api.request_fields import key_of, since_time
 from faultline.bot.intake.accepting import NotAccepted
 from faultline.bot.intake.incident_requests import IncidentRequests, requester_key
 from faultline.bot.intake.payload_fields import single_line
-from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import Refused
 from faultline.bot.policy.services import Teams
 from faultline.bot.policy.values import DeployToCheck, due_at
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.store.changes import DeployChecks, StoredCheck
 from faultline.bot.store.connections import storable
 from faultline.bot.web.access import AccessControl
-from faultline.bot.web.investigate_page import requester_of
+from faultline.bot.web.again_pages import requester_of
 from faultline.bot.web.rendering import Site
-from faultline.bot.web.visitor import visibility_of
+from faultline.bot.web.sessions import visibility_of
 
 LONGEST_ID = 64
 

@@ -1,18 +1,30 @@
 """What the API takes and gives. These models check requests, write answers and make the OpenAPI
-document."""
+document.
+"""
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from starlette.requests import Request
 
+from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from faultline.analysis.deploys.verdict import DeployVerdict
-from faultline.analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Verdict
-from faultline.bot.intake.incident_request import MOST_TEXT
+from faultline.analysis.errors import EvidenceError, SettingsError
+from faultline.analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Report, Verdict
+from faultline.bot.answer.replay import json_of
+from faultline.bot.answer.view import answer_view
+from faultline.bot.intake.incident_requests import MOST_TEXT, since_of
+from faultline.bot.intake.signatures import Refused
 from faultline.bot.store.listing import MAX_CAUSE
+from faultline.bot.web.investigation_view import read_changes
+from faultline.bot.web.series import can_chart, chart_data
 
 Status = Literal["accepted", "running", "done", "failed"]
 # Neither a database nor a terminal takes control characters.
@@ -227,3 +239,78 @@ class Refusal(Shown):
     """Why a request was not answered, in one line."""
 
     error: str
+
+
+# What several operations read of a request.
+
+_KEY = re.compile(r"[!-~]{1,200}")
+
+
+def key_of(request: Request) -> str:
+    """Its idempotency key, or a new one. Raises Refused."""
+    key = request.headers.get("idempotency-key") or uuid.uuid4().hex
+    if not _KEY.fullmatch(key):
+        raise Refused(422, "Idempotency-Key: 1 to 200 visible ASCII characters")
+    return key
+
+
+def since_time(since: str | None) -> datetime | None:
+    """The time that a caller gives, in UTC. Raises Refused."""
+    if since is None:
+        return None
+    try:
+        return since_of(since, datetime.now(UTC), UTC, "since")
+    except SettingsError as error:
+        raise Refused(422, f"{error}") from None
+
+
+# Answers and findings from a case folder, as the API gives them.
+#
+# Blocking: callers on an event loop use `in_thread`.
+
+
+def read_answer(investigation_id: str, folder: Path) -> Answer:
+    """The stored answer. Raises EvidenceError."""
+    case, diagnosis = read_case(folder), read_diagnosis(folder)
+    view = answer_view(
+        case.alert, diagnosis, _report(folder), gaps=case.gaps, evidence=case.evidence
+    )
+    return Answer.model_validate({"id": investigation_id, **json_of(view)})
+
+
+def read_findings(folder: Path) -> Findings:
+    """All findings. Raises EvidenceError."""
+    return Findings(findings=read_diagnosis(folder).findings)
+
+
+def read_finding(folder: Path, finding_id: str) -> FindingWithEvidence | None:
+    """One finding with what it rests on; None where there is none of this id. Raises
+    EvidenceError."""
+    case, diagnosis = read_case(folder), read_diagnosis(folder)
+    finding = next((finding for finding in diagnosis.findings if finding.id == finding_id), None)
+    if finding is None:
+        return None
+    items = {evidence.id: evidence for evidence in case.evidence}
+    return FindingWithEvidence(
+        finding=finding,
+        evidence=tuple(items[name] for name in finding.evidence if name in items),
+        unknown_evidence=tuple(name for name in finding.evidence if name not in items),
+        values=_values(case, finding),
+    )
+
+
+def _values(case: Case, finding: Finding) -> Values | None:
+    if not can_chart(finding):
+        return None
+    try:
+        return Values.model_validate(chart_data(case, finding, read_changes(case)))
+    except EvidenceError:
+        return None
+
+
+def _report(folder: Path) -> Report | None:
+    try:
+        return read_report(folder)
+    except EvidenceError:
+        # A case may have lost its report: then the diagnosis speaks for itself.
+        return None

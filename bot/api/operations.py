@@ -17,7 +17,7 @@ from starlette.routing import Route
 from faultline.bot.api.models import RequestModel
 from faultline.bot.intake.accepting import IntakeLimits, NotAccepted
 from faultline.bot.intake.payload_fields import single_line
-from faultline.bot.intake.request_body import Refused, read_body
+from faultline.bot.intake.signatures import Refused, read_body
 from faultline.bot.policy.people import Act
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.refusals import refusal

@@ -14,23 +14,21 @@ from starlette.routing import BaseRoute, Route
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.api import models
 from faultline.bot.api.deploys import DeployHandlers
+from faultline.bot.api.models import key_of, read_answer, read_finding, read_findings, since_time
 from faultline.bot.api.openapi import document
 from faultline.bot.api.operations import Operation, answer_of
-from faultline.bot.api.reading import read_answer, read_finding, read_findings
-from faultline.bot.api.request_fields import key_of, since_time
 from faultline.bot.intake.accepting import Accept
-from faultline.bot.intake.incident_request import IncidentRequest
-from faultline.bot.intake.incident_requests import IncidentRequests, requester_key
-from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.incident_requests import IncidentRequest, IncidentRequests, requester_key
+from faultline.bot.intake.signatures import Refused
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.listing import Labels, Listing, ListingCursor, ListingFilter
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.web.access import AccessControl
-from faultline.bot.web.events import progress_events, resume_point
-from faultline.bot.web.investigate_page import requester_of
+from faultline.bot.web.again_pages import requester_of
+from faultline.bot.web.progress_steps import progress_events, resume_point
 from faultline.bot.web.refusals import refusal
 from faultline.bot.web.rendering import Site
-from faultline.bot.web.visitor import note_investigation, visibility_of, visitor_of
+from faultline.bot.web.sessions import note_investigation, visibility_of, visitor_of
 
 API = "/api"
 ALL = f"{API}/investigations"

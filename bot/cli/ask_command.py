@@ -22,8 +22,7 @@ from faultline.analysis.errors import EvidenceError, SettingsError
 from faultline.bot.answer.replay import as_json, print_report, replay
 from faultline.bot.cli.follow_up import answer_follow_ups
 from faultline.bot.cli.terminal_chart import print_chart
-from faultline.bot.intake.incident_request import IncidentRequest, arrival_of
-from faultline.bot.intake.since import since_of
+from faultline.bot.intake.incident_requests import IncidentRequest, arrival_of, since_of
 from faultline.bot.processes.local_bot import LocalBot, local_bot
 from faultline.bot.settings import Settings, load_settings
 from faultline.bot.settings.environment import ENV_PREFIX

@@ -11,8 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from faultline.bot.investigation.capture.captured import single_line
-from faultline.bot.investigation.capture.plan import plan_capture
+from faultline.bot.investigation.capture.captured import plan_capture, single_line
 from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.settings import Settings
 from faultline.bot.store.databases import open_store

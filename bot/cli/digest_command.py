@@ -21,7 +21,7 @@ from faultline.bot.answer.handover_lines import (
     team_lines,
     team_name,
 )
-from faultline.bot.intake.since import since_of
+from faultline.bot.intake.incident_requests import since_of
 from faultline.bot.settings import Settings
 from faultline.bot.store.databases import open_store
 from faultline.bot.store.fleet import FleetMemory

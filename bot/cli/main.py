@@ -13,8 +13,7 @@ import typer
 
 from faultline.analysis.errors import EvidenceError, FaultlineError, SettingsError
 from faultline.bot.cli.agent_commands import add_agent_commands
-from faultline.bot.cli.model_commands import model_commands
-from faultline.bot.cli.operating_commands import add_operating_commands
+from faultline.bot.cli.operating_commands import add_operating_commands, model_commands
 from faultline.bot.cli.source_options import (
     Config,
     Context,

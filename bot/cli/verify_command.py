@@ -7,27 +7,132 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import httpx
+from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
 from rich.text import Text
 
 from faultline.analysis.deploys.verdict import Decision, DeployVerdict
-from faultline.analysis.errors import EvidenceError, SettingsError
+from faultline.analysis.errors import ConnectorError, EvidenceError, SettingsError
 from faultline.bot.answer.deploy_verdict import LABELS, as_json, lines, to_markdown
 from faultline.bot.cli.ask_command import AskOptions, settings_for
-from faultline.bot.cli.verify_over_api import verify_over_api
+from faultline.bot.intake.incident_requests import length_of, since_of
 from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.service_names import catalogued
-from faultline.bot.intake.since import length_of, since_of
-from faultline.bot.investigation.checking_deploys import check_deploy
+from faultline.bot.investigation.scheduled_checks import check_deploy
 from faultline.bot.policy.values import DeployToCheck, due_at
 from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.vendor_text import short
+
+# `faultline verify-deploy --bot URL`: the bot asks its own sources, this terminal waits for it.
+
+CHECKS = "/api/deploy-checks"
+TOKEN = "FAULTLINE_TOKEN"  # noqa: S105  the variable's name
+EVERY_S = 5.0
+TIMEOUT_S = 20.0
+LATE_S = 900.0
+"""How long after the last look's time a verdict is waited for: workers may be busy, or away."""
+TRIES = 5
+
+
+class _Answer(BaseModel):
+    """What is read of the bot's answer."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str
+    status: str
+    verdict: DeployVerdict | None = None
+
+
+def verify_over_api(
+    deploy: DeployToCheck,
+    url: str,
+    environ: Mapping[str, str],
+    tell: Callable[[str], None],
+    *,
+    every_s: float = EVERY_S,
+) -> DeployVerdict:
+    """The bot's verdict, once it is final. Raises ConnectorError where there is none, and
+    SettingsError where the bot refuses the request."""
+    # One key for the whole run, so that no retry starts a second check.
+    headers = {"idempotency-key": uuid.uuid4().hex}
+    if environ.get(TOKEN):
+        headers["authorization"] = f"Bearer {environ[TOKEN]}"
+    with httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=TIMEOUT_S) as client:
+        answer = _request(client, "POST", CHECKS, _body(deploy))
+        until = time.monotonic() + deploy.wait.total_seconds() + LATE_S
+        last_look = 0
+        while answer.status == "watching":
+            if time.monotonic() > until:
+                raise ConnectorError(
+                    "faultline", CHECKS, "no verdict in time: is a worker running?"
+                )
+            time.sleep(every_s)
+            answer = _request(client, "GET", f"{CHECKS}/{answer.id}")
+            verdict = answer.verdict
+            if verdict is not None and verdict.look > last_look:
+                last_look = verdict.look
+                tell(f"look {verdict.look} of {verdict.looks}: {verdict.headline}")
+    if answer.verdict is None:
+        raise ConnectorError("faultline", CHECKS, "the check failed: see the worker's log")
+    return answer.verdict
+
+
+def _body(deploy: DeployToCheck) -> dict[str, Any]:
+    return {
+        "service": deploy.service,
+        "since": deploy.deployed_at.isoformat(),
+        "wait_minutes": deploy.wait.total_seconds() / 60,
+        "warm_up_minutes": deploy.warm_up.total_seconds() / 60,
+        "baseline_hours": deploy.baseline.total_seconds() / 3600,
+        "canary": dict(deploy.parts),
+        "places": dict(deploy.places),
+    }
+
+
+def _request(client: httpx.Client, method: str, path: str, body: Any = None) -> _Answer:
+    """One answer. The same key makes it safe to send the request again."""
+    problem = ""
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(2.0**attempt)
+        try:
+            response = client.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            problem = f"{type(error).__name__}: is the address right?"
+            continue
+        # These may pass; any other status stays.
+        if response.status_code in (429, 500, 502, 503, 504):
+            problem = f"answered {response.status_code}"
+            continue
+        return _read(response)
+    raise ConnectorError("faultline", path, problem)
+
+
+def _read(response: httpx.Response) -> _Answer:
+    if response.status_code in (401, 403):
+        raise SettingsError(
+            "--bot", f"the bot refuses the token in {TOKEN}: it needs a responder's"
+        )
+    if response.status_code == 422:
+        raise SettingsError("--bot", f"the bot refuses this: {short(response.text, 200)}")
+    try:
+        response.raise_for_status()
+        return _Answer.model_validate_json(response.content)
+    except (httpx.HTTPError, ValidationError):
+        phrase = f"answered {response.status_code}, which is no check of a deploy"
+        raise ConnectorError("faultline", CHECKS, phrase) from None
+
 
 EXIT_CODES = {Decision.GO: 0, Decision.HOLD: 3, Decision.ROLL_BACK: 4}
 """1 and 2 are for what fails, as of every command: a crash must not look like a roll-back."""

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.answer.exports.status_update import first_clause
+from faultline.bot.answer.exports.formats import first_clause
 from faultline.bot.conversation import (
     about_acting,
     about_cause,
-    about_documents,
     about_metric,
     about_people,
     about_rows,
@@ -28,17 +27,8 @@ from faultline.bot.conversation import (
 from faultline.bot.conversation.answered_case import AnsweredCase
 from faultline.bot.conversation.asking_again import Look
 from faultline.bot.conversation.correction import Correction
-from faultline.bot.conversation.explain import explain
 from faultline.bot.conversation.help_text import HELP
-from faultline.bot.conversation.measured import named_series, telling_series
-from faultline.bot.intake.questions.follow_up_scope import (
-    QuestionSpan,
-    asks_to_include,
-    days_ago,
-    span_in,
-    window_of,
-)
-from faultline.bot.intake.questions.other_languages import in_english
+from faultline.bot.conversation.measured import explain, named_series, telling_series
 from faultline.bot.intake.questions.request_kind import (
     RequestKind,
     UnderstoodRequest,
@@ -46,8 +36,18 @@ from faultline.bot.intake.questions.request_kind import (
     understand,
 )
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
-from faultline.bot.intake.questions.subjects import METRIC_WORDS, Subject, asks_about, subject_of
-from faultline.bot.intake.questions.words import listed
+from faultline.bot.intake.questions.subjects import (
+    METRIC_WORDS,
+    QuestionSpan,
+    Subject,
+    asks_about,
+    asks_to_include,
+    days_ago,
+    span_in,
+    subject_of,
+    window_of,
+)
+from faultline.bot.intake.questions.words import in_english, listed
 from faultline.bot.store.follow_ups import MAX_SERVICES
 
 SECTIONS: Mapping[RequestKind, Callable[[AnsweredCase], AnswerText]] = {
@@ -64,7 +64,7 @@ SECTIONS: Mapping[RequestKind, Callable[[AnsweredCase], AnswerText]] = {
     RequestKind.MISSING: about_scope.missing,
     RequestKind.CHECKED: about_scope.checked,
     RequestKind.ALERT: about_scope.alert,
-    RequestKind.POSTMORTEM: about_documents.postmortem,
+    RequestKind.POSTMORTEM: about_people.postmortem,
 }
 """What a section of the answer, or all of it, says."""
 OF_A_SUBJECT = frozenset(
@@ -243,7 +243,7 @@ class _CaseQuestion:
             strange = self.strange()
             return self._case_reply(about_metric.picture(answered, words, self.services, strange))
         if kind is RequestKind.STATUS_UPDATE:
-            return self._case_reply(about_documents.update(answered, words))
+            return self._case_reply(about_people.update(answered, words))
         if kind is RequestKind.CALLS:
             return self._case_reply(about_scope.calls(answered, self.services))
         if kind is RequestKind.HELP:

@@ -29,9 +29,9 @@ from faultline.bot.answer.handover_lines import (
 )
 from faultline.bot.conversation.answered_case import page_url
 from faultline.bot.conversation.visibility import ConversationVisibility
+from faultline.bot.intake.incident_requests import length_of
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
-from faultline.bot.intake.since import length_of
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings

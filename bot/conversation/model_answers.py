@@ -13,7 +13,7 @@ from faultline.bot.answer.lines import INFERRED
 from faultline.bot.conversation.answered_case import page_url
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 from faultline.bot.investigation.model.answering import Exchange, GuardedAnswer, answer_question
-from faultline.bot.investigation.model.day_budget import day_budget
+from faultline.bot.investigation.model.budget import day_budget
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.store.conversations import Question
 

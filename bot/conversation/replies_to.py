@@ -18,7 +18,6 @@ from faultline.bot.answer.exports.formats import export
 from faultline.bot.answer.lines import at, span_of
 from faultline.bot.answer.outcome import Answer, Outcome
 from faultline.bot.answer.targets.slack.target import TARGET
-from faultline.bot.conversation.about_trace import about_trace
 from faultline.bot.conversation.answered_case import AnsweredCase, load_case
 from faultline.bot.conversation.answering import (
     FollowUpRequest,
@@ -26,18 +25,19 @@ from faultline.bot.conversation.answering import (
     answer_from_case,
     finished,
 )
-from faultline.bot.conversation.chat_posts import ChatPosts
 from faultline.bot.conversation.correction import Correction
 from faultline.bot.conversation.handover import handover
 from faultline.bot.conversation.help_text import HELP
 from faultline.bot.conversation.pictures import drawn
 from faultline.bot.conversation.starting import start_investigation
 from faultline.bot.conversation.status import Health, status_text
+from faultline.bot.conversation.teams_posts import ChatPosts
+from faultline.bot.conversation.trace_request import about_trace
 from faultline.bot.conversation.visibility import ConversationVisibility
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.questions.first_contact import tells_of_trouble
-from faultline.bot.intake.questions.follow_up_scope import window_of
 from faultline.bot.intake.questions.slack_question import AnswerText
+from faultline.bot.intake.questions.subjects import window_of
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.policy.people import HOUR, person, too_many_investigations
 from faultline.bot.runtime.threads import in_store, in_thread

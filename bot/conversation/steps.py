@@ -22,8 +22,8 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.answer.exports.formats import FORMATS
 from faultline.bot.answer.targets.chats.target import MSTEAMS
 from faultline.bot.conversation.answered_case import page_url
-from faultline.bot.conversation.chat_posts import ChatPosts
 from faultline.bot.conversation.replies_to import Replies
+from faultline.bot.conversation.teams_posts import ChatPosts
 from faultline.bot.conversation.trace_request import (
     MAX_PAGE_BYTES,
     refusal,
@@ -32,8 +32,7 @@ from faultline.bot.conversation.trace_request import (
 )
 from faultline.bot.conversation.visibility import ConversationVisibility
 from faultline.bot.intake.questions.commands import command_in
-from faultline.bot.intake.questions.slack_question import AnswerText
-from faultline.bot.intake.questions.teams_thread import target_in
+from faultline.bot.intake.questions.slack_question import AnswerText, target_in
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from faultline.bot.answer.exports.formats import FORMATS
 from faultline.bot.answer.foreign_text import safe_url, single_line
@@ -17,8 +17,14 @@ from faultline.bot.answer.targets.chats.teams_card import CardExtras, Part, bloc
 from faultline.bot.answer.targets.message_target import SEARCH_BACK
 from faultline.bot.conversation.messages import IMAGE_ALT, LINE, MAX_LINES, OPENING, code_box
 from faultline.bot.conversation.visibility import ConversationVisibility
-from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
-from faultline.bot.intake.questions.teams_thread import channel_in, conversation_of, id_in, name_in
+from faultline.bot.intake.questions.slack_question import (
+    AnswerLine,
+    AnswerText,
+    channel_in,
+    conversation_of,
+    id_in,
+    name_in,
+)
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
@@ -151,3 +157,37 @@ def _elsewhere(answer: AnswerText, page_url: str | None) -> Iterator[Part]:
 
 def _conversation(question: Question) -> str:
     return conversation_of(question.channel, question.thread)
+
+
+# What a chat does for its questions: bring an answer into their thread, and say who asked and what
+# was investigated there.
+
+
+class ChatPosts(Protocol):
+    """One workspace of Slack, or one bot in Teams."""
+
+    source: str
+    """Of investigations that are asked for there."""
+    questions_per_hour: int
+    further_per_hour: int
+
+    async def post(self, question: Question, answer: AnswerText, page_url: str | None) -> object:
+        """The answer to the question, posted now or before. Raises ConnectorError."""
+
+    async def refresh(self, outcome: Outcome) -> None:
+        """Bring the investigation's own message up to date, with what people said of it."""
+
+    def investigations_in(self, question: Question) -> Sequence[str]:
+        """Those that are answered in the question's thread, the newest first. Blocks."""
+
+    def further_since(self, question: Question, since: datetime) -> int:
+        """Follow-ups that this thread has asked for since then. Blocks."""
+
+    def reply_to(self, question: Question) -> ReplyTo:
+        """Where an investigation that is asked for in this thread is answered."""
+
+    def asker(self, question: Question) -> str:
+        """The name under which the asker is counted."""
+
+    def name_of(self, question: Question) -> str:
+        """Who asked, as it is kept with what they said."""

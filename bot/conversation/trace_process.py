@@ -14,8 +14,7 @@ from pathlib import Path
 from faultline.analysis.errors import FaultlineError
 from faultline.trace_report.analysis_run import JobResult, RankRequest, run_job
 from faultline.trace_report.job_report import answer, report_of
-from faultline.trace_report.page import render
-from faultline.trace_report.page_view import page_of
+from faultline.trace_report.page_view import page_of, render
 from faultline.trace_report.perfetto import windows_of
 from faultline.trace_report.registry import chosen
 from faultline.trace_report.sources import opened

@@ -1,5 +1,6 @@
 """`trace s3://bucket/prefix`: the trace doctor over a job's files, in a process with a time limit;
-its words."""
+its words.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,10 +20,84 @@ from obstore.store import S3Store
 
 from faultline.analysis.errors import BudgetExceeded, EvidenceError
 from faultline.analysis.wording.phrases import counted, plain
-from faultline.bot.conversation.allowed_traces import allowed_place
+from faultline.bot.intake.questions.request_kind import SMALL, RequestKind, understand
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.intake.questions.words import words
 from faultline.bot.runtime.threads import in_thread
 from faultline.connectors.vendors.traces import TracesSettings
+
+# Which places `trace` may read: below one of the configured `traces.locations`, and nothing else.
+#
+# A location is a folder or `s3://bucket/prefix`; `{job}` in it stands for one name. What is asked
+# for must lie in it by whole path segments, so that `s3://bucket/traces` opens neither
+# `s3://bucket/traces-private` nor `s3://bucket`.
+
+MAX_LOCATION = 1_024
+_SEGMENT = re.compile(r"[^/\x00-\x1f\x7f?*\[\]\\]{1,255}")
+_JOB = re.compile(r"\\\{job\\\}")
+
+
+def allowed_place(address: str, locations: Sequence[str]) -> str | None:
+    """The place to read, or None when it lies in no configured location."""
+    address = address.strip().rstrip("/")
+    if not address or len(address) > MAX_LOCATION:
+        return None
+    if address.startswith("/"):
+        return _local(address, locations)
+    if address.startswith("s3://") and _within_s3(address, locations):
+        return address
+    return None
+
+
+def _within_s3(address: str, locations: Sequence[str]) -> bool:
+    segments = address.removeprefix("s3://").split("/")
+    if not all(
+        (_SEGMENT.fullmatch(segment) is not None and segment not in (".", ".."))
+        for segment in segments
+    ):
+        return False
+    buckets = [
+        location.removeprefix("s3://") for location in locations if location.startswith("s3://")
+    ]
+    return any(_below(segments, bucket) for bucket in buckets)
+
+
+def _local(address: str, locations: Sequence[str]) -> str | None:
+    """The real path, links followed, below the real path of a location."""
+    try:
+        real = Path(address).resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
+    for location in locations:
+        if location.startswith("s3://"):
+            continue
+        try:
+            # The location with the links in front of `{job}` followed: what comes behind it is not
+            # known yet. Raises OSError, ValueError or RuntimeError.
+            if "{job}" not in location:
+                pattern = str(Path(location or ".").resolve())
+            else:
+                head = location.partition("{job}")[0]
+                base = Path(head or ".")
+                # In `/data/run-{job}` the name `run-` is a part of the segment that varies.
+                if not head.endswith("/"):
+                    base = base.parent
+                pattern = str(base.resolve()) + location[len(str(base)) :]
+        except (OSError, ValueError, RuntimeError):
+            continue
+        if _below(str(real).strip("/").split("/"), pattern.strip("/")):
+            return str(real)
+    return None
+
+
+def _below(segments: Sequence[str], location: str) -> bool:
+    parts = location.strip("/").split("/")
+    # A location of "/" would open the whole disk.
+    if len(segments) < len(parts) or not parts[0]:
+        return False
+    patterns = (_JOB.sub(r"[^/]+", re.escape(part)) for part in parts)
+    return all(re.fullmatch(p, s) for p, s in zip(patterns, segments, strict=False))
+
 
 TRACE_WITHIN_S = 900.0
 MAX_BYTES = 20_000_000_000
@@ -159,3 +235,43 @@ def _check_size(place: str, settings: TracesSettings) -> None:
         raise EvidenceError(
             plain(place, 200), f"cannot be listed ({plain(problem, 200)})"
         ) from error
+
+
+# Questions about a trace answer: its own sentences, those first that a question is about.
+
+_STEPS = frozenset({RequestKind.NEXT, RequestKind.ACTION, RequestKind.HYPOTHETICAL})
+OFFERS = ("which rank is it?", "what should I do?", "where does the time go?")
+DO = "Do"
+
+
+def about_trace(answer: AnswerText, question: str) -> AnswerText:
+    """What the trace doctor said about it; all of it where no sentence is closer than another."""
+    request = understand(question)
+    stems = {_stem(word) for word in request.words if word not in SMALL}
+    if request.kind in _STEPS:
+        steps = tuple(line for line in answer.lines if line.bold == DO)
+        return _excerpt("The trace report recommends:", steps, answer)
+    lines = [line for line in answer.lines if stems & _stems(line.text)]
+    if lines:
+        return _excerpt("From the trace report:", tuple(lines), answer)
+    if request.kind is RequestKind.UNKNOWN:
+        offers = tuple(AnswerLine(text=offer, bold="Ask") for offer in OFFERS)
+        return AnswerText(
+            lead="I can't answer that from the traces. I answer questions about the report above:",
+            lines=offers,
+        )
+    return _excerpt(answer.lead, answer.lines, answer)
+
+
+def _excerpt(opening: str, lines: tuple[AnswerLine, ...], answer: AnswerText) -> AnswerText:
+    if not lines:
+        return AnswerText(lead="The trace report recommends nothing.", lines=answer.lines[:3])
+    return AnswerText(lead=opening, lines=lines, more=answer.more)
+
+
+def _stems(text: str) -> set[str]:
+    return {_stem(word) for word in words(text)}
+
+
+def _stem(word: str) -> str:
+    return word.removesuffix("s")

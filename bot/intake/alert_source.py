@@ -32,16 +32,17 @@ from faultline.bot.intake.accepting import (
     take,
 )
 from faultline.bot.intake.questions.message_router import MessageRouter
-from faultline.bot.intake.request_body import read_body
-from faultline.bot.intake.responses import (
+from faultline.bot.intake.signatures import (
+    BadSignature,
     Handler,
     Keep,
     changes_response,
     ignored_response,
+    read_body,
     taken_response,
+    verify_token,
     watchdog_response,
 )
-from faultline.bot.intake.signatures import BadSignature, verify_token
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.policy.values import Accepted, Arrival
 from faultline.bot.runtime.instrumentation import waited_s

@@ -29,16 +29,17 @@ from starlette.routing import Route
 
 from faultline.bot.intake.accepting import IntakeLimits, NotAccepted
 from faultline.bot.intake.payload_fields import as_url, plain, single_line
-from faultline.bot.intake.request_body import Refused, read_body
-from faultline.bot.intake.responses import (
+from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import (
     FailedSenders,
     Keep,
+    Refused,
     changes_response,
     not_configured,
+    read_body,
+    verify_token,
     with_errors_answered,
 )
-from faultline.bot.intake.service_names import catalogued
-from faultline.bot.intake.signatures import verify_token
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings, secret_variable
 from faultline.bot.store.changes import (

@@ -17,7 +17,12 @@ from faultline.bot.intake.accepting import Accept, FirstTime, IntakeLimits
 from faultline.bot.intake.alert_source import AlertSource, Intake
 from faultline.bot.intake.alert_sources import alert_sources
 from faultline.bot.intake.questions.message_router import MessageRouter
-from faultline.bot.intake.responses import FailedSenders, Keep, not_configured, with_errors_answered
+from faultline.bot.intake.signatures import (
+    FailedSenders,
+    Keep,
+    not_configured,
+    with_errors_answered,
+)
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Store

@@ -7,15 +7,28 @@ and no more.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
+import msgspec
 from pydantic import SecretStr
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from faultline.analysis.errors import FaultlineError
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.bot.intake.accepting import Ignored, IntakeLimits, NotAccepted
+from faultline.bot.policy.values import Accepted
+from faultline.bot.runtime.published_keys import PublishedKeys
+from faultline.bot.runtime.throttle import Throttle, client_address
+from faultline.bot.settings import Settings
+from faultline.bot.store.changes import ReportedChange
 
 SLACK_WINDOW_S = 300
 """Slack's own limit on the age of a request: docs.slack.dev, "Verifying requests from Slack"."""
@@ -107,3 +120,168 @@ def _decoded(source: str, credentials: str) -> str:
 def _bytes(text: str) -> bytes:
     # A lone surrogate must fail the comparison, not the encoding.
     return text.encode("utf-8", "surrogatepass")
+
+
+# Tokens by which a sender proves who it is, signed with keys that their issuer publishes.
+#
+# A token that is to blame is a BadSignature. Keys that cannot be read now are not the sender's
+# fault: NotAccepted asks it to send again.
+
+SKEW_S = 300
+"""Clocks may differ by so much, as the Bot Framework says and Microsoft's own libraries allow."""
+
+
+class SenderClaims(msgspec.Struct):
+    """A token's issuer, its audience, and how long it is valid."""
+
+    iss: str
+    aud: str
+    exp: float
+    nbf: float = 0.0
+
+
+C = TypeVar("C", bound=SenderClaims)
+
+
+async def sender_claims(source: str, keys: PublishedKeys, token: str, type: type[C]) -> C:
+    """What a token says that is signed and valid now; issuer and audience are the caller's to
+    check. Raises BadSignature, NotAccepted."""
+    try:
+        raw_claims = await keys.claims(token)
+    except ConnectorError as error:
+        if error.call == "token":
+            raise BadSignature(source, str(error)) from None
+        raise NotAccepted(str(error)) from error
+    except FaultlineError as error:
+        raise NotAccepted(str(error)) from error
+    try:
+        claims = msgspec.convert(dict(raw_claims), type)
+    except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
+        problem = "the token lacks a claim, or holds one of another type"
+        raise BadSignature(source, problem) from None
+    now = time.time()
+    # Written with `not`, so that NaN is refused as well.
+    if not claims.exp > now - SKEW_S:
+        raise BadSignature(source, "the token has expired (exp)")
+    if not claims.nbf <= now + SKEW_S:
+        raise BadSignature(source, "the token is not valid yet (nbf)")
+    return claims
+
+
+# Reading a request's body under limits of size and time, and answering when it cannot be taken.
+
+
+class Refused(FaultlineError):
+    """The request is not taken: an HTTP status and one line that may be shown to the sender."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+async def read_body(request: Request, limits: IntakeLimits) -> bytes:
+    """The raw body. Raises Refused with 413 as soon as it is too large, 408 when it takes too
+    long."""
+    too_large = Refused(413, f"the body is larger than {limits.max_body_bytes} bytes")
+    # Refuse by the declared length first. It may be wrong, so count the chunks as well.
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > limits.max_body_bytes:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_within_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.max_body_bytes:
+                    raise too_large
+    except TimeoutError:
+        raise Refused(408, f"the body did not arrive within {limits.body_within_s:g} s") from None
+    except ClientDisconnect:
+        raise Refused(400, "the body ended early") from None
+    return bytes(body)
+
+
+# Responses to senders. They say only what that sender may know.
+
+Handler = Callable[[Request], Awaitable[Response]]
+Keep = Callable[[Sequence[ReportedChange]], Awaitable[None]]
+"""Keep changes. May raise NotAccepted."""
+
+log = logging.getLogger("faultline.intake")
+
+
+def taken_response(taken: Sequence[Accepted]) -> Response:
+    """202 with the outcome of each alert, and the first investigation among them."""
+    alerts = []
+    first_id: str | None = None
+    for acceptance in taken:
+        alerts.append(
+            {"outcome": acceptance.outcome, "investigation_id": acceptance.investigation_id}
+        )
+        first_id = first_id or acceptance.investigation_id
+    content = {"outcome": taken[0].outcome, "investigation_id": first_id, "alerts": alerts}
+    return JSONResponse(content, status_code=202)
+
+
+async def changes_response(changes: Sequence[ReportedChange], keep: Keep) -> Response:
+    """202 with the ids of the changes, once they are kept. May raise NotAccepted."""
+    await keep(changes)
+    ids = [change.id for change in changes]
+    return JSONResponse({"outcome": "kept", "ids": ids}, status_code=202)
+
+
+def ignored_response(source: str, ignored: Ignored, status: int = 202) -> Response:
+    """For a genuine delivery that starts nothing: with the reason, and not to be sent again."""
+    log.info("%s delivery ignored: %s", source, ignored.reason)
+    return JSONResponse({"outcome": "ignored", "reason": ignored.reason}, status_code=status)
+
+
+def watchdog_response() -> Response:
+    """For the alert that always fires."""
+    return JSONResponse({"outcome": "heard", "investigation_id": None}, status_code=202)
+
+
+def not_configured(variable: str) -> Handler:
+    """A handler for a source whose secret is not set: 404 with the setting to set."""
+
+    async def handle(request: Request) -> Response:
+        return PlainTextResponse(f"not configured: set {variable}\n", status_code=404)
+
+    return handle
+
+
+class FailedSenders:
+    """Counts wrong tokens and signatures by address, for every route that senders prove
+    themselves at. A right one is never asked about."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._throttle = Throttle()
+        self._trusted = settings.server.trusted_proxies
+
+    def failed(self, request: Request) -> int:
+        """Seconds after which the sender may be wrong again; 0 for the first failures."""
+        return self._throttle.failed(client_address(request, self._trusted))
+
+
+def with_errors_answered(handler: Handler, senders: FailedSenders) -> Handler:
+    """The handler, with each of its errors as the status that tells the sender what to do."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except BadSignature as error:
+            if wait := senders.failed(request):
+                # Without a line in the log, which a stranger could fill.
+                return PlainTextResponse(
+                    "signature\n", status_code=429, headers={"retry-after": str(wait)}
+                )
+            log.warning("%s refused: %s", error.source, error.reason)
+            return PlainTextResponse("signature\n", status_code=401)
+        except Refused as error:
+            log.warning("%s refused: %s", request.url.path, error)
+            return PlainTextResponse(f"{error}\n", status_code=error.status)
+        except NotAccepted as error:
+            log.error("%s not accepted: %s", request.url.path, error)
+            return PlainTextResponse("try again\n", status_code=503, headers={"retry-after": "1"})
+
+    return endpoint

@@ -16,12 +16,11 @@ from typing import Literal
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from faultline.analysis.alert_signal.rule_texts import query_of_url
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.payload_fields import filled, plain, single_line
 from faultline.bot.intake.service_names import mentioned
-from faultline.bot.intake.slack_payload import Message
-from faultline.bot.intake.slack_text import slack_plain, slack_time, slack_urls
+from faultline.bot.intake.slack_payload import Message, slack_plain, slack_time, slack_urls
 from faultline.bot.settings import Settings
 from faultline.connectors.vendors.slack import CHANNEL_LABEL, THREAD_LABEL
 

@@ -17,8 +17,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from faultline.bot.answer.targets.slack.errors import error_code
-from faultline.bot.answer.targets.slack.web_client import SlackWebClient
+from faultline.bot.answer.targets.slack.posts import SlackWebClient, error_code
 from faultline.bot.intake.slack_people import UNREACHABLE, SlackPeople, failure_text
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings

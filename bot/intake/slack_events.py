@@ -18,17 +18,24 @@ from slack_bolt import BoltResponse
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 
-from faultline.bot.answer.targets.slack.web_client import SlackWebClient
+from faultline.bot.answer.targets.slack.posts import SlackWebClient
 from faultline.bot.intake.accepted_places import placed_arrival
 from faultline.bot.intake.accepting import Accept, Ignored, IntakeLimits, NotAccepted, take
 from faultline.bot.intake.payload_fields import as_rows
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.intake.slack_channels import SlackChannels
-from faultline.bot.intake.slack_listener import SlackListener, is_direct, may_be_for_us, of_person
-from faultline.bot.intake.slack_mentions import HELP, mention_arrival, question_in
+from faultline.bot.intake.slack_listener import (
+    HELP,
+    SlackListener,
+    is_direct,
+    may_be_for_us,
+    mention_arrival,
+    of_person,
+    question_in,
+)
 from faultline.bot.intake.slack_messages import watched
-from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
+from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves, slack_plain
 from faultline.bot.intake.slack_people import (
     LOOK_UP_WITHIN_S,
     UNREACHABLE,
@@ -36,7 +43,6 @@ from faultline.bot.intake.slack_people import (
     SlackPeople,
     failure_text,
 )
-from faultline.bot.intake.slack_text import slack_plain
 from faultline.bot.policy.people import Act, may, refusal, too_many_investigations
 from faultline.bot.policy.values import Arrival
 from faultline.bot.settings import Settings

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.slack_alerts import SOURCE, alert_in, in_thread, pagerduty_incident
-from faultline.bot.intake.slack_mentions import delivery_id
+from faultline.bot.intake.slack_listener import delivery_id
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival, Delivery, ReplyTo

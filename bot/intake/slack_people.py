@@ -19,8 +19,7 @@ from typing import Any, Generic, TypeVar
 import aiohttp
 from slack_sdk.errors import SlackClientError
 
-from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, error_code
-from faultline.bot.answer.targets.slack.web_client import SlackWebClient
+from faultline.bot.answer.targets.slack.posts import NOT_UNDERSTOOD, SlackWebClient, error_code
 from faultline.bot.intake.slack_payload import Envelope, Message
 from faultline.bot.policy.people import Kind, Role, SlackPerson, slack_groups, slack_role
 from faultline.bot.settings import Settings

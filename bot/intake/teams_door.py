@@ -11,16 +11,21 @@ from typing import Any
 
 import httpx
 
-from faultline.bot.answer.targets.chats.msteams import message_of
-from faultline.bot.answer.targets.chats.teams_connector import BotConnector, activities
+from faultline.bot.answer.targets.chats.msteams import BotConnector, activities, message_of
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import Intake
 from faultline.bot.intake.signatures import BadSignature
-from faultline.bot.intake.teams_activity import Activity, Unknown, read_activity
-from faultline.bot.intake.teams_clicks import TeamsClicks
-from faultline.bot.intake.teams_commands import TeamsCommands
+from faultline.bot.intake.teams_activity import (
+    CHANNEL,
+    SOURCE,
+    Activity,
+    BotClaims,
+    TeamsTokens,
+    Unknown,
+    read_activity,
+)
+from faultline.bot.intake.teams_commands import TeamsClicks, TeamsCommands
 from faultline.bot.intake.teams_people import TeamsPeople
-from faultline.bot.intake.teams_tokens import CHANNEL, SOURCE, BotClaims, TeamsTokens
 from faultline.bot.settings import Settings
 
 MESSAGE = "application/vnd.microsoft.activity.message"

@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 from faultline.bot.answer.foreign_text import single_line
-from faultline.bot.answer.targets.chats.teams_connector import BotConnector
+from faultline.bot.answer.targets.chats.msteams import BotConnector
 from faultline.bot.intake.teams_activity import Activity, Unknown
 from faultline.bot.policy.people import TAKES, Act, Role, SlackPerson, slack_role
 from faultline.bot.settings import Settings

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.bot.answer.lines import at
-from faultline.bot.answer.targets.chats.teams_buttons import issue_offers, may_mute
+from faultline.bot.answer.targets.chats.teams_card import issue_offers, may_mute
 from faultline.bot.intake.accepting import NotAccepted
 from faultline.bot.intake.alert_source import Intake
 from faultline.bot.intake.teams_activity import Activity

@@ -21,7 +21,7 @@ from faultline.bot.answer.view import answer_view
 from faultline.bot.answer.writer.markdown import to_markdown
 from faultline.bot.answer.writer.model_use import model_use_line
 from faultline.bot.investigation.analyzing import CHART, render_chart
-from faultline.bot.investigation.model.day_budget import day_budget
+from faultline.bot.investigation.model.budget import day_budget
 from faultline.bot.investigation.model.investigating import STORE, investigate
 from faultline.bot.policy.reply_targets import reply_channel
 from faultline.bot.runtime.threads import in_store, in_thread

@@ -18,8 +18,12 @@ from pathlib import Path
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.traces.reading.capture_note import NAME as NOTE
 from faultline.analysis.vocabulary import Alert, JobIdentity, Scope
-from faultline.bot.investigation.capture.captured import CapturedFile, CaptureResult
-from faultline.bot.investigation.capture.plan import CapturePlan, plan_capture
+from faultline.bot.investigation.capture.captured import (
+    CapturedFile,
+    CapturePlan,
+    CaptureResult,
+    plan_capture,
+)
 from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.investigation.collecting import CollectionPart, store_part
 from faultline.bot.runtime.threads import in_store, in_thread

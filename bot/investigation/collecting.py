@@ -11,11 +11,13 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from pydantic import BaseModel
 
-from faultline.analysis.alert_signal.named import with_alerting_series
+from faultline.analysis.alert_signal.deriving import with_alerting_series
+from faultline.analysis.case.alert_place import place_in, place_of
 from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
 from faultline.analysis.case.readable_rows import readable_rows
 from faultline.analysis.case.tables import (
@@ -30,12 +32,14 @@ from faultline.analysis.case.tables import (
     write_table,
 )
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope
-from faultline.bot.investigation.nsight_exports import with_exports
-from faultline.bot.runtime.threads import in_thread
+from faultline.analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope, Window
+from faultline.bot.investigation.reading_traces import with_exports
+from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.case_store import PARTS, CaseStore
+from faultline.bot.store.changes import MOST_READ, ReportedChange, ReportedChanges
 from faultline.connectors.shared.changes.same_rollouts import with_joined_rollouts
 from faultline.connectors.shared.contract.base import (
+    Check,
     Collected,
     Connector,
     Item,
@@ -44,11 +48,13 @@ from faultline.connectors.shared.contract.base import (
     collect_from,
 )
 from faultline.connectors.shared.contract.instances import vendor_in
-from faultline.connectors.shared.rows.container_lines import (
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, nanoseconds
+from faultline.connectors.shared.rows.log_windows import (
     logged_elsewhere,
     marked_items,
     without_services,
 )
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.kubernetes import CONNECTOR as KUBERNETES
 
 _OF_ITEMS = {field.name for field in fields(Item)} & set(Evidence.model_fields)
@@ -285,3 +291,67 @@ def _join(
                 joined = pl.concat([*frames, cluster])
         write_table(folder, table, distinct_rows(joined))
     return logged
+
+
+# Changes that were reported to the bot, as a source of evidence.
+
+LIMITS = Limits()
+
+
+class ReportedChangesConnector:
+    """What `POST /changes` and webhooks that map to changes took.
+
+    It is asked in every investigation, as a worker need not know the tokens of those who report,
+    and says nothing where nothing was ever reported.
+    """
+
+    name = "changes"
+    kinds: tuple[EvidenceKind, ...] = ("changes",)
+    limits = LIMITS
+
+    def __init__(self, changes: ReportedChanges) -> None:
+        self._changes = changes
+
+    async def collect(self, request: Request) -> Collected:
+        """The changes since the first baseline began, but those of another environment, cluster or
+        region than the alert's."""
+        # Where nothing was ever reported, an empty result does not mean that nothing changed.
+        if not await in_store(self._changes.any):
+            return Collected()
+        scope = request.scope
+        start = min(period.start for period in (scope.incident, *scope.baseline))
+        window = Window(start=start, end=scope.incident.end)
+        changes = await in_store(self._changes.between, window.start, window.end)
+        place = place_of(request.alert)
+        relevant_changes = [change for change in changes if _may_concern(change, place)]
+        builder = CollectionBuilder()
+        rows = [_row(change) for change in relevant_changes]
+        count = builder.add("changes", rows)
+        cut = f"the latest {MOST_READ:,}" if len(changes) >= MOST_READ else None
+        item = Item("changes", "reported changes", window, rows=count, cut=cut)
+        builder.items.append(item.holding(rows))
+        return builder.collected()
+
+    async def check(self) -> Check:
+        """The store is checked by itself."""
+        return Check(self.name, True, "changes are taken at /changes")
+
+
+def _may_concern(change: ReportedChange, place: Mapping[str, str]) -> bool:
+    """Whether it may concern the alert's place: false only where both name one and they differ."""
+    made = place_in(change.place)
+    return all(made.get(kind, value) == value for kind, value in place.items())
+
+
+def _row(change: ReportedChange) -> tuple[Any, ...]:
+    return (
+        nanoseconds(change.at),
+        change.service,
+        change.kind,
+        change.id,
+        change.title,
+        change.author or None,
+        change.link or None,
+        change.files or None,
+        change.diff or None,
+    )

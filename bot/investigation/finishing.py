@@ -12,8 +12,8 @@ from faultline.bot.answer.exports.answered import ANSWERED_FILE, answer_times
 from faultline.bot.answer.view import answer_view
 from faultline.bot.investigation.learning_calls import learn_calls
 from faultline.bot.investigation.remembering import keep_in_memory
-from faultline.bot.investigation.step_results import Analyzed
 from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.workflow import Analyzed
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.case_store import PARTS
 from faultline.bot.store.connections import storable

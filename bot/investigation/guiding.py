@@ -9,9 +9,8 @@ from datetime import datetime
 from faultline.analysis.case.runbooks import AppliedRunbooks
 from faultline.analysis.vocabulary import Alert, Scope
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.investigation.runbooks.applying import guided
-from faultline.bot.investigation.runbooks.hosts import linkable_hosts
-from faultline.bot.investigation.runbooks.library import read_library
+from faultline.bot.investigation.runbooks.library import linkable_hosts, read_library
+from faultline.bot.investigation.runbooks.matching import guided
 from faultline.bot.investigation.scoping import scope_for
 from faultline.bot.settings import Settings
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 
-from faultline.analysis.alert_signal.named import with_query, with_watched_signal
+from faultline.analysis.alert_signal.deriving import with_query, with_watched_signal
 from faultline.analysis.case.folder import json_bytes
 from faultline.analysis.case.runbooks import RUNBOOKS_FILE
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Scope
 from faultline.bot.investigation.capturing import may_capture
 from faultline.bot.investigation.guiding import guided_scope, runbooks_line
@@ -22,12 +22,15 @@ from faultline.bot.investigation.learning_calls import (
     says_callees,
     with_callees,
 )
-from faultline.bot.investigation.naming_service import with_named_service
 from faultline.bot.investigation.replying import reply_target_names
-from faultline.bot.investigation.scoping import with_objective, with_related
-from faultline.bot.investigation.step_results import Opened
+from faultline.bot.investigation.scoping import (
+    fitted_to_history,
+    with_named_service,
+    with_objective,
+    with_related,
+)
 from faultline.bot.investigation.worker_context import WorkerContext
-from faultline.bot.investigation.young_systems import fitted_to_history
+from faultline.bot.investigation.workflow import Opened
 from faultline.bot.policy.services import catalogue_name
 from faultline.bot.policy.values import masked_alert
 from faultline.bot.runtime.threads import in_store, in_thread

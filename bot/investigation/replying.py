@@ -6,11 +6,11 @@ from __future__ import annotations
 from faultline.analysis.case.folder import read_case, read_diagnosis, read_report
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.secrets.redaction import masked
-from faultline.analysis.traces.job.trace_versions import TRACES
+from faultline.analysis.traces.job.trace_records import TRACES
 from faultline.bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
 from faultline.bot.investigation.analyzing import CHART
-from faultline.bot.investigation.step_results import Posted
 from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.workflow import Posted
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.store.messages import ENDED
 from faultline.bot.store.store import StoredInvestigation

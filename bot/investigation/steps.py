@@ -15,7 +15,7 @@ from obstore.exceptions import BaseError
 from faultline.analysis.case.calls import CALLS_FILE
 from faultline.analysis.case.folder import json_bytes
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.traces.job.trace_versions import TRACES
+from faultline.analysis.traces.job.trace_records import TRACES
 from faultline.bot.investigation import finishing, replying
 from faultline.bot.investigation.analyzing import CHART, analyze_with_calls, write_answer
 from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces
@@ -24,14 +24,14 @@ from faultline.bot.investigation.giving_way import GivingWay
 from faultline.bot.investigation.learning_calls import LEARNED, EarlierCalls
 from faultline.bot.investigation.opening import open_investigation
 from faultline.bot.investigation.remembering import askable_workspaces, recall_into_case
-from faultline.bot.investigation.step_results import (
+from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.workflow import (
     Analyzed,
     ModelStepResult,
     Opened,
     Posted,
     alert_and_scope,
 )
-from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.policy.priority import URGENT
 from faultline.bot.runtime.threads import go_first, in_store, in_thread
 from faultline.bot.store.follow_ups import CaptureLog

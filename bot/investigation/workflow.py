@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 from dbos import DBOS, SetWorkflowID, StepOptions
 
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope
 from faultline.bot.investigation.tries import STORE_TRIES, reason, rest, worth_another
 from faultline.bot.queue.engine_database import WORKFLOW_INVESTIGATE, WORKFLOW_REPLY, reply_queue
 from faultline.bot.runtime.instrumentation import watched
 from faultline.bot.runtime.threads import ByNeed
 
 if TYPE_CHECKING:
-    from faultline.bot.investigation.step_results import Posted
     from faultline.bot.investigation.steps import InvestigationSteps
 
 T = TypeVar("T")
@@ -157,3 +157,52 @@ def _options(name: str) -> StepOptions:
         "backoff_rate": 1.1,
         "should_retry": worth_another(),
     }
+
+
+# What the steps of an investigation give back: small JSON values, which the engine keeps. Results
+# that an earlier version kept lack what came later.
+
+
+class Opened(TypedDict):
+    """What the first step fixed for all later ones, as JSON values."""
+
+    alert: dict[str, Any]
+    scope: dict[str, Any]
+    connectors: list[str]
+    kinds: NotRequired[dict[str, list[EvidenceKind]]]
+    """What each connector would bring."""
+    may_capture: NotRequired[bool]
+    """Whether the training job may be asked for a capture."""
+    asks_model: NotRequired[bool]
+    """Whether a model investigates further once code has answered."""
+    places: list[str]
+    """Names of the reply targets. Steps that an earlier version kept call them so."""
+
+
+class Analyzed(TypedDict):
+    """The small summary of the analysis."""
+
+    verdict: str
+    confidence: float
+    seconds: float
+
+
+class ModelStepResult(TypedDict):
+    """What stands after the model was asked."""
+
+    analyzed: Analyzed
+    headline: str
+
+
+class Posted(TypedDict):
+    """Result of one attempt to post. `again` is whether to retry."""
+
+    again: bool
+    why: str
+    joined: NotRequired[bool]
+    """Whether alerts joined that have their own places there."""
+
+
+def alert_and_scope(opened: Opened) -> tuple[Alert, Scope]:
+    """What the first step fixed, as values."""
+    return Alert.model_validate(opened["alert"]), Scope.model_validate(opened["scope"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.mcp.investigations import InvestigationHandle, shown
 from faultline.bot.mcp.outgoing import Exact, outgoing, when
 from faultline.bot.mcp.tool import McpTool, OfInvestigation, Result, ToolArguments, ToolRun

@@ -18,10 +18,10 @@ from faultline.bot.settings import Settings
 from faultline.bot.store.quotas import caller_of, is_api_token
 from faultline.bot.store.visitors import AuditEntry
 from faultline.bot.web.access import AccessControl, visitor_for
-from faultline.bot.web.oidc.person import role_of, teams_of
+from faultline.bot.web.oidc.attempt import role_of, teams_of
 from faultline.bot.web.oidc.provider import Provider
 from faultline.bot.web.same_site import same
-from faultline.bot.web.visitor import Visitor
+from faultline.bot.web.sessions import Visitor
 
 DOTS_OF_A_SIGNED_TOKEN = 2
 OK, FAILED = 200, 400

@@ -12,9 +12,13 @@ from pathlib import Path
 
 from faultline.analysis.errors import FaultlineError, SettingsError
 from faultline.bot.answer.foreign_text import single_line
-from faultline.bot.intake.incident_request import IncidentRequest
-from faultline.bot.intake.incident_requests import IncidentRequests, Requester, requester_key
-from faultline.bot.intake.since import since_of
+from faultline.bot.intake.incident_requests import (
+    IncidentRequest,
+    IncidentRequests,
+    Requester,
+    requester_key,
+    since_of,
+)
 from faultline.bot.mcp.callers import Caller
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any
 
 from faultline.analysis.vocabulary import Diagnosis
 from faultline.bot.answer.exports.answered import ExportedAnswer, read_answered
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.investigation.analyzing import analyze_case
 from faultline.bot.investigation.model.model_session import ModelSession
 from faultline.bot.investigation.model.toolbox import TOOL_S, Toolbox, ToolOutcome
@@ -34,7 +34,7 @@ from faultline.bot.mcp.callers import Caller
 from faultline.bot.mcp.investigations import InvestigationHandle, Investigations
 from faultline.bot.mcp.outgoing import outgoing
 from faultline.bot.runtime.threads import in_thread
-from faultline.bot.web.heavy_work import HeavyWork
+from faultline.bot.web.replaying import HeavyWork
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.queries.querying import answering
 

@@ -28,15 +28,13 @@ from faultline.bot.investigation.model.toolbox import what_is_wrong
 from faultline.bot.mcp import resources
 from faultline.bot.mcp.answer_tools import ANSWERING
 from faultline.bot.mcp.asking_tools import ASKING
-from faultline.bot.mcp.call_limits import CallLimits
-from faultline.bot.mcp.callers import Caller
+from faultline.bot.mcp.callers import Caller, CallLimits
 from faultline.bot.mcp.case_tools import case_tool_list
 from faultline.bot.mcp.investigations import Investigations
 from faultline.bot.mcp.open_cases import OpenCases, case_tools
 from faultline.bot.mcp.outgoing import as_text
-from faultline.bot.mcp.prompts import PROMPTS, McpPrompt
-from faultline.bot.mcp.tool import McpTool, Result, TextResult, ToolRun
-from faultline.bot.mcp.trace_tool import TRACE_DOCTOR
+from faultline.bot.mcp.resources import PROMPTS, McpPrompt
+from faultline.bot.mcp.tool import TRACE_DOCTOR, McpTool, Result, TextResult, ToolRun
 from faultline.bot.mcp.verify_tool import Verifier, verify_tool
 from faultline.bot.policy.people import TAKES
 from faultline.bot.runtime.logs import program_version

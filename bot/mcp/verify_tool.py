@@ -18,9 +18,7 @@ from faultline.bot.investigation.verifying import (
     VerifiedFinding,
     verify_now,
 )
-from faultline.bot.mcp.open_cases import OpenCase
-from faultline.bot.mcp.outgoing import Exact, when
-from faultline.bot.mcp.proof import (
+from faultline.bot.mcp.answer_tools import (
     Sentence,
     cited,
     items_of,
@@ -28,9 +26,11 @@ from faultline.bot.mcp.proof import (
     sentence_json,
     sentences_of,
 )
+from faultline.bot.mcp.open_cases import OpenCase
+from faultline.bot.mcp.outgoing import Exact, when
 from faultline.bot.mcp.tool import McpTool, OfInvestigation, Result, ToolRun
 from faultline.bot.settings import Settings
-from faultline.bot.web.heavy_work import HeavyWork
+from faultline.bot.web.replaying import HeavyWork
 
 VERIFY_S = 400.0
 """Two collections of two minutes each at most, and the analysis of both."""

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import func, select
 
 from faultline.analysis.wording.phrases import counted
-from faultline.bot.intake.intake_health import NOT_STORED_S
-from faultline.bot.intake.moving import PROBE_EVERY_S
+from faultline.bot.intake.moving import NOT_STORED_S, PROBE_EVERY_S
 from faultline.bot.intake.spool import REFUSED, figures_of
 from faultline.bot.intake.watchdog import missing_after
 from faultline.bot.operating.engine_rows import Workflow

@@ -12,9 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from faultline.analysis.deploys.looks import SHORTEST, Look, looks_left, looks_of
+from faultline.analysis.deploys.question import SHORTEST, Look, looks_left, looks_of
 from faultline.analysis.errors import SettingsError
-from faultline.analysis.kinds.part_labels import PART_LABELS
+from faultline.analysis.kinds.signals import PART_LABELS
 from faultline.analysis.secrets.redaction import masked, masked_model
 from faultline.analysis.vocabulary import Alert, Frozen, UtcTime
 from faultline.bot.policy.priority import USUAL

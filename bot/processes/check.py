@@ -232,7 +232,7 @@ async def _login(settings: Settings) -> Check:
 async def _model(settings: Settings) -> Check:
     if settings.model.name is None:
         return Check("model", True, "none: the built-in writer words the reports")
-    from faultline.bot.investigation.model.probe import PROBE_S, probe
+    from faultline.bot.investigation.model.model_check import PROBE_S, probe
 
     async def ask() -> Check:
         return Check("model", True, (await probe(settings.model)).line)

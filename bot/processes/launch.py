@@ -1,22 +1,30 @@
 """How `faultline serve` and `faultline worker` begin: they fork a nursery before they load much,
-and the server forks its first worker once it has loaded what both need."""
+and the server forks its first worker once it has loaded what both need.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, Protocol
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.processes.worker_process import ForkedWorker, WorkerProcess
 from faultline.bot.runtime import garbage
+from faultline.bot.runtime.components import STOP_DEADLINE_S, BackgroundLoop
 from faultline.bot.runtime.logs import configure_logging
 from faultline.bot.runtime.nursery import (
     WORKER_NAME,
     Nursery,
+    ProcessHandle,
     call_yourself,
     close_nursery,
     die_with_parent,
@@ -26,6 +34,82 @@ from faultline.bot.runtime.nursery import (
 )
 from faultline.bot.runtime.scratch import Scratch
 from faultline.bot.settings import Settings
+
+# The process of a worker as the server beside it sees it: begun by a fork, or from nothing.
+
+
+class WorkerProcess(Protocol):
+    """A worker that runs."""
+
+    def wait(self) -> bool:
+        """Wait for its end, in one thread; says whether it had been ready for work."""
+
+    def end(self, within_s: float) -> None:
+        """Ask it to end, from another thread than the one that waits, and kill it if it does
+        not."""
+
+
+class SpawnedWorker:
+    """A worker that was started as a program."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._ready, ready = os.pipe()
+        arguments = [*command, "--ready-fd", str(ready)]
+        try:
+            self._process = subprocess.Popen(arguments, pass_fds=[ready])
+        finally:
+            # Only the worker may keep this end open: then its death ends the pipe.
+            os.close(ready)
+
+    def wait(self) -> bool:
+        """Wait for its end; says whether it had been ready for work."""
+        self._process.wait()
+        return _was_ready(self._ready)
+
+    def end(self, within_s: float) -> None:
+        """Ask it to end, and kill it if it does not."""
+        self._process.terminate()
+        try:
+            self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+class ForkedWorker:
+    """A worker that begins as a fork, which spares it what is loaded there."""
+
+    def __init__(
+        self, start: Callable[..., ProcessHandle], work: Callable[..., None], *arguments: Any
+    ) -> None:
+        """`start` is `Nursery.start` or `fork_here`. `work` gets the arguments, and where it says
+        that it is ready. Raises OSError when the nursery has ended."""
+        self._ready, ready = os.pipe()
+        try:
+            self._child = start(work, *arguments, descriptors=[ready])
+        except OSError:
+            os.close(self._ready)
+            raise
+        finally:
+            os.close(ready)
+
+    def wait(self) -> bool:
+        """Wait for its end; says whether it had been ready for work."""
+        self._child.join()
+        return _was_ready(self._ready)
+
+    def end(self, within_s: float) -> None:
+        """Ask it to end, and kill it if it does not."""
+        self._child.signal(signal.SIGTERM)
+        if not self._child.join(within_s):
+            self._child.kill()
+
+
+def _was_ready(ready: int) -> bool:
+    try:
+        # A worker writes `1` once it is ready; if it dies before, the pipe ends empty.
+        return os.read(ready, 1) == b"1"
+    finally:
+        os.close(ready)
 
 
 def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) -> None:
@@ -40,7 +124,7 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
         workers = Workers(settings, nursery)
         with garbage.loading():
             import faultline.bot.store.databases  # noqa: F401  what server and worker both need
-            from faultline.bot.processes.supervisor import Supervisor
+            from faultline.bot.processes.launch import Supervisor
         if with_worker:
             workers.begin_first()
         with garbage.loading():
@@ -149,3 +233,87 @@ def refuse_what_cannot_work(settings: Settings) -> None:
         from faultline.connectors.vendors.recorded.connector import RecordedConnector
 
         RecordedConnector(settings.recorded.case).scope()
+
+
+# `faultline serve` keeps one worker process alive beside itself.
+
+log = logging.getLogger("faultline.supervisor")
+
+RESTART_WAIT_S = (0.1, 15.0)
+"""A worker that had been ready is restarted at once; one that dies before it is ready waits longer
+each time."""
+MARGIN_S = 3.0
+"""A worker that has not ended this long after its grace period is killed."""
+
+
+class Supervisor(BackgroundLoop):
+    """Starts the worker, restarts it when it dies, ends it with the server. Each turn is the life
+    of one worker.
+
+    The kernel kills a worker when the thread that started it ends (see `die_with_parent`), so this
+    thread must outlive it.
+    """
+
+    def __init__(
+        self,
+        config: Path | None,
+        *,
+        grace_s: float = 0.0,
+        fork: Callable[[], WorkerProcess] | None = None,
+    ) -> None:
+        """`fork` starts a worker, or raises OSError: then, and without it, one is started as a
+        program."""
+        super().__init__(
+            "supervisor",
+            every_s=RESTART_WAIT_S[0],
+            stop_deadline_s=grace_s + MARGIN_S + STOP_DEADLINE_S,
+        )
+        self._end_within_s = grace_s + MARGIN_S
+        self._command = [
+            sys.executable,
+            "-m",
+            "faultline.bot.cli.main",
+            "worker",
+            "--supervised-by",
+            str(os.getpid()),
+        ]
+        if config is not None:
+            self._command += ["--config", str(config)]
+        self._fork = fork
+        self._worker: WorkerProcess | None = None
+        self._starting = threading.Lock()
+
+    def turn(self) -> bool:
+        """Run a worker until it ends, and say when the next one starts."""
+        was_ready = self._run_worker()
+        if not self.stopping.is_set():
+            shortest, longest = RESTART_WAIT_S
+            waited = self.every_s or shortest
+            self.every_s = shortest if was_ready else min(2 * waited, longest)
+            log.warning("worker exited; restarting in %.1f s", self.every_s)
+        return False
+
+    def stop(self) -> None:
+        """End the worker: ask it to, and kill it if it does not."""
+        self.stop_soon()
+        # No worker is started once this lock was held, as `stopping` is set.
+        with self._starting:
+            worker = self._worker
+        if worker is not None:
+            worker.end(self._end_within_s)
+        super().stop()
+
+    def _run_worker(self) -> bool:
+        """Start a worker and wait for its end; says whether it had been ready."""
+        with self._starting:
+            if self.stopping.is_set():
+                return False
+            worker = self._start_worker()
+            self._worker = worker
+        return worker.wait()
+
+    def _start_worker(self) -> WorkerProcess:
+        if self._fork is not None:
+            with contextlib.suppress(OSError):
+                return self._fork()
+        return SpawnedWorker(self._command)

@@ -22,8 +22,7 @@ from starlette.routing import BaseRoute, Mount
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import IntakeLimits, store_accept, store_first_time
 from faultline.bot.intake.alert_sources import alert_sources, labels_by_path
-from faultline.bot.intake.intake_health import IntakeHealth
-from faultline.bot.intake.moving import SpoolMover
+from faultline.bot.intake.moving import IntakeHealth, SpoolMover
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.intake.reported_changes import reported_change_routes, store_keep
 from faultline.bot.intake.routes import intake_routes

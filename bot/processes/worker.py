@@ -19,8 +19,8 @@ from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.targets.target_type import ReplyTargets
 from faultline.bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from faultline.bot.investigation import analyzing
+from faultline.bot.investigation.collecting import ReportedChangesConnector
 from faultline.bot.investigation.reading_traces import TraceReading
-from faultline.bot.investigation.reported_changes import ReportedChangesConnector
 from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
 from faultline.bot.investigation.trace_queue import (
     TRACES_QUEUE,
@@ -254,7 +254,7 @@ def _model_probe(settings: Settings) -> list[Component]:
     if settings.model.name is None:
         return []
     # Late: a worker without a model does not pay for loading the client.
-    from faultline.bot.investigation.model.probe import ModelProbe
+    from faultline.bot.investigation.model.model_check import ModelProbe
 
     return [ModelProbe(settings.model)]
 

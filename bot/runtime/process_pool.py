@@ -28,8 +28,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from faultline.analysis.errors import BudgetExceeded
-from faultline.analysis.secrets.redaction import rules_in_use, use_rules
-from faultline.analysis.secrets.rules import Rule
+from faultline.analysis.secrets.redaction import Rule, rules_in_use, use_rules
 from faultline.bot.policy.priority import USUAL
 from faultline.bot.runtime import garbage
 from faultline.bot.runtime.nursery import ProcessHandle, die_with_parent, process_nursery

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from faultline.analysis.secrets.rules import BadPattern, Rule, compiled
+from faultline.analysis.secrets.redaction import BadPattern, Rule, compiled
 from faultline.connectors.shared.settings.settings_types import Location, Names, Section, Url
 from faultline.connectors.shared.settings.shared_settings import JobLocations
 

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Engine, delete, func, select
 from sqlalchemy.orm import Session
 
 from faultline.analysis.case.earlier import HostIncident, HostRecord
-from faultline.analysis.training.repeated_hosts import (
+from faultline.analysis.training.fleet_parts import (
     MIN_BLAMED,
     BlamedPart,
     by_chance,

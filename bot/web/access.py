@@ -35,8 +35,7 @@ from faultline.bot.store.visitors import AuditEntry, AuditLog
 from faultline.bot.web.headers import SecurityHeaders
 from faultline.bot.web.refusals import is_api, refusal, too_many_attempts
 from faultline.bot.web.same_site import FOREIGN, READS, FormReader, csrf_value, is_foreign, same
-from faultline.bot.web.sessions import Sessions
-from faultline.bot.web.visitor import Visitor, let_in
+from faultline.bot.web.sessions import Sessions, Visitor, let_in
 
 ONLY_LOCAL = (
     "Without an access token or a login these pages are served to this machine alone, under "

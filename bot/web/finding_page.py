@@ -1,5 +1,6 @@
 """The page of one finding: its chart, its log lines or a request's spans, its evidence,
-what it counts for."""
+what it counts for.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from starlette.responses import Response
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding
+from faultline.bot.answer.exports.formats import FORMATS, export
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.store.store import StoredInvestigation
-from faultline.bot.web.finding_view import FindingView, finding_view
-from faultline.bot.web.log_lines_view import LogLinesView, log_lines
+from faultline.bot.web.finding_view import FindingView, LogLinesView, finding_view, log_lines
 from faultline.bot.web.rendering import Site
 from faultline.bot.web.span_tree import SpanTree, Trace, example_traces, span_tree
 
@@ -130,3 +131,48 @@ def _causes(diagnosis: Diagnosis, finding_id: str, *, against: bool) -> tuple[Ca
     return tuple(
         c for c in diagnosis.causes if finding_id in (c.contradicting if against else c.findings)
     )
+
+
+# An answer for elsewhere, to download: postmortem draft, JSON, task for a coding agent. The same
+# bytes each time.
+
+BY_FILE = {export_format.file: name for name, export_format in FORMATS.items()}
+
+
+class ExportPage:
+    """The handler of `/investigations/{id}/export/{file}`."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def export(self, request: Request) -> Response:
+        """One file."""
+        investigation = await self.site.investigation(request)
+        if investigation is None:
+            return self.site.no_such_investigation(request)
+        name = BY_FILE.get(request.path_params["file"])
+        if name is None:
+            return self.site.problem(
+                request, 404, "No such export", f"There are {', '.join(BY_FILE)}."
+            )
+        if investigation.status != "done":
+            return self.site.problem(
+                request, 409, "Not yet", "This investigation has no answer to export."
+            )
+        folder, trouble = await self.site.folder(investigation.id)
+        if folder is None:
+            return self.site.problem(
+                request, 404, "No case folder", trouble or "There is no case folder."
+            )
+        try:
+            written = await in_thread(export, folder, name)
+        except (FaultlineError, OSError) as error:
+            return self.site.problem(
+                request, 404, "No export", f"The case cannot be read: {error}."
+            )
+        headers = {
+            "content-disposition": f'attachment; filename="{investigation.id}-{FORMATS[name].file}"'
+        }
+        return Response(
+            written, media_type=f"{FORMATS[name].media_type}; charset=utf-8", headers=headers
+        )

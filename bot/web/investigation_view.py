@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from faultline.analysis.case.folder import Case, read_calls, read_case, read_diagnosis, read_report
 from faultline.analysis.errors import FaultlineError
+from faultline.analysis.kinds.finding_details import EarlierDetails
 from faultline.analysis.vocabulary import (
     Alert,
     Cause,
@@ -25,23 +27,108 @@ from faultline.analysis.vocabulary import (
     Section,
     Verdict,
 )
+from faultline.analysis.wording.phrases import capitalised, counted, plain
 from faultline.bot.answer.lines import INFERRED, NO_STEP, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView, answer_view
+from faultline.bot.answer.writer.built_in import is_memory
 from faultline.bot.store.store import Progress, StoredInvestigation
 from faultline.bot.web.answer_state import StateView, queued_view, state_view, stored_state
-from faultline.bot.web.cited_claims import CitedClaim, NextStep, cited_claims, next_steps
-from faultline.bot.web.earlier_view import NOTHING_EARLIER, EarlierView, earlier_view
 from faultline.bot.web.evidence_groups import (
+    CitedClaim,
     EvidenceGroup,
+    NextStep,
+    cited_claims,
     evidence_groups,
     linkable_ids,
+    next_steps,
     summary_of,
 )
-from faultline.bot.web.fold_lines import decided_line, gaps_line, similar_line, timeline_line
-from faultline.bot.web.log_lanes import read_log_counts
 from faultline.bot.web.pictures import DrawnMap, DrawnPicture, drawn_chart, drawn_map, drawn_steps
 from faultline.bot.web.progress_steps import ProgressStep, progress_steps
-from faultline.bot.web.timeline import Change, Joined, Timeline, build_timeline
+from faultline.bot.web.timeline import Change, Joined, Timeline, build_timeline, read_log_counts
+
+# What memory knows, as the page shows it: its sentences, and the earlier investigations with links.
+
+MAX_ROWS = 10
+
+
+@dataclass(frozen=True)
+class EarlierRow:
+    """One earlier investigation: when, its alert, the cause it named, and whether this alert
+    has it too."""
+
+    id: str
+    when: str
+    alert: str
+    cause: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class EarlierView:
+    """The findings that memory made, and the investigations behind them."""
+
+    findings: tuple[Finding, ...]
+    rows: tuple[EarlierRow, ...]
+
+
+NOTHING_EARLIER = EarlierView((), ())
+
+
+def earlier_view(diagnosis: Diagnosis) -> EarlierView:
+    """The section of a diagnosis; rows that name no investigation are left out."""
+    findings = tuple(f for f in diagnosis.findings if is_memory(f))
+    rows: dict[str, EarlierRow] = {}
+    for finding in findings:
+        details = EarlierDetails.of(finding)
+        for row in details.tested if details else ():
+            if row.investigation:
+                rows[row.investigation] = EarlierRow(
+                    row.investigation, row.when, row.alert, row.cause, row.outcome
+                )
+    return EarlierView(findings, tuple(rows.values())[:MAX_ROWS])
+
+
+# The one line that a folded section shows: what a reader would learn from opening it.
+
+LONGEST = 150
+"""Characters: two lines on a phone, and one on a desktop."""
+
+
+def timeline_line(timeline: Timeline) -> str:
+    """What came first of that on which the answer rests."""
+    decisive = (event for event in timeline.events if event.decisive)
+    onsets = (event for event in timeline.events if event.kind == "onset")
+    for event in (*islice(decisive, 1), *islice(onsets, 1)):
+        return plain(f"{event.label}: {event.note}, {event.distance}", LONGEST)
+    return "Only the alert itself"
+
+
+def gaps_line(gaps: Sequence[Gap]) -> str:
+    """The first, and how many more."""
+    first = gaps[0]
+    line = plain(f"{capitalised(first.kind)} from {first.source}: {first.reason}", LONGEST)
+    return f"{line} (and {len(gaps) - 1} more)" if len(gaps) > 1 else line
+
+
+def similar_line(earlier: EarlierView) -> str:
+    """What memory says first."""
+    return plain(earlier.findings[0].sentence, LONGEST)
+
+
+def decided_line(answer: AnswerView) -> str:
+    """How sure the answer is, and what it was chosen from."""
+    count = len(answer.other_causes)
+    if answer.verdict is Verdict.NO_ACTIVE_INCIDENT:
+        return "What alerts is inside its usual range, or back in it"
+    if not answer.causes:
+        return "No candidate was found"
+    if answer.suspected_only:
+        return f"{counted(count + 1, 'candidate')}, none of them established"
+    if not count:
+        return f"{answer.how_sure}; there was no other candidate"
+    return f"{answer.how_sure}; {counted(count, 'other candidate')} weighed"
+
 
 SHORTEST_STAGE_S = 0.05
 CHANGES_BEFORE = timedelta(days=2)

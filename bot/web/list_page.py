@@ -31,7 +31,7 @@ from faultline.bot.store.visibility import Visibility
 from faultline.bot.web import text
 from faultline.bot.web.answer_state import VERDICTS
 from faultline.bot.web.rendering import Site
-from faultline.bot.web.visitor import visibility_of
+from faultline.bot.web.sessions import visibility_of
 
 LISTED = 50
 LONGEST = 200

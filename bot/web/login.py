@@ -17,12 +17,11 @@ from faultline.bot.runtime.throttle import Throttle
 from faultline.bot.store.visitors import AuditEntry, ProviderIdentity, new_secret
 from faultline.bot.web.access import AccessControl, local_target
 from faultline.bot.web.oidc.attempt import LASTS_S, MAX_ATTEMPTS, Attempt, new_attempt, read_attempt
-from faultline.bot.web.oidc.error_code import plain_code
+from faultline.bot.web.oidc.provider_http import plain_code
 from faultline.bot.web.refusals import too_many_attempts
 from faultline.bot.web.rendering import Site
 from faultline.bot.web.same_site import csrf_value, same
-from faultline.bot.web.sessions import FORM_COOKIE_S, TOKEN_ISSUER
-from faultline.bot.web.visitor import let_in
+from faultline.bot.web.sessions import FORM_COOKIE_S, TOKEN_ISSUER, let_in
 
 if TYPE_CHECKING:
     from faultline.bot.web.oidc.provider import Provider

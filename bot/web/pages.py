@@ -38,26 +38,23 @@ from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.bot.store.visibility import Visibility
 from faultline.bot.web import text
 from faultline.bot.web.access import AccessControl
-from faultline.bot.web.again_pages import AgainPages
+from faultline.bot.web.again_pages import AgainPages, InvestigatePage
 from faultline.bot.web.audit import audit_routes
 from faultline.bot.web.case_zip import CaseArchive, zip_case
-from faultline.bot.web.events import progress_events, resume_point
-from faultline.bot.web.export_page import ExportPage
-from faultline.bot.web.finding_page import FindingPage
-from faultline.bot.web.investigate_page import InvestigatePage
+from faultline.bot.web.finding_page import ExportPage, FindingPage
 from faultline.bot.web.investigation_view import build_view, read_changes
 from faultline.bot.web.judging import MAX_FIELD_BYTES, MAX_FIELDS, Judging, read_judgement
-from faultline.bot.web.labelled_cases import add_labelled
 from faultline.bot.web.list_page import ListPage
 from faultline.bot.web.login import login_routes
 from faultline.bot.web.probes import probe_routes
+from faultline.bot.web.progress_steps import progress_events, resume_point
 from faultline.bot.web.question_page import AnswerQuestion, QuestionPage
-from faultline.bot.web.record_pages import RecordPages
+from faultline.bot.web.record_pages import RecordPages, add_labelled
 from faultline.bot.web.rendering import STATIC, CasePath, Site
 from faultline.bot.web.series import chart_data
+from faultline.bot.web.sessions import visibility_of, visitor_of
 from faultline.bot.web.ticket_page import TicketPage
 from faultline.bot.web.token_pages import token_routes
-from faultline.bot.web.visitor import visibility_of, visitor_of
 
 FOLLOW_UPS_SHOWN = 10
 

@@ -21,7 +21,7 @@ from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 from faultline.bot.runtime.throttle import CallRate, client_address
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.web.rendering import Site
-from faultline.bot.web.visitor import visitor_of
+from faultline.bot.web.sessions import visitor_of
 
 AnswerQuestion = Callable[[StoredInvestigation, Path, str], Awaitable[AnswerText]]
 """Answers a question from the case folder. Raises FaultlineError."""

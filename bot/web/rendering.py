@@ -21,7 +21,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.bot.web import text
 from faultline.bot.web.answer_state import list_text, stored_state
-from faultline.bot.web.visitor import csrf_of, visibility_of, visitor_of
+from faultline.bot.web.sessions import csrf_of, visibility_of, visitor_of
 
 CasePath = Callable[[str], Awaitable[Path | None]]
 

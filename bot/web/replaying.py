@@ -6,14 +6,18 @@ The stored answer is never changed.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from faultline.analysis.case.folder import read_diagnosis
+from faultline.analysis.errors import BudgetExceeded
 from faultline.analysis.vocabulary import Cause, Diagnosis, Finding
+from faultline.bot.runtime.process_pool import ProcessPool
 
 MAX_LISTED = 40
 MAX_CAUSES = 5
@@ -112,3 +116,44 @@ def _only(some: Sequence[Finding], reference: Sequence[Finding]) -> list[Finding
     """Findings without a counterpart: the same kind about the same thing."""
     reference_keys = {(f.kind, f.subject, f.signal) for f in reference}
     return [f for f in some if (f.kind, f.subject, f.signal) not in reference_keys]
+
+
+# Work that a page asks for and that takes seconds: in one process beside the server, one at a time,
+# within bounds.
+
+R = TypeVar("R")
+
+DEADLINE_S = 120.0
+MAX_WAITING = 8
+"""People who may wait for their page. The next one is asked to come back."""
+
+
+class HeavyWork:
+    """Runs functions of a case folder; the process starts with the first."""
+
+    def __init__(self, *, deadline_s: float = DEADLINE_S) -> None:
+        self._deadline_s = deadline_s
+        self._pool: ProcessPool | None = None
+        self._waiting = 0
+
+    async def run(self, function: Callable[[Path], R], folder: Path) -> R:
+        """`function(folder)`. Raises BudgetExceeded when it takes too long, or too many wait
+        already."""
+        if self._waiting >= MAX_WAITING:
+            raise BudgetExceeded("waiting", f"{MAX_WAITING} others; try again in a minute")
+        self._pool = self._pool or ProcessPool(deadline_s=self._deadline_s, workers=1)
+        self._waiting += 1
+        try:
+            return await self._pool.run(function, folder)
+        except asyncio.CancelledError:  # the server ends: its exit would wait for the process
+            if self._waiting == 1:
+                self.close()
+            raise
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """End the process."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

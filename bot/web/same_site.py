@@ -18,7 +18,7 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope
 
-from faultline.bot.web.visitor import CSRF_FIELD, CSRF_HEADER
+from faultline.bot.web.sessions import CSRF_FIELD, CSRF_HEADER
 
 MAX_BODY = 65_536
 """Bytes of a form; the longest of ours holds a few thousand characters."""

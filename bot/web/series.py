@@ -17,7 +17,7 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.kinds.finding_details import LineDetails
 from faultline.analysis.logs.lines import log_texts
-from faultline.analysis.logs.masks import template_pattern
+from faultline.analysis.logs.miner import template_pattern
 from faultline.analysis.vocabulary import Finding, Window
 from faultline.bot.web.text import visible, words
 from faultline.bot.web.timeline import Change

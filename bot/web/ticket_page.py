@@ -15,7 +15,7 @@ from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.web.rendering import Site
-from faultline.bot.web.visitor import visitor_of
+from faultline.bot.web.sessions import visitor_of
 
 MAX_FIELDS, MAX_FIELD_BYTES = 4, 1024
 PEOPLE = "people"

@@ -22,7 +22,7 @@ from faultline.bot.store.quotas import (
 )
 from faultline.bot.web.access import AccessControl
 from faultline.bot.web.rendering import Site
-from faultline.bot.web.visitor import note_for_audit, visitor_of
+from faultline.bot.web.sessions import note_for_audit, visitor_of
 
 DEFAULTS = {
     "name": "",

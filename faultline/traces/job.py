@@ -10,13 +10,12 @@ import polars as pl
 
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis as Diagnosis
+from faultline.analysis.traces.doctor.rule import JobDiagnosis as Diagnosis
 from faultline.analysis.traces.per_rank.critical_path import critical_path
 from faultline.analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
 from faultline.analysis.traces.perfetto.augmented import Written, write_overlay, write_with_counters
-from faultline.trace_report.job_analyses import ACROSS_RANKS
 from faultline.trace_report.job_report import answer
-from faultline.trace_report.registry import ANALYSES, BESIDE
+from faultline.trace_report.registry import ACROSS_RANKS, ANALYSES, BESIDE
 from faultline.traces.cost_analyses import CostAnalyses
 from faultline.traces.device_analyses import DeviceAnalyses
 from faultline.traces.display import job_html

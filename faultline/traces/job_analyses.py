@@ -17,7 +17,7 @@ from faultline.analysis.traces.comparison.trace_regressions import (
     FAIL_OVER_PERCENT,
     regression_rows,
 )
-from faultline.trace_report.frames import DIAGNOSES, frame_of
+from faultline.trace_report.tables import DIAGNOSES, frame_of
 from faultline.traces.ranks import JobRanks
 
 if TYPE_CHECKING:

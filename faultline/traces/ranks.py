@@ -32,12 +32,17 @@ from faultline.trace_report.analysis_run import (
     run_job,
     trace_files,
 )
-from faultline.trace_report.frames import frame_of
-from faultline.trace_report.job_analyses import ACROSS_RANKS, job_analyses
 from faultline.trace_report.job_report import JobReport, report_of
-from faultline.trace_report.rank_choice import Capture, newest_per_rank
-from faultline.trace_report.registry import ANALYSES, BESIDE, all_rows_of, cut
-from faultline.trace_report.sources import opened
+from faultline.trace_report.registry import (
+    ACROSS_RANKS,
+    ANALYSES,
+    BESIDE,
+    all_rows_of,
+    cut,
+    job_analyses,
+)
+from faultline.trace_report.sources import Capture, newest_per_rank, opened
+from faultline.trace_report.tables import frame_of
 from faultline.trace_report.workers import Say, free_memory, run_in_threads, unpacked_bytes
 
 KEEP_BYTES = 4_000_000_000

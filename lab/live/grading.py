@@ -8,7 +8,7 @@ from typing import Any
 
 from faultline.analysis.analyzers import fault_of
 from faultline.analysis.vocabulary import Cause, Diagnosis
-from faultline.evaluation.grading import NAMES_A_CAUSE
+from faultline.evaluation.labels import NAMES_A_CAUSE
 from faultline.lab.live.truth import LiveTruth
 from faultline.lab.shop.faults import NO_CHANGE
 

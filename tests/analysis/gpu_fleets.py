@@ -14,7 +14,7 @@ import polars as pl
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.tables import METRICS
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.metrics.shift_statistics import Bools, Floats
 from faultline.analysis.vocabulary import Alert, JobIdentity, Scope, Window
 from tests.analysis.cases import START

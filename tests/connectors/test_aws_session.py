@@ -17,7 +17,7 @@ import pytest
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from faultline.bot.settings import Settings, load_settings
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws import connector as aws
 from faultline.connectors.vendors.aws import logs as aws_logs

@@ -26,7 +26,7 @@ from faultline.bot.settings import Settings
 from faultline.connectors.shared.auth.azure_token import Credential, Tokens
 from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.vendors.azure import CONNECTOR
 from faultline.connectors.vendors.azure import queries as kql
 from faultline.connectors.vendors.azure import rows as azure_rows

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from faultline.analysis.case.tables import conform
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, collect_from

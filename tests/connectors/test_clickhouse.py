@@ -18,8 +18,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, CountGrid
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.vendors.clickhouse import CONNECTOR, queries, rows
 from faultline.connectors.vendors.clickhouse.connector import ClickHouseConnector

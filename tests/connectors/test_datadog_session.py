@@ -13,7 +13,7 @@ import pytest
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.vendors.datadog import session as datadog_session
 from faultline.connectors.vendors.datadog.calls import (
     CALLS,

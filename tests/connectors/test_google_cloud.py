@@ -22,7 +22,7 @@ from faultline.bot.settings import Settings
 from faultline.connectors.shared.auth.google_token import GoogleToken
 from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
 from faultline.connectors.shared.rows.service_names import ServiceNames
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.vendors.google_cloud import CONNECTOR, errors, logs, metrics, traces
 from faultline.connectors.vendors.google_cloud.collecting import MOST_PAGES, MOST_TRACED
 from faultline.connectors.vendors.google_cloud.connector import LIMITS, NEEDS, GoogleCloudConnector

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.connectors.vendors.grafana.connector import RULES, GrafanaConnector
 from tests.connectors.conftest import ALERT_AT

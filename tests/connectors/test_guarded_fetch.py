@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError, SettingsError
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.guarded_fetch import (
     AllowedHost,
     FetchGuard,

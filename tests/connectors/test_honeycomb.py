@@ -14,7 +14,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Window
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import CountGrid
 from faultline.connectors.vendors.honeycomb import CONNECTOR, rows
 from faultline.connectors.vendors.honeycomb import connector as honeycomb
 from faultline.connectors.vendors.honeycomb.connector import (

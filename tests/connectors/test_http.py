@@ -18,7 +18,7 @@ from faultline import connectors
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.rate_limiter import RateLimiter
 from faultline.connectors.shared.transport.transport import (
     Retries,

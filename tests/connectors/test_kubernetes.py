@@ -31,7 +31,7 @@ from faultline.analysis.case.folder import read_case, write_evidence, write_json
 from faultline.analysis.case.tables import SCHEMAS, conform, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import SettingsError
-from faultline.analysis.logs.signature_matching import match
+from faultline.analysis.logs.signature_findings import match
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, JobIdentity, Window
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, collect_from

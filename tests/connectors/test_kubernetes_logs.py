@@ -16,7 +16,7 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, collect_from
-from faultline.connectors.shared.rows.container_lines import SOURCE
+from faultline.connectors.shared.rows.log_windows import SOURCE
 from faultline.connectors.vendors.kubernetes import CONNECTOR
 from faultline.connectors.vendors.kubernetes.container_logs import (
     LINES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faultline.connectors.shared.databases.lock_chains import DatabaseSession, lock_holders
-from faultline.connectors.shared.queries.masked_statements import masked_statement
+from faultline.connectors.shared.queries.query_bounds import masked_statement
 
 
 def session(name: str, *waits_for: str, waited_s: float = 5.0) -> DatabaseSession:

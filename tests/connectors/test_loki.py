@@ -21,8 +21,7 @@ from faultline.analysis.errors import SettingsError
 from faultline.analysis.vocabulary import Alert, Window
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, CountGrid
 from faultline.connectors.vendors.loki import CONNECTOR
 from faultline.connectors.vendors.loki.answers import Counted, LokiStream, count_rows, line_rows
 from faultline.connectors.vendors.loki.connector import ERRORS, LokiConnector

@@ -14,8 +14,7 @@ import pytest
 
 from faultline.analysis.case.tables import conform
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, CountGrid
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.vendors.new_relic import CONNECTOR, queries, rows
 from faultline.connectors.vendors.new_relic.connector import (

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultline.analysis.case.tables import conform
-from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, SpanTableRow
 from faultline.connectors.shared.rows.otlp_spans import TracesData, hex_id, span_rows
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.vendors.jaeger.spans import JaegerTrace, trace_rows

@@ -15,7 +15,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.connectors.shared.contract.base import Request, collect_from
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.vendors.pagerduty.answers import change_kind
 from faultline.connectors.vendors.pagerduty.connector import LIMITS, PagerDutyConnector, incident_of
 from tests.connectors.conftest import ALERT_AT, request_for

@@ -16,7 +16,7 @@ from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.auth.server_access import bearer
 from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.prometheus.connector import LIMITS, PrometheusConnector
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi

@@ -17,11 +17,18 @@ from hypothesis import strategies as st
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.tables import conform
 from faultline.analysis.gpus.health import gpu_health
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.vocabulary import Alert, JobIdentity
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
-from faultline.connectors.shared.training.gpu_bounds import LEAST_POINTS, MOST_GPUS, about_gpus
-from faultline.connectors.shared.training.gpu_metrics import DATADOG, LABELS, PROMETHEUS, named
+from faultline.connectors.shared.training.gpu_metrics import (
+    DATADOG,
+    LABELS,
+    LEAST_POINTS,
+    MOST_GPUS,
+    PROMETHEUS,
+    about_gpus,
+    named,
+)
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from faultline.connectors.vendors.prometheus.gpu_matchers import host_pattern
 from faultline.connectors.vendors.prometheus.gpu_outliers import STANDING_OUT

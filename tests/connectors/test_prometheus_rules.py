@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import ALERT_AT, RunningPrometheus, running_prometheus

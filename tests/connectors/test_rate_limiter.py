@@ -11,8 +11,11 @@ import pytest
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
-from faultline.connectors.shared.transport.circuit_breaker import CircuitBreaker
+from faultline.connectors.shared.transport.circuit_breaker import (
+    ByteBudget,
+    CircuitBreaker,
+    Deadline,
+)
 from faultline.connectors.shared.transport.rate_limiter import (
     RateLimiter,
     TokenBucket,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faultline.bot.settings import Settings, is_secret, secret_variable
-from faultline.connectors.shared.rows import counted_lines, log_windows
+from faultline.connectors.shared.rows import log_windows
 from faultline.connectors.shared.settings.connector_settings import Limits, SelfHostedSettings
 from faultline.connectors.vendors.alertmanager import connector as alertmanager
 from faultline.connectors.vendors.argocd import connector as argocd
@@ -78,7 +78,7 @@ def test_documented_numbers_are_the_real_ones() -> None:
         f"{log_windows.MOST_BASELINES} baseline windows"
     ) in said
     assert f"`{log_windows.ERROR_LINES}`, `{log_windows.LINES}`" in said
-    assert all(level in said for level in counted_lines.FAILING)
+    assert all(level in said for level in log_windows.FAILING)
     said = page("elasticsearch")
     assert f"up to {elasticsearch.ERRORS:,} at once" in said
     assert f"up to {elasticsearch.SAMPLE} at once" in said

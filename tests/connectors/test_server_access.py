@@ -26,7 +26,7 @@ from faultline.connectors.shared.auth.server_access import (
     SignedForAws,
 )
 from faultline.connectors.shared.contract.base import Check
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from tests.connectors.conftest import free_port
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.debian_tools import debian_binary

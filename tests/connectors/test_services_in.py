@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from faultline.analysis.vocabulary import Alert, Window
-from faultline.bot.investigation.naming_service import with_named_service
+from faultline.bot.investigation.scoping import with_named_service
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.abilities import KnowsServices

@@ -15,8 +15,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, CountGrid
 from faultline.connectors.vendors.splunk import CONNECTOR, SplunkSettings, rows, searches
 from faultline.connectors.vendors.splunk.connector import (
     ERRORS,

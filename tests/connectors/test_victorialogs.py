@@ -16,8 +16,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert, Window
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, CountGrid
 from faultline.connectors.vendors.victorialogs import CONNECTOR
 from faultline.connectors.vendors.victorialogs.answers import HitsSeries, count_rows, line_page
 from faultline.connectors.vendors.victorialogs.connector import ERRORS, VictoriaLogsConnector

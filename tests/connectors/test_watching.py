@@ -16,8 +16,7 @@ from faultline.analysis.errors import BudgetExceeded, ConnectorError
 from faultline.connectors.shared.http.http import ReadOnlyHttp
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.transport import watching
-from faultline.connectors.shared.transport.budgets import Deadline
-from faultline.connectors.shared.transport.circuit_breaker import FAILURES_TO_OPEN
+from faultline.connectors.shared.transport.circuit_breaker import FAILURES_TO_OPEN, Deadline
 from faultline.connectors.shared.transport.rate_limiter import (
     RateLimiter,
     open_circuits,

@@ -29,7 +29,7 @@ from faultline.bot.intake.sources.cloudwatch import SnsWebhook
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.vendors.aws import CONNECTOR
 from faultline.connectors.vendors.aws.calls import AwsCalls
 from faultline.connectors.vendors.aws.segments import spans_of

@@ -27,7 +27,7 @@ from faultline.analysis.vocabulary import Assertion, Claim, Report  # noqa: E402
 from faultline.bot.answer.lines import answer_lines  # noqa: E402
 from faultline.bot.answer.replay import Replayed, as_json, replay  # noqa: E402
 from faultline.bot.answer.writer.guard import keep_supported  # noqa: E402
-from faultline.bot.conversation.explain import how  # noqa: E402
+from faultline.bot.conversation.measured import how  # noqa: E402
 from tests.bot.web.serving import Server, serving  # noqa: E402
 
 

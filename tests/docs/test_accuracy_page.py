@@ -24,8 +24,8 @@ from benchmarks.accuracy_page import (
     write,
 )
 from faultline.evaluation.as_json import as_json
-from faultline.evaluation.code_hash import code_hash
-from faultline.evaluation.page_marks import NOT_MEASURED, fill, measured_with
+from faultline.evaluation.page_tables import NOT_MEASURED, fill, measured_with
+from faultline.evaluation.running import code_hash
 from tests.evaluation.test_page_tables import RIGHT, WRONG
 from tests.evaluation.test_running import labelled_case
 

@@ -10,9 +10,8 @@ import pytest
 
 from faultline.analysis.errors import EvidenceError
 from faultline.evaluation.as_json import as_json, read_results
-from faultline.evaluation.case_setting import CaseSetting
-from faultline.evaluation.code_hash import code_hash
-from faultline.evaluation.grading import Grade
+from faultline.evaluation.labels import CaseSetting, Grade
+from faultline.evaluation.running import code_hash
 from tests.evaluation.test_page_tables import RIGHT, WRONG
 
 SET = replace(

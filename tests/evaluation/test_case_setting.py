@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from faultline.evaluation.case_setting import DEFAULT_SETTING, CaseSetting, read_setting
-from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.labels import DEFAULT_SETTING, CaseLabel, CaseSetting, read_setting
 from proving_ground.worlds.seeds import WorldSeed
 from proving_ground.worlds.world import World
 from proving_ground.worlds.writing import write_world

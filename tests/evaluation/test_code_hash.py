@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from faultline.evaluation.code_hash import DIGITS, hash_of
+from faultline.evaluation.running import DIGITS, hash_of
 
 CODE = '''"""A rule."""
 

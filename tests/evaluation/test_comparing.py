@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from faultline.evaluation.comparing import as_baseline, beside_baseline, compared
-from faultline.evaluation.grading import Grade
-from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.intervals import as_baseline, beside_baseline, compared
+from faultline.evaluation.labels import CaseLabel, Grade
 
 
 def answered(case: str, rank: int | None, *named: str) -> Grade:

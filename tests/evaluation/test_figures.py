@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from faultline.analysis.vocabulary import Verdict
-from faultline.evaluation.case_setting import CaseSetting
 from faultline.evaluation.figures import (
     by_condition,
     by_culprit_kind,
@@ -19,9 +18,8 @@ from faultline.evaluation.figures import (
     macro_ac1,
     reliability,
 )
-from faultline.evaluation.grading import Grade
 from faultline.evaluation.intervals import wilson
-from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.labels import CaseLabel, CaseSetting, Grade
 
 
 def located(

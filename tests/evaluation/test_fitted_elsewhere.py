@@ -9,8 +9,7 @@ import pytest
 
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.suspects import ranked, ranking_weights
-from faultline.evaluation.fitted_elsewhere import fitted_without, read_left_out
-from faultline.evaluation.running import GradingOptions, evaluate
+from faultline.evaluation.running import GradingOptions, evaluate, fitted_without, read_left_out
 from tests.evaluation.test_running import labelled_case
 
 MODULE = "faultline.analysis.suspects.ranking_weights"

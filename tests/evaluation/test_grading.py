@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from faultline.analysis.vocabulary import Cause, Diagnosis, Finding, Impact, Verdict
-from faultline.evaluation.grading import Grade, grade
-from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.labels import CaseLabel, Grade, grade
 
 
 def diagnosis(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faultline.analysis.vocabulary import Verdict
-from faultline.evaluation.case_setting import CaseSetting
-from faultline.evaluation.grading import Grade
-from faultline.evaluation.headline import headline
-from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.labels import CaseLabel, CaseSetting, Grade
+from faultline.evaluation.page_tables import headline
 from tests.evaluation.test_page_tables import RIGHT, WRONG
 
 ELSEWHERE = replace(RIGHT, case="mall-1", system="mall")

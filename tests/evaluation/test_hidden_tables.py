@@ -9,7 +9,7 @@ import pytest
 
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.errors import SettingsError
-from faultline.evaluation.hidden_tables import has_tables, parse_hidden, without_tables
+from faultline.evaluation.running import has_tables, parse_hidden, without_tables
 from tests.scenarios.small_case import write_small_case
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from faultline.analysis.errors import EvidenceError
-from faultline.evaluation.page_marks import (
+from faultline.evaluation.page_tables import (
     fill,
     measured_with,
     older_than,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faultline.analysis.vocabulary import Verdict
-from faultline.evaluation.case_setting import CaseSetting
-from faultline.evaluation.grading import Grade
-from faultline.evaluation.labels import CaseLabel
+from faultline.evaluation.labels import CaseLabel, CaseSetting, Grade
 from faultline.evaluation.page_tables import (
     ablation,
     baselines,

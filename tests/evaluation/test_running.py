@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.errors import EvidenceError
 from faultline.evaluation.as_json import as_json
-from faultline.evaluation.grading import Grade
+from faultline.evaluation.labels import Grade
 from faultline.evaluation.running import (
     BY_REPLAY,
     GradingOptions,

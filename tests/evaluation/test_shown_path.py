@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from faultline.analysis.vocabulary import Claim, Report
-from faultline.evaluation.shown_path import path_shown
+from faultline.evaluation.labels import path_shown
 from tests.evaluation.test_grading import diagnosis
 
 SAYS_NOTHING = Report(headline="Something is slow.", claims=())

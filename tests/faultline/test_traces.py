@@ -15,9 +15,8 @@ import pytest
 
 import faultline.traces as ft
 from faultline import EvidenceError, SettingsError
-from faultline.trace_report.frames import schema_of
-from faultline.trace_report.job_analyses import ACROSS_RANKS
-from faultline.trace_report.registry import ANALYSES, BESIDE
+from faultline.trace_report.registry import ACROSS_RANKS, ANALYSES, BESIDE
+from faultline.trace_report.tables import schema_of
 from faultline.traces.job import EVENT_TABLES
 from tests.analysis.traces.device_traces import kernel, launch
 from tests.analysis.traces.written_traces import document, event, write_trace

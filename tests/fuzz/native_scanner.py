@@ -24,9 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from faultline.analysis.traces.native.lane import NativeLane
-from faultline.analysis.traces.native.library import EDITABLE_FOLDER, load
-from faultline.analysis.traces.reading.scanned import ScanLimits
+from faultline.analysis.traces.native.lane import EDITABLE_FOLDER, NativeLane, load
+from faultline.analysis.traces.reading.event_scanner import ScanLimits
 from tests.analysis.traces.trace_texts import KEYS, VALUES
 
 HERE = Path(__file__).parent

@@ -30,8 +30,7 @@ from faultline.analysis.traces.reading.kineto import read_trace
 from faultline.analysis.traces.reading.stack_dumps import parse_stacks
 from faultline.analysis.traces.reading.wandb_run import history_rows
 from faultline.analysis.traces.traceml.telemetry import read_telemetry
-from faultline.bot.investigation.runbooks.front_matter import FrontMatter, read_front_matter
-from faultline.bot.investigation.runbooks.runbook import read_keys
+from faultline.bot.investigation.runbooks.runbook import FrontMatter, read_front_matter, read_keys
 from faultline.bot.settings import load_settings
 from faultline.trace_report.archives import ScratchFolder, unpacked
 from tests.analysis.traces.flight_recorder.written_dumps import world

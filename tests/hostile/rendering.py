@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
-from faultline.analysis.requests.case_calls import case_calls
+from faultline.analysis.requests.topology import case_calls
 from faultline.analysis.vocabulary import Diagnosis, Report
 from faultline.bot.answer.pictures import (
     bars_svg,

@@ -10,8 +10,7 @@ import pytest
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.vocabulary import Verdict
 from faultline.bot.answer.replay import Replayed, replay
-from faultline.bot.answer.writer.payload import payload
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor, payload
 from tests.hostile.cases import FIELDS, HARMLESS, incident
 from tests.hostile.planted import PLANTED
 from tests.hostile.rendering import decided, faults

@@ -22,8 +22,7 @@ from faultline.bot.answer.targets.pagerduty.note import note_text
 from faultline.bot.answer.targets.slack.message import final_message, first_message
 from faultline.bot.answer.view import answer_view
 from faultline.bot.answer.writer.markdown import to_markdown
-from faultline.bot.answer.writer.payload import payload
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor, payload
 from faultline.bot.investigation.collecting import assemble, collect_part
 from faultline.bot.policy.values import Arrival
 from faultline.bot.runtime.logs import JsonLines, TextLines

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from faultline.analysis.traces.flight_recorder.standing import MIN_PAUSES, MIN_STANDING_S
+from faultline.analysis.traces.flight_recorder.diagnoses import MIN_PAUSES, MIN_STANDING_S
 from faultline.bot.store.follow_ups import CaptureLog
 from faultline.loopback.bot_process import free_port
 from tests.scenarios.bot_story import CHANNEL, Story, bot_story

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from faultline.analysis.case.folder import Case, read_case
-from faultline.analysis.requests.case_calls import case_calls
+from faultline.analysis.requests.topology import case_calls
 from faultline.analysis.vocabulary import Alert, Diagnosis, EvidenceKind, Scope, Verdict, Window
 from faultline.bot.investigation.learning_calls import callees_now, learned_evidence, with_callees
 from faultline.bot.store.memory import LearnedCall

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from faultline.analysis.traces.across_ranks.rank_summary import from_json, summarise, to_json
-from faultline.trace_report.kernel_lines import kernel_lines, kernel_time
+from faultline.trace_report.terminal import kernel_lines, kernel_time
 from tests.analysis.traces.device_traces import GEMM, NCCL, kernel, trace_of
 
 

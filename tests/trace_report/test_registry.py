@@ -10,8 +10,14 @@ import pytest
 
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.traces.reading.kineto import read_trace
-from faultline.trace_report.job_analyses import ACROSS_RANKS
-from faultline.trace_report.registry import ANALYSES, BESIDE, all_rows_of, chosen, rows_of
+from faultline.trace_report.registry import (
+    ACROSS_RANKS,
+    ANALYSES,
+    BESIDE,
+    all_rows_of,
+    chosen,
+    rows_of,
+)
 from tests.analysis.traces.device_traces import kernel
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from faultline.analysis.traces.native import library as native
+from faultline.analysis.traces.native import lane as native
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.trace_report.command import STRAGGLER, trace, trace_process, write_job
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.costs.call import accelerator_named
 from faultline.analysis.traces.per_rank.roofline import rows
 from faultline.trace_report.roofline_plot import roofline_plot, worst_table
 from tests.analysis.traces.device_traces import kernel

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import faultline.traces as ft
-from faultline.analysis.traces.native import library
+from faultline.analysis.traces.native import lane
 from tests.trace_report.command import trace, write_job
 
 SLOW = "traces are read in Python, many times slower: there is no compiled library"
@@ -15,7 +15,7 @@ SLOW = "traces are read in Python, many times slower: there is no compiled libra
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(library, "EDITABLE_FOLDER", "no_such_folder")
+    monkeypatch.setattr(lane, "EDITABLE_FOLDER", "no_such_folder")
     return write_job(tmp_path / "job", ranks=1)
 
 

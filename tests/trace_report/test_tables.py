@@ -14,9 +14,9 @@ import pytest
 
 from faultline.trace_report import tables
 from faultline.trace_report.analysis_run import RankRequest, RankResult, run_job
-from faultline.trace_report.frames import frame_of, schema_of
 from faultline.trace_report.registry import MAX_ROWS
 from faultline.trace_report.sources import opened
+from faultline.trace_report.tables import frame_of, schema_of
 from tests.analysis.traces.written_traces import document, event, job, write_trace
 from tests.trace_report.command import trace, write_job
 from tests.trace_report.test_report_command import answer

@@ -23,18 +23,19 @@ import numpy as np
 
 from faultline.analysis.traces.across_ranks.matching import Matched, MatchedGroup
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
-from faultline.analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.columns.events import Int64
+from faultline.analysis.traces.columns.intervals import (
     Spans,
+    clip,
     difference,
     intersection,
     length,
     nothing_in,
+    union,
     union_of,
 )
-from faultline.analysis.traces.columns.events import Int64
-from faultline.analysis.traces.columns.intervals import clip, union
 from faultline.analysis.traces.columns.steps import StepColumns
-from faultline.analysis.traces.judgement.waiting import CRITICAL_SHARE, PERSISTENT
+from faultline.analysis.traces.judgement.thresholds import CRITICAL_SHARE, PERSISTENT
 from faultline.analysis.traces.per_rank.collective_names import POINT_TO_POINT
 
 MIN_STEPS = 3

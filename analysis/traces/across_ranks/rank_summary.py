@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 
 from faultline.analysis.traces.columns.device import Kind
-from faultline.analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.columns.events import PROFILER, Int64, RankSource, TraceColumns
+from faultline.analysis.traces.columns.intervals import (
     Spans,
     coarsened,
     intersection,
     length,
 )
-from faultline.analysis.traces.columns.events import PROFILER, Int64, RankSource, TraceColumns
 from faultline.analysis.traces.columns.steps import StepColumns, steps_of, steps_on_device
 from faultline.analysis.traces.per_rank.activity import Activity, activity_of
 from faultline.analysis.traces.per_rank.collective_calls import (

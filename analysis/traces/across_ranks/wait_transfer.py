@@ -8,6 +8,7 @@ Where the ranks' clocks do not agree the shortest duration over the ranks stands
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,10 +16,16 @@ import numpy as np
 
 from faultline.analysis.traces.across_ranks.matching import Matched, MatchedGroup
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
-from faultline.analysis.traces.columns.disjoint_intervals import difference, length
 from faultline.analysis.traces.columns.events import Bool, Int64
-from faultline.analysis.traces.columns.intervals import union
-from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.columns.intervals import (
+    Spans,
+    difference,
+    intersection,
+    length,
+    union,
+)
+from faultline.analysis.traces.columns.steps import PHASES
+from faultline.analysis.traces.costs.call import accelerator_named
 from faultline.analysis.traces.per_rank.collective_bandwidth import (
     UNKNOWN_LINK,
     CallTimes,
@@ -29,7 +36,9 @@ from faultline.analysis.traces.per_rank.collective_bandwidth import (
     link_within,
     rank_rows,
 )
+from faultline.analysis.traces.per_rank.collective_calls import CollectiveCalls
 from faultline.analysis.traces.per_rank.collective_names import POINT_TO_POINT
+from faultline.analysis.traces.per_rank.long_idle import LONG_NS
 
 
 @dataclass(frozen=True)
@@ -170,3 +179,151 @@ def united(summary: RankSummary, rows: Bool) -> tuple[int, int]:
 def _table(rows: Sequence[CollectiveRow], by: str) -> CollectiveTable:
     ordered = sorted(rows, key=lambda r: -(r.wait + r.transfer))
     return CollectiveTable(tuple(ordered), by)
+
+
+# Communication that could have been hidden behind computation: gradients reduced only after the
+# backward pass.
+
+AFTER_BACKWARD = 0.9
+"""Share of the gradients' all_reduce (by bytes, by time where sizes are unknown) that is launched
+after the backward pass from which nothing overlaps (our choice: DDP launches each bucket inside it;
+only a last loss or norm comes after)."""
+
+_FORWARD, _BACKWARD = tuple(PHASES).index("forward pass"), tuple(PHASES).index("backward pass")
+
+
+@dataclass(frozen=True)
+class AllReduceOverlap:
+    """How one rank's all_reduce lies to its backward pass; ns per step."""
+
+    rank: int
+    count: int
+    """all_reduce calls in steps that have a backward pass, without those of the forward pass
+    (tensor parallelism's); where nothing overlaps, those after the backward pass. The times are of
+    these."""
+    after_backward: float
+    """Share of them, by weight, that was launched outside the backward pass."""
+    total: float
+    exposed: float
+    step_share: float
+    """Exposed time over the steps' time."""
+
+    @property
+    def none_overlaps(self) -> bool:
+        """Whether the gradients are reduced only after the backward pass."""
+        return self.count > 0 and self.after_backward >= AFTER_BACKWARD
+
+
+def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
+    """None where the rank has no steps, no all_reduce in them or no recognisable backward
+    pass."""
+    steps, calls = summary.steps, summary.collectives
+    with_backward = steps.number[steps.phases["backward pass"] > 0]
+    of_gradients = calls.named("all_reduce") & (calls.launched_in != _FORWARD)
+    rows = np.flatnonzero(of_gradients & np.isin(calls.step, with_backward))
+    if not len(rows):
+        return None
+    sizes = calls.bytes[rows]
+    # Weigh by bytes only if all sizes are known: a 0 would make a large call weightless.
+    weight = sizes if (sizes > 0).all() else (calls.end - calls.start)[rows]
+    outside = calls.launched_in[rows] != _BACKWARD
+    after = float(weight[outside].sum() / max(weight.sum(), 1))
+    rows = rows[outside] if after >= AFTER_BACKWARD else rows
+    whole = int((steps.end - steps.start).sum())
+    total, exposed = united(summary, np.isin(np.arange(len(calls)), rows))
+    return AllReduceOverlap(
+        rank=summary.rank,
+        count=len(rows),
+        after_backward=after,
+        total=total / len(steps),
+        exposed=exposed / len(steps),
+        step_share=exposed / max(whole, 1),
+    )
+
+
+def uses_fsdp(ranks: Sequence[RankSummary]) -> bool:
+    """Whether parameters are gathered for use: every rank has all_gather calls in the forward or
+    backward pass."""
+    return bool(ranks) and all(bool((_gathers(s.collectives)).any()) for s in ranks)
+
+
+def _gathers(calls: CollectiveCalls) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(calls.named("all_gather") & np.isin(calls.launched_in, (_FORWARD, _BACKWARD)))
+
+
+# Times in which every rank was idle at once, with no collective pending: their cause is shared.
+#
+# Storage, a checkpoint, a loader, a coordinator, garbage collection in all processes.
+
+MAX_INTERVALS = 64
+"""Intervals kept: the longest."""
+
+
+@dataclass(frozen=True)
+class IdleTogether:
+    """One interval in which no rank worked; ns in the first rank's time."""
+
+    start_ns: int
+    end_ns: int
+    step: int | None
+    """The first rank's step in which it begins."""
+    host: str
+    """What most hosts did meanwhile; "" where unknown."""
+    hosts_alike: int
+    """Ranks whose host did that."""
+
+    @property
+    def length_ns(self) -> int:
+        """Its length."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True)
+class AllIdle:
+    """All such intervals of at least 1 ms."""
+
+    intervals: tuple[IdleTogether, ...]
+    """By start, the longest MAX_INTERVALS."""
+    total_ns: int
+    share: float
+    """Of the time from the first rank's first step (or first idle time) to its last."""
+
+
+def idle_together(ranks: Sequence[RankSummary], offset: Int64) -> AllIdle:
+    """The intersection of the ranks' long idle intervals. O(ranks x intervals)."""
+    spans: Spans | None = None
+    for summary, ahead in zip(ranks, offset.tolist(), strict=True):
+        rank_idle = (summary.idle.start - ahead, summary.idle.end - ahead)
+        spans = rank_idle if spans is None else intersection(spans, rank_idle)
+        # An empty intersection stays empty, whatever the remaining ranks did.
+        if not len(spans[0]):
+            break
+    if spans is None or not len(spans[0]):
+        return AllIdle((), 0, 0.0)
+    long = np.flatnonzero(spans[1] - spans[0] >= LONG_NS)
+    lengths = (spans[1] - spans[0])[long]
+    # Choose by length, then restore the order in time.
+    longest = np.sort(long[np.argsort(-lengths, kind="stable")][:MAX_INTERVALS])
+    total = int(lengths.sum())
+    intervals = tuple(
+        _interval(ranks, offset, int(spans[0][i]), int(spans[1][i])) for i in longest.tolist()
+    )
+    return AllIdle(intervals, total, total / max(_wall(ranks[0]), 1))
+
+
+def _interval(ranks: Sequence[RankSummary], offset: Int64, begin: int, end: int) -> IdleTogether:
+    doing: Counter[str] = Counter()
+    for summary, ahead in zip(ranks, offset.tolist(), strict=True):
+        place = int(np.searchsorted(summary.idle.start, begin + ahead, side="right")) - 1
+        if place >= 0 and summary.idle.host[place]:
+            doing[summary.idle.host[place]] += 1
+    # Break ties by name, so that equal counts give the same answer in every run.
+    host, alike = max(doing.items(), key=lambda d: (d[1], d[0]), default=("", 0))
+    return IdleTogether(begin, end, ranks[0].work_steps.at(begin), host, alike)
+
+
+def _wall(summary: RankSummary) -> int:
+    steps = summary.steps
+    if len(steps):
+        return int(steps.end.max() - steps.start.min())
+    return summary.time_on_device.window or summary.end_ns - summary.start_ns

@@ -18,7 +18,7 @@ from faultline.analysis.traces.columns.events import (
     Int64,
     TraceColumns,
 )
-from faultline.analysis.traces.columns.trace_cache import cached_per_trace
+from faultline.analysis.traces.columns.row_table import cached_per_trace
 from faultline.analysis.traces.native.device_work import (
     CALL,
     WORK,

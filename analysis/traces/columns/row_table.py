@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
 
 Rows = list[dict[str, Any]]
 FrameType = Literal["text", "int", "float", "bool", "texts", "ints"]
@@ -89,3 +92,34 @@ class RowTable:
     def row(self, **values: Any) -> dict[str, Any]:
         """A row of some columns, for tables in which not every row has all."""
         return {name: self._convert[name](value) for name, value in values.items()}
+
+
+# What several analyses of one trace need is computed once, and kept with the trace.
+
+# The columns themselves use this too, so their type is not named here.
+Trace = TypeVar("Trace")
+P = ParamSpec("P")
+R = TypeVar("R")
+PLACE = "_kept"
+
+
+def cached_per_trace(
+    function: Callable[Concatenate[Trace, P], R],
+) -> Callable[Concatenate[Trace, P], R]:
+    """The function, which computes each result once for each trace and its other arguments.
+
+    For pure functions whose results nobody changes: arrays become read-only. The other arguments
+    must be hashable; dataclasses of arrays are, where they are compared by identity.
+    """
+
+    @wraps(function)
+    def once(trace: Trace, /, *more: P.args, **named: P.kwargs) -> R:
+        results: dict[Any, R] = trace.__dict__.setdefault(PLACE, {})
+        key = (function, more, tuple(sorted(named.items())))
+        if key not in results:
+            result = results[key] = function(trace, *more, **named)
+            if isinstance(result, np.ndarray):
+                result.setflags(write=False)
+        return results[key]
+
+    return once

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.trace_cache import cached_per_trace
+from faultline.analysis.traces.columns.row_table import cached_per_trace
 
 PHASES: dict[str, re.Pattern[str]] = {
     "data loading": re.compile(

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from faultline.analysis.traces.costs.call import Call, Unknown
-from faultline.analysis.traces.costs.cost import Cost, cost_from
+from faultline.analysis.traces.costs.call import Call, Cost, Unknown, cost_from
 
 FORWARD, BACKWARD = 2, 5
 """Products: Q K and P V; backward S again, dP, dV, dQ and dK."""

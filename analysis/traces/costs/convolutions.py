@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from faultline.analysis.traces.costs.call import Call, Shape, Unknown
-from faultline.analysis.traces.costs.cost import Cost, cost_from
+from faultline.analysis.traces.costs.call import Call, Cost, Shape, Unknown, cost_from
 
 
 def convolution(call: Call) -> Cost:

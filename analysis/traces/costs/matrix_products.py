@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from faultline.analysis.traces.costs.call import Argument, Call, Unknown
-from faultline.analysis.traces.costs.cost import Cost, cost_from
+from faultline.analysis.traces.costs.call import Argument, Call, Cost, Unknown, cost_from
 
 HALF = 2
 """Bytes of an output in bfloat16, which products of 8-bit and 4-bit inputs have where the call does

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
 
-from faultline.analysis.traces.costs.call import Call, Shape, Unknown
-from faultline.analysis.traces.costs.cost import Cost, cost_from
+from faultline.analysis.traces.costs.call import Call, Cost, Shape, Unknown, cost_from
 
 
 def normalization(call: Call, *, affine: tuple[int, ...], running: tuple[int, ...] = ()) -> Cost:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from faultline.analysis.traces.costs import attention, convolutions, matrix_products, memory_bound
-from faultline.analysis.traces.costs.call import Call, Unknown, call_of
-from faultline.analysis.traces.costs.cost import Cost
+from faultline.analysis.traces.costs.call import Call, Cost, Unknown, call_of
 
 MODELS: Mapping[str, Callable[[Call], Cost]] = {
     **memory_bound.COSTS,

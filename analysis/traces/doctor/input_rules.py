@@ -6,17 +6,17 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
+    JobDiagnosis,
     ms,
     percent,
     plural,
     rank_phrase,
     subject_of,
 )
-from faultline.analysis.traces.judgement.waiting import CRITICAL_SHARE, WARN_SHARE
+from faultline.analysis.traces.judgement.thresholds import CRITICAL_SHARE, WARN_SHARE
 from faultline.analysis.traces.per_rank.step_times import DATA, PARTS
 
 PERSISTENT = 0.25

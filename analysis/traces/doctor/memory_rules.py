@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
+    JobDiagnosis,
     JobRule,
     percent,
     rank_phrase,
     short,
     subject_of,
 )
-from faultline.analysis.traces.judgement.memory import PRESSURE_FIX, RESERVED_RATIO, pressure
+from faultline.analysis.traces.judgement.thresholds import PRESSURE_FIX, RESERVED_RATIO, pressure
 
 DRIVER_STEPS = 0.5
 """Share of the steady steps with a call to the driver's allocator from which it is no accident

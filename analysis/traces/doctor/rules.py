@@ -22,7 +22,9 @@ from faultline.analysis.traces.doctor.communication_rules import (
     COMMUNICATION_BOUND,
     FSDP_EXPOSED,
     NO_OVERLAP,
+    SLOW_LINK,
     communication_rules,
+    slow_links,
 )
 from faultline.analysis.traces.doctor.device_rules import (
     GPU_IDLE,
@@ -31,7 +33,6 @@ from faultline.analysis.traces.doctor.device_rules import (
     TINY_KERNELS,
     device_rules,
 )
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from faultline.analysis.traces.doctor.host_rules import (
     HOST_SYNCS,
     LONG_COPIES,
@@ -40,7 +41,6 @@ from faultline.analysis.traces.doctor.host_rules import (
 )
 from faultline.analysis.traces.doctor.input_rules import DATALOADER_STALL, input_rules
 from faultline.analysis.traces.doctor.job import TrainingJob
-from faultline.analysis.traces.doctor.link_rules import SLOW_LINK, slow_links
 from faultline.analysis.traces.doctor.rank_rules import (
     SLOW_KERNELS,
     SLOW_STEP,
@@ -49,7 +49,7 @@ from faultline.analysis.traces.doctor.rank_rules import (
     slow_kernels,
     stragglers,
 )
-from faultline.analysis.traces.doctor.rule import DoctorRule, JobRule
+from faultline.analysis.traces.doctor.rule import DoctorRule, JobDiagnosis, JobRule, Severity
 from faultline.analysis.traces.doctor.shared_rules import (
     ALL_RANKS_IDLE,
     SLOW_STEP_EVERYWHERE,
@@ -59,7 +59,7 @@ from faultline.analysis.traces.doctor.shared_rules import (
 
 MODULES = (
     "faultline.analysis.traces.doctor.memory_rules",
-    "faultline.analysis.traces.doctor.compute_rules",
+    "faultline.analysis.traces.doctor.host_rules",
 )
 """Modules with `JOB_RULES`: rules that need nothing of the others. A new one is one line here."""
 

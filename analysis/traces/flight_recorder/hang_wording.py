@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from faultline.analysis.traces.flight_recorder.circles import Circle
+from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity
 from faultline.analysis.traces.flight_recorder.code_lines import CodeLine, RankCodeLines, called_at
 from faultline.analysis.traces.flight_recorder.collective import Collective
-from faultline.analysis.traces.flight_recorder.hang import AwaitedRank, HangAnalysis, StuckRank
+from faultline.analysis.traces.flight_recorder.hang import (
+    AwaitedRank,
+    Circle,
+    HangAnalysis,
+    StuckRank,
+)
 from faultline.analysis.traces.flight_recorder.job_state import JobState
 from faultline.analysis.traces.flight_recorder.matching import Mismatch
 from faultline.analysis.traces.flight_recorder.wording import (

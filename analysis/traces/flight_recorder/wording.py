@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from faultline.analysis.traces.flight_recorder.collective import Collective, RecordedGroup
-from faultline.analysis.traces.flight_recorder.wait_for import WaitedOperation
+from faultline.analysis.traces.flight_recorder.job_state import WaitedOperation
 from faultline.analysis.traces.readable import readable
 from faultline.analysis.wording.phrases import listed
 

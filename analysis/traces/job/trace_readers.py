@@ -6,9 +6,8 @@ from pathlib import Path
 
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.reading.ascend import ascend_trace, is_ascend
 from faultline.analysis.traces.reading.file_kinds import FileKind, first_block, kind_of
-from faultline.analysis.traces.reading.kineto import read_trace
+from faultline.analysis.traces.reading.kineto import ascend_trace, is_ascend, read_trace
 from faultline.analysis.traces.reading.trace_bytes import Progress
 from faultline.analysis.traces.xla.chrome import is_profile, profile_traces
 

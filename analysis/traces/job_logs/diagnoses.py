@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
+from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from faultline.analysis.traces.job_logs.metrics import RankMetrics
 from faultline.analysis.traces.job_logs.rank_logs import JobLogs, LoggedException, LoggedFailure
@@ -21,8 +21,12 @@ from faultline.analysis.traces.job_logs.training_health import (
     loss_spikes,
     slowdown,
 )
-from faultline.analysis.traces.judgement.memory import PRESSURE_FIX, pressure
-from faultline.analysis.traces.judgement.waiting import INPUT_FIX, WARN_SHARE
+from faultline.analysis.traces.judgement.thresholds import (
+    INPUT_FIX,
+    PRESSURE_FIX,
+    WARN_SHARE,
+    pressure,
+)
 from faultline.analysis.traces.readable import readable
 
 SYMPTOMS = ("timeout", "network")

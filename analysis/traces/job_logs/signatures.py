@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from faultline.analysis.logs.failure_signatures import LINE_LIMIT, SIGNATURES, Signature
-from faultline.analysis.logs.signature_matching import match, match_all
+from faultline.analysis.logs.signature_findings import match, match_all
 from faultline.analysis.logs.xid_codes import XID, XIDS, Xid, specific_signature
 
 __all__ = [

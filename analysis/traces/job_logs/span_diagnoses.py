@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from faultline.analysis.traces.doctor.rule import percent, short
+from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity, percent, short
 from faultline.analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from faultline.analysis.traces.job_logs.structured_log import (
     STEP,
@@ -17,7 +16,7 @@ from faultline.analysis.traces.job_logs.structured_log import (
     RankSpans,
     usual_step_ms,
 )
-from faultline.analysis.traces.judgement.waiting import (
+from faultline.analysis.traces.judgement.thresholds import (
     INPUT_FIX,
     LATE_INPUT_FIX,
     PERSISTENT,

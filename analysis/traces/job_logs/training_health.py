@@ -11,8 +11,7 @@ from statistics import median
 import numpy as np
 
 from faultline.analysis.traces.job_logs.metrics import Measure, RankMetrics
-from faultline.analysis.traces.judgement.memory import pressure
-from faultline.analysis.traces.judgement.waiting import WARN_SHARE
+from faultline.analysis.traces.judgement.thresholds import WARN_SHARE, pressure
 
 SPIKE_RATIO = 2.0
 """Times the median of the steps before (our choice: TorchTitan's and OLMo's reports call a doubling

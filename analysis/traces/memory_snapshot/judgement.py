@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faultline.analysis.traces.judgement.memory import (
+from faultline.analysis.traces.judgement.thresholds import (
     MIN_STEPS,
     RESERVED_RATIO,
     MemoryRise,

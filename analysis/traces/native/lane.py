@@ -1,19 +1,23 @@
 """Events to columns by the compiled scanner; the reference is
-analysis/traces/reading/python_lane.py."""
+analysis/traces/reading/python_lane.py.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
+import platform
 from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from faultline.analysis.traces.columns.arguments import NUMBERS, TEXTS
-from faultline.analysis.traces.native.library import library
-from faultline.analysis.traces.reading.scanned import (
+from faultline.analysis.traces.columns.events import NUMBERS, TEXTS
+from faultline.analysis.traces.reading.event_scanner import (
     LINKS,
     MEMORY_KEYS,
     Outcome,
@@ -24,6 +28,104 @@ from faultline.analysis.traces.reading.scanned import (
     split_label,
     split_pair,
 )
+
+# Finds and loads the compiled library; says why there is none.
+
+EDITABLE_FOLDER = "_faultline_native"
+"""The folder in site-packages that hatch_build.py puts the library of an editable install into. A
+wheel has it beside this file."""
+SUFFIXES = (".so", ".dylib", ".dll")
+VERSION = 3
+"""Of what the functions take and give; the library's own must be the same."""
+
+BUILT_FOR = ("x86_64", "amd64", "aarch64", "arm64")
+"""Machines with a compiler on PyPI (hatch_build.py)."""
+
+COUNTS = (
+    "fl_version",
+    "fl_nesting",
+    "fl_longest_path",
+    "fl_device_rows",
+    "fl_launches",
+    "fl_lane_streams",
+    "fl_of_lane",
+    "fl_order_by_key",
+    "fl_lane_order",
+    "fl_stream_gaps",
+    "fl_scan_key",
+    "fl_scan_feed",
+    "fl_scan_table",
+)
+"""Functions that return an int64."""
+PLACES = ("fl_scan_new", "fl_scan_take")
+"""Functions that return an address."""
+NOTHINGS = ("fl_scan_counts", "fl_scan_free", "fl_free")
+
+
+class NoLibraryError(Exception):
+    """The compiled library is missing or does not fit; the message says which."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled library, or None where it was not built for this platform."""
+    try:
+        return load()
+    except NoLibraryError:
+        return None
+
+
+def why_slow() -> str:
+    """One line for the user where the compiled library is missing, "" where it is there."""
+    try:
+        load()
+    except NoLibraryError as error:
+        return f"traces are read in Python, many times slower: {error}"
+    return ""
+
+
+def load() -> ctypes.CDLL:
+    """The compiled library. Raises NoLibraryError."""
+    folders = [Path(__file__).parent]
+    spec = importlib.util.find_spec(EDITABLE_FOLDER)
+    if spec:
+        folders += [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [
+        file
+        for folder in folders
+        for file in sorted(folder.glob("traces.*"))
+        if file.suffix in SUFFIXES
+    ]
+    if not files:
+        machine = platform.machine()
+        what_to_do = f"none is built for {machine}"
+        if machine.lower() in BUILT_FOR:
+            what_to_do = "install the package again (uv sync)"
+        raise NoLibraryError(f"there is no compiled library: {what_to_do}")
+    try:
+        loaded = ctypes.CDLL(str(files[0]))
+        # ctypes takes results for C ints by default: addresses would lose their upper half.
+        for name in COUNTS:
+            getattr(loaded, name).restype = ctypes.c_int64
+        for name in PLACES:
+            getattr(loaded, name).restype = ctypes.c_void_p
+        for name in NOTHINGS:
+            getattr(loaded, name).restype = None
+        version = loaded.fl_version()
+    except (OSError, AttributeError) as error:
+        raise NoLibraryError(f"{files[0].name} cannot be loaded ({error})") from error
+    # A library of another version takes other arguments.
+    if version != VERSION:
+        raise NoLibraryError(
+            f"{files[0].name} has version {version}, not {VERSION}: install the package again"
+        )
+    return loaded
+
+
+def pointer(array: object) -> ctypes.c_void_p:
+    """The address of a numpy array's first element, for a call."""
+    return ctypes.c_void_p(array.ctypes.data)  # type: ignore[attr-defined]
+
 
 _OUTCOMES: tuple[Outcome, ...] = ("more", "end", "odd", "full")
 _KINDS = {"link": 1, "number": 2, "text": 3, "memory": 4}
@@ -56,7 +158,7 @@ class _Column:
 
 
 class NativeLane:
-    """Collects rows in the library's memory; see analysis/traces/reading/scanned.py."""
+    """Collects rows in the library's memory; see analysis/traces/reading/event_scanner.py."""
 
     def __init__(self, limits: ScanLimits) -> None:
         native_library = library()
@@ -192,3 +294,46 @@ class NativeLane:
             skipped=skipped | ({"no phase": without_phase} if without_phase else {}),
             dropped={r: n for r, n in zip(lost_reasons(), losses, strict=True) if n},
         )
+
+
+# Rows by lane and time.
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+
+
+def lane_order(rows: Int64, lane: Int32, lanes: int, starts: Int64, durations: Int64) -> Int64:
+    """Some rows by lane, start, longest first, place in `rows`.
+
+    `lane` (below `lanes`), `starts` and `durations` are columns of all rows. Where each lane is
+    nearly in order, as profilers write it, nearly linear in the rows.
+    """
+    native = library()
+    if native is None:
+        return lane_order_in_python(rows, lane, starts, durations)
+    rows = np.ascontiguousarray(rows, dtype=np.int64)
+    lane = np.ascontiguousarray(lane, dtype=np.int32)
+    starts = np.ascontiguousarray(starts, dtype=np.int64)
+    durations = np.ascontiguousarray(durations, dtype=np.int64)
+    count = np.zeros(lanes + 1, dtype=np.int64)
+    order, spare = np.empty((2, len(rows)), dtype=np.int64)
+    done = native.fl_lane_order(
+        ctypes.c_int64(len(rows)),
+        pointer(rows),
+        pointer(lane),
+        ctypes.c_int64(lanes),
+        pointer(starts),
+        pointer(durations),
+        pointer(count),
+        pointer(order),
+        pointer(spare),
+    )
+    if done != len(rows):
+        raise ValueError("a lane is out of range")
+    return order
+
+
+def lane_order_in_python(rows: Int64, lane: Int32, starts: Int64, durations: Int64) -> Int64:
+    """The same without the compiled library."""
+    by_time = np.lexsort((-durations[rows], starts[rows], lane[rows]))
+    return np.asarray(rows[by_time], dtype=np.int64)

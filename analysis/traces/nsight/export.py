@@ -19,8 +19,16 @@ from typing import Any
 import numpy as np
 
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers, SparseTexts
-from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns, nothing
+from faultline.analysis.traces.columns.events import (
+    ArgumentColumns,
+    Bool,
+    Int32,
+    Int64,
+    SparseNumbers,
+    SparseTexts,
+    TraceColumns,
+    nothing,
+)
 from faultline.analysis.traces.nsight.tables import GPU_CATEGORIES, TABLES, ExportPart, Strings
 from faultline.analysis.traces.reading.file_kinds import rank_in_name
 from faultline.analysis.traces.reading.hostile_sqlite import Database

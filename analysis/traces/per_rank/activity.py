@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.device import Kind, kinds, launched_by
-from faultline.analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import (
     Spans,
     difference,
     nothing_in,
+    union,
     union_of,
 )
-from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
-from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.row_table import cached_per_trace
 from faultline.analysis.traces.columns.steps import PHASES, StepColumns, phase_spans
-from faultline.analysis.traces.columns.trace_cache import cached_per_trace
 from faultline.analysis.traces.per_rank.collective_names import is_collective_on_host
 
 DATA = "data loading"

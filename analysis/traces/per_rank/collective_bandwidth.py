@@ -17,7 +17,7 @@ import numpy as np
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import BOOL, FLOAT, INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.columns.steps import steps_of
-from faultline.analysis.traces.costs.accelerators import Accelerator, accelerator_of
+from faultline.analysis.traces.costs.call import Accelerator, accelerator_of
 from faultline.analysis.traces.per_rank.activity import activity_of
 from faultline.analysis.traces.per_rank.collective_calls import (
     CollectiveCalls,

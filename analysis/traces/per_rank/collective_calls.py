@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from faultline.analysis.traces.columns.device import Kind
-from faultline.analysis.traces.columns.disjoint_intervals import Spans, covered, nothing_in
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.intervals import Spans, covered, nothing_in
 from faultline.analysis.traces.columns.steps import PHASES, StepColumns
 from faultline.analysis.traces.per_rank.activity import Activity, collective_rows, lies_in
-from faultline.analysis.traces.per_rank.collective_launches import launch_times
 from faultline.analysis.traces.per_rank.collective_names import (
     MAX_ELEMENTS,
     MAX_RANKS,
@@ -31,6 +30,7 @@ from faultline.analysis.traces.per_rank.collective_names import (
     element_bytes,
     elements_of,
     is_launch,
+    launch_times,
     operation_named,
     ranks_of,
 )

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faultline.analysis.traces.columns.arguments import COUNTER_CATEGORY
 from faultline.analysis.traces.columns.device import on_runtime
-from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
+from faultline.analysis.traces.columns.events import COUNTER_CATEGORY, Bool, Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, TEXT, TEXTS, Rows, RowTable
-from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from faultline.analysis.traces.per_rank.forest import nearest, outermost
+from faultline.analysis.traces.per_rank.call_stacks import (
+    CallStacks,
+    call_stacks,
+    nearest,
+    outermost,
+)
 from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
 MAX_STACK = 64

@@ -16,16 +16,18 @@ import numpy as np
 
 from faultline.analysis.traces.columns.device import launched_by
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.native.longest_path import longest_path
+from faultline.analysis.traces.native.device_work import longest_path
 from faultline.analysis.traces.per_rank.critical_path_device import (
     Kernels,
     kernels_of,
     stream_edges,
     stream_keys,
 )
-from faultline.analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList, Edges
 from faultline.analysis.traces.per_rank.critical_path_events import (
     DEFAULT_RULES,
+    EdgeKind,
+    EdgeList,
+    Edges,
     Events,
     PathWindow,
     Rules,

@@ -13,10 +13,12 @@ from faultline.analysis.traces.columns.intervals import clip, total, union
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from faultline.analysis.traces.per_rank.critical_path_device import ended_last
-from faultline.analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind, entry_before
 from faultline.analysis.traces.per_rank.critical_path_events import (
     DEFAULT_RULES,
+    HTA_NAMES,
+    EdgeKind,
     Rules,
+    entry_before,
     last_complete_step,
     loading,
 )

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.per_rank.critical_path_edges import (
+from faultline.analysis.traces.per_rank.critical_path_events import (
     EdgeKind,
     EdgeList,
+    Events,
+    Rules,
     entry_after,
     entry_before,
 )
-from faultline.analysis.traces.per_rank.critical_path_events import Events, Rules
 
 KERNEL_GAP_NS = 1_500_000
 """Longest delay between kernels of one stream, or from a launch to its kernel while other streams

@@ -17,13 +17,14 @@ import numpy as np
 
 from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from faultline.analysis.traces.columns.steps import AUTOGRAD, is_step
-from faultline.analysis.traces.per_rank.critical_path_edges import EdgeKind, EdgeList
 from faultline.analysis.traces.per_rank.critical_path_events import (
     OPERATOR_CATEGORIES,
+    EdgeKind,
+    EdgeList,
     Events,
     Rules,
+    polling_gaps,
 )
-from faultline.analysis.traces.per_rank.critical_path_polling import polling_gaps
 
 LOCKING = re.compile(
     r"^(?:cuda|hip)(?:HostAlloc|HostMalloc|LaunchKernel|MemcpyAsync|MemcpyWithStream"

@@ -15,14 +15,15 @@ import numpy as np
 from faultline.analysis.traces.columns.device import on_runtime
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.per_rank.critical_path_device import NEVER, Kernels, inferred_waits
-from faultline.analysis.traces.per_rank.critical_path_edges import (
+from faultline.analysis.traces.per_rank.critical_path_events import (
     EdgeKind,
     EdgeList,
+    Events,
+    Rules,
     count_up_to,
     entry_after,
     entry_before,
 )
-from faultline.analysis.traces.per_rank.critical_path_events import Events, Rules
 from faultline.analysis.traces.per_rank.critical_path_host import (
     BLOCKING,
     NOT_BLOCKING,

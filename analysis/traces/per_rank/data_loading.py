@@ -12,14 +12,13 @@ from statistics import median
 
 import numpy as np
 
-from faultline.analysis.traces.columns.disjoint_intervals import covered, difference, length
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
-from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.intervals import covered, difference, length, union
 from faultline.analysis.traces.columns.row_table import FLOAT, INT, Rows, RowTable
 from faultline.analysis.traces.columns.steps import PHASES
-from faultline.analysis.traces.doctor.diagnosis import EventReference
-from faultline.analysis.traces.judgement.waiting import WARN_SHARE
-from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.judgement.thresholds import WARN_SHARE
+from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 
 IN_PROCESS = "_SingleProcessDataLoaderIter"
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.device import on_runtime
-from faultline.analysis.traces.columns.disjoint_intervals import difference, length
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.intervals import difference, length, union
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
-from faultline.analysis.traces.doctor.diagnosis import EventReference
+from faultline.analysis.traces.doctor.rule import EventReference
 from faultline.analysis.traces.per_rank.data_loading import loader_rows
-from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 
 SYNC_CALL = re.compile(
     r"^(?:cuda|hip|cu|mtia)(?:Stream|Device|Event|Ctx|Context|Thread)Synchronize(?:_ptsz)?$|^"

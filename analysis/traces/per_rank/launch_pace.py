@@ -14,7 +14,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import launches_of
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.per_rank.device_use import LONG_GAP_NS
-from faultline.analysis.traces.per_rank.step_window import StepWindow, window_of
+from faultline.analysis.traces.per_rank.step_times import StepWindow, window_of
 
 TRAINING = ("autograd::engine", "## backward", "Optimizer.step")
 """Beginnings of names that only a job that trains records."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faultline.analysis.traces.columns.disjoint_intervals import Spans, difference
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.columns.intervals import clip
+from faultline.analysis.traces.columns.intervals import Spans, clip, difference
 from faultline.analysis.traces.columns.steps import StepColumns, is_step
 from faultline.analysis.traces.per_rank.activity import Activity
 

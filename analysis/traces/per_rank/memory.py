@@ -16,8 +16,8 @@ import numpy as np
 from faultline.analysis.traces.columns.events import Int64, MemoryEvents, TraceColumns
 from faultline.analysis.traces.columns.row_table import BOOL, INT, TEXT, Rows, RowTable
 from faultline.analysis.traces.columns.steps import StepColumns, steps_of
-from faultline.analysis.traces.native.nesting import nesting_parents
-from faultline.analysis.traces.per_rank.forest import containing
+from faultline.analysis.traces.native.device_work import nesting_parents
+from faultline.analysis.traces.per_rank.call_stacks import containing
 from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
 DEVICE_TYPES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}

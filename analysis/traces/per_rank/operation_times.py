@@ -11,8 +11,8 @@ import numpy as np
 from faultline.analysis.traces.columns.device import Kind
 from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from faultline.analysis.traces.columns.steps import PHASES, StepColumns, is_step
-from faultline.analysis.traces.native.lane_order import lane_order
-from faultline.analysis.traces.native.nesting import nesting_parents
+from faultline.analysis.traces.native.device_work import nesting_parents
+from faultline.analysis.traces.native.lane import lane_order
 from faultline.analysis.traces.per_rank.collective_names import (
     is_call,
     is_collective_on_host,

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.device import RUNTIME_CATEGORIES, Kind, kinds
-from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
+from faultline.analysis.traces.columns.distribution import distinct_sequences
 from faultline.analysis.traces.columns.events import Bool, Int32, Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
-from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from faultline.analysis.traces.per_rank.forest import nearest
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks, nearest
 
 OPERATOR_CATEGORIES = ("cpu_op", "operator")
 """PyTorch's operators; "Operator" in traces of 2021."""

@@ -19,7 +19,7 @@ from faultline.analysis.traces.per_rank.profiler_overhead import (
     profiler_overhead,
 )
 from faultline.analysis.traces.per_rank.recompiles import Recompiles, recompiles
-from faultline.analysis.traces.per_rank.step_window import window_of
+from faultline.analysis.traces.per_rank.step_times import window_of
 from faultline.analysis.traces.per_rank.tensor_cores import TensorCores, tensor_cores
 from faultline.analysis.traces.per_rank.tiny_kernels import TinyKernels, tiny_kernels
 

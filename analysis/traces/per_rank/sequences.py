@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
+from faultline.analysis.traces.columns.distribution import distinct_sequences
 from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, TEXT, TEXTS, Rows, RowTable
-from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from faultline.analysis.traces.per_rank.forest import outermost
+from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks, outermost
 from faultline.analysis.traces.per_rank.operators import OPERATOR_CATEGORIES
 
 MIN_KERNELS = 3

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from faultline.analysis.traces.columns.device import DeviceWork, Kind, device_streams, device_work
-from faultline.analysis.traces.columns.disjoint_intervals import covered
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.columns.intervals import union
+from faultline.analysis.traces.columns.intervals import covered, union
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.columns.steps import steps_of
 

@@ -15,9 +15,9 @@ from faultline.analysis.traces.columns.device import Kind, kinds, launched_by
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import running_end
 from faultline.analysis.traces.columns.row_table import BOOL, INT, TEXT, Rows, RowTable
-from faultline.analysis.traces.doctor.diagnosis import EventReference
-from faultline.analysis.traces.native.lane_order import lane_order
-from faultline.analysis.traces.per_rank.step_window import StepWindow, longest, window_of
+from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.native.lane import lane_order
+from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 
 TENSOR_CORE_KERNEL = re.compile(
     r"h884|s884|h1688|s1688|i8816|16816|16832|hmma|imma|tensorop|tensor_op|xmma_|_wmma|wgmma"

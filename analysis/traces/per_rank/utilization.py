@@ -10,10 +10,10 @@ from faultline.analysis.traces.columns.device import Kind, kinds
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
 from faultline.analysis.traces.columns.steps import steps_of
-from faultline.analysis.traces.costs.accelerators import Accelerator, accelerator_of
+from faultline.analysis.traces.costs.call import Accelerator, accelerator_of
 from faultline.analysis.traces.per_rank.call_stacks import CallStacks, call_stacks
-from faultline.analysis.traces.per_rank.costed_calls import CostedCalls, costed_calls
-from faultline.analysis.traces.per_rank.step_window import window_of
+from faultline.analysis.traces.per_rank.roofline import CostedCalls, costed_calls
+from faultline.analysis.traces.per_rank.step_times import window_of
 from faultline.analysis.traces.per_rank.tensor_cores import matrix_kernels
 
 LEFT_OUT = 0.05

@@ -24,7 +24,7 @@ from isal import isal_zlib
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
 from faultline.analysis.traces.per_rank.critical_path import CriticalPath
-from faultline.analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
+from faultline.analysis.traces.per_rank.critical_path_events import HTA_NAMES, EdgeKind
 from faultline.analysis.traces.perfetto.augmented_counters import CounterTrack, counter_tracks
 from faultline.analysis.traces.reading.raw_events import EventBlock, RawEvents
 

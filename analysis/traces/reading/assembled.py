@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faultline.analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers, SparseTexts
-from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns, nothing
+from faultline.analysis.traces.columns.events import (
+    ArgumentColumns,
+    Int32,
+    Int64,
+    SparseNumbers,
+    SparseTexts,
+    TraceColumns,
+    nothing,
+)
 
 Float64 = NDArray[np.float64]
 Words = tuple[Int32, tuple[str, ...]]

@@ -17,23 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from faultline.analysis.traces.columns.arguments import COUNTER_CATEGORY
-from faultline.analysis.traces.reading.json_tokens import (
-    HANDLES,
-    is_text,
-    nanoseconds,
-    real_number,
-    stream_number,
-    whole_number,
-)
-from faultline.analysis.traces.reading.json_values import (
-    MAX_DEPTH,
-    STRICT,
-    STRING,
-    depth,
-    looks_cut,
-)
-from faultline.analysis.traces.reading.scanned import (
+from faultline.analysis.traces.columns.events import COUNTER_CATEGORY
+from faultline.analysis.traces.reading.event_scanner import (
     LINKS,
     MEMORY_KEYS,
     MEMORY_UNKNOWN,
@@ -44,6 +29,19 @@ from faultline.analysis.traces.reading.scanned import (
     spellings,
     split_label,
     split_pair,
+)
+from faultline.analysis.traces.reading.json_tokens import (
+    HANDLES,
+    MAX_DEPTH,
+    STRICT,
+    STRING,
+    depth,
+    is_text,
+    looks_cut,
+    nanoseconds,
+    real_number,
+    stream_number,
+    whole_number,
 )
 
 _SEPARATORS = re.compile(r"[ \t\r\n,]*")
@@ -85,7 +83,7 @@ class _Table(dict[bytes, int]):
 
 
 class PythonLane:
-    """Collects rows; see analysis/traces/reading/scanned.py."""
+    """Collects rows; see analysis/traces/reading/event_scanner.py."""
 
     def __init__(self, limits: ScanLimits) -> None:
         self._limits = limits

@@ -7,27 +7,29 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
-from faultline.analysis.traces.doctor.rule import percent, short
+from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity, percent, short
 from faultline.analysis.traces.flight_recorder.wording import Numbers, subject_of
-from faultline.analysis.traces.judgement.memory import PRESSURE_FIX, pressure
-from faultline.analysis.traces.judgement.waiting import (
+from faultline.analysis.traces.judgement.thresholds import (
     INPUT_FIX,
     LATE_INPUT_FIX,
+    PRESSURE_FIX,
     WARN_SHARE,
+    pressure,
     severity_of,
 )
 from faultline.analysis.traces.readable import readable
 from faultline.analysis.traces.reading.job_files import JobFile
-from faultline.analysis.traces.traceml.judgement import (
+from faultline.analysis.traces.traceml.session import (
+    RankMemory,
     Straggler,
+    TraceMLSession,
+    TraceMLVerdict,
     creep,
+    read_summary,
     reserved_share,
     shares,
     straggler,
 )
-from faultline.analysis.traces.traceml.session import RankMemory, TraceMLSession, TraceMLVerdict
-from faultline.analysis.traces.traceml.summary import read_summary
 from faultline.analysis.traces.traceml.telemetry import read_telemetry
 
 MAX_SESSIONS = 64

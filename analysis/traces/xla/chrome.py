@@ -13,19 +13,17 @@ from dataclasses import replace
 import numpy as np
 
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
-from faultline.analysis.traces.xla.names import (
+from faultline.analysis.traces.xla.rows_of_devices import (
+    ABOUT_WORK,
     MARKERS,
     annotated_step,
     collective_in,
     device_category,
+    device_of,
+    enclosing,
     exactly,
     host_category,
     python_name,
-)
-from faultline.analysis.traces.xla.rows_of_devices import (
-    ABOUT_WORK,
-    device_of,
-    enclosing,
     work_stream,
 )
 

@@ -20,20 +20,18 @@ from faultline.analysis.traces.columns.events import Int32, Int64, TraceColumns
 from faultline.analysis.traces.protobuf.wire import Buffer, read_file
 from faultline.analysis.traces.reading.assembled import EventPart, Names, Words, assembled, renamed
 from faultline.analysis.traces.reading.file_kinds import rank_in_name
-from faultline.analysis.traces.xla.names import (
+from faultline.analysis.traces.xla.planes import Line, Plane, Space, space_of
+from faultline.analysis.traces.xla.rows_of_devices import (
+    ABOUT_WORK,
     MARKERS,
     annotated_step,
     collective_in,
     device_category,
+    device_of,
+    enclosing,
     exactly,
     host_category,
     python_name,
-)
-from faultline.analysis.traces.xla.planes import Line, Plane, Space, space_of
-from faultline.analysis.traces.xla.rows_of_devices import (
-    ABOUT_WORK,
-    device_of,
-    enclosing,
     work_stream,
 )
 

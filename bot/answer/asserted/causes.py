@@ -8,13 +8,12 @@ from faultline.analysis.analyzers import fault_of
 from faultline.analysis.kinds.finding_details import ChangeDetails, LogLineDetails
 from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT
 from faultline.analysis.phrasing.clauses import statement
-from faultline.analysis.phrasing.phrase import Phrase, name, quote, say
+from faultline.analysis.phrasing.statement import Phrase, name, quote, say
 from faultline.analysis.vocabulary import Assertion, Cause, Finding
 from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.bot.answer.asserted import measurements
 from faultline.bot.answer.asserted.ground import Ground, Refused
-from faultline.bot.answer.asserted.measurements import cited_finding
-from faultline.bot.answer.asserted.times import is_change, when
+from faultline.bot.answer.asserted.measurements import cited_finding, is_change, when
 from faultline.bot.answer.writer.headline import LIKELY, SURE
 from faultline.bot.answer.writer.plain_text import neutral
 from faultline.bot.answer.writer.story import began, change_called, story_of, tells_nothing

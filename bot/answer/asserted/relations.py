@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from faultline.analysis.phrasing.phrase import Part, Phrase, joined
+from faultline.analysis.phrasing.statement import Part, Phrase, joined
 from faultline.analysis.vocabulary import Assertion, Claim, Section
-from faultline.bot.answer.asserted import causes, measurements, times
+from faultline.bot.answer.asserted import causes, measurements
 from faultline.bot.answer.asserted.causes import is_symptom
 from faultline.bot.answer.asserted.ground import Ground, Refused, cited
-from faultline.bot.answer.asserted.inferred import harmless
-from faultline.bot.answer.asserted.quotations import no_data_about, quotes
-from faultline.bot.answer.writer.claims import claim_of
+from faultline.bot.answer.asserted.quotations import harmless, no_data_about, quotes
+from faultline.bot.answer.writer.headline import claim_of
 from faultline.bot.answer.writer.plain_text import neutral
 
 JOINTS = ("and", "while", "but")
@@ -53,9 +52,11 @@ _ALL = (
     Relation(causes.shows, "a finding: what it says, without its time", SINGLE),
     Relation(measurements.rose, "a finding that went up: the same", SINGLE),
     Relation(measurements.fell, "a finding that went down: the same", SINGLE),
-    Relation(times.began, "a finding with an onset: also since when", SINGLE),
-    Relation(times.began_before, "two, the second may be `alert`: in this order; says both", TWO),
-    Relation(times.began_with, "two that began together; says both", TWO),
+    Relation(measurements.began, "a finding with an onset: also since when", SINGLE),
+    Relation(
+        measurements.began_before, "two, the second may be `alert`: in this order; says both", TWO
+    ),
+    Relation(measurements.began_with, "two that began together; says both", TWO),
     Relation(causes.explained_by, "what is felt, then what the first cause did; says both", TWO),
     Relation(causes.changed, "a finding about a change: its title and time", SINGLE),
     Relation(causes.ruled_out, "a finding about a change that is no cause", SINGLE),

@@ -19,7 +19,7 @@ from faultline.bot.answer.exports.answered import ExportedAnswer
 from faultline.bot.answer.foreign_text import safe_url
 from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import percent
-from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.plain_text import quotable
 
 MOST_DIFF_LINES, LONGEST_DIFF, LONGEST_DATA_LINE = 400, 30_000, 2_000
 MOST_PLACES, MOST_EVIDENCE = 10, 12

@@ -13,7 +13,7 @@ from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.exports.answered import ExportedAnswer, TimelineEntry, timeline_of
 from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import SHOWN_BY, percent, span_of
-from faultline.bot.answer.writer.markdown_text import opened, shown
+from faultline.bot.answer.writer.plain_text import opened, shown
 
 BLANK = "**To fill in:**"
 MOST_MOMENTS = 14

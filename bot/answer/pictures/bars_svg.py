@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from faultline.analysis.wording.amounts import MILLISECONDS, amount
-from faultline.bot.answer.pictures.chart_axes import nice_step
+from faultline.bot.answer.pictures.chart_svg import nice_step
 from faultline.bot.answer.pictures.step_bars import (
     OTHER,
     WAITING,

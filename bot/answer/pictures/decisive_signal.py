@@ -13,9 +13,9 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import Windows, log_windows, metric_windows, span_windows
 from faultline.analysis.kinds.finding_details import LineDetails
 from faultline.analysis.logs.lines import log_texts
-from faultline.analysis.logs.masks import template_pattern
-from faultline.analysis.requests.case_calls import call_edges
+from faultline.analysis.logs.miner import template_pattern
 from faultline.analysis.requests.span_shifts import SELF_TIME
+from faultline.analysis.requests.topology import call_edges
 from faultline.analysis.vocabulary import Cause, Diagnosis, Finding
 from faultline.analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, Unit, unit_of
 from faultline.analysis.wording.names import operation_name, signal_name, step_name, subject_name

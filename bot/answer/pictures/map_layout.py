@@ -11,13 +11,15 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faultline.bot.answer.pictures.map_alignment import BESIDE, Span, aligned, moved_within
-from faultline.bot.answer.pictures.map_lanes import BoxRow, Point, ways_past
 from faultline.bot.answer.pictures.map_lines import (
+    BoxRow,
     PlacedBox,
     PlacedBoxes,
     PlacedLine,
+    Point,
     Ways,
     placed_lines,
+    ways_past,
 )
 from faultline.bot.answer.pictures.map_order import MapOrder, Place, ordered
 from faultline.bot.answer.pictures.service_map import IncidentMap, MapBox

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from faultline.bot.answer.pictures.map_lanes import Point
 from faultline.bot.answer.pictures.map_layout import (
     INSIDE,
     LINE,
     STATE,
     laid_out,
 )
-from faultline.bot.answer.pictures.map_lines import PlacedBox, PlacedLine
+from faultline.bot.answer.pictures.map_lines import PlacedBox, PlacedLine, Point
 from faultline.bot.answer.pictures.service_map import FaultArrow, IncidentMap, MapCall
 from faultline.bot.answer.pictures.svg import element, escaped, fitted, picture, text, words_width
 

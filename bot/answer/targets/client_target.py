@@ -13,7 +13,7 @@ from faultline.connectors.shared.contract.plugins import load_object
 from faultline.connectors.shared.settings.settings_types import Section
 
 if TYPE_CHECKING:
-    from faultline.bot.answer.targets.vendor_message import VendorMessage
+    from faultline.bot.answer.targets.message_target import VendorMessage
 
 S = TypeVar("S", bound=Section)
 

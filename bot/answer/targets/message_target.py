@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 import httpx
 
-from faultline.analysis.errors import ConnectorError
+from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.answer.outcome import Outcome
 from faultline.bot.answer.targets.plain_message import answer_text, digest_text, first_text
-from faultline.bot.answer.targets.posting import LEASE, NOT_DONE, post_once
+from faultline.bot.answer.targets.posting import LEASE, NOT_DONE, REQUEST_TIMEOUT_S, post_once
 from faultline.bot.policy.reply_targets import ReplyTargetDeclaration
 from faultline.bot.policy.services import catalogue_name
 from faultline.bot.settings import Settings
 from faultline.bot.store.messages import DueDigest
 from faultline.bot.store.store import NO_POST, Store, StoredInvestigation
+from faultline.connectors.shared.settings.settings_types import Section
 
 T = TypeVar("T")
 
@@ -204,3 +205,47 @@ class MessageTarget(ABC):
         except NOT_UNDERSTOOD as error:
             phrase = f"unexpected response ({type(error).__name__})"
             raise ConnectorError(self.name, call, phrase, retryable=True) from error
+
+
+# One message or ticket at a vendor whose API takes JSON over HTTP, with a token that writes.
+
+
+class VendorMessage(MessageTarget):
+    """The part that is the same for every such vendor."""
+
+    @classmethod
+    @abstractmethod
+    async def who(cls, settings: Any) -> str:
+        """The owner of the token. Raises FaultlineError."""
+
+    @property
+    def vendor_settings(self) -> Any:
+        """The section."""
+        section = self._declared.section(self._settings)
+        assert section is not None, "only configured targets are used"
+        return section
+
+
+async def call(
+    url: str, headers: Mapping[str, str], method: str, path: str, **more: Any
+) -> httpx.Response:
+    """One request. Raises what httpx raises."""
+    async with httpx.AsyncClient(headers=headers, timeout=REQUEST_TIMEOUT_S) as http:
+        return (await http.request(method, f"{url}{path}", **more)).raise_for_status()
+
+
+async def identity_of(label: str, request: Any) -> Any:
+    """The JSON of the question who we are. Raises FaultlineError."""
+    try:
+        return (await request).json()
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        raise FaultlineError(f"{label}: the token was refused with {status}") from error
+    except (httpx.HTTPError, ValueError) as error:
+        raise FaultlineError(f"{label}: no usable answer ({type(error).__name__})") from error
+
+
+def token_of(section: Section) -> str:
+    """The token of a configured section."""
+    token: str = section.token.get_secret_value()  # type: ignore[attr-defined]
+    return token

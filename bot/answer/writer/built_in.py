@@ -6,20 +6,60 @@ it is of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from faultline.analysis.analyzers import finding_kind
+from faultline.analysis.case.earlier import FLEET, KIND, RECORD
+from faultline.analysis.kinds.finding_details import EarlierDetails
 from faultline.analysis.kinds.finding_kinds import SIGNAL_STOPPED
-from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Verdict
+from faultline.analysis.vocabulary import (
+    Alert,
+    Claim,
+    Diagnosis,
+    Finding,
+    Gap,
+    Report,
+    Section,
+    Verdict,
+)
 from faultline.bot.answer.writer import doubts
 from faultline.bot.answer.writer import headline as first_sentence
-from faultline.bot.answer.writer.called import with_called_names
-from faultline.bot.answer.writer.claims import finding_claim
-from faultline.bot.answer.writer.earlier import is_memory, memory_claims
 from faultline.bot.answer.writer.evidence import why, without_repeats
 from faultline.bot.answer.writer.happening import happening
+from faultline.bot.answer.writer.headline import (
+    finding_claim,
+    with_called_names,
+    without_the_only_place,
+)
 from faultline.bot.answer.writer.next_steps import next_steps
-from faultline.bot.answer.writer.single_place import without_the_only_place
+from faultline.bot.answer.writer.plain_text import quotable
 from faultline.bot.answer.writer.story import Story, story_of
+
+# What memory knows, in the report: earlier causes that were tested again, and how often such
+# answers were right.
+
+
+def is_memory(finding: Finding) -> bool:
+    """Whether it says what memory knows, and is no evidence."""
+    return finding_kind(finding.kind).is_memory
+
+
+def memory_claims(diagnosis: Diagnosis) -> list[Claim]:
+    """The machine that was to blame before, the first earlier cause, the record, then a second
+    earlier cause; each cites the findings that show it again."""
+    findings_by_id = {f.id: f for f in diagnosis.findings}
+    earlier = [_claim(f, findings_by_id) for f in diagnosis.findings if f.kind == KIND]
+    record = [_claim(f, findings_by_id) for f in diagnosis.findings if f.kind == RECORD]
+    fleet = [_claim(f, findings_by_id) for f in diagnosis.findings if f.kind == FLEET]
+    return [*fleet, *earlier[:1], *record, *earlier[1:]]
+
+
+def _claim(finding: Finding, findings: Mapping[str, Finding]) -> Claim:
+    details = EarlierDetails.of(finding)
+    ids = [i for i in details.shows_in if i in findings] if details else []
+    cited = (finding.id, *ids)
+    return Claim(text=quotable(finding.sentence), findings=cited, section=Section.EARLIER)
+
 
 HEADLINE_LIMIT = first_sentence.HEADLINE_LIMIT
 MAX_CLAIMS = 12

@@ -23,12 +23,11 @@ from faultline.analysis.kinds.finding_kinds import (
 from faultline.analysis.kinds.state_faults import OF_NODES
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import DOUBLED, counts_few
-from faultline.analysis.phrasing.phrase import Phrase, Slot, listed, name, say
+from faultline.analysis.phrasing.statement import Phrase, Slot, listed, name, say
 from faultline.analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
 from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.names import subject_name
-from faultline.bot.answer.writer.claims import CITED, claim_of
-from faultline.bot.answer.writer.headline import SURE
+from faultline.bot.answer.writer.headline import CITED, SURE, claim_of
 from faultline.bot.answer.writer.story import (
     Story,
     change_by_title,

@@ -33,22 +33,22 @@ from faultline.analysis.kinds.finding_kinds import (
 )
 from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.phrasing.clauses import statement
-from faultline.analysis.phrasing.log_forms import witness
-from faultline.analysis.phrasing.log_message import message_of
+from faultline.analysis.phrasing.log_forms import message_of, witness
 from faultline.analysis.phrasing.metric_forms import (
     counted_restarts,
     failing_share,
     moved,
     signal_text,
 )
-from faultline.analysis.phrasing.phrase import (
+from faultline.analysis.phrasing.state_forms import is_down, state_of
+from faultline.analysis.phrasing.statement import (
     Phrase,
+    Tense,
+    Voice,
     clock,
     quote,
     say,
 )
-from faultline.analysis.phrasing.state_forms import is_down, state_of
-from faultline.analysis.phrasing.statement import Tense, Voice
 from faultline.analysis.vocabulary import (
     Cause,
     Claim,
@@ -60,8 +60,8 @@ from faultline.analysis.vocabulary import (
 from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.names import subject_name
 from faultline.analysis.wording.phrases import capitalised
-from faultline.bot.answer.writer.claims import claim_of, closed, findings_by_id
 from faultline.bot.answer.writer.doubts import more_calls_to
+from faultline.bot.answer.writer.headline import claim_of, closed, findings_by_id
 from faultline.bot.answer.writer.story import (
     Story,
     began,

@@ -11,12 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Section, Verdict
-from faultline.bot.answer.asserted.ground import Ground, Refused
-from faultline.bot.answer.asserted.inferred import CLAIM_LIMIT, harmless, stored_inference
+from faultline.bot.answer.asserted.ground import Ground, Refused, offered_steps
+from faultline.bot.answer.asserted.quotations import CLAIM_LIMIT, harmless, stored_inference
 from faultline.bot.answer.asserted.relations import worded
-from faultline.bot.answer.asserted.steps import offered_steps
-from faultline.bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, word
-from faultline.bot.answer.writer.earlier import memory_claims
+from faultline.bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, memory_claims, word
 from faultline.bot.answer.writer.plain_text import clipped, neutral
 
 MODEL_CLAIMS = 10

@@ -16,12 +16,11 @@ from faultline.analysis.kinds.finding_details import (
     PlaceDetails,
 )
 from faultline.analysis.phrasing.clauses import statement
-from faultline.analysis.phrasing.gpu_forms import cost
 from faultline.analysis.phrasing.metric_forms import (
     failing_share,
     in_brackets,
 )
-from faultline.analysis.phrasing.phrase import (
+from faultline.analysis.phrasing.statement import (
     NOTHING,
     Phrase,
     Slot,
@@ -31,6 +30,7 @@ from faultline.analysis.phrasing.phrase import (
     name,
     say,
 )
+from faultline.analysis.phrasing.training_forms import cost
 from faultline.analysis.vocabulary import (
     Alert,
     Claim,
@@ -42,13 +42,13 @@ from faultline.analysis.vocabulary import (
 from faultline.analysis.wording.amounts import PERCENT, SECONDS, amount
 from faultline.analysis.wording.names import subject_name
 from faultline.analysis.wording.phrases import counted
-from faultline.bot.answer.writer.claims import (
+from faultline.bot.answer.writer.headline import (
     CITED,
     claim_of,
+    explaining,
     finding_claim,
     findings_by_id,
 )
-from faultline.bot.answer.writer.headline import explaining
 from faultline.bot.answer.writer.story import (
     Story,
     alerting,

@@ -5,19 +5,34 @@ How sure it sounds follows the confidence: a cause that may be another one is "p
 
 from __future__ import annotations
 
-from faultline.analysis.analyzers import finding_kind
-from faultline.analysis.kinds.finding_details import MetricShiftDetails
+import re
+from collections.abc import Sequence
+
+from faultline.analysis.analyzers import fault_of, finding_kind
+from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL
+from faultline.analysis.kinds.finding_details import (
+    CallsIntoDetails,
+    MetricShiftDetails,
+    SignatureDetails,
+)
 from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNAL_STOPPED
-from faultline.analysis.phrasing.clauses import brief, statement
-from faultline.analysis.phrasing.log_forms import LOGS
+from faultline.analysis.phrasing.clauses import brief, place_phrase, statement
+from faultline.analysis.phrasing.log_forms import LOGS, OF_CALLED
 from faultline.analysis.phrasing.metric_forms import both_levels, is_shift, signal_text
-from faultline.analysis.phrasing.phrase import Phrase, clock, joined, name, say
 from faultline.analysis.phrasing.state_forms import is_down
-from faultline.analysis.phrasing.statement import Statement, Tense, possessive
-from faultline.analysis.vocabulary import Alert, Diagnosis, Finding, Verdict
+from faultline.analysis.phrasing.statement import (
+    Phrase,
+    Statement,
+    Tense,
+    clock,
+    joined,
+    name,
+    possessive,
+    say,
+)
+from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Finding, Section, Verdict
 from faultline.analysis.wording.names import subject_name
-from faultline.bot.answer.writer.plain_text import clipped
-from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.plain_text import clipped, quotable
 from faultline.bot.answer.writer.story import Story, change_by_title, change_called, is_mere_symptom
 
 HEADLINE_LIMIT = 200
@@ -190,3 +205,104 @@ def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
                 "also reached at other times when nothing was wrong."
             )
     return f"nothing behind “{quotable(alert.title)}” has left its usual range."
+
+
+# The service that a known failure in a caller's log is about: "certificate has expired" is said of
+# the service that was called, where its lines name one.
+
+
+def with_called_names(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with the called service beside each known failure whose line names it."""
+    calls = _failing_calls(diagnosis)
+    if not calls:
+        return diagnosis
+    findings = []
+    for finding in diagnosis.findings:
+        findings.append(_with_name(finding, calls))
+    return diagnosis.model_copy(update={"findings": tuple(findings)})
+
+
+def _failing_calls(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Caller and callee of the calls that are found to fail."""
+    calls = []
+    for finding in diagnosis.findings:
+        fault, details = fault_of(finding), CallsIntoDetails.of(finding)
+        if fault is not None and fault.name == CALLERS_FAIL.name and details is not None:
+            calls += [(caller, finding.subject) for caller in details.callers]
+    return calls
+
+
+def _with_name(finding: Finding, calls: list[tuple[str, str]]) -> Finding:
+    details = SignatureDetails.of(finding)
+    if details is None or details.names or details.signature not in OF_CALLED:
+        return finding
+    named = [callee for caller, callee in calls if caller == finding.subject]
+    named = [callee for callee in named if _is_in(callee, details.example)]
+    if len(named) != 1:
+        return finding
+    signature_details = details.model_copy(update={"names": named[0]})
+    return finding.model_copy(update={"details": signature_details})
+
+
+def _is_in(service: str, line: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(service)}(?![\w-])", line) is not None
+
+
+# A claim of the built-in writer: a sentence with the findings that its parts are of.
+
+CITED = 6
+"""Findings cited by one sentence at most: more links than that nobody follows at night."""
+
+
+def claim_of(text: Phrase, section: Section, findings: Sequence[str]) -> Claim:
+    """The claim; it cites these findings and those that the phrase names."""
+    ids = dict.fromkeys([*findings, *text.findings])
+    return Claim(text=quotable(text.sentence), findings=tuple(ids), section=section)
+
+
+def finding_claim(finding: Finding, section: Section = Section.WHY) -> Claim:
+    """A finding by itself, where none is blamed."""
+    return claim_of(statement(finding).clause(), section, (finding.id,))
+
+
+def findings_by_id(ids: Sequence[str], diagnosis: Diagnosis) -> list[Finding]:
+    """Those of the diagnosis, in the order of their ids."""
+    findings = {finding.id: finding for finding in diagnosis.findings}
+    return [findings[finding_id] for finding_id in ids if finding_id in findings]
+
+
+def closed(text: str) -> str:
+    """The text with a full stop, where it has none."""
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def continued(text: str) -> str:
+    """A sentence that goes on behind a lead: in small letters, unless a name or an abbreviation
+    begins it."""
+    return f"{text[:1].lower()}{text[1:]}" if text[1:2].islower() else text
+
+
+# The cluster that every line names goes without saying: "in cluster-a" tells a reader something
+# only where an answer also speaks of another one.
+
+_LABELS = "labels"
+
+
+def without_the_only_place(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis, without the place of its findings where all that it cites are of one."""
+    cited = set(diagnosis.impact.findings)
+    for cause in diagnosis.causes:
+        cited.update(cause.findings)
+    places = {place_phrase(finding) for finding in diagnosis.findings if finding.id in cited} - {""}
+    if len(places) != 1:
+        return diagnosis
+    return diagnosis.model_copy(
+        update={"findings": tuple(_without_place(finding) for finding in diagnosis.findings)}
+    )
+
+
+def _without_place(finding: Finding) -> Finding:
+    if not place_phrase(finding):
+        return finding
+    series = {key: value for key, value in finding.series.items() if key != _LABELS}
+    return finding.model_copy(update={"series": series})

@@ -8,8 +8,8 @@ from faultline.analysis.vocabulary import Claim, Evidence, Finding, Guidance, Se
 from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView
-from faultline.bot.answer.writer.markdown_text import opened, shown
 from faultline.bot.answer.writer.model_use import model_use_line
+from faultline.bot.answer.writer.plain_text import opened, shown
 
 
 def to_markdown(view: AnswerView) -> str:

@@ -36,9 +36,9 @@ from faultline.analysis.vocabulary import (
 )
 from faultline.analysis.wording.amounts import amount
 from faultline.analysis.wording.names import change_name, is_plural, subject_name
-from faultline.bot.answer.writer.claims import CITED, closed, continued
 from faultline.bot.answer.writer.doubts import other_candidate
-from faultline.bot.answer.writer.quotable import quotable
+from faultline.bot.answer.writer.headline import CITED, closed, continued
+from faultline.bot.answer.writer.plain_text import quotable
 from faultline.bot.answer.writer.story import (
     Story,
     change_by_title,

@@ -8,8 +8,12 @@ The two agree: `rendered_part(neutral(text))` is None for every text.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection
+from functools import lru_cache
+from urllib.parse import quote
 
+from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.wording.phrases import INVISIBLE, plain
 
 LINK = re.compile(r"[a-z][a-z0-9+.\-]{0,20}://[^\s<>\"'|]*|\bwww\.[^\s<>\"'|]+", re.IGNORECASE)
@@ -89,3 +93,56 @@ def _until_stable(line: str) -> str:
         line = line.strip()
         if line == before:
             return line
+
+
+# A sentence of the diagnosis as an answer may show it, and names in texts.
+
+_DASH = re.compile(r"[\u2010-\u2015\u2212]")
+_INVISIBLE = re.compile(
+    r"[\u0300-\u036f\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\U000e0000-\U000e0fff]"
+)
+
+
+# A report asks for the same sentences again and again, each time against every secret.
+@lru_cache(maxsize=2048)
+def quotable(text: str) -> str:
+    """The text without secrets, and without anything that renders."""
+    return neutral(masked(text))
+
+
+def named_in(name: str, text: str) -> bool:
+    """Whether the name stands in the text as a whole word; both folded."""
+    return position_of(name, text) >= 0
+
+
+def position_of(name: str, text: str) -> int:
+    """Where the name first stands in the text as a whole word; -1 where it does not."""
+    match = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)
+    return match.start() if match else -1
+
+
+def folded(text: str) -> str:
+    """Text for comparison: look-alikes and accented letters plain, nothing invisible, lower
+    case."""
+    canonical = _DASH.sub("-", unicodedata.normalize("NFKC", text))
+    letters = unicodedata.normalize("NFD", canonical)
+    return _INVISIBLE.sub("", letters).lower()
+
+
+# Foreign text and addresses inside Markdown: they stay text, and links cannot break out.
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_URL_SAFE = ":/?#@!$&'*+,;=%-._~"
+"""All of a web address but what would end a Markdown link."""
+
+
+def shown(text: str) -> str:
+    """Foreign text on one line that Markdown and HTML show as it is."""
+    return _SPECIAL.sub(r"\\\1", quotable(text))
+
+
+def opened(url: str | None, title: str = "open") -> str:
+    """` ([open](address))`; empty where it is no web address."""
+    if not url or not url.startswith(("https://", "http://")):
+        return ""
+    return f" ([{shown(title)}]({quote(url, safe=_URL_SAFE)}))"

@@ -39,8 +39,8 @@ from faultline.analysis.phrasing.metric_forms import (
     is_shift,
     used_up,
 )
-from faultline.analysis.phrasing.phrase import Part, Phrase, Slot, clock, name, quote, say
 from faultline.analysis.phrasing.state_forms import is_down
+from faultline.analysis.phrasing.statement import Part, Phrase, Slot, clock, name, quote, say
 from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Verdict
 from faultline.analysis.wording.names import change_name, subject_name
 

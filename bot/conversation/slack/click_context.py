@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackClientError
@@ -23,8 +24,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Scope
 from faultline.bot.answer.targets.slack.blocks import Block
-from faultline.bot.answer.targets.slack.errors import error_code, slack_error
-from faultline.bot.answer.targets.slack.posts import slack_client
+from faultline.bot.answer.targets.slack.buttons import MORE, PREFIX, SlackButton, all_buttons
+from faultline.bot.answer.targets.slack.posts import error_code, slack_client, slack_error
 from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.intake.accepting import NotAccepted
@@ -305,3 +306,62 @@ def _read(folder: Path) -> Answer:
 
     case = read_case(folder)
     return Answer(read_diagnosis(folder), read_report(folder), case.evidence, case.gaps, None)
+
+
+# What a click on a button under an answer does, and what its form keeps.
+
+
+class TooMuch(FaultlineError):
+    """Somebody sent more forms than they may; its words are for them."""
+
+
+class ClickableButton(SlackButton):
+    """One button with what a click on it does."""
+
+    act: ClassVar[Act] = "rate"
+    """What a click, or its form, is in the table of roles."""
+    form: ClassVar[str] = ""
+    """The callback id of the form that it opens, "" for none."""
+    first_field: ClassVar[str] = ""
+    """The block of that form under which an error is shown."""
+
+    @abstractmethod
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """What a click does. Slack waits 3 s: what takes longer goes to `context.later`.
+
+        Raises NotAccepted where the store does not answer; Slack shows that to whoever clicked.
+        """
+
+    def act_of(self, form: Interaction, investigation: StoredInvestigation) -> Act:
+        """What the form that was filled in asks for."""
+        return self.act
+
+    async def sent(
+        self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """Keep what the form of this button says. Raises NotAccepted, and TooMuch where somebody
+        sent too many."""
+        raise NotImplementedError(f"button {self.name} opens no form")
+
+
+def clicked_button(action: str, value: str) -> tuple[ClickableButton, str] | None:
+    """Which button was clicked under the answer to which investigation, from a click's action id
+    and value; None for anything else."""
+    name, investigation_id = action.removeprefix(PREFIX), value
+    if action == MORE:
+        # In the menu the value names the button, too.
+        name, _, investigation_id = value.partition(" ")
+    for button in all_buttons():
+        if button.name == name and isinstance(button, ClickableButton):
+            return button, investigation_id
+    return None
+
+
+def button_of_form(callback_id: str) -> ClickableButton | None:
+    """The button that opened a form; None for a form of nobody."""
+    for button in all_buttons():
+        if isinstance(button, ClickableButton) and button.form and button.form == callback_id:
+            return button
+    return None

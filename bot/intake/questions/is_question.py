@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 
-from faultline.bot.intake.questions.follow_up_scope import speaks_of_a_span
 from faultline.bot.intake.questions.request_kind import RequestKind, understand
-from faultline.bot.intake.questions.subjects import asks_about, names_metric
+from faultline.bot.intake.questions.subjects import asks_about, names_metric, speaks_of_a_span
 from faultline.bot.intake.questions.words import listed, words
 
 MAX_CHARACTERS = 300

@@ -19,8 +19,13 @@ from faultline.bot.intake.accepting import NotAccepted
 from faultline.bot.intake.questions.commands import command_in, is_courtesy
 from faultline.bot.intake.questions.first_contact import tells_of_trouble
 from faultline.bot.intake.questions.is_question import is_question
-from faultline.bot.intake.questions.slack_question import MAX_TEXT, Kind, SlackQuestion, Taken
-from faultline.bot.intake.questions.teams_thread import target_in
+from faultline.bot.intake.questions.slack_question import (
+    MAX_TEXT,
+    Kind,
+    SlackQuestion,
+    Taken,
+    target_in,
+)
 from faultline.bot.policy.people import HOUR
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings

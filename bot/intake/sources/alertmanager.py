@@ -33,8 +33,8 @@ from faultline.bot.intake.payload_fields import (
     json_object,
     single_line,
 )
-from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.signatures import Refused
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
 from faultline.connectors.vendors.alertmanager import AlertmanagerSettings

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from faultline.analysis.kinds.watched_signals import AlertQuery, Comparison
+from faultline.analysis.kinds.signals import AlertQuery, Comparison
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.payload_fields import (

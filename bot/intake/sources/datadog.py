@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, too_old
 from faultline.bot.intake.alert_source import WebhookSource, token_in_header

@@ -16,9 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import AlertSource, Intake
-from faultline.bot.intake.request_body import read_body
-from faultline.bot.intake.responses import Handler, ignored_response
-from faultline.bot.intake.signatures import BadSignature
+from faultline.bot.intake.signatures import BadSignature, Handler, ignored_response, read_body
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.settings.reply_targets import MsTeamsSettings

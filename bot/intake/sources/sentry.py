@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SecretStr
 
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, forgotten, too_old
 from faultline.bot.intake.alert_source import WebhookSource, signed_body

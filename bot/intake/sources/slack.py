@@ -20,9 +20,13 @@ from starlette.responses import Response
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import AlertSource, Intake
 from faultline.bot.intake.payload_fields import form_payload, json_object
-from faultline.bot.intake.request_body import read_body
-from faultline.bot.intake.responses import Handler, ignored_response, not_configured
-from faultline.bot.intake.signatures import verify_slack
+from faultline.bot.intake.signatures import (
+    Handler,
+    ignored_response,
+    not_configured,
+    read_body,
+    verify_slack,
+)
 from faultline.bot.policy.values import Delivery
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings, secret_variable

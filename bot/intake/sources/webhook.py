@@ -8,13 +8,16 @@ Retries within five minutes are duplicates, as for Alertmanager.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any, get_args
 
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import (
     LARGE_BODY_BYTES,
+    ChangeBatch,
     Receive,
     RequestContent,
     Sender,
@@ -24,25 +27,197 @@ from faultline.bot.intake.alert_source import (
 from faultline.bot.intake.payload_fields import (
     LONG,
     as_labels,
+    as_time,
     as_url,
     digest_of,
     filled,
+    in_utc,
     plain,
+    single_line,
 )
+from faultline.bot.intake.reported_changes import AHEAD, ChangeKind
 from faultline.bot.intake.service_names import catalogued
 from faultline.bot.intake.signatures import (
     BadSignature,
+    Refused,
     any_equal,
     hmac_sha256,
     usable,
     verify_token,
 )
-from faultline.bot.intake.sources.webhook_body import MappedItem, mapped_items, refused, unfilled
-from faultline.bot.intake.sources.webhook_changes import read_changes
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.settings.webhook import WebhookSettings
+from faultline.bot.store.changes import LONGEST_FILES, LONGEST_ID, LONGEST_TEXT, ReportedChange
+from faultline.connectors.shared.rows.mapped_entries import searched, shallow_json, since_1970
+
+# What the generic webhook's expressions find in a body. A refusal names the expression and nothing
+# that was sent.
+
+MOST_ITEMS = 1_000
+MOST_NAMES = 20
+
+
+@dataclass(frozen=True)
+class MappedItem:
+    """One alert or change of a body, and the settings that read it."""
+
+    value: Any
+    webhook_settings: WebhookSettings
+
+    def get(self, field: str) -> Any:
+        """What the field's expression finds; None for nothing and for a macro that stands
+        unfilled. Raises Refused with 400."""
+        search = _search(self.webhook_settings, field, self.value)
+        return None if isinstance(search, str) and unfilled(search) else search
+
+    def line(self, field: str) -> str | None:
+        """As one line. Raises Refused for what is neither text nor a number."""
+        field_value = self.get(field)
+        # Written as in JSON, not as Python does.
+        if isinstance(field_value, bool):
+            return str(field_value).lower()
+        if field_value is not None and not isinstance(field_value, (str, int, float)):
+            raise refused(self.webhook_settings, field, "is neither text nor a number")
+        return single_line(field_value) or None
+
+    def time(self, field: str) -> datetime | None:
+        """As a time in UTC. Raises Refused for what is none."""
+        field_value = self.get(field)
+        if field_value is None:
+            return None
+        number = since_1970(field_value)
+        time = as_time(field_value) or (in_utc(number) if number else None)
+        if time is None:
+            raise refused(self.webhook_settings, field, "is not a time")
+        return time
+
+    def names(self, field: str) -> list[str]:
+        """The names in a list, or the only one."""
+        field_value = self.get(field)
+        raw_names = field_value[:MOST_NAMES] if isinstance(field_value, list) else [field_value]
+        lines = [single_line(raw_name) for raw_name in raw_names]
+        return [line for line in lines if not unfilled(line)]
+
+    def counts(self) -> bool:
+        """Whether `only` lets it through: without that, everything counts."""
+        return self.webhook_settings.expression("only") is None or bool(self.get("only"))
+
+
+def mapped_items(body: bytes, webhook_settings: WebhookSettings) -> list[MappedItem]:
+    """The items of a body that count, in its order. Raises Refused with 400 or 413."""
+    payload = _parsed(body)
+    entries = (
+        payload if webhook_settings.items is None else _search(webhook_settings, "items", payload)
+    )
+    entries = [entries] if webhook_settings.items is None else entries
+    if not isinstance(entries, list):
+        raise refused(webhook_settings, "items", "is not a list")
+    if len(entries) > MOST_ITEMS:
+        raise Refused(413, f"more than {MOST_ITEMS} items in one body")
+    items = [MappedItem(entry, webhook_settings) for entry in entries]
+    return [mapped_item for mapped_item in items if mapped_item.counts()]
+
+
+def unfilled(text: str) -> bool:
+    """Whether it is empty, or a macro that Zabbix, Nagios or Splunk On-Call had no value for."""
+    text = text.strip()
+    if text in ("", "*UNKNOWN*"):
+        return True
+    # Macros such as `{HOST.NAME}`, `$HOSTNAME$` and `${...}`. A text with blanks is none.
+    return (text[0], text[-1]) in (("{", "}"), ("$", "$"), ("$", "}")) and " " not in text
+
+
+def refused(webhook_settings: WebhookSettings, field: str, problem: str) -> Refused:
+    """For what an expression finds, or does not."""
+    return Refused(400, f"{field} ({webhook_settings.expression(field)}) {problem}")
+
+
+def _search(webhook_settings: WebhookSettings, field: str, value: Any) -> Any:
+    expression = webhook_settings.expression(field)
+    if expression is None:
+        return None
+    try:
+        return searched(expression, value)
+    except ValueError as error:
+        raise refused(webhook_settings, field, str(error)) from None
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return shallow_json(body)
+    except ValueError as error:
+        raise Refused(400, f"the body {error}") from None
+
+
+# The generic webhook's changes: deployments, flags and pushed configuration that any system posts.
+#
+# They are kept with those of `POST /changes` and become evidence of later investigations. One with
+# a known id replaces the earlier one, so that a delivery which comes twice is one change.
+
+KINDS = get_args(ChangeKind)
+MOST_CHANGES = 100
+MOST_FILES = 2_000
+
+
+def read_changes(
+    body: bytes,
+    settings: Settings,
+    webhook_settings: WebhookSettings,
+    *,
+    sender: str,
+    now: datetime,
+) -> ChangeBatch | Ignored:
+    """The changes of a body, in its order. Raises Refused with 400 or 413."""
+    items = mapped_items(body, webhook_settings)
+    if len(items) > MOST_CHANGES:
+        raise Refused(413, f"more than {MOST_CHANGES} changes in one body")
+    if not items:
+        return Ignored("no change counts")
+    return ChangeBatch([_change(mapped_item, settings, sender, now) for mapped_item in items])
+
+
+def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) -> ReportedChange:
+    service = catalogued(settings, *item.names("service"))
+    title = plain(item.line("title"), LONGEST_TEXT)
+    identity = item.line("id")
+    for field, content in (("service", service), ("title", title), ("id", identity)):
+        if not content:
+            raise refused(item.webhook_settings, field, "finds nothing")
+    at = item.time("starts_at") or now
+    if at > now + AHEAD:
+        raise refused(item.webhook_settings, "starts_at", "is in the future")
+    environment = item.line("environment")
+    line = (item.line("kind") or KINDS[0]).casefold()
+    if line not in KINDS:
+        raise refused(item.webhook_settings, "kind", f"is none of {', '.join(KINDS)}")
+    return ReportedChange(
+        id=_id(sender, identity or ""),
+        at=at,
+        service=service or "",
+        kind=line,
+        title=title,
+        author=item.line("author") or "",
+        link=as_url(item.get("url")),
+        files=_files(item),
+        place={"environment": environment} if environment else {},
+    )
+
+
+def _id(sender: str, identity: str) -> str:
+    """Equal ids of two senders are two changes."""
+    # The stored id has a bound. A digest is the same each time, so a repeat is still recognised.
+    whole = f"{sender or 'webhook'}/{identity}"
+    return whole if len(whole) <= LONGEST_ID else digest_of(sender, identity)
+
+
+def _files(item: MappedItem) -> str:
+    files = item.get("files")
+    paths = files[:MOST_FILES] if isinstance(files, list) else []
+    lines = [single_line(path) for path in paths]
+    return "\n".join(line for line in lines if line)[:LONGEST_FILES]
+
 
 SOURCE = "webhook"
 RETRY_SLOT_S = 300

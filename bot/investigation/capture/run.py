@@ -9,13 +9,13 @@ from pathlib import Path
 from faultline.analysis.errors import SettingsError
 from faultline.bot.investigation.capture.captured import (
     CaptureGap,
+    CapturePlan,
     CaptureResult,
     MethodResult,
     single_line,
     status_of,
 )
-from faultline.bot.investigation.capture.plan import CapturePlan
-from faultline.bot.investigation.capture.through_debug_server import capture_through_debug_servers
+from faultline.bot.investigation.capture.debug_server import capture_through_debug_servers
 from faultline.bot.investigation.capture.through_dynolog import capture_through_dynolog
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.follow_ups import CaptureLog

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.investigation.capture.captured import CaptureGap, MethodResult
+from faultline.bot.investigation.capture.captured import CaptureGap, CapturePlan, MethodResult
 from faultline.bot.investigation.capture.dynolog import (
     START_MARGIN_SECONDS,
     CaptureOptions,
@@ -24,7 +24,6 @@ from faultline.bot.investigation.capture.dynolog import (
     output_of,
 )
 from faultline.bot.investigation.capture.outputs import Collector, ExpectedFile, output_place
-from faultline.bot.investigation.capture.plan import CapturePlan
 from faultline.bot.runtime.threads import in_thread
 
 AT_ONCE = 64

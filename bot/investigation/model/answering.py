@@ -14,17 +14,15 @@ from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Claim, Diagnosis, ModelUse
 from faultline.bot.answer.asserted.ground import Ground, ground_of
 from faultline.bot.answer.asserted.relations import described
-from faultline.bot.answer.writer.payload import as_data, clean, payload
-from faultline.bot.answer.writer.redaction import Redactor
-from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.answer.writer.payload import Redactor, as_data, clean, payload
+from faultline.bot.investigation.model.budget import Budget, DayBudget, ModelLimits
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.conversation import Conversation, Progress, silent
-from faultline.bot.investigation.model.day_budget import DayBudget
 from faultline.bot.investigation.model.drafts import AnswerDraft, check_draft, read_answer
 from faultline.bot.investigation.model.investigating import keeps_nothing
 from faultline.bot.investigation.model.model_session import Keep, ModelSession, Run, in_a_thread
-from faultline.bot.investigation.model.records import Records, open_records
 from faultline.bot.investigation.model.toolbox import toolbox_for
+from faultline.bot.investigation.model.transcript import Records, open_records
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Connector
 from faultline.prompts import load_prompt

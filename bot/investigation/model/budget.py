@@ -10,21 +10,94 @@ is first used, which an installation without the internet cannot, and they are t
 
 from __future__ import annotations
 
+import json
+import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import ModelUse
-from faultline.bot.investigation.model.day_budget import DayBudget
 from faultline.bot.investigation.model.turns import (
     AssistantMessage,
     Entry,
     ModelAnswer,
+    ToolCall,
     Turn,
     Usage,
 )
 from faultline.bot.runtime.instrumentation import model_used
+from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings.investigation import ModelSettings
+from faultline.bot.store.quotas import ModelSpending, Spent
+
+# What all investigations and questions of a day may take of the model, together and for each
+# channel. It is counted in the database, so that all workers share it, after each answer.
+
+log = logging.getLogger("faultline.model")
+
+
+@dataclass
+class DayBudget:
+    """The budgets of one conversation's day and channel. `look` before the first request."""
+
+    settings: ModelSettings
+    spending: ModelSpending
+    channel: str = ""
+    """"" where there is none: then only the day counts."""
+    reached: str | None = None
+    """Which budget is used up, as the answer tells it; None while there is something left."""
+
+    async def look(self) -> None:
+        """Learn what was taken so far, by all workers."""
+        await self._counted(partial(self.spending.spent, self.channel))
+
+    async def pay(self, tokens: int, cost_usd: float | None) -> None:
+        """Count an answer. Dollars are None where no prices are set."""
+        await self._counted(partial(self.spending.add, self.channel, tokens, cost_usd or 0.0))
+
+    async def _counted(self, count: Callable[[], tuple[Spent, Spent]]) -> None:
+        try:
+            self._judge(*await in_store(count))
+        except (SQLAlchemyError, TimeoutError) as error:
+            # An answer that was paid for is not lost because it could not be counted.
+            log.warning("the model's budgets could not be counted (%s)", type(error).__name__)
+
+    def _judge(self, day: Spent, channel: Spent) -> None:
+        settings = self.settings
+        limits = [
+            ("for today", day, settings.max_tokens_per_day, settings.max_cost_usd_per_day),
+            (
+                "for this channel today",
+                channel,
+                settings.max_tokens_per_channel_day,
+                settings.max_cost_usd_per_channel_day,
+            ),
+        ]
+        self.reached = None
+        for whose, spent, tokens, cost in limits if self.channel else limits[:1]:
+            if tokens is not None and spent.tokens >= tokens:
+                self.reached = f"the model's budget {whose} is used up ({tokens:,} tokens)"
+            elif cost is not None and spent.cost_usd >= cost:
+                self.reached = f"the model's budget {whose} is used up (${cost:.2f})"
+
+
+def day_budget(settings: ModelSettings, engine: Engine, channel: str | None) -> DayBudget | None:
+    """The budgets that the settings name; None where they name none."""
+    limits = (
+        settings.max_tokens_per_day,
+        settings.max_cost_usd_per_day,
+        settings.max_tokens_per_channel_day,
+        settings.max_cost_usd_per_channel_day,
+    )
+    if all(limit is None for limit in limits):
+        return None
+    return DayBudget(settings, ModelSpending(engine), channel or "")
+
 
 CHARACTERS_PER_TOKEN = 2.9
 """Of our documents, until the server has counted one. 12 recorded investigations had 2.98 to 3.35:
@@ -216,3 +289,72 @@ def size_of_entry(entry: Entry) -> int:
     """Characters of one entry of a history."""
     calls = entry.calls if isinstance(entry, AssistantMessage) else ()
     return len(entry.text) + sum(len(c.arguments) + len(c.name) for c in calls)
+
+
+# Notices a model that goes in circles: the same call again, two calls in turns, nothing but errors.
+#
+# It gets a warning, and what it already has is not fetched again. The second time its tools are
+# withdrawn, and it reports.
+
+NUDGES = 2
+"""With this one the tools are withdrawn."""
+ERRORS_IN_A_ROW = 3
+"""Rounds."""
+ALTERNATING = 4
+
+
+@dataclass
+class LoopGuard:
+    """Watches the calls of one conversation, in their order."""
+
+    nudges: int = 0
+    _first_positions: dict[str, int] = field(default_factory=dict)
+    _calls: list[str] = field(default_factory=list)
+    _errors: int = 0
+    _why: str | None = None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the model has lost its tools."""
+        return self.nudges >= NUDGES
+
+    def repeated(self, call: ToolCall) -> int | None:
+        """The number of the earlier call that was the same; None for a new one. Counts the call."""
+        try:
+            # The same arguments in another order, or with other blanks, are the same call.
+            arguments = json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
+        except (ValueError, RecursionError):
+            arguments = call.arguments
+        key = f"{call.name} {arguments}"
+        self._calls.append(key)
+        earlier = self._first_positions.setdefault(key, len(self._calls))
+        if earlier == len(self._calls):
+            return None
+        last = self._calls[-ALTERNATING:]
+        # Four calls of the form A, B, A, B.
+        alternates = len(last) == ALTERNATING and last[0] == last[2] != last[1] == last[3]
+        self._why = "the same two calls in turns" if alternates else "a call that was made before"
+        return earlier
+
+    def forget(self) -> None:
+        """The history was compacted: what a call brought may be asked for once more."""
+        self._first_positions.clear()
+
+    def ended(self, *, error: bool) -> None:
+        """How the calls of one answer ended: badly only where every one of them failed."""
+        self._errors = self._errors + 1 if error else 0
+        if self._errors >= ERRORS_IN_A_ROW:
+            self._why = f"{self._errors} rounds of calls in a row that failed"
+
+    def nudge(self) -> str | None:
+        """After each round: what to tell the model, None where it gets on."""
+        why, self._why = self._why, None
+        if why is None:
+            return None
+        self.nudges += 1
+        # From zero, or every further failure would count as another circle.
+        self._errors = 0
+        return (
+            f"Note from the program: {why}. Ask for something else that is still open, or stop "
+            f"asking."
+        )

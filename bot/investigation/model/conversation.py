@@ -16,13 +16,11 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from faultline.bot.investigation.model.budget import Budget
+from faultline.bot.investigation.model.budget import Budget, LoopGuard
 from faultline.bot.investigation.model.client import ModelClient
-from faultline.bot.investigation.model.compaction import observed
 from faultline.bot.investigation.model.drafts import CheckedDraft
-from faultline.bot.investigation.model.loop_guard import LoopGuard
 from faultline.bot.investigation.model.schemas import strict_schema
-from faultline.bot.investigation.model.toolbox import Toolbox, safe_call
+from faultline.bot.investigation.model.toolbox import Toolbox, observed, safe_call
 from faultline.bot.investigation.model.transcript import (
     Transcript,
     TranscriptLine,

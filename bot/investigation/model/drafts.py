@@ -13,13 +13,12 @@ from pydantic import BaseModel, Field, ValidationError
 
 from faultline.analysis.vocabulary import Assertion, Claim, Report, SecondOpinion
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.answer.asserted import inferred
-from faultline.bot.answer.asserted.ground import Ground, Refused
+from faultline.bot.answer.asserted import quotations
+from faultline.bot.answer.asserted.ground import Ground, Refused, chosen_steps, offered_steps
 from faultline.bot.answer.asserted.relations import JOINTS, RELATIONS, worded
-from faultline.bot.answer.asserted.steps import chosen_steps, offered_steps
 from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.answer.writer.plain_text import neutral
-from faultline.bot.answer.writer.redaction import Redactor
 
 TEXT_LIMIT = 600
 MAX_DRAFTED = 20
@@ -139,13 +138,15 @@ def check_draft(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) 
             checked_draft.refused_claims.append(asserted)
     for number, guess in enumerate(draft.inferences[:MOST_INFERENCES], start=1):
         text, ids = _line(guess.text, redactor), guess.because[:MAX_IDS]
-        _try(checked_draft, f"inference {number}", partial(inferred.inference, text, ids, ground))
+        _try(checked_draft, f"inference {number}", partial(quotations.inference, text, ids, ground))
     if isinstance(draft, Draft):
         _opinion(draft.second_opinion, checked_draft, ground, redactor)
         if draft.question:
             line = _line(draft.question, redactor)
             _try(
-                checked_draft, "the question", partial(inferred.question_to_a_person, line, ground)
+                checked_draft,
+                "the question",
+                partial(quotations.question_to_a_person, line, ground),
             )
     return checked_draft
 
@@ -169,7 +170,7 @@ def _opinion(
     if opinion is None:
         return
     try:
-        checked_draft.second_opinion, claim = inferred.second_opinion(
+        checked_draft.second_opinion, claim = quotations.second_opinion(
             _line(opinion.subject, redactor),
             opinion.because[:MAX_IDS],
             _line(opinion.text, redactor),

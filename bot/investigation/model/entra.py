@@ -16,7 +16,7 @@ from faultline.connectors.shared.auth.azure_token import (
     Credential,
     Tokens,
 )
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 
 
 def entra_tokens(settings: ModelSettings) -> Callable[[], Awaitable[str]]:

@@ -22,14 +22,13 @@ from faultline.bot.answer.view import NO_REPORT
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
 from faultline.bot.answer.writer.payload import FEW_FINDINGS, MAX_FINDINGS, payload
-from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.budget import Budget, DayBudget, ModelLimits
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.conversation import Conversation, Progress, silent
-from faultline.bot.investigation.model.day_budget import DayBudget
 from faultline.bot.investigation.model.drafts import Draft, check_draft, read_draft, report_of
 from faultline.bot.investigation.model.model_session import Keep, ModelSession, Run, in_a_thread
-from faultline.bot.investigation.model.records import Records, open_records
 from faultline.bot.investigation.model.toolbox import toolbox_for
+from faultline.bot.investigation.model.transcript import Records, open_records
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Connector
 from faultline.prompts import load_prompt

@@ -21,12 +21,12 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from faultline.analysis.case.citations import citing_matching_rows
 from faultline.analysis.case.folder import Case, json_bytes, read_case, write_evidence, write_json
 from faultline.analysis.case.observations import MAX_OBSERVATIONS, OBSERVATIONS_FILE, Observations
 from faultline.analysis.case.tables import SCHEMAS, read_table, write_table
+from faultline.analysis.case.windows import citing_matching_rows
 from faultline.analysis.requests.topology import read_topology
-from faultline.analysis.traces.job.trace_versions import SUMMARIES, TRACES
+from faultline.analysis.traces.job.trace_records import SUMMARIES, TRACES
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
 from faultline.bot.answer.finding_ids import with_stable_ids
 from faultline.bot.investigation.analyzing import analyze_case

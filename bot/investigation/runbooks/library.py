@@ -12,9 +12,17 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from faultline.bot.investigation.runbooks.front_matter import Problem, read_front_matter
-from faultline.bot.investigation.runbooks.runbook import Runbook, read_keys
+from faultline.bot.investigation.runbooks.runbook import (
+    Problem,
+    Runbook,
+    read_front_matter,
+    read_keys,
+)
+from faultline.bot.settings import Settings, sections_that_repeat
+from faultline.connectors.shared.settings.settings_types import Section, addresses_in
+from faultline.connectors.vendors.datadog.links import APP_HOSTS
 
 LONGEST_FILE = 131_072
 """Bytes. What is longer is no page that anyone reads in an incident."""
@@ -156,3 +164,28 @@ def _read(directory: str, path: str, library: RunbookLibrary) -> Problem | None:
     library.runbooks[path] = runbook
     library.problems += [FileProblem(library.file_of(runbook), p.line, p.text) for p in problems]
     return None
+
+
+# Hosts that the settings name: links of runbooks may lead to these and to no others.
+
+
+def linkable_hosts(settings: Settings) -> frozenset[str]:
+    """Hosts of every address in the settings, of the configured vendors' own pages, and
+    `runbooks.link_hosts`."""
+    tables: list[Section] = [settings]
+    for section in sections_that_repeat(type(settings)):
+        tables += settings.instances(section)
+    hosts = {host for url in addresses_in(tables) if (host := _host(url))}
+    hosts |= {host.lower() for host in settings.runbooks.link_hosts}
+    for view in settings.per_instance("datadog"):
+        datadog = view.datadog
+        if datadog.app_key is not None:
+            hosts.add(datadog.app_host or APP_HOSTS.get(datadog.site, f"app.{datadog.site}"))
+    return frozenset(hosts)
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None

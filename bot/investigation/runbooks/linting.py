@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from faultline.bot.investigation.runbooks.applying import may_link
-from faultline.bot.investigation.runbooks.front_matter import Place
-from faultline.bot.investigation.runbooks.hosts import linkable_hosts
-from faultline.bot.investigation.runbooks.library import FileProblem, RunbookLibrary, read_library
-from faultline.bot.investigation.runbooks.matching import glob_matches
-from faultline.bot.investigation.runbooks.runbook import Runbook
+from faultline.bot.investigation.runbooks.library import (
+    FileProblem,
+    RunbookLibrary,
+    linkable_hosts,
+    read_library,
+)
+from faultline.bot.investigation.runbooks.matching import glob_matches, may_link
+from faultline.bot.investigation.runbooks.runbook import Place, Runbook
 from faultline.bot.policy.services import catalogue_name
 from faultline.bot.settings import Settings
 

@@ -9,8 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from faultline.bot.intake.intake_health import IntakeHealth
-from faultline.bot.intake.moving import SpoolMover
+from faultline.bot.intake.moving import IntakeHealth, SpoolMover
 from faultline.bot.intake.watchdog import Watchdog
 
 

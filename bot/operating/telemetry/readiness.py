@@ -14,7 +14,7 @@ from types import FrameType
 import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
-from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.moving import IntakeHealth
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.databases import all_versions, current_version

@@ -15,8 +15,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
 from faultline.bot.settings.people import LoginSettings
 from faultline.bot.store.visitors import ProviderIdentity
-from faultline.bot.web.oidc.attempt import Attempt
-from faultline.bot.web.oidc.person import groups_of, person_of
+from faultline.bot.web.oidc.attempt import Attempt, groups_of, person_of
 from faultline.bot.web.oidc.provider_http import VENDOR, get, post
 from faultline.bot.web.oidc.signed_tokens import (
     Ended,

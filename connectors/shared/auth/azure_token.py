@@ -17,7 +17,7 @@ import msgspec
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.transport import (
     CALL,
     ERROR_BODY,

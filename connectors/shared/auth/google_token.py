@@ -23,7 +23,7 @@ import msgspec
 
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.transport import CALL, Retries, open_client
 
 T = TypeVar("T")

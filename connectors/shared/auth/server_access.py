@@ -23,7 +23,7 @@ from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.connectors.shared.auth.azure_token import Credential, Tokens
 from faultline.connectors.shared.auth.google_token import TOKEN_LIMITS, TOKEN_WITHIN_S, GoogleToken
 from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 
 LONGEST_TOKEN = 65_536
 AZURE_AUDIENCE = "https://prometheus.monitor.azure.com"

@@ -30,8 +30,11 @@ from faultline.connectors.shared.http.linked_pages import (
     LinkedSession,
     query_of,
 )
-from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, nanoseconds
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import (
+    ChangeRow,
+    CollectionBuilder,
+    nanoseconds,
+)
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, named_service
 from faultline.connectors.shared.settings.connector_settings import Limits, SelfHostedSettings

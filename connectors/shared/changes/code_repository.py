@@ -30,7 +30,7 @@ from faultline.connectors.shared.changes.code_changes import (
     utc,
 )
 from faultline.connectors.shared.http.linked_pages import LinkedSession, query_of
-from faultline.connectors.shared.rows.evidence_rows import readable
+from faultline.connectors.shared.rows.collection_builder import readable
 from faultline.connectors.shared.vendor_text import short
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.base import Collected
 from faultline.connectors.shared.settings.connector_settings import Limits

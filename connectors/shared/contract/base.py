@@ -17,8 +17,7 @@ import polars as pl
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.secrets.columns import mask_column
-from faultline.analysis.secrets.redaction import masked, masked_link, masked_value
-from faultline.analysis.secrets.rules import BLOCKED
+from faultline.analysis.secrets.redaction import BLOCKED, masked, masked_link, masked_value
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.check import Check as Check
 from faultline.connectors.shared.contract.row_origins import KEYS, Rows, with_origins

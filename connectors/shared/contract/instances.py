@@ -14,7 +14,7 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.abilities import (
     AnswersQueries,

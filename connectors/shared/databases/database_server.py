@@ -14,10 +14,10 @@ from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.rows.collection_builder import (
     CollectionBuilder,
+    StateRow,
     full_window,
     nanoseconds,
 )
-from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.settings.connector_settings import Limits, ServerIdentity
 from faultline.connectors.shared.vendor_text import short
 

@@ -12,7 +12,7 @@ import msgspec
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import unexpected_response
 

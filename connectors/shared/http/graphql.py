@@ -22,7 +22,7 @@ from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.contract.base import require
 from faultline.connectors.shared.http.http import HttpSession, VendorHttp
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.transport import CALL, retry_after
 from faultline.connectors.shared.vendor_text import short, unexpected_response
 

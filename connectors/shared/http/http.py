@@ -16,7 +16,7 @@ import msgspec
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.transport import (
     CALL,
     RETRIES,

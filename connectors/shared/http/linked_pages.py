@@ -23,7 +23,7 @@ import httpx
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.http.http import HttpSession, VendorHttp
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 
 T = TypeVar("T")
 

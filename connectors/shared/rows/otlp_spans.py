@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from faultline.connectors.shared.rows.collection_builder import attributes, ns_of
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.collection_builder import SpanTableRow, attributes, ns_of
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.vendor_text import short
 

@@ -16,10 +16,12 @@ Datadog's `count` metrics are increases per interval, unlike the counters of Pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
+from faultline.analysis.vocabulary import Alert
 
 MIB = 1_048_576
 NANOSECOND = 1e-9
@@ -227,3 +229,26 @@ def _machine(value: str) -> str:
     if not host or not port.isdigit() or is_bare_v6:
         return value
     return host.strip("[]")
+
+
+# Whether an alert is about GPUs, and how much is asked about them; the same for every vendor.
+
+MOST_GPUS = 128
+"""Up to that many GPUs all are asked: 16 machines of 8."""
+ROWS_PER_WINDOW = 5000
+"""Rows of one signal in one window; the step grows with the number of GPUs."""
+LEAST_POINTS = 20
+ABOUT_GPUS = re.compile(r"(?i)(?:\b|_)(?:gpus?|dcgm|xid|nvlink|ecc|cuda|nccl|infiniband)(?:\b|_)")
+_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def about_gpus(alert: Alert) -> bool:
+    """Whether the alert is about a GPU, by its labels or its words."""
+    if any(alert.labels.get(label) for label in (*LABELS["gpu"], *LABELS["uuid"])):
+        return True
+    for text in (alert.title, alert.signal or "", alert.labels.get("alertname", "")):
+        # Alerts are often called like GpuTemperatureHigh.
+        words = _CAMEL_CASE.sub(" ", text[:500])
+        if ABOUT_GPUS.search(words):
+            return True
+    return False

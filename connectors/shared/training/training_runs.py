@@ -23,7 +23,7 @@ from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.traces.job_logs.metrics import KEYS
 from faultline.analysis.training.run_states import RUN_MONITOR
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.shared.vendor_text import short
 
 TIME_KEY, STEP_KEY = "_timestamp", "_step"
@@ -53,7 +53,7 @@ GPU_SIGNALS: Mapping[str, tuple[str, str]] = {
     "uncorrectedMemoryErrors": ("gpu_ecc_dbe", "errors"),
 }
 """By wandb's name (docs.wandb.ai/ref/system-metrics); the names of
-faultline.analysis.metrics.gpu_signals where it has one. `memory`, the share of time in which memory
+faultline.analysis.metrics.series where it has one. `memory`, the share of time in which memory
 was accessed, is left out, as are a process's copies of its GPU's metrics."""
 SYSTEM_SIGNALS: Mapping[str, tuple[str, str]] = {
     "cpu": ("cpu_percent", "percent"),

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from faultline.analysis.errors import ConnectorError, SettingsError
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.transport import Timeouts, plain_client
 from faultline.connectors.shared.vendor_text import problem_of, short
 

@@ -24,8 +24,7 @@ from contextvars import ContextVar
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
-from faultline.connectors.shared.transport.circuit_breaker import CircuitBreaker
+from faultline.connectors.shared.transport.circuit_breaker import CircuitBreaker, Deadline
 from faultline.connectors.shared.transport.watching import VendorRequest, tell_skipped, watched
 
 BURST_S = 0.5

@@ -28,7 +28,7 @@ import httpx
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.rate_limiter import RateLimiter, rate_limiter_of
 from faultline.connectors.shared.vendor_text import short
 

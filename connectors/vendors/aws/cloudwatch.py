@@ -19,7 +19,7 @@ import msgspec
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.vendors.aws.alarm_metrics import AlarmMetric
 from faultline.connectors.vendors.aws.calls import AwsCalls, entries, objects
 from faultline.connectors.vendors.aws.console import metrics_link

@@ -21,7 +21,7 @@ from faultline.connectors.shared.settings.shared_settings import (
     ServiceSettings,
     SharedSettings,
 )
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.vendors.aws import AwsSettings
 from faultline.connectors.vendors.aws.alarms import Alarms, alert_alarms, firing_alarms
 from faultline.connectors.vendors.aws.calls import AwsCalls

@@ -16,8 +16,7 @@ from typing import Any
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Scope
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.collection_builder import full_window
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow, full_window
 from faultline.connectors.vendors.aws.calls import AwsCalls, objects
 from faultline.connectors.vendors.aws.console import database_link, resource_link
 from faultline.connectors.vendors.aws.evidence import AwsEvidence, cut_note, moment, within, words

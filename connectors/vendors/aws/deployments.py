@@ -12,7 +12,7 @@ from typing import Any
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow, readable
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, readable
 from faultline.connectors.vendors.aws.calls import AwsCalls, AwsPages, objects
 from faultline.connectors.vendors.aws.console import codedeploy_link, ecs_link, lambda_link
 from faultline.connectors.vendors.aws.evidence import (

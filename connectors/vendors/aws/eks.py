@@ -9,8 +9,12 @@ from typing import Any
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import ChangeKind, Scope
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.collection_builder import full_window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow, StateRow, readable
+from faultline.connectors.shared.rows.collection_builder import (
+    ChangeRow,
+    StateRow,
+    full_window,
+    readable,
+)
 from faultline.connectors.vendors.aws.calls import AwsCalls, objects
 from faultline.connectors.vendors.aws.console import resource_link
 from faultline.connectors.vendors.aws.evidence import (

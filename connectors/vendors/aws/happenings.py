@@ -13,8 +13,12 @@ import msgspec
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Scope
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.collection_builder import full_window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow, LogRow, readable
+from faultline.connectors.shared.rows.collection_builder import (
+    ChangeRow,
+    LogRow,
+    full_window,
+    readable,
+)
 from faultline.connectors.vendors.aws.calls import AwsCalls, objects
 from faultline.connectors.vendors.aws.console import ecs_link
 from faultline.connectors.vendors.aws.database_states import (

@@ -13,7 +13,7 @@ from typing import Any
 
 from faultline.analysis.vocabulary import Window
 from faultline.analysis.wording.phrases import number
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.vendors.aws.resource import Resource
 from faultline.connectors.vendors.aws.resource_states import resource_state
 

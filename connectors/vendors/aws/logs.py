@@ -15,7 +15,7 @@ import msgspec
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, LogWords, Scope, Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.vendors.aws.calls import AwsCalls, objects
 from faultline.connectors.vendors.aws.console import insights_link
 from faultline.connectors.vendors.aws.evidence import AwsEvidence, moment, words

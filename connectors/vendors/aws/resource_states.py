@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.vendors.aws.resource import Resource
 from faultline.connectors.vendors.aws.resource_kinds import BY_KIND
 

@@ -22,7 +22,7 @@ import msgspec
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.environment_trust import ca_file_of_environment
 from faultline.connectors.shared.transport.rate_limiter import RateLimiter, rate_limiter_of
 from faultline.connectors.shared.transport.transport import retry_after

@@ -8,8 +8,7 @@ from typing import Any
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Scope
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.collection_builder import full_window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, full_window
 from faultline.connectors.vendors.aws.calls import AwsCalls
 from faultline.connectors.vendors.aws.console import resource_link
 from faultline.connectors.vendors.aws.evidence import (

@@ -15,8 +15,7 @@ from typing import Any
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.collection_builder import nanoseconds
-from faultline.connectors.shared.rows.evidence_rows import CallRow
+from faultline.connectors.shared.rows.collection_builder import CallRow, nanoseconds
 from faultline.connectors.vendors.aws.calls import AwsCalls, objects
 from faultline.connectors.vendors.aws.console import service_map_link, traces_link
 from faultline.connectors.vendors.aws.evidence import AwsEvidence, cut_note, words

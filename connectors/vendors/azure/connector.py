@@ -29,7 +29,7 @@ from faultline.connectors.shared.queries.record_answers import RecordColumns, re
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.azure import AzureMonitorSettings
 from faultline.connectors.vendors.azure import queries as kql

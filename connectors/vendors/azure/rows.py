@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from faultline.analysis.case.tables import CHANGES, LOGS, METRICS, SPANS
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow, LogRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, LogRow
 from faultline.connectors.shared.vendor_text import short
 
 Row = Mapping[str, Any]

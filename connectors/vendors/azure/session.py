@@ -19,7 +19,7 @@ from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.connectors.shared.auth.azure_token import VENDOR, Credential, Tokens
 from faultline.connectors.shared.http.http import HttpSession
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.transport import Timeouts, open_client
 from faultline.connectors.shared.vendor_text import plain_url, problem_of, short
 

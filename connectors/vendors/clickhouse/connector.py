@@ -19,8 +19,13 @@ from faultline.connectors.shared.rows.collection_builder import (
     full_window,
     sampled_windows,
 )
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import LinePage, Row, lines_of_window, log_windows
+from faultline.connectors.shared.rows.log_windows import (
+    CountGrid,
+    LinePage,
+    Row,
+    lines_of_window,
+    log_windows,
+)
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits

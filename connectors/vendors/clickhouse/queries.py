@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from faultline.analysis.kinds.place_names import PLACE_LABELS
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import nanoseconds
-from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
-from faultline.connectors.shared.rows.log_windows import BAD_WORDS
+from faultline.connectors.shared.rows.log_windows import BAD_WORDS, FAILING, LONGEST_LINE, CountGrid
 from faultline.connectors.vendors.clickhouse.layouts import (
     Layout,
     SourceTable,

@@ -7,10 +7,20 @@ from typing import Any
 
 import msgspec
 
-from faultline.connectors.shared.rows.collection_builder import EARLIEST_NS, attributes, ns_of
-from faultline.connectors.shared.rows.counted_lines import FAILING, CountGrid
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
+from faultline.connectors.shared.rows.collection_builder import (
+    EARLIEST_NS,
+    SpanTableRow,
+    attributes,
+    ns_of,
+)
+from faultline.connectors.shared.rows.log_windows import (
+    ERROR_LINES,
+    FAILING,
+    LINES,
+    CountGrid,
+    LinePage,
+    Row,
+)
 from faultline.connectors.shared.rows.otlp_spans import (
     OF_RESOURCE,
     SPAN_ATTRIBUTES,

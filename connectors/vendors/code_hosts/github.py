@@ -48,8 +48,7 @@ from faultline.connectors.shared.http.linked_pages import (
     LinkedSession,
     query_of,
 )
-from faultline.connectors.shared.rows.collection_builder import stamp
-from faultline.connectors.shared.rows.evidence_rows import readable
+from faultline.connectors.shared.rows.collection_builder import readable, stamp
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.vendor_text import plain_url, short
 from faultline.connectors.vendors.code_hosts import GitHubSettings

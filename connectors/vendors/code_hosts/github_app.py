@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.transport import CALL, Retries, Timeouts, open_client
 from faultline.connectors.shared.vendor_text import plain_url, problem_of
 from faultline.connectors.vendors.code_hosts import GitHubSettings

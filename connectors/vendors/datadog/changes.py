@@ -9,7 +9,7 @@ from typing import Any
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow, readable
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, readable
 from faultline.connectors.shared.rows.service_names import named_service
 from faultline.connectors.shared.vendor_text import first_of, web_link
 from faultline.connectors.vendors.datadog.calls import DEPLOYMENTS, EVENTS, PIPELINES

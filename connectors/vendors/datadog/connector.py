@@ -23,7 +23,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Missing,
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.vendors.datadog import (
     DatadogSettings,
     changes,

@@ -3,19 +3,17 @@ GPU, bounded."""
 
 from __future__ import annotations
 
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Missing
-from faultline.connectors.shared.training.gpu_bounds import (
-    LEAST_POINTS,
-    MOST_GPUS,
-    ROWS_PER_WINDOW,
-    about_gpus,
-)
 from faultline.connectors.shared.training.gpu_metrics import (
     DATADOG,
     DATADOG_INCREASES,
     DATADOG_SCALE,
+    LEAST_POINTS,
+    MOST_GPUS,
+    ROWS_PER_WINDOW,
+    about_gpus,
 )
 from faultline.connectors.shared.vendor_text import first_of
 from faultline.connectors.vendors.datadog.inquiry import DatadogEvidence, DatadogInquiry

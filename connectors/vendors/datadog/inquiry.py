@@ -18,7 +18,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.contract.base import Item, Missing, Request
 from faultline.connectors.shared.rows.collection_builder import nanoseconds
-from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.vendors.datadog.calls import Call
 from faultline.connectors.vendors.datadog.links import AppLinks
 from faultline.connectors.vendors.datadog.session import DatadogSession

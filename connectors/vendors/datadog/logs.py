@@ -19,7 +19,7 @@ import msgspec
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item, Missing
-from faultline.connectors.shared.rows.evidence_rows import LogRow, readable
+from faultline.connectors.shared.rows.collection_builder import LogRow, readable
 from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
 from faultline.connectors.vendors.datadog.calls import ISSUES, LOG_COUNTS, LOGS
 from faultline.connectors.vendors.datadog.inquiry import (

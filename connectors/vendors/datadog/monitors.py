@@ -13,7 +13,7 @@ from typing import Any
 
 from faultline.analysis.vocabulary import Alert
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.evidence_rows import readable
+from faultline.connectors.shared.rows.collection_builder import readable
 from faultline.connectors.vendors.datadog.calls import EVENTS, MONITOR, MONITORS
 from faultline.connectors.vendors.datadog.inquiry import (
     DatadogEvidence,

@@ -32,7 +32,7 @@ from datadog_api_client.rest import RESTClientObject
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.environment_trust import (
     ca_file_of_environment,
     proxy_of_environment,

@@ -18,8 +18,8 @@ import msgspec
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item, Missing
+from faultline.connectors.shared.rows.collection_builder import SpanTableRow, readable
 from faultline.connectors.shared.rows.collection_builder import nanoseconds as exact_ns
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow, readable
 from faultline.connectors.vendors.datadog.calls import SPANS, TRACE
 from faultline.connectors.vendors.datadog.inquiry import (
     DatadogEvidence,

@@ -11,8 +11,7 @@ import msgspec
 import polars as pl
 
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.collection_builder import nanoseconds
-from faultline.connectors.shared.rows.evidence_rows import CallRow, readable
+from faultline.connectors.shared.rows.collection_builder import CallRow, nanoseconds, readable
 from faultline.connectors.vendors.datadog.calls import RELATIONS
 from faultline.connectors.vendors.datadog.inquiry import DatadogEvidence, DatadogInquiry
 from faultline.connectors.vendors.datadog.values import table, text

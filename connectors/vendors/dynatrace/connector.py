@@ -18,8 +18,7 @@ from faultline.connectors.shared.rows.collection_builder import (
     epoch_ms,
     full_window,
 )
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import Row
+from faultline.connectors.shared.rows.log_windows import CountGrid, Row
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from faultline.connectors.shared.rows.collection_builder import EARLIEST_NS, attributes, ns_of
-from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
+from faultline.connectors.shared.rows.log_windows import FAILING, LONGEST_LINE, CountGrid
 from faultline.connectors.shared.rows.otlp_spans import TRACE_ID_BYTES, hex_id
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.elasticsearch.fields import (

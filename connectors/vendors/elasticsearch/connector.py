@@ -23,10 +23,10 @@ from faultline.connectors.shared.rows.collection_builder import (
     full_window,
     nanoseconds,
 )
-from faultline.connectors.shared.rows.counted_lines import CountGrid
 from faultline.connectors.shared.rows.log_windows import (
     ERROR_LINES,
     LINES,
+    CountGrid,
     LinePage,
     lines_of_window,
     log_windows,

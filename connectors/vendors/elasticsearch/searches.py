@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import epoch_ms
-from faultline.connectors.shared.rows.counted_lines import FAILING, CountGrid
-from faultline.connectors.shared.rows.log_windows import BAD_WORDS
+from faultline.connectors.shared.rows.log_windows import BAD_WORDS, FAILING, CountGrid
 from faultline.connectors.vendors.elasticsearch.answers import MOST_LEVELS
 from faultline.connectors.vendors.elasticsearch.fields import LogFields
 

@@ -14,7 +14,7 @@ import msgspec
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.http.http import HttpSession, VendorHttp
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.transport import CALL
 
 T = TypeVar("T")

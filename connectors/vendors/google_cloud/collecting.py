@@ -18,8 +18,13 @@ from faultline.connectors.shared.rows.collection_builder import (
     sampled_windows,
     split,
 )
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import LinePage, Row, lines_of_window, log_windows
+from faultline.connectors.shared.rows.log_windows import (
+    CountGrid,
+    LinePage,
+    Row,
+    lines_of_window,
+    log_windows,
+)
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.vendors.google_cloud import (
     errors,

@@ -20,7 +20,7 @@ from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.vendors.google_cloud import (
     GoogleCloudSettings,
     errors,

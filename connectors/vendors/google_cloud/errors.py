@@ -13,8 +13,7 @@ import msgspec
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import attributes, nanoseconds, time_of
-from faultline.connectors.shared.rows.counted_lines import LONGEST_LINE
-from faultline.connectors.shared.rows.log_windows import Row
+from faultline.connectors.shared.rows.log_windows import LONGEST_LINE, Row
 from faultline.connectors.shared.vendor_text import short
 
 MOST_GROUPS = 50

@@ -15,8 +15,7 @@ import msgspec
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import attributes, time_of
-from faultline.connectors.shared.rows.counted_lines import LONGEST_LINE
-from faultline.connectors.shared.rows.log_windows import LinePage, Row
+from faultline.connectors.shared.rows.log_windows import LONGEST_LINE, LinePage, Row
 from faultline.connectors.shared.rows.otlp_spans import TRACE_ID_BYTES, hex_id
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.vendor_text import short

@@ -18,8 +18,7 @@ import msgspec
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import attributes, time_of
-from faultline.connectors.shared.rows.counted_lines import FAILING, CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
+from faultline.connectors.shared.rows.log_windows import ERROR_LINES, FAILING, LINES, CountGrid
 from faultline.connectors.shared.rows.service_names import ServiceNames
 
 PERIOD_S = 60

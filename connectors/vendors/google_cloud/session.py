@@ -17,7 +17,7 @@ import msgspec
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.http.http import JSON_HEADERS, HttpSession
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.transport import CALL, Timeouts, open_client
 from faultline.connectors.shared.vendor_text import plain_url, short
 

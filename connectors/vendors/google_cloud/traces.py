@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.collection_builder import attributes, time_of
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.collection_builder import SpanTableRow, attributes, time_of
 from faultline.connectors.shared.rows.otlp_spans import (
     OF_RESOURCE,
     SPAN_ATTRIBUTES,

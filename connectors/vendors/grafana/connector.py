@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request

@@ -14,7 +14,7 @@ import msgspec
 
 from faultline.analysis.alert_signal.promql import read_promql
 from faultline.analysis.alert_signal.rule_texts import expression_in_json, query_of_expression
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert
 
 JOINED = " | "

@@ -23,7 +23,7 @@ from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, VendorHttp
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, full_window
-from faultline.connectors.shared.rows.counted_lines import CountGrid
+from faultline.connectors.shared.rows.log_windows import CountGrid
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings

@@ -13,8 +13,7 @@ import msgspec
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import nanoseconds, ns_of, time_of
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import Row
+from faultline.connectors.shared.rows.log_windows import CountGrid, Row
 from faultline.connectors.shared.vendor_text import short
 
 ERROR, DURATION, KIND = "error", "duration_ms", "span.kind"

@@ -23,7 +23,9 @@ from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess,
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.rows.collection_builder import (
+    CallRow,
     CollectionBuilder,
+    SpanTableRow,
     epoch_ms,
     full_window,
     nanoseconds,
@@ -31,7 +33,6 @@ from faultline.connectors.shared.rows.collection_builder import (
     split,
     trace_of,
 )
-from faultline.connectors.shared.rows.evidence_rows import CallRow, SpanTableRow
 from faultline.connectors.shared.rows.otlp_spans import (
     UNREADABLE,
     ResourceSpans,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from faultline.analysis.kinds.place_names import PLACE_LABELS
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.collection_builder import SpanTableRow
 
 
 def place_tags(

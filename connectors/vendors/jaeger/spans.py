@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from faultline.connectors.shared.rows.collection_builder import attributes, ns_of
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.collection_builder import SpanTableRow, attributes, ns_of
 from faultline.connectors.shared.rows.otlp_spans import (
     MOST_EVENTS,
     OF_RESOURCE,

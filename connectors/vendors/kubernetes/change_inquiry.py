@@ -10,7 +10,7 @@ from typing import Any
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.vendors.kubernetes import events, rollouts
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent, Named, Node, Scaler
 from faultline.connectors.vendors.kubernetes.node_changes import joined_rows, left_rows

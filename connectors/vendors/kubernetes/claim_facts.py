@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.vendors.kubernetes.answers import Pod
 from faultline.connectors.vendors.kubernetes.object_answers import VolumeClaim
 from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents

@@ -19,8 +19,8 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item, Missing
-from faultline.connectors.shared.rows.container_lines import COMMAND, SOURCE
-from faultline.connectors.shared.rows.evidence_rows import LogRow
+from faultline.connectors.shared.rows.collection_builder import LogRow
+from faultline.connectors.shared.rows.log_windows import COMMAND, SOURCE
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import ContainerStatus, Pod, Terminated
 from faultline.connectors.vendors.kubernetes.change_inquiry import Link

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.change_inquiry import Link
 from faultline.connectors.vendors.kubernetes.container_logs import CrashLine

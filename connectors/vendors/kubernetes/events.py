@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow, LogRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, LogRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent, Scaler
 from faultline.connectors.vendors.kubernetes.workloads import makers_of

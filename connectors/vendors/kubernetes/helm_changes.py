@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import Meta, Named
 from faultline.connectors.vendors.kubernetes.flux_changes import KINDS, MOST_OBJECTS, Link

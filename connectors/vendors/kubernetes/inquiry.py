@@ -16,7 +16,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
 from faultline.connectors.shared.changes.same_rollouts import with_joined_rollouts
 from faultline.connectors.shared.contract.base import Collected, Item, Missing
-from faultline.connectors.shared.rows.evidence_rows import LogRow
+from faultline.connectors.shared.rows.collection_builder import LogRow
 from faultline.connectors.vendors.kubernetes import events, pods
 from faultline.connectors.vendors.kubernetes.answers import (
     ControllerRevision,

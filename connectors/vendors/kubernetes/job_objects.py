@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import KubernetesCondition, Meta, Struct
 from faultline.connectors.vendors.kubernetes.session import ServedGroup, replayed

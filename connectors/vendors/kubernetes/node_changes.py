@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent, Node
 

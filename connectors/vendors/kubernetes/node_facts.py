@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import KubernetesCondition, Node
 from faultline.connectors.vendors.kubernetes.pods import BAD_WHEN_TRUE

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from faultline.connectors.shared.rows.evidence_rows import LogRow
+from faultline.connectors.shared.rows.collection_builder import LogRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import (
     ContainerStatus,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.vendors.kubernetes.answers import Pod
 from faultline.connectors.vendors.kubernetes.object_answers import (
     NetworkPolicy,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent
 from faultline.connectors.vendors.kubernetes.rollouts import Revision
 from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload

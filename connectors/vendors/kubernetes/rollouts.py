@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import (
     ControllerRevision,

@@ -14,8 +14,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from faultline.connectors.shared.rows.collection_builder import nanoseconds
-from faultline.connectors.shared.rows.evidence_rows import CallRow
+from faultline.connectors.shared.rows.collection_builder import CallRow, nanoseconds
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.object_answers import (
     HttpRoute,

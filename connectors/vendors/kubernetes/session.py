@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.vendors.kubernetes.answers import KubernetesList, Named, Struct
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.contract.base import Item
-from faultline.connectors.shared.rows.evidence_rows import CallRow, StateRow
+from faultline.connectors.shared.rows.collection_builder import CallRow, StateRow
 from faultline.connectors.vendors.kubernetes.answers import Named, Node, Scaler
 from faultline.connectors.vendors.kubernetes.claim_facts import claim_facts
 from faultline.connectors.vendors.kubernetes.node_facts import node_facts

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.vendors.kubernetes.answers import (
     KubernetesCondition,
     Named,

@@ -19,7 +19,7 @@ from faultline.connectors.shared.rows.collection_builder import (
     ns_of,
     trace_of,
 )
-from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
+from faultline.connectors.shared.rows.log_windows import FAILING, LONGEST_LINE, CountGrid
 from faultline.connectors.shared.rows.otlp_spans import TRACE_ID_BYTES, hex_id
 from faultline.connectors.shared.vendor_text import short
 

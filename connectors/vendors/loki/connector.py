@@ -29,11 +29,12 @@ from faultline.connectors.shared.rows.collection_builder import (
     full_window,
     nanoseconds,
 )
-from faultline.connectors.shared.rows.counted_lines import FAILING, CountGrid
 from faultline.connectors.shared.rows.log_windows import (
     BAD_WORDS,
     ERROR_LINES,
+    FAILING,
     LINES,
+    CountGrid,
     LinePage,
     lines_of_window,
     log_windows,

@@ -18,7 +18,7 @@ import msgspec
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.connectors.shared.http.http import HttpSession, VendorHttp
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.transport import CALL
 from faultline.connectors.shared.vendor_text import short, unexpected_response
 

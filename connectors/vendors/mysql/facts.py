@@ -17,7 +17,7 @@ from faultline.connectors.shared.databases.database_facts import (
 )
 from faultline.connectors.shared.databases.database_server import Fact, listed
 from faultline.connectors.shared.databases.lock_chains import DatabaseSession
-from faultline.connectors.shared.queries.masked_statements import masked_statement
+from faultline.connectors.shared.queries.query_bounds import masked_statement
 from faultline.connectors.shared.vendor_text import short
 
 SERVER_COMMANDS = frozenset({"Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO", "Slave_SQL"})

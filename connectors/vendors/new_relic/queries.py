@@ -16,7 +16,7 @@ import msgspec
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.http.graphql import GraphQLQuery
 from faultline.connectors.shared.rows.collection_builder import epoch_ms
-from faultline.connectors.shared.rows.counted_lines import FAILING, CountGrid
+from faultline.connectors.shared.rows.log_windows import FAILING, CountGrid
 
 NRQL = GraphQLQuery(
     "Nrql",

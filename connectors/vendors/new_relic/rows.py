@@ -6,10 +6,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from faultline.connectors.shared.rows.collection_builder import EARLIEST_NS, attributes, ns_of
-from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
+from faultline.connectors.shared.rows.collection_builder import (
+    EARLIEST_NS,
+    SpanTableRow,
+    attributes,
+    ns_of,
+)
+from faultline.connectors.shared.rows.log_windows import (
+    ERROR_LINES,
+    FAILING,
+    LINES,
+    LONGEST_LINE,
+    CountGrid,
+    LinePage,
+    Row,
+)
 from faultline.connectors.shared.rows.otlp_spans import (
     OF_RESOURCE,
     SPAN_ATTRIBUTES,

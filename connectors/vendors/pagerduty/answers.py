@@ -12,7 +12,7 @@ import polars as pl
 
 from faultline.analysis.case.tables import CHANGES, MONITORS
 from faultline.analysis.vocabulary import ChangeKind
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.shared.vendor_text import first_of, short, web_link
 
 MOST_DETAILS = 40

@@ -19,7 +19,7 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Mi
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import plain_url, web_link
 from faultline.connectors.vendors.pagerduty import ACCOUNT_LABEL, PagerDutySettings, answers

@@ -14,7 +14,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.shared.contract.base import Item, Missing, Request
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.vendor_text import web_link
 from faultline.connectors.vendors.pagerduty import answers
 from faultline.connectors.vendors.pagerduty.session import VENDOR, ReadOnlySession, fetch, fetch_all

@@ -17,7 +17,7 @@ from typing import Any
 import requests
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.environment_trust import ca_file_of_environment
 from faultline.connectors.shared.transport.rate_limiter import RateLimiter
 from faultline.connectors.shared.transport.transport import retry_after

@@ -15,15 +15,14 @@ import polars as pl
 
 from faultline.analysis.case.alert_place import place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
-from faultline.connectors.shared.rows.evidence_rows import StateRow
-from faultline.connectors.shared.rows.joined_windows import merged
+from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, StateRow
+from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.prometheus import PrometheusSettings, promql

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from faultline.analysis.vocabulary import Window
 from faultline.analysis.wording.phrases import number
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric
 from faultline.connectors.vendors.prometheus.exporter_queries import ExporterAnswer

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.training.gpu_bounds import MOST_GPUS
-from faultline.connectors.shared.training.gpu_metrics import LABELS, GpuMetricNames
+from faultline.connectors.shared.training.gpu_metrics import LABELS, MOST_GPUS, GpuMetricNames
 from faultline.connectors.vendors.prometheus.gpu_matchers import HOST_SPELLINGS, braced, spellings
 from faultline.connectors.vendors.prometheus.promql import duration, names_pattern
 from faultline.connectors.vendors.prometheus.series import PrometheusSeries

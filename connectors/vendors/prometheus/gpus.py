@@ -12,19 +12,17 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.vocabulary import Alert, JobIdentity, Window
 from faultline.connectors.shared.contract.base import Missing, Request
-from faultline.connectors.shared.training.gpu_bounds import (
-    LEAST_POINTS,
-    MOST_GPUS,
-    ROWS_PER_WINDOW,
-    about_gpus,
-)
 from faultline.connectors.shared.training.gpu_metrics import (
     LABELS,
+    LEAST_POINTS,
+    MOST_GPUS,
     PROMETHEUS,
+    ROWS_PER_WINDOW,
     GpuMetricNames,
+    about_gpus,
     named,
 )
 from faultline.connectors.vendors.prometheus.gpu_matchers import (

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.kinds.part_labels import PART_LABELS
+from faultline.analysis.kinds.signals import PART_LABELS
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.vendors.prometheus import promql
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi

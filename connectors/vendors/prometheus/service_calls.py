@@ -15,15 +15,15 @@ from datetime import timedelta
 
 from faultline.analysis.case.alert_place import place_labels
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.requests.peers import peer_name
+from faultline.analysis.requests.error_origin import peer_name
 from faultline.analysis.vocabulary import Scope, Window
 from faultline.connectors.shared.contract.base import Item, Missing
 from faultline.connectors.shared.rows.collection_builder import (
+    CallRow,
     CollectionBuilder,
     nanoseconds,
     sampled_windows,
 )
-from faultline.connectors.shared.rows.evidence_rows import CallRow
 from faultline.connectors.shared.vendor_text import first_of, short
 from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, duration, quoted
 

@@ -24,7 +24,7 @@ from faultline.connectors.shared.databases.driver_session import DriverSession
 from faultline.connectors.shared.rows.collection_builder import full_window
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.shared.transport.budgets import ByteBudget
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.redis import RedisSettings, facts
 from faultline.connectors.vendors.redis.facts import Reply, fields_of

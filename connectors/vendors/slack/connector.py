@@ -21,7 +21,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
-from faultline.connectors.shared.rows.evidence_rows import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits

@@ -21,8 +21,7 @@ from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
-from faultline.connectors.shared.rows.collection_builder import full_window
-from faultline.connectors.shared.rows.evidence_rows import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow, full_window
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short

@@ -16,8 +16,12 @@ from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder
-from faultline.connectors.shared.rows.counted_lines import CountGrid
-from faultline.connectors.shared.rows.log_windows import LinePage, lines_of_window, log_windows
+from faultline.connectors.shared.rows.log_windows import (
+    CountGrid,
+    LinePage,
+    lines_of_window,
+    log_windows,
+)
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings

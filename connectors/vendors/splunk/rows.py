@@ -6,8 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from faultline.connectors.shared.rows.collection_builder import attributes, time_of, trace_of
-from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
+from faultline.connectors.shared.rows.log_windows import (
+    ERROR_LINES,
+    FAILING,
+    LINES,
+    LONGEST_LINE,
+    CountGrid,
+    LinePage,
+    Row,
+)
 from faultline.connectors.shared.rows.otlp_spans import TRACE_ID_BYTES, hex_id
 from faultline.connectors.shared.vendor_text import short
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.counted_lines import FAILING, CountGrid
-from faultline.connectors.shared.rows.log_windows import BAD_WORDS
+from faultline.connectors.shared.rows.log_windows import BAD_WORDS, FAILING, CountGrid
 
 COMMANDS = frozenset({"search", "sort", "bin", "stats", "eval", "fields", "head"})
 _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|\||[^"|]+|"')

@@ -1,7 +1,7 @@
 """Status pages of providers: the incidents that overlap with ours, as facts about the provider.
 
 Whether one bears on the alert, the analysis decides by who calls the provider
-(`faultline.analysis.suspects.provider_calls`). One request per investigation.
+(`faultline.analysis.suspects.call_graph`). One request per investigation.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Re
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.rows.collection_builder import (
     CollectionBuilder,
+    StateRow,
     full_window,
     nanoseconds,
 )
-from faultline.connectors.shared.rows.evidence_rows import StateRow
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.vendor_text import short, unexpected_response
 from faultline.connectors.vendors.status_pages import StatusPageSettings

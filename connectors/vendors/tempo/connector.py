@@ -24,13 +24,13 @@ from faultline.connectors.shared.contract.base import Check, Collected, Item, Mi
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.rows.collection_builder import (
     CollectionBuilder,
+    SpanTableRow,
     full_window,
     ns_of,
     sampled_windows,
     split,
     trace_of,
 )
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
 from faultline.connectors.shared.rows.otlp_spans import hex_id
 from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import Limits

@@ -12,7 +12,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Missing
 from faultline.connectors.shared.http.http import HttpSession
-from faultline.connectors.shared.rows.evidence_rows import SpanTableRow
+from faultline.connectors.shared.rows.collection_builder import SpanTableRow
 from faultline.connectors.shared.rows.otlp_spans import UNREADABLE, TracesData, span_rows
 from faultline.connectors.shared.rows.service_names import ServiceNames
 

@@ -20,7 +20,7 @@ from faultline.analysis.vocabulary import EvidenceKind, Scope
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
-from faultline.connectors.shared.transport.budgets import ByteBudget, Deadline
+from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.shared.transport.guarded_fetch import FetchGuard
 from faultline.connectors.shared.vendor_text import plain_url, short
 from faultline.connectors.vendors.traces import TracesSettings

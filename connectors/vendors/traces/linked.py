@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from faultline.analysis.errors import BudgetExceeded
 from faultline.analysis.vocabulary import Alert
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.guarded_fetch import (
     AllowedHost,
     FetchGuard,

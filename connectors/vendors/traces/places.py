@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from faultline.analysis.errors import ConnectorError
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.rate_limiter import rate_limiter_of
 from faultline.connectors.shared.vendor_text import problem_of
 from faultline.connectors.vendors.aws.session import boto_session, refuse_writes

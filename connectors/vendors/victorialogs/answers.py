@@ -16,8 +16,15 @@ from faultline.connectors.shared.rows.collection_builder import (
     time_of,
     trace_of,
 )
-from faultline.connectors.shared.rows.counted_lines import FAILING, LONGEST_LINE, CountGrid
-from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES, LinePage, Row
+from faultline.connectors.shared.rows.log_windows import (
+    ERROR_LINES,
+    FAILING,
+    LINES,
+    LONGEST_LINE,
+    CountGrid,
+    LinePage,
+    Row,
+)
 from faultline.connectors.shared.rows.otlp_spans import TRACE_ID_BYTES, hex_id
 from faultline.connectors.shared.vendor_text import first_of, short
 

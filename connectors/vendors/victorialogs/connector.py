@@ -21,9 +21,9 @@ from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess,
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
 from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, full_window
-from faultline.connectors.shared.rows.counted_lines import CountGrid
 from faultline.connectors.shared.rows.log_windows import (
     ERROR_LINES,
+    CountGrid,
     LinePage,
     lines_of_window,
     log_windows,

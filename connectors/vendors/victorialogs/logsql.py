@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.counted_lines import FAILING
-from faultline.connectors.shared.rows.log_windows import BAD_WORDS
+from faultline.connectors.shared.rows.log_windows import BAD_WORDS, FAILING
 from faultline.connectors.vendors.prometheus.promql import names_pattern, quoted
 
 EVERYTHING = "*"

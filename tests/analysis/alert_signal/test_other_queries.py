@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from faultline.analysis.alert_signal.deriving import watched_signal
-from faultline.analysis.kinds.signals import SignalClass
-from faultline.analysis.kinds.watched_signals import AlertQuery, SignalSource, WatchedSignal
+from faultline.analysis.kinds.signals import AlertQuery, SignalClass, SignalSource, WatchedSignal
 from faultline.analysis.vocabulary import Alert
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from faultline.analysis.alert_signal.deriving import watched_signal
 from faultline.analysis.alert_signal.promql import LONGEST, read_logql, read_promql
-from faultline.analysis.kinds.signals import SignalClass
-from faultline.analysis.kinds.watched_signals import (
+from faultline.analysis.kinds.signals import (
     AlertQuery,
     QueryLanguage,
+    SignalClass,
     SignalSource,
     WatchedSignal,
 )

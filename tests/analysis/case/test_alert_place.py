@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from faultline.analysis.case.alert_place import place_labels, place_of
-from faultline.analysis.kinds.watched_signals import WatchedSignal
+from faultline.analysis.kinds.signals import WatchedSignal
 from faultline.analysis.vocabulary import Alert
 from tests.connectors.conftest import ALERT_AT
 

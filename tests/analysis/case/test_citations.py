@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
-from faultline.analysis.case.citations import citing_matching_rows
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.tables import SPANS, write_table
+from faultline.analysis.case.windows import citing_matching_rows
 from faultline.analysis.vocabulary import Alert, Evidence, Finding, Scope, Window
 
 ALERT_AT = datetime(2026, 11, 3, 14, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from faultline.analysis.case import files, folder
+from faultline.analysis.case import folder, tables
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.case.tables import read_table
 from faultline.analysis.errors import EvidenceError
@@ -88,7 +88,7 @@ def test_files_that_are_too_large_are_not_read(
 ) -> None:
     write_case(tmp_path, metrics=POINTS)
     with (tmp_path / "metrics.jsonl").open("ab") as table:
-        table.truncate(files.MAX_TEXT_TABLE_BYTES + 1)
+        table.truncate(tables.MAX_TEXT_TABLE_BYTES + 1)
     with pytest.raises(EvidenceError, match=r"metrics.jsonl: has [0-9,]+ bytes, more than"):
         _ = read_case(tmp_path).metrics
     monkeypatch.setattr(folder, "MAX_JSON_BYTES", 10)

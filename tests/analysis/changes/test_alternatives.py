@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.changes.alternatives import no_change_reasons
-from faultline.analysis.changes.evidence import failing_lines
+from faultline.analysis.changes.symptoms import failing_lines
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import logs, series, write_case
 

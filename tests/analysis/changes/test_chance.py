@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from faultline.analysis.changes.chance import ChangeHistory, change_history
 from faultline.analysis.changes.shipping import shipped_changes
+from faultline.analysis.changes.weighing import ChangeHistory, change_history
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Diagnosis
 from tests.analysis.cases import START, at, series, write_case

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.analysis.changes.values import value_changes
+from faultline.analysis.changes.text import value_changes
 
 
 @pytest.mark.parametrize(

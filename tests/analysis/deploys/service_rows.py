@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from faultline.analysis.case.folder import Case
-from faultline.analysis.deploys.looks import Look
-from faultline.analysis.deploys.question import DeployQuestion
+from faultline.analysis.deploys.question import DeployQuestion, Look
 from faultline.analysis.deploys.verdict import DeployVerdict, SignalCheck
 from faultline.analysis.deploys.verifying import judge_deploy
 from tests.analysis.cases import write_case

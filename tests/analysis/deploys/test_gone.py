@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.case.folder import Case
-from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.question import Look
 from tests.analysis.cases import write_case
 from tests.analysis.deploys.service_rows import DEPLOYED, LAST, LOOK, Service, judged
 

@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from faultline.analysis.deploys.looks import looks_left, looks_of
-from faultline.analysis.deploys.quiet_test import quiet_test, window_means
-from faultline.analysis.deploys.student_t import quantile, upper_tail
+from faultline.analysis.deploys.question import looks_left, looks_of
+from faultline.analysis.deploys.quiet_test import quantile, quiet_test, upper_tail, window_means
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 WAIT, WARM_UP = timedelta(minutes=15), timedelta(minutes=2)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.question import Look
 from tests.analysis.deploys.service_rows import (
     DEPLOYED,
     LOOK,

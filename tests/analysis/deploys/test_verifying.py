@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from faultline.analysis.deploys.looks import Look
+from faultline.analysis.deploys.question import Look
 from faultline.analysis.deploys.verifying import FALSE_ALARMS
 from tests.analysis.deploys.service_rows import (
     DEPLOYED,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from faultline.analysis.gpus.health import gpu_health
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from tests.analysis.gpu_fleets import SimulatedFleet, calm, case_of
 
 ROW = 5

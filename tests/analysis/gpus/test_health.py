@@ -14,7 +14,7 @@ from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.gpus.errors import xid_meaning
 from faultline.analysis.gpus.health import ANALYZER, gpu_health
 from faultline.analysis.kinds.training_causes import TRAINING_CAUSES
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.metrics.shifts import metric_shifts
 from faultline.analysis.vocabulary import Finding, Verdict
 from tests.analysis.cases import START, at, series, write_case

@@ -6,7 +6,7 @@ import pytest
 
 from faultline.analysis.gpus.fleet import read_fleet
 from faultline.analysis.gpus.health import gpu_health
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.gpu_fleets import JOB, SimulatedFleet, calm, case_of
 

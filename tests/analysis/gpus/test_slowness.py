@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from faultline.analysis.gpus.health import gpu_health
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.gpu_fleets import SimulatedFleet, calm, case_of
 

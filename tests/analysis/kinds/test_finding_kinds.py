@@ -33,7 +33,7 @@ from faultline.analysis.kinds.finding_details import (
     TraceDetails,
 )
 from faultline.analysis.kinds.finding_kinds import FindingKind, declare, declared
-from faultline.analysis.metrics import gpu_signals as gs
+from faultline.analysis.metrics import series as gs
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, logs, series, spans, write_case
 from tests.analysis.gpu_fleets import case_of, healthy

@@ -21,7 +21,7 @@ from faultline.analysis.logs.failure_signatures import (
     read_signatures,
 )
 from faultline.analysis.logs.failure_signatures_page import GROUPS, page
-from faultline.analysis.logs.signature_matching import TABLE, SignatureTable, match, match_all
+from faultline.analysis.logs.signature_findings import TABLE, SignatureTable, match, match_all
 from faultline.analysis.logs.xid_codes import FILE as XID_FILE
 from faultline.analysis.logs.xid_codes import XIDS, read_xids, specific_signature
 from tests.analysis.pattern_cost import ENDLESS, ways

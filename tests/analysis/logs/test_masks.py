@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultline.analysis.logs.masks import masked, template_pattern
+from faultline.analysis.logs.miner import masked, template_pattern
 
 
 def mask(text: str) -> str:

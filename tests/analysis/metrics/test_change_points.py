@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultline.analysis.metrics.change_points import likeliest_onset
+from faultline.analysis.metrics.shift_statistics import likeliest_onset
 from faultline.analysis.metrics.shifts import metric_shifts
 from tests.analysis.cases import START, at, series, write_case
 from tests.analysis.simulated_series import LAYOUTS, Fault, case_of, gaussian, rows, times

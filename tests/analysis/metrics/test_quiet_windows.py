@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.metrics.quiet_windows import quiet_share
+from faultline.analysis.metrics.shift_statistics import quiet_share
 from faultline.analysis.metrics.shifts import metric_shifts
 from faultline.analysis.vocabulary import Verdict
 from tests.analysis.cases import at, series, write_case

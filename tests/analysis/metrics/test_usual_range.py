@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from faultline.analysis.metrics.recovery import usual_range
 from faultline.analysis.metrics.shifts import metric_shifts
-from faultline.analysis.metrics.usual_range import usual_range
 from faultline.analysis.phrasing.clauses import statement
 from tests.analysis.cases import series, write_case
 

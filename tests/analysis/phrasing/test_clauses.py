@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from faultline.analysis.phrasing.clauses import brief, statement
-from faultline.analysis.phrasing.log_message import message_of
-from faultline.analysis.phrasing.phrase import quote
-from faultline.analysis.phrasing.statement import Tense
+from faultline.analysis.phrasing.log_forms import message_of
+from faultline.analysis.phrasing.statement import Tense, quote
 from faultline.analysis.vocabulary import Finding
 
 KEY = "AKIA" + "ABCDEFGHIJKLMNOP"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from faultline.analysis.phrasing.clauses import statement
-from faultline.analysis.phrasing.gpu_forms import cost
 from faultline.analysis.phrasing.state_forms import is_down
 from faultline.analysis.phrasing.statement import Tense
 from faultline.analysis.phrasing.steps import step_about
+from faultline.analysis.phrasing.training_forms import cost
 from faultline.analysis.vocabulary import Finding
 
 MISSING = 'configmap "web-settings" not found'

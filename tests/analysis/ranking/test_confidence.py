@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.analysis.ranking.confidence import (
+from faultline.analysis.ranking.verdicts import (
     GAP_IN_METRICS,
     HIGHEST,
     LOWEST,

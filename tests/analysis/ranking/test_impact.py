@@ -8,8 +8,7 @@ import pytest
 from faultline.analysis.case.folder import Case
 from faultline.analysis.metrics.alert_history import alert_history
 from faultline.analysis.metrics.shifts import metric_shifts
-from faultline.analysis.ranking.error_budget import error_budget, objective_of
-from faultline.analysis.ranking.impact import TWO_LINES, assess_impact
+from faultline.analysis.ranking.impact import TWO_LINES, assess_impact, error_budget, objective_of
 from faultline.analysis.ranking.training_impact import training_impact
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.vocabulary import Alert, Cause, Finding, Impact

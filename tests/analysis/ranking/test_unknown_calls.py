@@ -9,7 +9,7 @@ import pytest
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.ranking.unknown_calls import unknown_calls
+from faultline.analysis.ranking.missing_evidence import unknown_calls
 from faultline.analysis.requests.topology import read_topology, topology_of
 from tests.analysis.cases import at, series, write_case
 

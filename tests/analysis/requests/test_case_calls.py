@@ -11,8 +11,7 @@ import pytest
 from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.case.tables import write_table
-from faultline.analysis.requests.case_calls import case_calls
-from faultline.analysis.requests.topology import read_topology
+from faultline.analysis.requests.topology import case_calls, read_topology
 from tests.analysis.cases import at, series, spans, write_case
 
 SEEN = datetime.fromisoformat(at(-5))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from faultline.analysis.requests.flow import flow_breaks
+from faultline.analysis.requests.path_breaks import flow_breaks
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.analysis.requests.front_doors import front_doors
-from faultline.analysis.requests.topology import topology_of
+from faultline.analysis.requests.topology import front_doors, topology_of
 
 CALLS = [("web", "payments-api"), ("web", "catalogue")]
 

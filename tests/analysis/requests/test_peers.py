@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from faultline.analysis.requests.peers import peer_calls, peer_name, peer_named
-from faultline.analysis.requests.visits import with_visits
+from faultline.analysis.requests.critical_path import with_visits
+from faultline.analysis.requests.error_origin import peer_calls, peer_name, peer_named
 
 SERVICES = {"web", "payments"}
 

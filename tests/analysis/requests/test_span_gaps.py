@@ -3,7 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from faultline.analysis.requests.span_gaps import accountable
+from faultline.analysis.requests.span_shifts import accountable
 
 
 def measured(*edges: tuple[str, str]) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from faultline.analysis.requests.visits import calls_made, self_times, with_visits
+from faultline.analysis.requests.critical_path import calls_made, self_times, with_visits
 from tests.analysis.cases import START
 
 Span = tuple[str, str | None, str, float, float]

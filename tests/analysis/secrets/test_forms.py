@@ -23,8 +23,14 @@ from benchmarks.redaction import (
     slowest_pairs,
 )
 from faultline.analysis.secrets.columns import mask_column
-from faultline.analysis.secrets.redaction import masked, masked_value, use_rules
-from faultline.analysis.secrets.rules import BLOCKED, BadPattern, Rule
+from faultline.analysis.secrets.redaction import (
+    BLOCKED,
+    BadPattern,
+    Rule,
+    masked,
+    masked_value,
+    use_rules,
+)
 from faultline.connectors.shared.contract.base import Collected, for_storage
 from tests.analysis.cases import at
 

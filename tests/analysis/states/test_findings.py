@@ -13,7 +13,7 @@ from faultline.analysis.diagnosis import diagnose, established
 from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.kinds.finding_kinds import STATE_KINDS
 from faultline.analysis.kinds.state_faults import FAMILY_OF, STATE_FAULTS
-from faultline.analysis.states.findings import state_findings
+from faultline.analysis.states.weighing import state_findings
 from faultline.analysis.suspects.features import SuspectFeatures, log_odds
 from faultline.analysis.suspects.ranked import findings_shares
 from faultline.analysis.suspects.ranking_weights import NO_SUSPECT_ODDS, TEMPERATURE, WEIGHTS

@@ -6,7 +6,7 @@ import pytest
 
 from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.suspects.accounting import Accounts, Move, Moves
-from faultline.analysis.suspects.load import LoadChange
+from faultline.analysis.suspects.victims import LoadChange
 
 GRAPH = topology_of([("web", "api")])
 

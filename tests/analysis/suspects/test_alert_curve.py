@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from faultline.analysis.kinds.signals import SignalClass
-from faultline.analysis.suspects.alert_curve import AlertCurve, alert_curve
 from faultline.analysis.suspects.deviations import Deviation
+from faultline.analysis.suspects.explanations import AlertCurve, alert_curve
 from tests.analysis.cases import START, write_case
 
 MINUTE = 60_000_000_000

@@ -12,9 +12,9 @@ from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.suspects.accounting import Moves
 from faultline.analysis.suspects.deviations import Deviation
 from faultline.analysis.suspects.features import Features, Observed, SuspectFeatures
-from faultline.analysis.suspects.load import LoadChange
 from faultline.analysis.suspects.ranked import findings_shares, rank_suspects
 from faultline.analysis.suspects.suspect import Suspect
+from faultline.analysis.suspects.victims import LoadChange
 from faultline.analysis.vocabulary import Finding
 
 Shown = tuple[str, SignalClass, float]

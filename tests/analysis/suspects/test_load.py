@@ -9,7 +9,7 @@ import pytest
 from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.suspects.deviations import Deviation
-from faultline.analysis.suspects.load import LoadChange, Loads, load_change
+from faultline.analysis.suspects.victims import LoadChange, Loads, load_change
 
 HOUR = 60
 

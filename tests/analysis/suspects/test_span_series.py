@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.requests.topology import read_topology
-from faultline.analysis.suspects.span_series import call_deviations
+from faultline.analysis.suspects.deviations import call_deviations
 from tests.analysis.cases import at, series, write_case
 
 ALERT = {"title": "web fails", "service": "web", "signal": "error_ratio"}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from faultline.analysis.changes.alternative_metrics import metric_reasons
+from faultline.analysis.changes.alternatives import metric_reasons
 from faultline.analysis.logs.templates import log_findings
 from faultline.analysis.metrics.explained_share import measured
 from faultline.analysis.metrics.shifts import metric_shifts

@@ -11,9 +11,9 @@ import numpy as np
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.events import MemoryEvents, TraceColumns
 from faultline.analysis.traces.native.lane import NativeLane
+from faultline.analysis.traces.reading.event_scanner import ScanLane, ScanLimits
 from faultline.analysis.traces.reading.kineto import LIMITS, read_trace_stream
 from faultline.analysis.traces.reading.python_lane import PythonLane
-from faultline.analysis.traces.reading.scanned import ScanLane, ScanLimits
 
 PLAIN = (
     "file",

@@ -16,8 +16,14 @@ import pytest
 from faultline.analysis.case.earlier import Earlier, HostIncident, HostRecord
 from faultline.analysis.case.folder import read_case, write_json
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.training.fleet_parts import blamed_parts, host_key, hosts_of_job
-from faultline.analysis.training.repeated_hosts import by_chance, is_repeated, majority_part
+from faultline.analysis.training.fleet_parts import (
+    blamed_parts,
+    by_chance,
+    host_key,
+    hosts_of_job,
+    is_repeated,
+    majority_part,
+)
 from faultline.analysis.vocabulary import Alert, Diagnosis, JobIdentity, Scope, Window
 
 AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

@@ -18,9 +18,8 @@ from faultline.bot.answer.guidance import MOST_LINES, guidance_of, guidance_text
 from faultline.bot.answer.replay import replay
 from faultline.bot.answer.writer.plain_text import rendered_part
 from faultline.bot.investigation.guiding import guided_scope, runbooks_line
-from faultline.bot.investigation.runbooks.applying import RunbookGuidance, guided, may_link
-from faultline.bot.investigation.runbooks.hosts import linkable_hosts
-from faultline.bot.investigation.runbooks.library import read_library
+from faultline.bot.investigation.runbooks.library import linkable_hosts, read_library
+from faultline.bot.investigation.runbooks.matching import RunbookGuidance, guided, may_link
 from faultline.bot.settings import Settings
 from tests.bot.investigation.runbooks.runbook_files import AT, alert, scope, write
 from tests.scenarios.small_case import write_small_case

@@ -11,7 +11,7 @@ from typing import Any
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.answer.message_updates import MessageUpdates
-from faultline.bot.answer.targets.slack.digest import MAX_LINES, digest_message
+from faultline.bot.answer.targets.slack.message import MAX_LINES, digest_message
 from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings

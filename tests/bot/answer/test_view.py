@@ -12,8 +12,8 @@ import pytest
 from faultline.analysis.case.folder import json_bytes
 from faultline.analysis.vocabulary import Claim, Verdict
 from faultline.bot.answer.exports.answered import read_answered
-from faultline.bot.answer.exports.as_json import document
 from faultline.bot.answer.exports.coding_agent import hand_off
+from faultline.bot.answer.exports.formats import document
 from faultline.bot.answer.exports.postmortem import postmortem
 from faultline.bot.answer.replay import print_report, replay
 from faultline.bot.answer.targets.pagerduty.note import note_text

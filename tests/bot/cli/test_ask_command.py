@@ -14,8 +14,7 @@ from faultline.analysis.wording.amounts import SECONDS
 from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
 from faultline.bot.cli.ask_command import AskOptions, settings_for
 from faultline.bot.cli.terminal_chart import chart_lines, picture_codes
-from faultline.bot.intake.incident_request import IncidentRequest, arrival_of
-from faultline.bot.intake.since import since_of
+from faultline.bot.intake.incident_requests import IncidentRequest, arrival_of, since_of
 from faultline.bot.settings import Settings
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

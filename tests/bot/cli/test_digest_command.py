@@ -10,7 +10,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
-from faultline.analysis.training.repeated_hosts import BlamedPart
+from faultline.analysis.training.fleet_parts import BlamedPart
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.cli.main import app
 from faultline.bot.settings import load_settings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from faultline.analysis.training.repeated_hosts import BlamedPart
+from faultline.analysis.training.fleet_parts import BlamedPart
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.cli.main import app
 from faultline.bot.settings import load_settings

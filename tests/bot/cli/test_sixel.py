@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from faultline.bot.answer.pictures.png import png_of
-from faultline.bot.cli.sixel import pixels_of, sixels
+from faultline.bot.cli.terminal_chart import pixels_of, sixels
 from tests.bot.cli.terminal import in_terminal
 
 ROOT = Path(__file__).parents[3]
@@ -91,7 +91,9 @@ def test_another_form_of_picture_is_left_to_dots() -> None:
 def test_the_terminal_is_asked_whether_it_shows_them(
     answer: bytes, said: str, tmp_path: Path
 ) -> None:
-    asks = "from faultline.bot.cli.sixel import shows_sixels; print('shows:', shows_sixels())"
+    asks = (
+        "from faultline.bot.cli.terminal_chart import shows_sixels; print('shows:', shows_sixels())"
+    )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with in_terminal([sys.executable, "-c", asks], cwd=tmp_path, env=env) as (terminal, _):
         terminal.wait_for("\x1b[c")
@@ -100,7 +102,9 @@ def test_the_terminal_is_asked_whether_it_shows_them(
 
 
 def test_a_terminal_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
-    asks = "from faultline.bot.cli.sixel import shows_sixels; print('shows:', shows_sixels())"
+    asks = (
+        "from faultline.bot.cli.terminal_chart import shows_sixels; print('shows:', shows_sixels())"
+    )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     with in_terminal([sys.executable, "-c", asks], cwd=tmp_path, env=env) as (terminal, _):
         terminal.wait_for("shows: False")

@@ -20,10 +20,10 @@ from pathlib import Path
 import polars as pl
 
 from faultline.bot.answer.exports.formats import FORMATS
-from faultline.bot.conversation.about_trace import about_trace
 from faultline.bot.conversation.answered_case import AnsweredCase
 from faultline.bot.conversation.answering import answer_from_case
 from faultline.bot.conversation.replies_to import HELP
+from faultline.bot.conversation.trace_request import about_trace
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
 from faultline.connectors.shared.contract.base import Check, Collected, Request

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from faultline.analysis.training.repeated_hosts import BlamedPart
+from faultline.analysis.training.fleet_parts import BlamedPart
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.store.fleet import FleetMemory
 from faultline.bot.store.store import ReplyTo

@@ -9,8 +9,7 @@ import pytest
 
 from faultline.analysis.errors import BudgetExceeded, EvidenceError
 from faultline.bot.conversation import trace_request
-from faultline.bot.conversation.allowed_traces import allowed_place
-from faultline.bot.conversation.trace_request import refusal, run_trace_doctor
+from faultline.bot.conversation.trace_request import allowed_place, refusal, run_trace_doctor
 from faultline.connectors.vendors.traces import TracesSettings
 from faultline.demo.run import recorded_cases
 

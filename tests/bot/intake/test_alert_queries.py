@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.bot.intake.sources.sentry import read_sentry
 from faultline.bot.policy.values import Arrival
 from faultline.bot.settings import Settings

@@ -16,7 +16,7 @@ import pytest
 from jsonschema import Draft7Validator
 from sqlalchemy.orm import Session
 
-from faultline.bot.answer.targets.chats.teams_buttons import answer_extras
+from faultline.bot.answer.targets.chats.teams_card import answer_extras
 from faultline.bot.settings import Settings
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.suppressed_alerts import Mutes

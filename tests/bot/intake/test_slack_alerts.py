@@ -16,8 +16,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.slack_alerts import alert_in, alert_link
 from faultline.bot.intake.slack_messages import watched
-from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
-from faultline.bot.intake.slack_text import slack_plain, slack_urls
+from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves, slack_plain, slack_urls
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faultline.bot.intake.service_names import catalogued, mentioned
-from faultline.bot.intake.slack_mentions import mention_arrival, question_in
+from faultline.bot.intake.slack_listener import mention_arrival, question_in
 from faultline.bot.intake.slack_payload import Envelope, Message
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival

@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.slack_mentions import mention_arrival
+from faultline.bot.intake.slack_listener import mention_arrival
 from faultline.bot.intake.slack_messages import watched
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.settings import Settings

@@ -18,11 +18,13 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from faultline.bot.intake.accepting import Ignored, NotAccepted
-from faultline.bot.intake.request_body import Refused
-from faultline.bot.intake.signatures import BadSignature
-from faultline.bot.intake.sources.cloudwatch import SnsWebhook
-from faultline.bot.intake.sources.sns_certificates import FETCHES_PER_MINUTE, MOST_FETCHES
-from faultline.bot.intake.sources.sns_signature import certificate_names
+from faultline.bot.intake.signatures import BadSignature, Refused
+from faultline.bot.intake.sources.cloudwatch import (
+    FETCHES_PER_MINUTE,
+    MOST_FETCHES,
+    SnsWebhook,
+    certificate_names,
+)
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Arrival
 from tests.bot.intake.sns_sender import (

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from faultline.bot.intake.accepting import store_accept, take
-from faultline.bot.intake.intake_health import IntakeHealth
-from faultline.bot.intake.moving import LONGEST_PAUSE_S, MAX_TOGETHER, SpoolMover
+from faultline.bot.intake.moving import LONGEST_PAUSE_S, MAX_TOGETHER, IntakeHealth, SpoolMover
 from faultline.bot.intake.spool import REFUSED, SUFFIX, Spool
 from faultline.bot.intake.spooling import STORE_WITHIN_S, SpoolingAccept
 from faultline.bot.operating.telemetry.readiness import Readiness

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from faultline.bot.intake.accepting import store_accept
-from faultline.bot.intake.intake_health import IntakeHealth
-from faultline.bot.intake.moving import SpoolMover
+from faultline.bot.intake.moving import IntakeHealth, SpoolMover
 from faultline.bot.intake.spool import Spool
 from faultline.bot.intake.watchdog import Watchdog
 from faultline.bot.settings import Settings

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.request_body import Refused
+from faultline.bot.intake.signatures import Refused
 from faultline.bot.intake.sources.webhook import read_webhook
 from faultline.bot.settings import Settings, load_settings
 from faultline.bot.settings.webhook import WebhookSettings

@@ -18,10 +18,9 @@ from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import ChangeBatch
 from faultline.bot.intake.reported_changes import store_keep
-from faultline.bot.intake.request_body import Refused
 from faultline.bot.intake.routes import intake_routes
-from faultline.bot.intake.signatures import hmac_sha256
-from faultline.bot.intake.sources.webhook_changes import read_changes
+from faultline.bot.intake.signatures import Refused, hmac_sha256
+from faultline.bot.intake.sources.webhook import read_changes
 from faultline.bot.settings import Settings
 from faultline.bot.settings.loading import settings_of
 from faultline.bot.settings.webhook import WebhookSettings

@@ -11,8 +11,7 @@ import pytest
 
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.kinds.signals import SignalClass
-from faultline.analysis.kinds.watched_signals import AlertQuery, SignalSource
+from faultline.analysis.kinds.signals import AlertQuery, SignalClass, SignalSource
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation.steps import InvestigationSteps
 from faultline.bot.investigation.worker_context import WorkerContext

@@ -16,7 +16,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation.collecting import assemble, store_part
 from faultline.bot.store.case_store import CaseStore
 from faultline.connectors.shared.contract.base import Collected, Item, for_storage
-from faultline.connectors.shared.rows.container_lines import LEAST_LINES, LEFT_OUT, SOURCE
+from faultline.connectors.shared.rows.log_windows import LEAST_LINES, LEFT_OUT, SOURCE
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 
 

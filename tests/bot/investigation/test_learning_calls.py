@@ -12,7 +12,7 @@ import pytest
 from faultline.analysis.case.calls import CALLS_FILE
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.requests.case_calls import case_calls
+from faultline.analysis.requests.topology import case_calls
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.bot.investigation.analyzing import analyze_with_calls
 from faultline.bot.investigation.collecting import assemble, collect_part

@@ -12,7 +12,7 @@ import pytest
 from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.traces.job.training import training_findings
 from faultline.analysis.vocabulary import Alert, Scope, Window
-from faultline.bot.investigation import nsight_exports
+from faultline.bot.investigation import reading_traces
 from faultline.bot.investigation.collecting import assemble, collect_part
 from faultline.bot.store.case_store import CaseStore
 from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
@@ -65,7 +65,7 @@ def test_the_export_lies_in_the_case_and_is_analysed(
 def test_what_cannot_be_exported_is_a_gap_and_stays_in_the_case(
     script: str | None, reason: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nsight_exports, "PART_SECONDS", 1.0)
+    monkeypatch.setattr(reading_traces, "PART_SECONDS", 1.0)
     if script is None:
         no_nsys(monkeypatch, tmp_path)
     else:
@@ -84,7 +84,7 @@ def test_the_time_of_all_reports_together_is_bounded(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (runs / "node-b.nsys-rep").write_bytes(b"\0a report")
-    monkeypatch.setattr(nsight_exports, "PART_SECONDS", 1.0)
+    monkeypatch.setattr(reading_traces, "PART_SECONDS", 1.0)
     nsys_that(tmp_path, "sleep 600", monkeypatch)
     first, second = investigated(tmp_path).gaps
     assert "did not end within" in first.reason

@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.investigation.reported_changes import ReportedChangesConnector
+from faultline.bot.investigation.collecting import ReportedChangesConnector
 from faultline.bot.store.changes import ReportedChange, ReportedChanges
 from faultline.connectors.shared.contract.base import Collected, collect_from
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.kinds.watched_signals import AlertQuery
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.bot.answer.outcome import Outcome
-from faultline.bot.investigation.step_results import Opened
 from faultline.bot.investigation.steps import InvestigationSteps
 from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.workflow import Opened
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.bot.store.changes import DeployChecks, StoredCheck
 from faultline.bot.store.follow_ups import CaptureBudget, CaptureLog

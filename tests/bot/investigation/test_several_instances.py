@@ -14,9 +14,9 @@ import pytest
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert, EvidenceKind
-from faultline.bot.investigation.step_results import Opened
 from faultline.bot.investigation.steps import InvestigationSteps
 from faultline.bot.investigation.worker_context import WorkerContext
+from faultline.bot.investigation.workflow import Opened
 from faultline.bot.runtime.process_pool import ProcessPool
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.contract.instances import ConnectorInstance

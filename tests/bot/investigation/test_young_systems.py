@@ -9,8 +9,7 @@ import pytest
 
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from faultline.bot.investigation.scoping import scope_for
-from faultline.bot.investigation.young_systems import fitted, fitted_to_history
+from faultline.bot.investigation.scoping import fitted, fitted_to_history, scope_for
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.settings.connector_settings import Limits

@@ -16,8 +16,7 @@ from faultline.analysis.case.folder import read_case, read_diagnosis, write_json
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.intake.accepting import store_accept
 from faultline.bot.intake.incident_requests import IncidentRequests
-from faultline.bot.mcp.call_limits import CallLimits
-from faultline.bot.mcp.callers import THIS_MACHINE, Caller
+from faultline.bot.mcp.callers import THIS_MACHINE, Caller, CallLimits
 from faultline.bot.mcp.investigations import Investigations, Shelf
 from faultline.bot.mcp.server import CallerOf, McpServer
 from faultline.bot.settings import Settings

@@ -13,7 +13,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
-from faultline.bot.mcp.call_limits import CallLimits
+from faultline.bot.mcp.callers import CallLimits
 from faultline.bot.mcp.open_cases import MOST_OPEN
 from faultline.bot.mcp.outgoing import MOST_CHARACTERS
 from faultline.bot.mcp.server import McpServer

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from faultline.bot.processes import supervisor
-from faultline.bot.processes.supervisor import Supervisor
-from faultline.bot.processes.worker_process import ForkedWorker, WorkerProcess
+from faultline.bot.processes import launch
+from faultline.bot.processes.launch import ForkedWorker, Supervisor, WorkerProcess
 from faultline.bot.runtime.nursery import Nursery
 
 WORKER = """
@@ -73,7 +72,7 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_the_server(tmp_path: 
 def test_a_worker_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "MARGIN_S", 0.2)
+    monkeypatch.setattr(launch, "MARGIN_S", 0.2)
     one = supervised(tmp_path, stubborn=True)
     one.start()
     wait_for(lambda: len(workers(tmp_path)) == 1)

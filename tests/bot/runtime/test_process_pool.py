@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, EvidenceError
-from faultline.analysis.secrets.redaction import masked, use_rules
-from faultline.analysis.secrets.rules import Rule
+from faultline.analysis.secrets.redaction import Rule, masked, use_rules
 from faultline.bot.policy.priority import LOW, URGENT, USUAL
 from faultline.bot.runtime import process_pool
 from faultline.bot.runtime.process_pool import PrioritySlots, ProcessPool
@@ -85,7 +84,7 @@ def test_waiting_behind_other_cases_is_no_fault(tmp_path: Path) -> None:
 CLOSED = """
 import asyncio, os, sys, time
 from faultline.analysis.secrets.redaction import masked, use_rules
-from faultline.analysis.secrets.rules import Rule
+from faultline.analysis.secrets.redaction import Rule
 from faultline.bot.policy.priority import LOW, URGENT, USUAL
 from faultline.bot.runtime.process_pool import PrioritySlots, ProcessPool
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from faultline.analysis.training.repeated_hosts import BlamedPart, by_chance
+from faultline.analysis.training.fleet_parts import BlamedPart, by_chance
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.operating.deleting import delete_rows
 from faultline.bot.store.fleet import FleetMemory

@@ -17,8 +17,7 @@ from faultline.analysis.case.folder import read_case, read_diagnosis, write_json
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import BudgetExceeded
 from faultline.bot.store.follow_ups import FollowUps
-from faultline.bot.web.heavy_work import MAX_WAITING, HeavyWork
-from faultline.bot.web.replaying import analyse_again, compare
+from faultline.bot.web.replaying import MAX_WAITING, HeavyWork, analyse_again, compare
 from faultline.demo.run import CASE, recorded_cases
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS
 from tests.bot.web.serving import Site

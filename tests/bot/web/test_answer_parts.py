@@ -12,9 +12,14 @@ from faultline.analysis.vocabulary import Claim, Diagnosis, Finding, Gap, Verdic
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.store.store import Progress, StoredInvestigation
 from faultline.bot.web.answer_state import list_text, state_view, stored_state
-from faultline.bot.web.cited_claims import cited_claims, next_steps
-from faultline.bot.web.evidence_groups import FULL, evidence_groups, summary_of
-from faultline.bot.web.fold_lines import LONGEST, decided_line, gaps_line
+from faultline.bot.web.evidence_groups import (
+    FULL,
+    cited_claims,
+    evidence_groups,
+    next_steps,
+    summary_of,
+)
+from faultline.bot.web.investigation_view import LONGEST, decided_line, gaps_line
 from faultline.bot.web.progress_steps import progress_steps
 from faultline.bot.web.text import age, join_units
 from tests.bot.web.sample_case import ALERT, DIAGNOSIS, EVIDENCE, FINDINGS, REPORT

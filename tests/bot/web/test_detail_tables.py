@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.bot.web.detail_quantities import quantity_of, value_text
-from faultline.bot.web.detail_tables import detail_tables
+from faultline.bot.web.finding_view import detail_tables, quantity_of, value_text
 
 
 def test_rows_of_ranks_name_the_rank_first_and_mark_the_subject() -> None:

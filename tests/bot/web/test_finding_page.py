@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.case.tables import write_table
 from faultline.bot.settings import ServerSettings, Settings
-from faultline.bot.web.log_lines_view import SHOWN, log_lines
+from faultline.bot.web.finding_view import SHOWN, log_lines
 from faultline.bot.web.span_tree import MAX_SHOWN, example_traces, span_tree
 from tests.bot.web.sample_case import ALERT, ALERT_AT, FINDINGS, REPORT, write_sample_case
 from tests.bot.web.serving import Server, Site, serving

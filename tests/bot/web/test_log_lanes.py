@@ -10,7 +10,7 @@ import pytest
 
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.case.tables import write_table
-from faultline.bot.web.log_lanes import BUCKETS, MAX_LANES, lanes_of, read_log_counts
+from faultline.bot.web.timeline import BUCKETS, MAX_LANES, lanes_of, read_log_counts
 from tests.bot.web.sample_case import ALERT_AT, ONSET, write_sample_case
 
 START, END = ALERT_AT - timedelta(minutes=20), ALERT_AT

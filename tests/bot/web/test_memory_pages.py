@@ -21,7 +21,7 @@ from faultline.analysis.vocabulary import Alert, Diagnosis, Finding
 from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.store.listing import AnswerLabel, Labels
 from faultline.bot.store.memory import Memory
-from faultline.bot.web.labelled_cases import truth_of
+from faultline.bot.web.record_pages import truth_of
 from faultline.evaluation.labels import read_label, system_of
 from tests.bot.web.sample_case import ALERT, ALERT_AT, DIAGNOSIS, SCOPE
 from tests.bot.web.serving import Server, Site, serving

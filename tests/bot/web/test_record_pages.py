@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.intake.intake_health import IntakeHealth
+from faultline.bot.intake.moving import IntakeHealth
 from faultline.bot.intake.spool import Spool
 from faultline.bot.intake.spool_records import TakenAlert
 from faultline.bot.operating.telemetry.readiness import Readiness

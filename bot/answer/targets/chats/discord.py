@@ -13,9 +13,9 @@ from urllib.parse import quote
 import httpx
 
 from faultline.bot.answer.foreign_text import safe_url
-from faultline.bot.answer.targets.text_parts import TextParts
-from faultline.bot.answer.targets.vendor_message import VendorMessage, call, identity_of
-from faultline.bot.answer.writer.markdown_text import shown
+from faultline.bot.answer.targets.message_target import VendorMessage, call, identity_of
+from faultline.bot.answer.targets.plain_message import TextParts
+from faultline.bot.answer.writer.plain_text import shown
 from faultline.bot.settings.reply_targets import DiscordSettings
 
 MAX_DESCRIPTION = 4_096

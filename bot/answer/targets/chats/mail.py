@@ -18,10 +18,9 @@ from email.utils import format_datetime, localtime
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.answer.outcome import Outcome
-from faultline.bot.answer.targets.plain_message import answer_text, first_text
+from faultline.bot.answer.targets.message_target import VendorMessage
+from faultline.bot.answer.targets.plain_message import TextParts, answer_text, first_text
 from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from faultline.bot.answer.targets.text_parts import TextParts
-from faultline.bot.answer.targets.vendor_message import VendorMessage
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings.reply_targets import EmailSettings
 from faultline.bot.store.store import StoredInvestigation

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from faultline.bot.answer.outcome import Outcome
 from faultline.bot.answer.replay import json_of
+from faultline.bot.answer.targets.message_target import VendorMessage, call
 from faultline.bot.answer.targets.plain_message import answer_text, first_text
-from faultline.bot.answer.targets.vendor_message import VendorMessage, call
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings.reply_targets import AnswerWebhookSettings, signing_key
 from faultline.bot.store.store import StoredInvestigation

@@ -6,28 +6,165 @@ failure is one ConnectorError that says whether to try again, and whether anythi
 
 from __future__ import annotations
 
+import asyncio
+import re
+import threading
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import requests
 from urllib3.exceptions import ConnectTimeoutError
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.answer.targets.pagerduty.incident import (
-    INCIDENT_ID,
-    VENDOR,
-    IncidentState,
-    read_incident,
-)
+from faultline.bot.answer.foreign_text import single_line
+from faultline.bot.answer.lines import percent
 from faultline.bot.answer.targets.pagerduty.note import bears_marker
-from faultline.bot.answer.targets.pagerduty.pace import Pace
 from faultline.bot.answer.targets.posting import NOT_DONE, REQUEST_TIMEOUT_S
 from faultline.bot.runtime.threads import in_thread
+from faultline.bot.store.store import StoredInvestigation
 from faultline.connectors.shared.transport.environment_trust import ca_file_of_environment
+from faultline.connectors.shared.transport.rate_limiter import TokenBucket
+from faultline.connectors.shared.transport.transport import retry_after
 from faultline.connectors.vendors.pagerduty import PagerDutySettings
 from faultline.connectors.vendors.pagerduty.session import auth_type_of
+
+if TYPE_CHECKING:
+    from faultline.bot.answer.outcome import Answer
+
+# How fast one account of PagerDuty is written to: shared by all replies of a process.
+#
+# PagerDuty takes 960 requests a minute of one key and answers 429 to more, with the seconds until
+# it takes the next (https://developer.pagerduty.com/docs/rest-api-rate-limits). Other processes
+# that use the key are noticed by that answer.
+
+JOINED_PER_S = 3.0
+"""Notes on incidents that joined. Each takes two requests, so that these notes take 360 of the 960
+a minute. The connector that reads takes up to 600."""
+JOINED_AT_ONCE = 20
+"""The incidents of a small storm do not wait for each other."""
+LONGEST_HOLD_S = 60.0
+"""PagerDuty counts requests by the minute."""
+USUAL_HOLD_S = 1.0
+"""Where its answer names no time."""
+
+
+class Pace:
+    """Of one account; used from any thread and event loop."""
+
+    def __init__(self) -> None:
+        self._joined = TokenBucket(JOINED_PER_S, JOINED_AT_ONCE)
+        self._blocked_until = 0.0
+
+    def refused(self, headers: Mapping[str, str]) -> None:
+        """PagerDuty answered 429: nobody of this process asks before the time that it names."""
+        ratelimit_reset = headers.get("ratelimit-reset") or headers.get("retry-after") or ""
+        hold = retry_after({"retry-after": ratelimit_reset}, USUAL_HOLD_S)
+        until = time.monotonic() + min(hold, LONGEST_HOLD_S)
+        # Of two refusals the longer hold wins.
+        self._blocked_until = max(self._blocked_until, until)
+
+    async def open(self) -> None:
+        """Wait until PagerDuty takes requests again."""
+        await asyncio.sleep(max(0.0, self._blocked_until - time.monotonic()))
+
+    async def joined(self) -> None:
+        """Wait for the turn of one more note on an incident that joined."""
+        while wait := self._joined.take():
+            due = time.monotonic() + wait
+            await asyncio.sleep(wait)
+            self._joined.process_suspended(due, time.monotonic())
+
+
+_paces: dict[tuple[str, str], Pace] = {}
+_lock = threading.Lock()
+
+
+def pace_of(account: str, url: str) -> Pace:
+    """The one that everybody in this process shares who writes to that account."""
+    # Two paces for one account would write at twice the rate.
+    with _lock:
+        return _paces.setdefault((account, url), Pace())
+
+
+# A PagerDuty incident as replies see it: whether it is still open, and the values of its custom
+# fields.
+#
+# Fields: https://developer.pagerduty.com/api-reference, `GET /incidents/{id}` (`status`,
+# `resolve_reason`) and `PUT /incidents/{id}/custom_fields/values`.
+
+VENDOR = "pagerduty"
+INCIDENT_ID = re.compile(r"[A-Za-z0-9]{1,40}")
+"""An id comes from a webhook and becomes part of a path."""
+MERGED = "merge_resolve_reason"
+MAX_FIELD = 200
+"""Characters of a text field:
+https://support.pagerduty.com/main/docs/custom-fields-on-incidents."""
+
+
+@dataclass(frozen=True)
+class IncidentState:
+    """Whether it is over, and into which incident it was merged, if it was."""
+
+    id: str
+    resolved: bool
+    merged_into: str | None = None
+
+
+def read_incident(answer: Any, incident_id: str) -> IncidentState:
+    """From PagerDuty's answer; the merge of an incident into itself or into no id is none. Raises
+    ConnectorError."""
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("status"), str):
+        raise ConnectorError(
+            VENDOR,
+            "get incident",
+            "the answer was not understood",
+            retryable=True,
+            unchanged=True,
+        )
+    if answer["status"] != "resolved":
+        return IncidentState(incident_id, resolved=False)
+    target = _merged_into(answer.get("resolve_reason"))
+    return IncidentState(
+        incident_id, resolved=True, merged_into=None if target == incident_id else target
+    )
+
+
+def _merged_into(reason: object) -> str | None:
+    """The id of the incident that took this one in, where the reason names a valid one."""
+    if not isinstance(reason, Mapping) or reason.get("type") != MERGED:
+        return None
+    incident = reason.get("incident")
+    target = incident.get("id") if isinstance(incident, Mapping) else None
+    if isinstance(target, str) and INCIDENT_ID.fullmatch(target) is not None:
+        return target
+    return None
+
+
+def field_values(
+    investigation: StoredInvestigation, answer: Answer, page_url: str
+) -> dict[str, str]:
+    """Our values for custom fields, by the names that the settings use; "" where there is none."""
+    view = answer.view(investigation.alert)
+    summaries = {
+        "verdict": view.verdict_label,
+        "headline": view.headline,
+        "cause": "",
+        "service": investigation.alert.service or "",
+        "change": "",
+        "confidence": percent(view.confidence),
+        "page": page_url,
+    }
+    if view.cause is not None:
+        # The blamed service tells more than the one that alerted.
+        summaries["cause"] = view.cause.summary
+        summaries["service"] = view.cause.subject
+        summaries["change"] = view.cause.change or ""
+    return {name: single_line(value, MAX_FIELD) for name, value in summaries.items()}
+
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)

@@ -10,15 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.answer.targets.pagerduty.calls import PagerDutyCalls
-from faultline.bot.answer.targets.pagerduty.incident import INCIDENT_ID, VENDOR, field_values
+from faultline.bot.answer.targets.pagerduty.calls import (
+    INCIDENT_ID,
+    VENDOR,
+    PagerDutyCalls,
+    field_values,
+    pace_of,
+)
 from faultline.bot.answer.targets.pagerduty.note import (
     closing_note_text,
     failed_note_text,
     joined_note_text,
     note_text,
 )
-from faultline.bot.answer.targets.pagerduty.pace import pace_of
 from faultline.bot.answer.targets.pagerduty.target import TARGET
 from faultline.bot.answer.targets.posting import LEASE, post_once
 from faultline.bot.runtime.threads import in_store

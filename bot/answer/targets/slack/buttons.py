@@ -5,12 +5,16 @@ A button that cannot do anything is not shown.
 
 from __future__ import annotations
 
-from datetime import datetime
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
+from typing import ClassVar
 
 from faultline.analysis.wording.phrases import capitalised
 from faultline.bot.answer.foreign_text import escape_mrkdwn, safe_url, single_line
 from faultline.bot.answer.lines import at
+from faultline.bot.answer.outcome import Answer
 from faultline.bot.answer.targets.slack.blocks import (
     MAX_OVERFLOW,
     Block,
@@ -19,18 +23,61 @@ from faultline.bot.answer.targets.slack.blocks import (
     option,
     overflow,
 )
-from faultline.bot.answer.targets.slack.button_type import AnswerStatus, Offer, SlackButton
-from faultline.bot.answer.targets.tickets.target import TicketOffer
+from faultline.bot.answer.targets.tickets.revert_target import blamed_link
+from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
 from faultline.bot.policy.people import SLACK_USER
-from faultline.bot.store.listing import AnswerLabel
-from faultline.bot.store.suppressed_alerts import Mute
+from faultline.bot.settings import Settings
+from faultline.bot.store.follow_ups import FollowUps
+from faultline.bot.store.listing import AnswerLabel, Labels
+from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.bot.store.suppressed_alerts import Mute, Mutes
 from faultline.connectors.shared.contract.plugins import load_object
 from faultline.connectors.shared.rows.named_ids import bare_id
 
+# What a message knows of a button under an answer: when it is shown, and what it says.
+#
+# What a click does is `faultline.bot.conversation.slack.click_context`, which only the web
+# process needs.
+
+
+@dataclass(frozen=True)
+class AnswerStatus:
+    """What people have made of an answer, and what can still be done with it."""
+
+    label: AnswerLabel | None = None
+    mute: Mute | None = None
+    may_mute: bool = True
+    """Somebody's question is no alert: there is nothing to mute."""
+    parent: str | None = None
+    """The investigation that this one was started from."""
+    tickets: tuple[TicketOffer, ...] = ()
+    """The trackers in use and PagerDuty, each with the ticket or note that there is."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The answer that buttons are offered under. `answered` is False for a failed investigation."""
+
+    investigation: StoredInvestigation
+    status: AnswerStatus
+    answered: bool
+
+
+class SlackButton(ABC):
+    """The part of a button under an answer that the message knows."""
+
+    name: ClassVar[str]
+    """In its action id, which stays the same: old messages keep their buttons."""
+
+    @abstractmethod
+    def label(self, offer: Offer) -> str | None:
+        """What it says; None where it could do nothing. Pure."""
+
+
 BUTTONS = (
-    "faultline.bot.conversation.slack.buttons.evidence:EVIDENCE",
-    "faultline.bot.conversation.slack.buttons.feedback:RIGHT",
-    "faultline.bot.conversation.slack.buttons.feedback:WRONG",
+    "faultline.bot.conversation.slack.buttons.follow_up:EVIDENCE",
+    "faultline.bot.conversation.slack.buttons.follow_up:RIGHT",
+    "faultline.bot.conversation.slack.buttons.follow_up:WRONG",
     "faultline.bot.conversation.slack.buttons.muting:UNMUTE",
     "faultline.bot.conversation.slack.buttons.follow_up:WIDER",
     "faultline.bot.conversation.slack.buttons.follow_up:AGAIN",
@@ -134,3 +181,32 @@ def _ticket(ticket_offer: TicketOffer) -> str:
     url, title = safe_url(ticket_offer.url), escape_mrkdwn(single_line(ticket_offer.title, MAX_WHO))
     what = capitalised(ticket_offer.noun)
     return f"{what} <{escape_mrkdwn(url)}|{title}>" if url else f"{what} {title}"
+
+
+# Read from the store what people have made of an answer. Blocks; on an event loop in a thread.
+
+REQUEST_PREFIX = "asked:"
+"""The fingerprint label of what a person asked for begins so:
+`faultline.bot.intake.slack_listener`."""
+
+
+def answer_status(
+    investigation: StoredInvestigation,
+    store: Store,
+    settings: Settings,
+    answer: Answer | None = None,
+) -> AnswerStatus:
+    """How the answer stands now."""
+    now = datetime.now(UTC)
+    is_request = investigation.alert.labels.get("fingerprint", "").startswith(REQUEST_PREFIX)
+    blamed = blamed_link(answer.diagnosis) if answer else None
+    parent = FollowUps(store.engine).parent(investigation.id)
+    return AnswerStatus(
+        label=Labels(store.engine).get(investigation.id),
+        mute=None
+        if is_request
+        else Mutes(store.engine).muted(investigation.alert.fingerprint, now),
+        may_mute=not is_request,
+        parent=parent,
+        tickets=ticket_offers(investigation, store, settings, blamed),
+    )

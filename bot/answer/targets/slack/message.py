@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from faultline.analysis.vocabulary import Alert, Verdict
-from faultline.bot.answer.foreign_text import escape_mrkdwn, sentence, single_line
+from faultline.bot.answer.foreign_text import escape_mrkdwn, safe_url, sentence, single_line
 from faultline.bot.answer.lines import (
     INFERRED,
     SECOND_OPINION,
@@ -24,6 +24,7 @@ from faultline.bot.answer.lines import (
     at,
     span_of,
 )
+from faultline.bot.answer.targets.plain_message import outcome_line
 from faultline.bot.answer.targets.slack.blocks import (
     Block,
     bold,
@@ -38,8 +39,7 @@ from faultline.bot.answer.targets.slack.blocks import (
     text,
     titled,
 )
-from faultline.bot.answer.targets.slack.button_type import AnswerStatus, Offer
-from faultline.bot.answer.targets.slack.buttons import buttons, status_lines
+from faultline.bot.answer.targets.slack.buttons import AnswerStatus, Offer, buttons, status_lines
 from faultline.bot.answer.view import HIGH, AnswerView
 from faultline.bot.answer.writer.model_use import model_use_line
 from faultline.bot.store.store import GroupedAlert, StoredInvestigation
@@ -375,3 +375,52 @@ def _cut_escaped(content: str) -> str:
     """Escaped and cut, never inside an escape."""
     escaped = escape_mrkdwn(content)
     return escaped if len(escaped) <= MAX_TEXT else _HALF_ESCAPE.sub("", escaped[:MAX_TEXT])
+
+
+# The digest: one message for what came in a channel's quiet hours. Pure.
+
+MAX_LINES = 20
+"""Investigations listed; a line takes up to 550 characters of the 12,000 of blocks that Slack
+takes."""
+TITLE, HEADLINE = 80, 140
+
+
+def digest_message(investigations: Sequence[StoredInvestigation], public_url: str) -> SlackMessage:
+    """What came, what was found, and where to read on; the oldest first."""
+    count = len(investigations)
+    title = f"While it was quiet, {count} alert{'s were' if count != 1 else ' was'} investigated"
+    shown = investigations[:MAX_LINES]
+    blocks: list[Block] = [
+        rich(section(bold(title))),
+        rich(bullets([_line(investigation, public_url) for investigation in shown])),
+    ]
+    if count > len(shown):
+        blocks.append(
+            context(f"and {count - len(shown)} more", safe_url(public_url), to="All investigations")
+        )
+    # The text of a message is mrkdwn, so escape what is foreign in it.
+    mrkdwn = escape_mrkdwn(
+        "\n".join(
+            [
+                title,
+                *(
+                    single_line(investigation.headline or investigation.alert.title, HEADLINE)
+                    for investigation in shown
+                ),
+            ]
+        )
+    )
+    return SlackMessage(mrkdwn[:3_000], tuple(blocks))
+
+
+def _line(investigation: StoredInvestigation, public_url: str) -> Block:
+    related = f" and {len(investigation.related)} more" if investigation.related else ""
+    url = safe_url(f"{public_url}/investigations/{investigation.id}")
+    elements = [
+        text(f"{investigation.accepted_at:%d %b %H:%M} UTC  "),
+        bold(single_line(investigation.alert.title, TITLE)),
+        text(f"{related}: "),
+    ]
+    elements += [text(f"{outcome_line(investigation)} ")]
+    elements += [link(url, "open")] if url else []
+    return section(*elements)

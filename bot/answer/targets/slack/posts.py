@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -9,17 +10,138 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import aiohttp
-from slack_sdk.errors import SlackClientError
+from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.answer.targets.posting import REQUEST_TIMEOUT_S
-from faultline.bot.answer.targets.slack.errors import NOT_UNDERSTOOD, VENDOR, slack_error
+from faultline.bot.answer.targets.posting import NOT_DONE, REQUEST_TIMEOUT_S
 from faultline.bot.answer.targets.slack.message import SlackMessage
-from faultline.bot.answer.targets.slack.web_client import SlackWebClient
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in, named_id
+from faultline.connectors.shared.transport.environment_trust import proxy_of_environment
 from faultline.connectors.vendors.slack import SlackSettings
+
+# Slack's client for the Web API, through the proxy that the environment names for its address.
+
+
+class SlackWebClient(AsyncWebClient):
+    """The SDK's own takes `HTTPS_PROXY`, else `HTTP_PROXY`, for every address: also for one that
+    `NO_PROXY` names."""
+
+    def __init__(self, api_url: str, **options: Any) -> None:
+        super().__init__(base_url=f"{api_url}/", **options)
+        self.proxy = proxy_of_environment(api_url)
+
+
+# What Slack's error codes mean for the operator, and whether trying again can help.
+
+VENDOR = "slack"
+
+RETRYABLE = frozenset(
+    {
+        "ratelimited",
+        "rate_limited",
+        "message_limit_exceeded",
+        "internal_error",
+        "fatal_error",
+        "service_unavailable",
+        "request_timeout",
+        "team_added_to_org",
+        "file_upload_size_mismatch",
+    }
+)
+"""https://docs.slack.dev/reference/methods/chat.postMessage#errors"""
+
+MAY_BE_DONE = frozenset({"internal_error", "fatal_error", "request_timeout"})
+"""After these some of the operation may have succeeded (same page); every other code is a
+refusal."""
+
+MEANINGS: Mapping[str, str] = {
+    "channel_not_found": "there is no channel {channel}, or it is private and the bot is not in it",
+    "not_in_channel": "the bot is not in channel {channel}: invite it there",
+    "is_archived": "channel {channel} is archived",
+    "invalid_auth": "the bot token is not valid",
+    "not_authed": "no bot token was given",
+    "account_inactive": "the bot token belongs to a deleted user or workspace",
+    "token_revoked": "the bot token was revoked",
+    "token_expired": "the bot token has expired",
+    "restricted_action": "the workspace does not let the bot post in channel {channel}",
+    "message_not_found": "the message to edit was deleted",
+    "thread_not_found": "the thread to answer in was deleted",
+    "ratelimited": "Slack asks to wait",
+    "msg_too_long": "the message is too long",
+    "msg_blocks_too_long": "the message's blocks are too long",
+}
+
+
+NOT_UNDERSTOOD = (AttributeError, KeyError, TypeError, ValueError)
+"""How slack_sdk fails on JSON of another type than it expects, such as a list."""
+
+
+def slack_error(call: str, error: Exception, channel: str = "") -> ConnectorError:
+    """The failure of one call in one line, with the operator's next step where it is known."""
+    if not isinstance(error, SlackApiError):
+        return _without_answer(call, error)
+    status = _status(error)
+    answer = error.response.data if hasattr(error.response, "data") else None
+    refused = status in NOT_DONE
+    if not isinstance(answer, Mapping) or not answer.get("error"):
+        return ConnectorError(
+            VENDOR,
+            call,
+            "the answer was not understood",
+            status=status,
+            retryable=status != 404,
+            unchanged=refused,
+        )
+    code = str(answer["error"])
+    retryable = code in RETRYABLE or (status or 0) >= 500 or status == 429
+    # Slack refuses with status 200, so a status below 400 says nothing.
+    shown = status if status is not None and status >= 400 else None
+    return ConnectorError(
+        VENDOR,
+        call,
+        _meaning(code, answer, channel),
+        status=shown,
+        retryable=retryable,
+        unchanged=refused or (shown is None and code not in MAY_BE_DONE),
+    )
+
+
+def error_code(error: Exception) -> str:
+    """Slack's own code, such as `invalid_blocks`; empty when there was no answer."""
+    answer = getattr(getattr(error, "response", None), "data", None)
+    return str(answer.get("error", "")) if isinstance(answer, Mapping) else ""
+
+
+def _meaning(code: str, answer: Mapping[str, Any], channel: str) -> str:
+    if code == "missing_scope":
+        return f"the bot token lacks the scope {answer.get('needed', 'that is needed')}"
+    if code in MEANINGS:
+        return MEANINGS[code].format(channel=channel or "named in the settings")
+    details = answer.get("errors")
+    first = f" ({str(details[0])[:160]})" if isinstance(details, list) and details else ""
+    return f"{code[:80]}{first}"
+
+
+def _without_answer(call: str, error: Exception) -> ConnectorError:
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return ConnectorError(VENDOR, call, "no answer in time", retryable=True)
+    if isinstance(error, aiohttp.ClientConnectionError):
+        # Only this error means that no connection was made.
+        unsent = isinstance(error, aiohttp.ClientConnectorError)
+        return ConnectorError(VENDOR, call, "cannot be reached", retryable=True, unchanged=unsent)
+    if isinstance(error, (aiohttp.ClientError, SlackClientError, *NOT_UNDERSTOOD)):
+        return ConnectorError(
+            VENDOR, call, f"the answer was not understood ({type(error).__name__})", retryable=True
+        )
+    raise error
+
+
+def _status(error: SlackApiError) -> int | None:
+    status = getattr(error.response, "status_code", None) or getattr(error.response, "status", None)
+    return status if isinstance(status, int) else None
+
 
 T = TypeVar("T")
 IsIt = Callable[[Mapping[str, Any]], bool]

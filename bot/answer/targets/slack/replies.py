@@ -19,29 +19,26 @@ from slack_sdk.errors import SlackClientError
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.answer.targets.posting import LEASE, post_once
-from faultline.bot.answer.targets.slack.answer_status import answer_status
-from faultline.bot.answer.targets.slack.button_type import AnswerStatus
-from faultline.bot.answer.targets.slack.digest import digest_message
-from faultline.bot.answer.targets.slack.errors import (
-    NOT_UNDERSTOOD,
-    VENDOR,
-    error_code,
-    slack_error,
-)
+from faultline.bot.answer.targets.slack.buttons import AnswerStatus, answer_status
 from faultline.bot.answer.targets.slack.message import (
     SlackMessage,
+    digest_message,
     final_message,
     first_message,
     slack_alert_failed_message,
 )
 from faultline.bot.answer.targets.slack.posts import (
+    NOT_UNDERSTOOD,
+    VENDOR,
     MessageRef,
     SlackPlace,
     bears,
+    error_code,
     find_since,
     send_with_key,
     slack_answer,
     slack_client,
+    slack_error,
 )
 from faultline.bot.answer.targets.slack.target import TARGET
 from faultline.bot.policy.services import catalogue_name

@@ -9,8 +9,7 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from faultline.analysis.errors import ConnectorError
-from faultline.bot.answer.targets.slack.errors import VENDOR, slack_error
-from faultline.bot.answer.targets.slack.posts import slack_client
+from faultline.bot.answer.targets.slack.posts import VENDOR, slack_client, slack_error
 from faultline.connectors.vendors.slack import SlackSettings
 
 NEEDED_SCOPES = frozenset({"chat:write", "files:write"})

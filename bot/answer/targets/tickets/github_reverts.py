@@ -13,10 +13,9 @@ from typing import Any
 
 import httpx
 
+from faultline.bot.answer.targets.message_target import call, identity_of, token_of
 from faultline.bot.answer.targets.tickets.revert_target import BlamedChange
-from faultline.bot.answer.targets.tickets.reverts import Reverts, body_of, mark_of
-from faultline.bot.answer.targets.tickets.tickets import name_in, ref_of
-from faultline.bot.answer.targets.vendor_message import call, identity_of, token_of
+from faultline.bot.answer.targets.tickets.tickets import Reverts, body_of, mark_of, name_in, ref_of
 from faultline.bot.settings.reply_targets import GitHubRevertsSettings
 
 REVERT = (

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Window
 from faultline.bot.answer.lines import at, span_of
-from faultline.bot.answer.targets.slack.button_type import Offer
-from faultline.bot.conversation.slack.click_context import AT_ONCE_S, ClickContext
-from faultline.bot.conversation.slack.clickable_button import ClickableButton
+from faultline.bot.answer.targets.slack.buttons import Offer
+from faultline.bot.conversation.slack.click_context import AT_ONCE_S, ClickableButton, ClickContext
+from faultline.bot.conversation.slack.evidence_modal import (
+    EvidenceShown,
+    evidence_modal,
+    no_evidence_modal,
+    read_page,
+    reading_modal,
+)
+from faultline.bot.conversation.slack.forms import (
+    CAUSE,
+    WRONG_FORM,
+    form_for,
+    stated_cause,
+    suspects_of,
+    wrong_modal,
+)
 from faultline.bot.conversation.slack.payloads import Interaction
-from faultline.bot.intake.questions.follow_up_scope import QuestionSpan, window_of
-from faultline.bot.policy.people import HOUR, too_many_investigations
+from faultline.bot.intake.questions.subjects import QuestionSpan, window_of
+from faultline.bot.policy.people import HOUR, too_many_investigations, without_mentions
 from faultline.bot.store.follow_ups import FollowUpScope
 from faultline.bot.store.store import ReplyTo, StoredInvestigation
 
@@ -132,3 +147,144 @@ async def _incident(context: ClickContext, investigation: StoredInvestigation) -
 
         now = investigation.finished_at or investigation.accepted_at
         return scope_for(investigation.alert, context.settings, now=now).incident
+
+
+# Right and Wrong: what a person says of the answer, with the cause in their words.
+
+
+class RightButton(ClickableButton):
+    """The answer is right."""
+
+    name = "right"
+
+    def label(self, offer: Offer) -> str | None:
+        """Only where there is an answer."""
+        return "Right" if offer.answered else None
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """Keep who said so, and show it."""
+        who = click.user.display_name
+        await context.stored(context.labels.write, investigation.id, right=True, who=who)
+        await context.did_by_click(click, investigation, "said that the answer is right")
+        context.later(context.refresh(investigation))
+
+
+class WrongButton(ClickableButton):
+    """The answer is wrong; a form asks for the cause."""
+
+    name = "wrong"
+    form = WRONG_FORM
+    first_field = CAUSE
+
+    def label(self, offer: Offer) -> str | None:
+        """Only where there is an answer."""
+        return "Wrong" if offer.answered else None
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """Ask for the cause."""
+        context.later(_ask_for_cause(context, click, investigation))
+
+    async def sent(
+        self, context: ClickContext, form: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """Keep the cause."""
+        who, cause = form.user.display_name, stated_cause(form.view)
+        await context.stored(
+            context.labels.write, investigation.id, right=False, cause=cause, who=who
+        )
+        phrase = f"{who} said that the answer is wrong"
+        if cause:
+            phrase += f": the cause was {without_mentions(cause)}"
+        await context.did(investigation.id, phrase, key=f"{form.user.id}:{form.view.id}")
+
+
+RIGHT, WRONG = RightButton(), WrongButton()
+
+
+async def _ask_for_cause(
+    context: ClickContext, click: Interaction, investigation: StoredInvestigation
+) -> None:
+    try:
+        async with asyncio.timeout(AT_ONCE_S):
+            suspects = suspects_of((await context.answer(investigation)).diagnosis)
+    except (FaultlineError, TimeoutError):
+        # The form has a field for words, too, so it can do without the menu.
+        suspects = []
+    answer_label = await context.stored(context.labels.get, investigation.id)
+    cause = answer_label.cause if answer_label is not None and not answer_label.right else ""
+    modal = wrong_modal(form_for(click, investigation), investigation, suspects, cause)
+    await context.open(click, modal)
+
+
+# Evidence: the findings for and against each cause, in a modal of several pages.
+
+
+class EvidenceButton(ClickableButton):
+    """Opens the evidence."""
+
+    name = "evidence"
+    act = "read"
+
+    def label(self, offer: Offer) -> str | None:
+        """Only where there is an answer."""
+        return "Evidence" if offer.answered else None
+
+    async def clicked(
+        self, context: ClickContext, click: Interaction, investigation: StoredInvestigation
+    ) -> None:
+        """Open the first page."""
+        await context.did_by_click(click, investigation, "looked at the evidence")
+        context.later(_open(context, click, investigation))
+
+
+EVIDENCE = EvidenceButton()
+
+
+async def turn_page(context: ClickContext, click: Interaction) -> None:
+    """Another page of the evidence."""
+    requested_page = read_page(click.action.chosen)
+    if requested_page is None:
+        return
+    page, investigation_id = requested_page
+    investigation = await context.stored(context.store.get, investigation_id)
+    if investigation is not None:
+        context.later(_show_page(context, click, investigation, page))
+
+
+async def _open(
+    context: ClickContext, click: Interaction, investigation: StoredInvestigation
+) -> None:
+    reading = asyncio.ensure_future(_view(context, investigation, 0))
+    await asyncio.wait({reading}, timeout=AT_ONCE_S)
+    if reading.done():
+        await context.open(click, reading.result())
+        return
+    # The trigger of a click lives for 3 s, so a slow case is shown in a modal that is open already.
+    url = context.replies.page_url(investigation)
+    opened = await context.open(click, reading_modal(investigation, url))
+    view = await reading
+    if opened is not None:
+        await context.update(opened, view)
+
+
+async def _show_page(
+    context: ClickContext, click: Interaction, investigation: StoredInvestigation, page: int
+) -> None:
+    view = await _view(context, investigation, page)
+    await context.update(click.view.id, view, hash_=click.view.hash)
+
+
+async def _view(
+    context: ClickContext, investigation: StoredInvestigation, page: int
+) -> dict[str, Any]:
+    url = context.replies.page_url(investigation)
+    try:
+        answer = await context.answer(investigation)
+    except FaultlineError as error:
+        return no_evidence_modal(investigation, str(error), url)
+    answered = EvidenceShown(answer.diagnosis, answer.evidence, answer.gaps)
+    return evidence_modal(investigation, answered, url, page)

@@ -11,11 +11,15 @@ from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.answer.foreign_text import escape_mrkdwn, single_line
 from faultline.bot.answer.targets.slack.blocks import rich, section, text
-from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.answer.targets.slack.buttons import Offer
 from faultline.bot.answer.targets.slack.message import SlackMessage
 from faultline.bot.answer.targets.slack.posts import SlackPlace, bears, find_since, send_with_key
-from faultline.bot.conversation.slack.click_context import RETRY_WAITS_S, ClickContext
-from faultline.bot.conversation.slack.clickable_button import ClickableButton, TooMuch
+from faultline.bot.conversation.slack.click_context import (
+    RETRY_WAITS_S,
+    ClickableButton,
+    ClickContext,
+    TooMuch,
+)
 from faultline.bot.conversation.slack.forms import (
     ALL,
     FOR,

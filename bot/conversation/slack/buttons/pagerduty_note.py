@@ -5,7 +5,7 @@ A click leaves the wish in the store, and a worker, which alone has the token, w
 
 from __future__ import annotations
 
-from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.answer.targets.slack.buttons import Offer
 from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
 from faultline.bot.conversation.slack.buttons.tickets import TicketButton
 from faultline.bot.conversation.slack.click_context import ClickContext

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.answer.targets.slack.button_type import Offer
+from faultline.bot.answer.targets.slack.buttons import Offer
 from faultline.bot.answer.targets.tickets.revert_target import blamed_link
 from faultline.bot.answer.targets.tickets.target import ticket_offers
-from faultline.bot.conversation.slack.click_context import ClickContext
-from faultline.bot.conversation.slack.clickable_button import ClickableButton
+from faultline.bot.conversation.slack.click_context import ClickableButton, ClickContext
 from faultline.bot.conversation.slack.payloads import Interaction
 from faultline.bot.policy.people import Act
 from faultline.bot.store.follow_ups import TicketRequests

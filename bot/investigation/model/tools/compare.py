@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import Field
 
 from faultline.analysis.kinds.finding_details import ObservationDetails
-from faultline.analysis.kinds.part_labels import PART_LABELS
+from faultline.analysis.kinds.signals import PART_LABELS
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import levels, times
 from faultline.analysis.wording.phrases import plain

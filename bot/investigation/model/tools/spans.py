@@ -12,8 +12,8 @@ from pydantic import Field
 from faultline.analysis.case.tables import ORIGIN
 from faultline.analysis.case.windows import span_windows
 from faultline.analysis.kinds.finding_details import ObservationDetails
+from faultline.analysis.requests.critical_path import with_visits
 from faultline.analysis.requests.error_origin import FAILED
-from faultline.analysis.requests.visits import with_visits
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import MILLISECONDS, amount
 from faultline.analysis.wording.phrases import number, plain

@@ -10,7 +10,7 @@ from faultline.analysis.kinds.finding_details import ObservationDetails, change_
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
-from faultline.bot.answer.writer.earlier import is_memory
+from faultline.bot.answer.writer.built_in import is_memory
 from faultline.bot.investigation.model.model_session import ModelSession
 from faultline.bot.investigation.model.tools.contract import (
     Arguments,

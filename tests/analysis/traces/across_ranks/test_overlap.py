@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from faultline.analysis.traces.across_ranks.overlap import all_reduce_overlap, uses_fsdp
+from faultline.analysis.traces.across_ranks.wait_transfer import all_reduce_overlap, uses_fsdp
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job, launch, nccl, summaries_of
 from tests.analysis.traces.written_traces import event, job
 

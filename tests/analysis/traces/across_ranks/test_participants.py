@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faultline.analysis.traces.across_ranks.comparison import compare
-from faultline.analysis.traces.across_ranks.participants import participants
+from faultline.analysis.traces.across_ranks.comparison import compare, participants
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job, summaries_of
 from tests.analysis.traces.written_traces import job
 

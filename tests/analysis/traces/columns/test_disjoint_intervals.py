@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultline.analysis.traces.columns.disjoint_intervals import (
+from faultline.analysis.traces.columns.intervals import (
     Spans,
     coarsened,
     covered,
@@ -12,9 +12,9 @@ from faultline.analysis.traces.columns.disjoint_intervals import (
     intersection,
     length,
     nothing_in,
+    union,
     union_of,
 )
-from faultline.analysis.traces.columns.intervals import union
 
 Pairs = list[tuple[int, int]]
 drawn = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=15)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultline.analysis.traces.columns import distinct_sequences as module
-from faultline.analysis.traces.columns.distinct_sequences import distinct_sequences
+from faultline.analysis.traces.columns import distribution as module
+from faultline.analysis.traces.columns.distribution import distinct_sequences
 
 SEQUENCES = st.lists(
     st.tuples(st.integers(0, 2), st.lists(st.integers(0, 2), min_size=1, max_size=4)), max_size=30

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from faultline.analysis.traces.costs import accelerators
-from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.costs import call
+from faultline.analysis.traces.costs.call import accelerator_named
 
-TABLE = Path(accelerators.__file__).with_name("accelerators.toml")
+TABLE = Path(call.__file__).with_name("accelerators.toml")
 LIGHTNING: dict[str, dict[str, float]] = {
     "NVIDIA H100 80GB HBM3": {"bf16": 989.4, "int8": 1978.9, "tf32": 494.7, "fp32": 66.9},
     "NVIDIA H100 PCIe": {"bf16": 756, "int8": 1513, "tf32": 378, "fp32": 51.2},

@@ -6,9 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from faultline.analysis.traces.doctor.communication_rules import SLOW_LINK
 from faultline.analysis.traces.doctor.device_rules import LAUNCH_BOUND
 from faultline.analysis.traces.doctor.host_rules import LONG_COPIES, PAGEABLE_COPIES
-from faultline.analysis.traces.doctor.link_rules import SLOW_LINK
 from faultline.analysis.traces.doctor.rules import by_cost, diagnose
 from tests.analysis.traces.device_traces import kernel
 from tests.analysis.traces.doctor.written_ranks import gpu_steps, one_rank

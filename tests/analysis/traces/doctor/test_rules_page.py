@@ -9,8 +9,8 @@ from faultline.analysis.traces.doctor.capture_rules import (
     CAPTURE_UNUSABLE,
     PROFILER_OVERHEAD,
 )
-from faultline.analysis.traces.doctor.compute_rules import TENSOR_CORES_UNUSED
 from faultline.analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL
+from faultline.analysis.traces.doctor.host_rules import TENSOR_CORES_UNUSED
 from faultline.analysis.traces.doctor.memory_rules import FRAGMENTATION
 from faultline.analysis.traces.doctor.rules import JOB_RULES, RULES
 from faultline.analysis.traces.doctor.rules_page import OTHER_FILES, rules_page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faultline.analysis.traces.judgement.memory import MemoryRise, pressure, rise_of
+from faultline.analysis.traces.judgement.thresholds import MemoryRise, pressure, rise_of
 
 MB = 10**6
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.analysis.traces.judgement.waiting import severity_of
+from faultline.analysis.traces.judgement.thresholds import severity_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from faultline.analysis.traces.columns.device import device_launches, device_row
 from faultline.analysis.traces.columns.events import TraceColumns, nothing
 from faultline.analysis.traces.native import device_work
 from faultline.analysis.traces.native.device_work import order_by_key
-from faultline.analysis.traces.native.library import library
+from faultline.analysis.traces.native.lane import library
 from faultline.analysis.traces.per_rank.idle import stream_gaps
 from faultline.analysis.traces.per_rank.launch_queue import queue_length
 

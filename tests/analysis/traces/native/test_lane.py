@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from faultline.analysis.traces.native.library import library
+from faultline.analysis.traces.native.lane import library
 
 ROOT = Path(__file__).parents[4]
 pytestmark = pytest.mark.skipif(
@@ -20,7 +20,7 @@ GUARDED = """
 import ctypes, mmap, random
 from faultline.analysis.traces.reading.kineto import LIMITS
 from faultline.analysis.traces.native.lane import NativeLane
-from faultline.analysis.traces.native.library import library
+from faultline.analysis.traces.native.lane import library
 from tests.analysis.traces.trace_texts import KEYS, PRETTY, SEED, VALUES
 
 PAGE, ROOM = mmap.PAGESIZE, 64 * mmap.PAGESIZE

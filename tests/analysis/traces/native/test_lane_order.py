@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultline.analysis.traces.native.lane_order import lane_order, lane_order_in_python
+from faultline.analysis.traces.native.lane import lane_order, lane_order_in_python
 
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 4)), max_size=80)
 

@@ -5,8 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultline.analysis.traces.native.longest_path import longest_path, longest_path_in_python
-from faultline.analysis.traces.native.nesting import nesting_in_python, nesting_parents
+from faultline.analysis.traces.native.device_work import (
+    longest_path,
+    longest_path_in_python,
+    nesting_in_python,
+    nesting_parents,
+)
 
 intervals = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 30)), max_size=60

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from faultline.analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers
-from faultline.analysis.traces.columns.events import TraceColumns, nothing
+from faultline.analysis.traces.columns.events import (
+    ArgumentColumns,
+    SparseNumbers,
+    TraceColumns,
+    nothing,
+)
 
 MAIN, BACKWARD, SECOND_BACKWARD = ("1", "1"), ("1", "2"), ("1", "3")
 

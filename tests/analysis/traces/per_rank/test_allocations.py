@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from faultline.analysis.traces.judgement.memory import MemoryRise
+from faultline.analysis.traces.judgement.thresholds import MemoryRise
 from faultline.analysis.traces.per_rank.allocations import allocations, rows
 from tests.analysis.traces.device_traces import launch, trace_of
 from tests.analysis.traces.written_traces import event

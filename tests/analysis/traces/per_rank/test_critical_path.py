@@ -18,8 +18,8 @@ from faultline.analysis.traces.per_rank.critical_path_breakdown import (
     rows,
     what_if,
 )
-from faultline.analysis.traces.per_rank.critical_path_edges import EdgeKind
 from faultline.analysis.traces.per_rank.critical_path_events import (
+    EdgeKind,
     PathWindow,
     Rules,
     annotation_window,

@@ -18,8 +18,9 @@ from faultline.analysis.traces.columns.device import launched_by
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.per_rank.critical_path import CriticalPath, critical_path
 from faultline.analysis.traces.per_rank.critical_path_breakdown import breakdown
-from faultline.analysis.traces.per_rank.critical_path_edges import HTA_NAMES, EdgeKind
 from faultline.analysis.traces.per_rank.critical_path_events import (
+    HTA_NAMES,
+    EdgeKind,
     PathWindow,
     Rules,
     annotation_window,

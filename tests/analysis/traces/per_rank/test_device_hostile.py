@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faultline.analysis.traces.columns.arguments import ArgumentColumns, SparseNumbers
-from faultline.analysis.traces.columns.events import TraceColumns, nothing
+from faultline.analysis.traces.columns.events import (
+    ArgumentColumns,
+    SparseNumbers,
+    TraceColumns,
+    nothing,
+)
 from faultline.analysis.traces.per_rank import annotations as annotation_times
 from faultline.analysis.traces.per_rank import (
     bandwidth,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faultline.analysis.traces.per_rank.forest import (
+from faultline.analysis.traces.per_rank.call_stacks import (
     children_index,
     containing,
     depths,

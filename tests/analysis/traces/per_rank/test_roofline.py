@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.costs.accelerators import accelerator_named
+from faultline.analysis.traces.costs.call import accelerator_named
 from faultline.analysis.traces.per_rank.roofline import roofline, rows
 from faultline.analysis.traces.per_rank.utilization import utilization
 from faultline.analysis.traces.reading.kineto import read_trace

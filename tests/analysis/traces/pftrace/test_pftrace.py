@@ -17,7 +17,7 @@ from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.device import Kind, device_work, launched_by
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.steps import steps_of
-from faultline.analysis.traces.pftrace.compressed import unpacked
+from faultline.analysis.traces.pftrace.packets import unpacked
 from faultline.analysis.traces.pftrace.trace import read_pftrace
 from faultline.analysis.traces.protobuf.wire import BYTES, fields, inner, read_file
 from tests.analysis.traces.pftrace.record_constants import SINCE_1970, START
@@ -201,7 +201,7 @@ def test_a_packet_that_unpacks_to_very_much_is_cut(
     field: int,
     compress: Callable[[bytes], bytes],
 ) -> None:
-    monkeypatch.setattr("faultline.analysis.traces.pftrace.compressed.MAX_BYTES", 5_000)
+    monkeypatch.setattr("faultline.analysis.traces.pftrace.packets.MAX_BYTES", 5_000)
     good: Message = [(1, [event(1, BEGIN, "a"), event(2, END)])]
     bomb: Message = [(1, [[(field, compress(bytes(10_000_000)))]])]
     later: Message = [(1, [event(3, BEGIN, "b"), event(4, END)])]

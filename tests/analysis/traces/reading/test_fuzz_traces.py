@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.native.library import library
-from faultline.analysis.traces.reading.scanned import ScanLimits
+from faultline.analysis.traces.native.lane import library
+from faultline.analysis.traces.reading.event_scanner import ScanLimits
 from tests.analysis.traces.both_lanes import read_both
 from tests.analysis.traces.trace_texts import BYTES, DAMAGE, LISTS, PRETTY, SEED, damaged
 

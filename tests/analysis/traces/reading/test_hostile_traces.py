@@ -14,8 +14,8 @@ import pytest
 
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.reading.event_scanner import ScanLimits
 from faultline.analysis.traces.reading.kineto import read_trace, read_trace_stream, read_traces
-from faultline.analysis.traces.reading.scanned import ScanLimits
 from tests.analysis.traces.both_lanes import blocks_of, read_both
 from tests.analysis.traces.written_traces import BASE_NS, document, event, write_trace
 

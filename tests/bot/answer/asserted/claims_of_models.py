@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from faultline.bot.answer.asserted.ground import Ground
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.investigation.model.drafts import CheckedDraft, check_draft, read_draft
 from tests.answers.frozen import AnswerFile
 

@@ -21,7 +21,7 @@ from faultline.bot.answer.exports.coding_agent import hand_off
 from faultline.bot.answer.exports.formats import FORMATS, export
 from faultline.bot.answer.exports.postmortem import BLANK
 from faultline.bot.answer.replay import replay
-from faultline.bot.answer.writer.markdown_text import opened, shown
+from faultline.bot.answer.writer.plain_text import opened, shown
 from faultline.bot.cli.main import app
 from tests.scenarios.small_case import write_small_case
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultline.bot.answer.pictures.chart_labels import (
+from faultline.bot.answer.pictures.chart_svg import (
     SYMBOL,
     EventToLabel,
     PlacedLabel,

@@ -16,13 +16,12 @@ from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.case.tables import write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Diagnosis, Verdict
-from faultline.bot.answer.pictures.chart_axes import value_axis
 from faultline.bot.answer.pictures.chart_data import (
     DecisiveChart,
     decisive_chart_of,
     finding_chart_of,
 )
-from faultline.bot.answer.pictures.chart_svg import chart_svg
+from faultline.bot.answer.pictures.chart_svg import chart_svg, value_axis
 from tests.bot.answer.pictures.incidents import (
     ALERT_AT,
     BASELINE,

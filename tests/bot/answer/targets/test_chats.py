@@ -14,8 +14,8 @@ from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsEr
 from faultline.bot.answer.outcome import Answer, Outcome
 from faultline.bot.answer.targets import posting
 from faultline.bot.answer.targets.chats.target import ChatTarget
-from faultline.bot.answer.targets.text_parts import TextParts
-from faultline.bot.answer.targets.vendor_message import VendorMessage
+from faultline.bot.answer.targets.message_target import VendorMessage
+from faultline.bot.answer.targets.plain_message import TextParts
 from faultline.bot.policy.reply_targets import declared_targets, targets_of
 from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings

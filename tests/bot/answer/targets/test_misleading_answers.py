@@ -10,8 +10,7 @@ import pytest
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.answer.outcome import Answer, Outcome
-from faultline.bot.answer.targets.pagerduty.calls import PagerDutyCalls
-from faultline.bot.answer.targets.pagerduty.pace import Pace
+from faultline.bot.answer.targets.pagerduty.calls import Pace, PagerDutyCalls
 from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from faultline.bot.answer.targets.slack.replies import SlackReplies
 from faultline.bot.store.store import ReplyTo, Store

@@ -15,8 +15,8 @@ from faultline.analysis.vocabulary import Diagnosis, Verdict
 from faultline.bot.answer.outcome import Answer, Outcome
 from faultline.bot.answer.targets.target_type import configured_types
 from faultline.bot.answer.targets.tickets.revert_target import RevertTarget, blamed_link
-from faultline.bot.answer.targets.tickets.reverts import NO_LONGER, Reverts
 from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offers
+from faultline.bot.answer.targets.tickets.tickets import NO_LONGER, Reverts
 from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.store.follow_ups import TicketRequests
 from faultline.bot.store.store import Store, StoredInvestigation

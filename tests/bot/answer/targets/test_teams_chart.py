@@ -15,11 +15,13 @@ from faultline.bot.answer.outcome import Answer, Outcome
 from faultline.bot.answer.pictures.chart_data import ChartEvent, ChartPanel, DecisiveChart
 from faultline.bot.answer.targets.chats.teams_card import (
     MAX_CARD_BYTES,
+    MOST_POINTS,
     NO_EXTRAS,
     CardExtras,
     card_of,
+    line_charts,
+    thinned,
 )
-from faultline.bot.answer.targets.chats.teams_chart import MOST_POINTS, line_charts, thinned
 from faultline.bot.store.store import Store
 from faultline.loopback.server import serve_in_thread
 from tests.bot.answer.pictures.incidents import a_case, diagnosis

@@ -14,8 +14,8 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.outcome import Answer, Outcome
 from faultline.bot.answer.targets import posting
+from faultline.bot.answer.targets.plain_message import TextParts
 from faultline.bot.answer.targets.target_type import configured_types
-from faultline.bot.answer.targets.text_parts import TextParts
 from faultline.bot.answer.targets.tickets.target import TicketTarget, ticket_offers
 from faultline.bot.answer.targets.tickets.tickets import Tickets
 from faultline.bot.operating.installation_checks import settings_checks

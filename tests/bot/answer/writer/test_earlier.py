@@ -18,8 +18,7 @@ from faultline.analysis.vocabulary import (
 )
 from faultline.bot.answer.writer.built_in import MAX_CLAIMS, MOST_REMEMBERED, word
 from faultline.bot.answer.writer.guard import keep_supported
-from faultline.bot.answer.writer.payload import payload
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor, payload
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS
 
 SAID = (

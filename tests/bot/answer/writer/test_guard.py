@@ -15,9 +15,8 @@ from faultline.analysis.vocabulary import (
     Section,
     Verdict,
 )
-from faultline.bot.answer.asserted.ground import Ground
+from faultline.bot.answer.asserted.ground import Ground, offered_steps
 from faultline.bot.answer.asserted.relations import worded
-from faultline.bot.answer.asserted.steps import offered_steps
 from faultline.bot.answer.writer.built_in import MAX_CLAIMS, word
 from faultline.bot.answer.writer.guard import MODEL_CLAIMS, keep_supported
 from faultline.bot.answer.writer.plain_text import rendered_part

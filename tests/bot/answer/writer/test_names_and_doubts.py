@@ -8,7 +8,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Diagnosis, Finding, Section
 from faultline.bot.answer.writer.built_in import word
-from faultline.bot.answer.writer.single_place import without_the_only_place
+from faultline.bot.answer.writer.headline import without_the_only_place
 from faultline.bot.answer.writer.story import began, change_by_title
 from tests.bot.answer.writer.test_story import ALERT, FAILS, WEB, diagnosis, found, shift
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from faultline.analysis.secrets.columns import mask_column
 from faultline.analysis.secrets.redaction import masked
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor
 
 SECRETS = {
     "AWS_KEY": ("key AKIAIOSFODNN7EXAMPLE used", "AKIAIOSFODNN7EXAMPLE"),

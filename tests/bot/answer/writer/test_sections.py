@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from faultline.analysis.vocabulary import Claim
-from faultline.bot.answer.writer.claims import continued
 from faultline.bot.answer.writer.evidence import without_repeats
 from faultline.bot.answer.writer.happening import happening
+from faultline.bot.answer.writer.headline import continued
 from faultline.bot.answer.writer.story import story_of
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, finding
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from faultline.analysis.case.earlier import RecordLevel
 from faultline.analysis.vocabulary import Cause, Claim, Evidence, Finding, Impact, Verdict
-from faultline.bot.answer.targets.slack.button_type import AnswerStatus
+from faultline.bot.answer.targets.slack.buttons import AnswerStatus
 from faultline.bot.answer.targets.slack.message import (
     MAX_TEXT,
     final_message,
@@ -21,7 +21,6 @@ from faultline.bot.answer.targets.slack.message import (
 )
 from faultline.bot.answer.targets.tickets.target import TicketOffer
 from faultline.bot.answer.view import answer_view
-from faultline.bot.conversation.slack.assistant import MAX_PROMPTS, prompts
 from faultline.bot.conversation.slack.evidence_modal import (
     EvidenceShown,
     evidence_modal,
@@ -30,7 +29,8 @@ from faultline.bot.conversation.slack.evidence_modal import (
     reading_modal,
 )
 from faultline.bot.conversation.slack.forms import FormFor, mute_modal, suspects_of, wrong_modal
-from faultline.bot.conversation.slack.home_view import Home, home_view
+from faultline.bot.conversation.slack.home import Home, home_view
+from faultline.bot.conversation.slack.listeners import MAX_PROMPTS, prompts
 from faultline.bot.store.listing import AnswerLabel
 from faultline.bot.store.store import GroupedAlert, StoredInvestigation
 from faultline.bot.store.suppressed_alerts import Mute

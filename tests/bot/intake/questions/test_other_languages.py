@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.bot.intake.questions.other_languages import in_english
+from faultline.bot.intake.questions.words import in_english
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,17 @@ import pytest
 
 from faultline.analysis.vocabulary import Window
 from faultline.bot.intake.questions.commands import Command, command_in, findings_in, is_courtesy
-from faultline.bot.intake.questions.follow_up_scope import (
+from faultline.bot.intake.questions.is_question import is_question
+from faultline.bot.intake.questions.request_kind import RequestKind, understand
+from faultline.bot.intake.questions.subjects import (
     LONGEST,
     QuestionSpan,
     asks_to_include,
     days_ago,
     span_in,
+    subject_of,
     window_of,
 )
-from faultline.bot.intake.questions.is_question import is_question
-from faultline.bot.intake.questions.request_kind import RequestKind, understand
-from faultline.bot.intake.questions.subjects import subject_of
 from faultline.bot.intake.questions.words import nearest, words
 
 

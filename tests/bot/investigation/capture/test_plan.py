@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.errors import SettingsError
+from faultline.bot.investigation.capture.captured import plan_capture
 from faultline.bot.investigation.capture.dynolog import DaemonAddress
-from faultline.bot.investigation.capture.plan import plan_capture
 from faultline.bot.settings import load_settings
 
 ALLOWED = "[jobs.llm]\nallow_capture = true\n"

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.errors import SettingsError
-from faultline.bot.investigation.capture.captured import CaptureResult
-from faultline.bot.investigation.capture.plan import plan_capture
+from faultline.bot.investigation.capture.captured import CaptureResult, plan_capture
 from faultline.bot.investigation.capture.run import run_capture
 from faultline.bot.settings import Settings
 from faultline.bot.store.databases import open_store

@@ -80,7 +80,7 @@ def test_files_that_the_disk_has_no_room_for_are_gaps(
 ) -> None:
     nearly_full = SimpleNamespace(free=KEEP_FREE_BYTES + 20)
     monkeypatch.setattr(
-        "faultline.bot.investigation.capture.through_debug_server.shutil.disk_usage",
+        "faultline.bot.investigation.capture.debug_server.shutil.disk_usage",
         lambda _: nearly_full,
     )
     with _server(RANK) as zero, _server(page(_url(zero))) as front:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.case.folder import read_case, read_diagnosis
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.conversation import Conversation

@@ -11,11 +11,10 @@ import pytest
 
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.vocabulary import Alert, Diagnosis, Gap, Report, Section
-from faultline.bot.answer.asserted.ground import Ground
-from faultline.bot.answer.asserted.steps import chosen_steps, offered_steps
+from faultline.bot.answer.asserted.ground import Ground, chosen_steps, offered_steps
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.investigation.model.drafts import (
     MOST_INFERENCES,
     CheckedDraft,

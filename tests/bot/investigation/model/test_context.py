@@ -19,7 +19,7 @@ from starlette.responses import Response
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.diagnosis import diagnose
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
-from faultline.bot.investigation.model.compaction import SHORTENED, in_short
+from faultline.bot.investigation.model.toolbox import SHORTENED, in_short
 from faultline.bot.investigation.model.transcript import entries, read_transcript
 from faultline.bot.investigation.model.turns import (
     AssistantMessage,

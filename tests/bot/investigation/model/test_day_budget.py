@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from faultline.bot.answer.writer.model_use import model_use_line
 from faultline.bot.investigation.model.answering import answer_question
-from faultline.bot.investigation.model.day_budget import day_budget
+from faultline.bot.investigation.model.budget import day_budget
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings.investigation import ModelSettings
 from faultline.bot.store.quotas import ModelSpending

@@ -9,10 +9,9 @@ import pytest
 
 from faultline.analysis.errors import ConnectorError, EvidenceError
 from faultline.bot.answer.finding_ids import with_stable_ids
-from faultline.bot.investigation.model.budget import Budget, ModelLimits
+from faultline.bot.investigation.model.budget import Budget, LoopGuard, ModelLimits
 from faultline.bot.investigation.model.client import ModelClient
 from faultline.bot.investigation.model.drafts import read_draft
-from faultline.bot.investigation.model.loop_guard import LoopGuard
 from faultline.bot.investigation.model.model_api import ServerFailure
 from faultline.bot.investigation.model.openai_dialects import ChatReading
 from faultline.bot.investigation.model.schemas import strict_schema

@@ -7,7 +7,7 @@ import pytest
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.investigation.model.abilities import remembered_abilities
-from faultline.bot.investigation.model.probe import Probed, probe
+from faultline.bot.investigation.model.model_check import Probed, probe
 from faultline.bot.settings.investigation import ModelSettings
 from tests.bot.answer.writer.openai_server import (
     Answer,

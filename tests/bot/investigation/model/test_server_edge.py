@@ -15,8 +15,7 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.answer.asserted.ground import Ground
 from faultline.bot.answer.asserted.relations import described
 from faultline.bot.answer.writer.built_in import word
-from faultline.bot.answer.writer.payload import payload
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor, payload
 from faultline.bot.investigation.model.drafts import check_draft, read_draft
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings import Settings

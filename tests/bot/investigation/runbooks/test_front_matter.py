@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from faultline.bot.investigation.runbooks.front_matter import (
+from faultline.bot.investigation.runbooks.runbook import (
     DEEPEST,
     LONGEST_FRONT_MATTER,
     FrontMatter,

@@ -19,7 +19,7 @@ from faultline.bot.runtime import tracing
 from faultline.bot.runtime.instrumentation import post_outcome, watched
 from faultline.bot.settings.processes import TelemetrySettings
 from faultline.connectors.shared.settings.connector_settings import Limits
-from faultline.connectors.shared.transport.budgets import Deadline
+from faultline.connectors.shared.transport.circuit_breaker import Deadline
 from faultline.connectors.shared.transport.rate_limiter import RateLimiter
 from tests.bot.operating.telemetry.collector import Collector, SeenSpan, collecting
 from tests.forked import ForkedProcess, tell_modules

@@ -16,8 +16,8 @@ from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.outcome import Answer, Outcome
 from faultline.bot.answer.targets import posting
-from faultline.bot.answer.targets.pagerduty import pace
-from faultline.bot.answer.targets.pagerduty.incident import read_incident
+from faultline.bot.answer.targets.pagerduty import calls
+from faultline.bot.answer.targets.pagerduty.calls import read_incident
 from faultline.bot.answer.targets.pagerduty.note import note_text
 from faultline.bot.answer.targets.pagerduty.replies import PagerDutyReplies
 from faultline.bot.answer.targets.tickets.target import ticket_offers
@@ -322,7 +322,7 @@ def test_all_incidents_of_a_storm_get_their_note_whatever_crashes_and_one_pace_h
     pagerduty_at: PagerDutyAt, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """300 incidents, two workers, of which one is cut off in the middle."""
-    monkeypatch.setattr(pace, "JOINED_PER_S", 150.0)
+    monkeypatch.setattr(calls, "JOINED_PER_S", 150.0)
     incidents = [opened(pagerduty_at, f"P{n}") for n in range(300)]
     investigation = a_storm(store, 300)
     began = time.monotonic()
@@ -340,7 +340,7 @@ def test_all_incidents_of_a_storm_get_their_note_whatever_crashes_and_one_pace_h
     asyncio.run(story())
     assert [len(one.notes) for one in incidents] == [0] + [1] * 299
     assert pagerduty_at.pagerduty.traffic.calls["create note"] == 299
-    assert time.monotonic() - began >= (299 - pace.JOINED_AT_ONCE) / 150
+    assert time.monotonic() - began >= (299 - calls.JOINED_AT_ONCE) / 150
 
 
 def test_an_incident_that_takes_no_note_keeps_no_other_waiting(

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from faultline.analysis.vocabulary import Claim, Finding, Impact, Verdict
 from faultline.bot.answer.targets.pagerduty.note import note_text
-from faultline.bot.answer.targets.slack.button_type import AnswerStatus
-from faultline.bot.answer.targets.slack.buttons import MAX_BUTTONS
+from faultline.bot.answer.targets.slack.buttons import MAX_BUTTONS, AnswerStatus
 from faultline.bot.answer.targets.slack.message import (
     MAX_TEXT,
     SlackMessage,

@@ -15,7 +15,7 @@ import pytest
 from faultline.analysis.case.folder import json_bytes, read_case, write_json
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.vocabulary import Finding, Scope, Window
-from faultline.bot.answer.writer.redaction import Redactor
+from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.investigation.model.model_session import ModelSession, in_a_thread
 from faultline.bot.investigation.model.toolbox import Toolbox, ToolOutcome, toolbox_for
 from faultline.bot.investigation.model.turns import ToolCall

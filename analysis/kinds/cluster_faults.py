@@ -1,9 +1,13 @@
-"""Workloads of a cluster and what they are given: starts, ends, probes, placing, quotas, volumes,
-autoscalers."""
+"""The faults of a cluster's objects: workloads and what they are given, nodes, and how requests
+reach a service.
+"""
 
 from __future__ import annotations
 
 from faultline.analysis.kinds.state_fault import Depth, state_fault
+
+# Workloads of a cluster and what they are given: starts, ends, probes, placing, quotas, volumes,
+# autoscalers.
 
 STARTS = (
     state_fault(
@@ -265,5 +269,118 @@ SCALING = (
         "can't lose another instance",
         "{object} allows no disruption",
         step="Find out which instances of {subject} are not healthy.",
+    ),
+)
+
+
+# Nodes of a cluster.
+
+NODES = (
+    state_fault(
+        "node_not_ready",
+        0.97,
+        Depth.SETTING,
+        "is not ready",
+        "{object} is not ready: {value}",
+        less="{object} is not ready",
+        step="Drain {subject}, then look at its kubelet, its network and its machine.",
+        logged_as=("node_not_ready",),
+    ),
+    state_fault(
+        "node_under_pressure",
+        0.9,
+        Depth.SETTING,
+        "is running out of a resource",
+        "{object} has {value}",
+        less="{object} is running out of a resource",
+        step="Find out what uses up the resource of {subject}, and move pods off it.",
+        logged_as=("disk_pressure", "memory_pressure"),
+    ),
+    state_fault(
+        "node_cordoned",
+        0.9,
+        Depth.SETTING,
+        "takes no new pods",
+        "{object} takes no new pods: it was cordoned or tainted ({value})",
+        less="{object} takes no new pods: it was cordoned or tainted",
+        step="Find out who cordoned {subject} and why, and uncordon it if that is over.",
+    ),
+    state_fault(
+        "node_drained",
+        0.9,
+        Depth.SETTING,
+        "is drained",
+        "{object} is drained and takes no new jobs: {value}",
+        less="{object} is drained and takes no new jobs",
+        step="Read why {subject} was drained, and keep the job off it until that is mended.",
+    ),
+)
+
+
+# How requests reach a service: Services, ingresses, routes, network policies, certificates.
+
+ROUTES = (
+    state_fault(
+        "selector_matches_nothing",
+        0.97,
+        Depth.SETTING,
+        "has a Service that selects none of its pods",
+        "{object} selects {value}, which no pod has; the pods have {expected}",
+        less="{object} selects no pod",
+        step="Compare the selector of the Service of {subject} with the labels of its pods, and "
+        "correct whichever changed.",
+    ),
+    state_fault(
+        "port_not_served",
+        0.97,
+        Depth.SETTING,
+        "gets its traffic on a port where nothing listens",
+        "{object} sends to port {value}, and its containers declare {expected}",
+        less="{object} sends to a port that no container declares",
+        step="Correct the targetPort of the Service of {subject}, or the port of its containers.",
+    ),
+    state_fault(
+        "route_to_nothing",
+        0.95,
+        Depth.SETTING,
+        "has a route that leads nowhere",
+        "{object} leads to {value}, which does not exist",
+        less="{object} leads to a Service or port that does not exist",
+        step="Correct the backend of the route to {subject}, or restore the Service.",
+    ),
+    state_fault(
+        "traffic_blocked",
+        0.95,
+        Depth.SETTING,
+        "is cut off by a network policy",
+        "{object} lets nothing through from {value} to {expected}",
+        less="{object} lets no traffic through",
+        step="Read the network policies that select {subject}, and allow its callers again.",
+    ),
+    state_fault(
+        "certificate_expired",
+        0.95,
+        Depth.SETTING,
+        "has a certificate that is not valid",
+        "{object} is not valid: {value}",
+        less="{object} is not valid",
+        step="Renew the certificate of {subject}, and find out why its issuer did not.",
+    ),
+    state_fault(
+        "certificate_expires_soon",
+        0.3,
+        Depth.SETTING,
+        "has a certificate that expires soon",
+        "{object} expires soon: {value}",
+        less="{object} expires soon",
+        step="Renew the certificate of {subject} now, and find out why its issuer did not.",
+    ),
+    state_fault(
+        "no_ready_endpoints",
+        0.7,
+        Depth.EFFECT,
+        "has no ready instance",
+        "{object} has no ready endpoint",
+        step="Find out why no instance of {subject} is ready: its events and its probes.",
     ),
 )

@@ -1,4 +1,6 @@
-"""When an accelerator's memory is nearly full, and when what is held grows."""
+"""From what share of the step waiting is worth a warning, and when an accelerator's memory is
+nearly full or grows.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+# When an accelerator's memory is nearly full, and when what is held grows.
 
 PRESSURE, HIGH_PRESSURE = 0.92, 0.97
 """Reserved share of the device's memory that warns, and that is critical (TraceML; TensorBoard's
@@ -70,3 +74,32 @@ def rise_of(lows: NDArray[np.int64]) -> MemoryRise | None:
     # Take the median: a single large step is no steady growth.
     rising, slope = int((change > 0).sum()), int(np.median(change))
     return MemoryRise(len(lows), int(lows[0]), int(lows[-1]), rising, slope)
+
+
+# From what share of the step waiting is worth a warning, and when a rank is late in most steps.
+
+WARN_SHARE, CRITICAL_SHARE = 0.10, 0.20
+"""Share of the step that is lost to waiting for input, for a copy or for another rank (TraceML's
+overhead shares, INPUT_BOUND and straggler's score; TensorBoard's plugin advises from 5 % on
+input). Where arrivals are known a rank is a straggler from the critical share of wall time on, and
+delays a step from the critical share of it on."""
+CRITICAL_STEPS = 20
+"""Least steps from which anything timed from outside is critical (TraceML)."""
+PERSISTENT = 0.5
+"""Share of the steps in which a straggler must be late (own: recorded stragglers 5 to 8 of 8
+steps, healthy jobs and single pauses at most 4 of 8, on 34 labelled recordings)."""
+
+INPUT_FIX = (
+    "More DataLoader workers (num_workers), prefetch_factor, persistent_workers, pin_memory; "
+    "faster storage or cheaper transforms."
+)
+LATE_INPUT_FIX = (
+    "Look at what that rank reads and from where, the storage and CPUs of its host, and whether "
+    "its shard is larger or its samples longer than the others'."
+)
+
+
+def severity_of(share: float, steps: int) -> Literal["critical", "warning"]:
+    """Of this share of the step lost, where that many steps were timed from outside."""
+    critical = share >= CRITICAL_SHARE and steps >= CRITICAL_STEPS
+    return "critical" if critical else "warning"
