@@ -312,18 +312,12 @@ def _proves(webhook_settings: WebhookSettings, request: WebhookRequest, body: by
 
 def _receive(source: WebhookSource, settings: Settings) -> Receive:
     senders = source.senders(settings)
-    names = [table.instance.name for table in settings.instances(source.section)]
-    named = list(zip(names, senders, strict=True))
-    signed = any(_webhook_settings(sender).signature_header for sender in senders)
+    signed = any(sender.settings.webhook.signature_header for sender in senders)
     large_body_lock = asyncio.Lock()
 
-    def proven(request: WebhookRequest, body: bytes) -> tuple[str, Sender]:
+    def proven(request: WebhookRequest, body: bytes) -> Sender:
         # Every one is tried: the time taken must not tell whose secret it was.
-        fitting = [
-            candidate
-            for candidate in named
-            if _proves(_webhook_settings(candidate[1]), request, body)
-        ]
+        fitting = [sender for sender in senders if _proves(sender.settings.webhook, request, body)]
         if not fitting:
             raise BadSignature(SOURCE, "no token or signature fits")
         return fitting[0]
@@ -331,9 +325,10 @@ def _receive(source: WebhookSource, settings: Settings) -> Receive:
     async def receive(request: WebhookRequest) -> RequestContent:
         # Without signatures, what a stranger sends is not even read.
         body = await request.read() if signed else b""
-        name, sender = proven(request, body)
+        sender = proven(request, body)
         body = body if signed else await request.read()
-        webhook_settings = _webhook_settings(sender)
+        webhook_settings = sender.settings.webhook
+        name = webhook_settings.instance.name
         reader = read_changes if webhook_settings.maps_to == "changes" else read_webhook
         read = partial(
             reader, body, sender.settings, webhook_settings, sender=name, now=datetime.now(UTC)
@@ -345,10 +340,6 @@ def _receive(source: WebhookSource, settings: Settings) -> Receive:
             return sender.placed(await in_thread(read))
 
     return receive
-
-
-def _webhook_settings(sender: Sender) -> WebhookSettings:
-    return sender.settings.webhook
 
 
 ALERT_SOURCE = WebhookSource(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.job.telemetry import diagnoses_of_files
 from faultline.analysis.traces.memory_snapshot.judgement import judge
 from faultline.analysis.traces.memory_snapshot.reading import read_snapshot
