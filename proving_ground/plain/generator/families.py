@@ -25,8 +25,10 @@ from proving_ground.plain.generator.flow import (
 from proving_ground.plain.generator.openmetrics import Exposition
 from proving_ground.plain.generator.system import Call, Pod, Service, System, generator_for
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-MILLISECONDS = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+MILLISECONDS = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
+FEWEST = 5
+"""Requests of a status in all hours below which there are none: each status costs a histogram."""
 Labels = dict[str, str]
 
 
@@ -194,7 +196,10 @@ class RequestMetrics:
         scale = 1.0 if family.in_ms else 1000.0
         everything = np.zeros((len(bounds) + 1, rate.size))
         for status, share in shares.items():
-            counts = bucket_counts(rng, rate * self.elapsed * np.clip(share, 0, 1), latency_ms, bounds, scale)
+            expected = rate * self.elapsed * np.clip(share, 0, 1)
+            if expected.sum() < FEWEST:
+                continue
+            counts = bucket_counts(rng, expected, latency_ms, bounds, scale)
             with_status = labels | {family.status: status}
             if family.status == "response_code" and status != "200":
                 with_status["response_flags"] = "UT" if status == "504" else "UF" if status == "503" else "-"
@@ -203,8 +208,7 @@ class RequestMetrics:
                     family.counter, with_status, counts.sum(axis=0) * present, resets=resets, is_born_late=True
                 )
             if family.counted_by_status:
-                if status == family.ok or counts.sum() > 0:
-                    self.write_histogram(family, with_status, counts, latency_ms, present, resets)
+                self.write_histogram(family, with_status, counts, latency_ms, present, resets)
             everything += counts
         if not family.counted_by_status:
             self.write_histogram(family, labels, everything, latency_ms, present, resets)

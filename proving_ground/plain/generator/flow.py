@@ -218,7 +218,7 @@ class Flow:
             latency = service.self_ms * self.lever("self_ms", pod.name) * queueing
             latency = latency * self.noise(0.03, "latency", pod.name)
             failed = self.lever("self_errors", pod.name) + np.maximum(0, 1 - 1 / np.maximum(used, 1))
-            failed = np.clip(failed + 0.0004 + 0 * busy, 0, 1)
+            failed = np.clip(failed + 0.0003 + 0 * busy, 0, 1)
             self.self_failed[pod.name] = failed
             passed = 1 - failed
             for call in calls:

@@ -87,7 +87,7 @@ def lines(series: str, values: Floats, stamps: list[str]) -> str:
         stamps = [stamp for stamp, is_there in zip(stamps, present, strict=True) if is_there]
         values = values[present]
     numbers: list[float] = np.round(values, 5).tolist()
-    return "".join([f"{series} {number:.15g}{at}" for number, at in zip(numbers, stamps, strict=True)])
+    return "".join([f"{series} {number}{at}" for number, at in zip(numbers, stamps, strict=True)])
 
 
 def label_text(labels: Mapping[str, str]) -> str:

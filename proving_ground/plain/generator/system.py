@@ -143,7 +143,7 @@ def random_system(seed: int, **fixed: str) -> System:
         front_rate=float(rng.uniform(15, 60)),
         swing=0.0 if rng.random() < 0.4 else float(rng.uniform(0.2, 0.5)),
         swing_phase=float(rng.uniform(0, 2 * np.pi)),
-        scrape_s=int(rng.choice((15, 30, 60), p=[0.3, 0.4, 0.3])),
+        scrape_s=int(rng.choice((15, 30, 60), p=[0.25, 0.4, 0.35])),
         label_style=style,
         calls_by=calls_by,  # type: ignore[arg-type]
         changes_by=fixed.get("changes_by", str(changes_by)),  # type: ignore[arg-type]
@@ -232,9 +232,9 @@ def place_pods(rng: np.random.Generator, names: NameBook, system: System) -> Non
             service.pods = [Pod(service.name, "", "", "")]
             continue
         stores = ("database", "cache", "queue")
-        count = 1 if service.role in stores else int(rng.integers(2, 5))
+        count = 1 if service.role in stores else int(rng.integers(2, 4))
         if service.role == "front":
-            count = max(3, count)
+            count = 3
         replica_set = names.digest(9)
         first = int(rng.integers(len(nodes)))
         for number in range(count):
