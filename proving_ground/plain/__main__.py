@@ -1,5 +1,5 @@
-"""`python -m proving_ground.plain --seeds 1-4`: incidents in a plain Prometheus, and whether acting on
-the answers would have ended them. Odd seeds are to develop on, even ones to measure on."""
+"""`python -m proving_ground.plain --seeds 1-4`: incidents in a plain Prometheus, and whether acting
+on the answers would have ended them. Odd seeds are to develop on, even ones to measure on."""
 
 from __future__ import annotations
 

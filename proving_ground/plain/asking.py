@@ -37,14 +37,14 @@ from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack
 
 WITHIN_S = 300.0
-TOKEN = "plain-rig"
+TOKEN = "plain-rig"  # noqa: S105
 CHANNEL = "C0INCIDENTS"
 DOORS = ("alert", "ask", "serve")
 
 
 @dataclass(frozen=True)
 class Asking:
-    """What the product is told, and through which door."""
+    """What the product is asked, and through which door."""
 
     door: str
     prometheus: str
@@ -184,7 +184,9 @@ def running_grafana(changes: Sequence[ReportedChange]) -> Iterator[str]:
     for number, change in enumerate(changes, 1):
         tags = [change.kind, f"service:{change.service}"]
         at = round(change.at.timestamp() * 1000)
-        entries.append({"id": number, "time": at, "text": change.title, "tags": tags, "login": "ci"})
+        entries.append(
+            {"id": number, "time": at, "text": change.title, "tags": tags, "login": "ci"}
+        )
 
     async def annotations(request: Request) -> JSONResponse:
         wants_alerts = request.query_params.get("type") == "alert"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,6 +42,11 @@ class Answer:
     change: str
     """The change that the first cause blames."""
     confidence: float
+
+    @property
+    def names_a_cause(self) -> bool:
+        """Whether it says what caused the incident."""
+        return self.verdict in NAMES_A_CAUSE
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Answer:
@@ -84,49 +89,73 @@ def filled(pattern: str, words: Mapping[str, str]) -> str:
 
 def names_of(incident: Incident, roles: Iterable[str]) -> tuple[str, ...]:
     """The names behind roles; some roles are many."""
-    system, flow, names = incident.system, incident.flow, []
-    since = flow.clock.seconds > incident.onset_s + 120
+    names: list[str] = []
     for role in roles:
-        if role == "saturated":
-            for service in system.of_role("front", "app", "database", "cache"):
-                used = max(float(flow.used[pod.name][since].max()) for pod in service.pods)
-                if used > SATURATED:
-                    names.append(service.name)
-        elif role == "on_node":
-            for service in system.services.values():
-                if any(pod.node == incident.cast["node"] for pod in service.pods):
-                    names.append(service.name)
-        elif role == "zone_node":
-            names += [n.name for n in system.nodes.values() if n.zone == incident.cast["zone"]]
-        elif role == "zone":
-            names += [incident.cast["zone"]]
-        else:
-            names.append(incident.cast[role])
+        names += MANY[role](incident) if role in MANY else [incident.cast[role]]
     return tuple(dict.fromkeys(names))
+
+
+def saturated(incident: Incident) -> list[str]:
+    """Who is at the end of its capacity."""
+    flow, names = incident.flow, []
+    since = flow.clock.seconds > incident.onset_s + 120
+    for service in incident.system.of_role("front", "app", "database", "cache"):
+        if max(float(flow.used[pod.name][since].max()) for pod in service.pods) > SATURATED:
+            names.append(service.name)
+    return names
+
+
+def services_on_node(incident: Incident) -> list[str]:
+    """Who has a pod on the incident's machine."""
+    names = []
+    for service in incident.system.services.values():
+        if any(pod.node == incident.cast["node"] for pod in service.pods):
+            names.append(service.name)
+    return names
+
+
+def nodes_of_zone(incident: Incident) -> list[str]:
+    """The machines of the incident's zone."""
+    nodes = incident.system.nodes.values()
+    return [node.name for node in nodes if node.zone == incident.cast["zone"]]
+
+
+MANY: Mapping[str, Callable[[Incident], list[str]]] = {
+    "saturated": saturated,
+    "on_node": services_on_node,
+    "zone_node": nodes_of_zone,
+}
 
 
 def grade(truth: Truth, answer: Answer) -> Mark:
     """Hold an answer against the truth."""
-    names_a_cause = answer.verdict in NAMES_A_CAUSE
     text = f"{answer.headline} {answer.change}"
     is_named = is_same(answer.subject, truth.names) or mentions(text, truth.distinctive)
-    has_all = not truth.must or bool(re.search(truth.must, text, re.IGNORECASE))
+    is_right = is_named and matches(truth.must or ".", text)
     if truth.story == "nothing":
-        if not names_a_cause or (is_named and has_all and answer.verdict == "recovered"):
-            return "right"
-        # A broken exporter may be named as such.
-        return "right" if is_named and has_all and truth.must else "wrong"
-    if names_a_cause and is_named and has_all:
+        return (
+            "wrong"
+            if answer.names_a_cause and not is_harmless(truth, answer, is_right)
+            else "right"
+        )
+    if answer.names_a_cause and is_right:
         return "right"
-    if answer.verdict == "no_active_incident":
-        return "wrong"
-    helps = is_named or is_same(answer.subject, truth.half)
-    if truth.halfway:
-        helps = helps or bool(re.search(truth.halfway, text, re.IGNORECASE))
+    helps = is_named or is_same(answer.subject, truth.half) or matches(truth.halfway, text)
     # Where no cause is established, the headline may still say where to look.
-    if helps and (names_a_cause or mentions(answer.headline, (*truth.names, *truth.half))):
-        return "half"
-    return "wrong"
+    says_where = answer.names_a_cause or mentions(answer.headline, (*truth.names, *truth.half))
+    is_half = helps and says_where and answer.verdict != "no_active_incident"
+    return "half" if is_half else "wrong"
+
+
+def is_harmless(truth: Truth, answer: Answer, is_right: bool) -> bool:
+    """Whether a cause that is named where nothing happened is so: what is over, and a broken
+    exporter that is named as such."""
+    return is_right and (answer.verdict == "recovered" or bool(truth.must))
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a pattern that is not empty is in a text."""
+    return bool(pattern) and re.search(pattern, text, re.IGNORECASE) is not None
 
 
 def is_same(subject: str, names: Iterable[str]) -> bool:

@@ -17,12 +17,13 @@ import httpx
 
 from faultline.lab.shop.tools import ToolMissing, find_prometheus
 from faultline.loopback.bot_process import free_port
-from proving_ground.plain.generator.incident import AlertRule, Incident, NoSignal
+from proving_ground.plain.generator.incident import Incident
+from proving_ground.plain.generator.rules import AlertRule, NoSignal
 
 START_S = 30.0
 LOOKBACK_S = 150
 """Files have no staleness markers: a pod that is gone would stay for five minutes."""
-LOOKED_AT_S = 3600
+EVALUATED_S = 3600
 """How far back the rule is evaluated."""
 PAGE_URL = "http://prometheus.monitoring:9090"
 
@@ -94,7 +95,7 @@ def is_ready(url: str) -> bool:
 def alert_of(incident: Incident, rule: AlertRule, url: str, end: int) -> FiringAlert:
     """The alert that fired first because of the incident. Raises NoSignal where none did."""
     step_s = max(15, incident.system.scrape_s)
-    params = {"query": rule.expression, "start": end - LOOKED_AT_S, "end": end, "step": step_s}
+    params = {"query": rule.expression, "start": end - EVALUATED_S, "end": end, "step": step_s}
     answer = httpx.get(f"{url}/api/v1/query_range", params=params, timeout=60).json()
     firing = []
     for series in answer["data"]["result"]:
@@ -104,13 +105,13 @@ def alert_of(incident: Incident, rule: AlertRule, url: str, end: int) -> FiringA
             if began - at > 1.5 * step_s:
                 break
             began = at
-        held_s = samples[-1][0] - began
+        lasted_s = samples[-1][0] - began
         is_due = began > end + incident.onset_s - 90 or incident.kind.story == "nothing"
-        if held_s >= rule.for_s and is_due:
+        if lasted_s >= rule.for_s and is_due:
             labels = {k: v for k, v in series["metric"].items() if k != "__name__"}
             firing.append(FiringAlert(labels, began + rule.for_s, samples[-1][1]))
     if not firing:
-        raise NoSignal(f"{incident.name}: {rule.expression} holds for no series")
+        raise NoSignal(f"{rule.expression} holds for no series")
     return min(firing, key=lambda alert: alert.started_at)
 
 

@@ -4,6 +4,7 @@ answer."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -16,8 +17,9 @@ from typing import Any
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.store.reported_changes import ReportedChange
 from proving_ground.plain.asking import Asking, ask_product, running_grafana
-from proving_ground.plain.generator.incident import Incident, NoSignal, make_incident
+from proving_ground.plain.generator.incident import Incident
 from proving_ground.plain.generator.kinds import KINDS
+from proving_ground.plain.generator.rules import AlertRule, NoSignal, make_incident
 from proving_ground.plain.grading import Answer, Truth, grade, truth_of
 from proving_ground.plain.history import (
     alert_of,
@@ -57,22 +59,22 @@ def play(kind: str, seed: int, door: str, keep: Path | None) -> Played:
     with tempfile.TemporaryDirectory(prefix="plain-rig-") as scratch:
         folder = Path(scratch)
         try:
-            incident = make_incident(KINDS[kind], seed)
-            play_in(incident, played, door, folder)
+            incident, rule = make_incident(KINDS[kind], seed)
+            play_in(incident, rule, played, door, folder)
         except (NoSignal, FaultlineError) as error:
             played.problem = str(error)
         (folder / "played.json").write_text(json.dumps(asdict(played), indent=1))
         if keep is not None:
-            name = f"{kind.replace(' ', '-').replace(':', '')}-{seed}"
-            shutil.copytree(folder, keep / name, dirs_exist_ok=True)
+            name = re.sub("[^a-z0-9]+", "-", f"{kind}-{seed}".lower())
+            shutil.rmtree(keep / name, ignore_errors=True)
+            shutil.copytree(folder, keep / name)
     return played
 
 
-def play_in(incident: Incident, played: Played, door: str, folder: Path) -> None:
+def play_in(incident: Incident, rule: AlertRule, played: Played, door: str, folder: Path) -> None:
     """Write, fire, ask and grade. Raises NoSignal and FaultlineError."""
     began = time.monotonic()
-    system, rule = incident.system, incident.rule
-    assert rule is not None, "an incident is made with its rule"
+    system = incident.system
     end = round(time.time()) + AHEAD_S
     played.truth, played.setting = truth_of(incident), setting_of(incident)
     played.changes = [asdict(change) for change in incident.changes]

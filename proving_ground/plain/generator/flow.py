@@ -34,7 +34,7 @@ class Clock:
 
     @classmethod
     def of(cls, step_s: int, hours: float, days: int) -> Clock:
-        """So many hours, and three of them on each of the days before."""
+        """That many hours, and three of them on each of the days before."""
         recent = np.arange(-round(hours * 3600 / step_s), 1) * float(step_s)
         pieces = [recent[recent >= -3 * 3600] - DAY_S * day for day in range(days, 0, -1)]
         return cls(np.concatenate([*pieces, recent]), step_s)
@@ -75,6 +75,8 @@ class Flow:
     lag: dict[str, Floats] = field(default_factory=dict)
     """Messages that wait in a queue."""
     base_rate: dict[str, float] = field(default_factory=dict)
+    jobs: dict[str, str] = field(default_factory=dict)
+    """Names of batch jobs, by the role that they play if they run."""
 
     def lever(self, name: str, target: str) -> Floats:
         """What an incident does to a target, over time; neutral where it does nothing."""
@@ -117,8 +119,8 @@ class Flow:
             for call in self.system.calls:
                 retries = self.lever("retries", edge(call))
                 failed = np.minimum(self.calls_failed[edge(call)], 0.995)
-                wanted = (1 - failed ** (retries + 1)) / (1 - failed)
-                attempts[edge(call)] = (attempts[edge(call)] + wanted) / 2
+                expected = (1 - failed ** (retries + 1)) / (1 - failed)
+                attempts[edge(call)] = (attempts[edge(call)] + expected) / 2
 
     def settle_pods(self, service: Service) -> None:
         """When each pod is there, and its share of the requests."""
@@ -217,7 +219,9 @@ class Flow:
             queueing = 1 + 0.6 * busy**4 / (1 - busy)
             latency = service.self_ms * self.lever("self_ms", pod.name) * queueing
             latency = latency * self.noise(0.03, "latency", pod.name)
-            failed = self.lever("self_errors", pod.name) + np.maximum(0, 1 - 1 / np.maximum(used, 1))
+            failed = self.lever("self_errors", pod.name) + np.maximum(
+                0, 1 - 1 / np.maximum(used, 1)
+            )
             failed = np.clip(failed + 0.0003 + 0 * busy, 0, 1)
             self.self_failed[pod.name] = failed
             passed = 1 - failed

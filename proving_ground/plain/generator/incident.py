@@ -1,23 +1,22 @@
-"""One incident of a kind in the system of a seed: who plays which role, what is bent when, which
-change was made, and which rule fires."""
+"""One incident of a kind in the system of a seed: who plays which role, what is bent when, and
+which changes were made."""
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from proving_ground.plain.generator.families import RequestMetrics, request_expression
+from proving_ground.plain.generator.cluster_metrics import ClusterMetrics
 from proving_ground.plain.generator.flow import Clock, Floats, Flow, edge
-from proving_ground.plain.generator.infrastructure import MONITORED, InfrastructureMetrics
 from proving_ground.plain.generator.kinds import Bend, Change, Kind
 from proving_ground.plain.generator.openmetrics import Exposition
+from proving_ground.plain.generator.request_metrics import RequestMetrics
+from proving_ground.plain.generator.store_metrics import StoreMetrics
 from proving_ground.plain.generator.system import (
     Pod,
-    Service,
     System,
     generator_for,
     pod_ip,
@@ -25,31 +24,15 @@ from proving_ground.plain.generator.system import (
 )
 
 HOURS = 7.0
-SLOW_SCRAPE_S = 30
+SLOW_SCRAPE_S = 60
 """Kubelets, nodes and exporters are scraped no more often than that."""
-FOR_S = 120.0
-"""`for` of the rules."""
-ATTEMPTS = 12
-THRESHOLDS = {
-    "errors": (0.01, 0.02, 0.05, 0.1, 0.2),
-    "latency": (0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5),
-    "lag": (100, 500, 1000, 2500, 5000, 10000, 50000),
-}
 JOBS = ("nightly-export", "reindex-all", "ledger-reconcile", "report-rollup")
 CYCLE_S = 2400.0
 """Between two kills of a container that leaks."""
+OF_PODS = ("self_ms", "self_errors", "capacity", "cpu", "memory", "throttled")
+"""Levers that every pod has."""
 HIDDEN = {"dns": "coredns"}
 """Targets that are no service of the system."""
-
-
-@dataclass(frozen=True)
-class AlertRule:
-    """A rule of Prometheus. `for_s` is how long its expression has to hold."""
-
-    name: str
-    expression: str
-    summary: str
-    for_s: float = FOR_S
 
 
 @dataclass(frozen=True)
@@ -76,13 +59,7 @@ class Incident:
     onset_s: float
     flow: Flow
     changes: list[MadeChange] = field(default_factory=list)
-    rule: AlertRule | None = None
     coarse: int = 1
-
-    @property
-    def name(self) -> str:
-        """Like "bad-zone-3"."""
-        return f"{re.sub('[^a-z0-9]+', '-', self.kind.name.lower())}-{self.seed}"
 
     @property
     def guilty(self) -> MadeChange | None:
@@ -93,24 +70,9 @@ class Incident:
         """Its series, with the last sample at `end`."""
         exposition = Exposition(self.flow.clock, end, self.coarse)
         RequestMetrics(self.flow, exposition).write()
-        InfrastructureMetrics(self.flow, exposition).write()
+        ClusterMetrics(self.flow, exposition).write()
+        StoreMetrics(self.flow, exposition).write()
         return exposition
-
-
-class NoSignal(Exception):
-    """The incident moves nothing that a rule would fire on."""
-
-
-def make_incident(kind: Kind, seed: int, *, hours: float = HOURS) -> Incident:
-    """The incident of a kind and a seed: the first draw of its system in which a rule fires."""
-    for attempt in range(ATTEMPTS):
-        incident = draw(kind, seed, attempt, hours)
-        try:
-            incident.rule = choose_rule(incident)
-        except NoSignal:
-            continue
-        return incident
-    raise NoSignal(f"{kind.name}, seed {seed}: no rule fires in {ATTEMPTS} draws")
 
 
 def draw(kind: Kind, seed: int, attempt: int, hours: float) -> Incident:
@@ -131,7 +93,7 @@ def draw(kind: Kind, seed: int, attempt: int, hours: float) -> Incident:
     for bend in kind.bends:
         apply(incident, bend)
     schedule_restarts(rng, incident)
-    name_jobs(rng, incident)
+    flow.jobs = {role: cast[role] for role in ("job", "noisy")}
     flow.settle()
     return incident
 
@@ -143,9 +105,13 @@ def draw_cast(rng: np.random.Generator, system: System) -> dict[str, str]:
     service = apps[int(rng.integers(len(apps)))]
     (cache,), (queue,), (worker,) = (system.of_role(r) for r in ("cache", "queue", "worker"))
     (provider,) = system.of_role("provider")
-    user = next(s for s in reversed(apps) if any(c.callee == cache.name for c in system.calls_of(s.name)))
+    user = next(
+        s for s in reversed(apps) if any(c.callee == cache.name for c in system.calls_of(s.name))
+    )
     database = next(
-        call.callee for call in system.calls_of(user.name) if system.services[call.callee].role == "database"
+        call.callee
+        for call in system.calls_of(user.name)
+        if system.services[call.callee].role == "database"
     )
     node = service.pods[0].node
     store = (system.services[database], cache)[int(rng.integers(2))]
@@ -200,9 +166,12 @@ def targets_of(incident: Incident, bend: Bend) -> Iterator[str]:
     elif ">" in bend.target:
         caller, _, callee = bend.target.partition(">")
         for call in system.calls:
-            if call.callee == cast[callee] and caller in ("*",) or (call.caller, call.callee) == (cast.get(caller), cast[callee]):
+            if call.callee == cast[callee] and caller in (
+                "*",
+                role_of(incident, call.caller, caller),
+            ):
                 yield edge(call)
-    elif bend.lever in ("self_ms", "self_errors", "capacity", "cpu", "memory", "throttled"):
+    elif bend.lever in OF_PODS:
         yield from pods_of(incident, bend.target)
     elif bend.lever == "retransmits":
         yield from (node.name for node in system.nodes.values() if node.zone == cast["zone"])
@@ -210,6 +179,11 @@ def targets_of(incident: Incident, bend: Bend) -> Iterator[str]:
         yield bend.target
     else:
         yield cast[bend.target]
+
+
+def role_of(incident: Incident, name: str, role: str) -> str:
+    """The role, where that service plays it."""
+    return role if incident.cast.get(role) == name else ""
 
 
 def apply(incident: Incident, bend: Bend) -> None:
@@ -252,7 +226,7 @@ def make_changes(rng: np.random.Generator, incident: Incident) -> None:
         incident.flow.levers["rolled_at", name] = np.zeros(1)
         incident.flow.levers["configured_at", name] = np.zeros(1)
     if change is not None:
-        make_change(rng, incident, cast[change.role], change, incident.onset_s - change.lead_s)
+        make_change(rng, incident, cast[change.role], change, incident.onset_s - change.before_s)
     apps = [s for s in system.of_role("app", "worker") if not change or s.name != cast[change.role]]
     for number in range(min(int(rng.integers(0, 3)), len(apps))):
         innocent = apps[int(rng.integers(len(apps)))]
@@ -267,7 +241,11 @@ def make_change(
 ) -> None:
     """Roll it out, and note it."""
     service = incident.system.services[name]
-    words = incident.cast | {"new": service.next_version, "name": name, "replicas": str(len(service.pods))}
+    words = incident.cast | {
+        "new": service.next_version,
+        "name": name,
+        "replicas": str(len(service.pods)),
+    }
     identity = "".join(rng.choice(list("0123456789abcdef"), 8))
     is_guilty = bool(change.role) and incident.kind.story == "incident"
     made = MadeChange(identity, change.kind, name, change.title.format_map(words), at_s, is_guilty)
@@ -299,119 +277,11 @@ def schedule_restarts(rng: np.random.Generator, incident: Incident) -> None:
             continue
         if kind.restarts == "cycle":
             kills = [onset_s - CYCLE_S * cycle + 8 * number for cycle in range(9)]
-            pod.restarts_s = sorted(at_s for at_s in kills if at_s > incident.flow.clock.seconds[0] + 600)
+            pod.restarts_s = sorted(
+                at_s for at_s in kills if at_s > incident.flow.clock.seconds[0] + 600
+            )
             continue
         at_s = onset_s + 60 + 50 * number
         while at_s < -20:
             pod.restarts_s.append(at_s)
             at_s += float(rng.uniform(150, 240))
-
-
-def name_jobs(rng: np.random.Generator, incident: Incident) -> None:
-    """Names under which batch jobs run."""
-    for role in ("job", "noisy"):
-        incident.flow.levers[f"name of {role}", incident.cast[role]] = np.zeros(1)
-
-
-def choose_rule(incident: Incident) -> AlertRule:
-    """A rule that somebody would have written, and that fires on this. Raises NoSignal."""
-    rng = generator_for(incident.system.seed, "rule")
-    system, kind = incident.system, incident.kind
-    candidates = [incident.cast[role] for role in kind.alerting] or alerting_services(rng, incident)
-    for signal in kind.alerts:
-        special = special_rule(incident, signal)
-        if special is not None:
-            return special
-    for name in candidates:
-        service = system.services[name]
-        for signal in rng.permutation(np.array(kind.alerts)):
-            level = level_of(incident, service, str(signal))
-            threshold = threshold_of(incident, level, str(signal))
-            if threshold is not None:
-                return request_rule(rng, incident, service, str(signal), threshold)
-    raise NoSignal(kind.name)
-
-
-def alerting_services(rng: np.random.Generator, incident: Incident) -> list[str]:
-    """Half of the rules watch the front door, the others any service on the way."""
-    names = [service.name for service in incident.system.of_role("front", "app")]
-    others = [str(name) for name in rng.permutation(names[1:])]
-    front = incident.cast["front"]
-    return [front, *others] if rng.random() < 0.5 else [*others, front]
-
-
-def level_of(incident: Incident, service: Service, signal: str) -> Floats:
-    """What a rule on a service would see, over time: means of five minutes."""
-    flow = incident.flow
-    window = max(2, round(300 / flow.clock.step_s))
-    if signal == "errors":
-        values = flow.mean_over_pods(flow.failed, service)
-    elif signal == "latency":
-        values = 1.95 * flow.mean_over_pods(flow.latency, service) / 1000
-    else:
-        values = flow.rate[service.name]
-    padded = np.concatenate([np.full(window - 1, values[0]), values])
-    return np.convolve(padded, np.ones(window) / window, "valid")
-
-
-def threshold_of(incident: Incident, level: Floats, signal: str) -> float | None:
-    """A round number above all that was usual, and below the incident."""
-    seconds = incident.flow.clock.seconds
-    before = level[seconds < min(incident.onset_s - 120, -600)]
-    if incident.kind.restarts == "cycle":
-        before = np.sort(before)[: int(0.7 * before.size)]
-    usual = float(np.quantile(before, 0.999))
-    during = level[seconds > incident.onset_s]
-    reached = float(during.max()) if incident.kind.story == "nothing" else float(during[-3:].min())
-    if incident.kind.restarts == "cycle":
-        reached = float(during[-1:].max())
-    fitting = [t for t in THRESHOLDS[signal] if 1.3 * usual < t < 0.75 * reached]
-    return fitting[len(fitting) // 2] if fitting else None
-
-
-def request_rule(
-    rng: np.random.Generator, incident: Incident, service: Service, signal: str, threshold: float
-) -> AlertRule:
-    """A rule on a service's requests."""
-    is_generic = bool(rng.random() < 0.5)
-    text = request_expression(incident.system, service, signal, is_generic=is_generic)
-    title = {"errors": "HighErrorRate", "latency": "HighLatency", "traffic": "HighRequestRate"}[signal]
-    if not is_generic:
-        title = "".join(word.capitalize() for word in service.name.split("-")) + title
-    summary = {
-        "errors": f"More than {threshold:.0%} of requests fail",
-        "latency": f"p95 latency is above {threshold:g}s",
-        "traffic": f"More than {threshold:g} requests per second",
-    }[signal]
-    return AlertRule(title, f"{text} > {threshold:g}", summary)
-
-
-def special_rule(incident: Incident, signal: str) -> AlertRule | None:
-    """The rules on what is no request: a queue's lag, an exporter, noise."""
-    flow, system, cast = incident.flow, incident.system, incident.cast
-    if signal == "lag":
-        lag = flow.lag[cast["queue"]]
-        usual = float(lag[flow.clock.seconds < incident.onset_s].max()) + 30
-        fitting = [t for t in THRESHOLDS["lag"] if 2 * usual < t < 0.8 * lag[-10:].min()]
-        if not fitting:
-            raise NoSignal(incident.kind.name)
-        text = "sum by (consumergroup, topic) (kafka_consumergroup_lag)"
-        return AlertRule("KafkaConsumerLag", f"{text} > {fitting[-1]}", "Consumer group is behind")
-    if signal == "exporter":
-        job = MONITORED[system.services[cast["exporter"]].role]
-        return AlertRule("TargetDown", f'up{{job="{job}"}} == 0', "A target cannot be scraped")
-    if signal == "traffic":
-        front = system.services[cast["front"]]
-        level = level_of(incident, front, "traffic")
-        threshold = round(0.96 * float(level[-20:].min()), 1)
-        text = request_expression(system, front, "traffic", is_generic=False)
-        return AlertRule("HighRequestRate", f"{text} > {threshold}", f"More than {threshold} requests/s")
-    if signal == "flapping":
-        watched = system.services[cast["front"] if system.seed % 2 else cast["service"]]
-        level = level_of(incident, watched, "latency")
-        # Written when the service was young: it is crossed by noise a few times an hour.
-        recent = float(level[flow.clock.seconds > -420].min())
-        threshold = float(f"{0.97 * recent:.2g}")
-        text = request_expression(system, watched, "latency", is_generic=False)
-        return AlertRule("HighLatency", f"{text} > {threshold:g}", f"p95 latency is above {threshold:g}s", 60)
-    return None

@@ -1,7 +1,7 @@
-"""The kinds of incident, and of nothing, as a table: what each bends, how, and what is true of it.
+"""The kinds of incident, and of nothing, as a table: what each bends, and what is true of it.
 
-A bend's target is a role of the cast (`service`, `database`, ...), a part of one (`service/pod`: its
-first replica, `service/new`: its new version), all pods of a `node` or `zone`, or calls
+A bend's target is a role of the cast (`service`, `database`, ...), a part of one (`service/pod`:
+its first replica, `service/new`: its new version), all pods of a `node` or `zone`, or calls
 (`caller>service`, `*>service`: all calls of it).
 """
 
@@ -27,12 +27,12 @@ class Bend:
 
 @dataclass(frozen=True)
 class Change:
-    """What somebody did. `lead_s` is how long before the onset it was done."""
+    """What somebody did. `before_s` is how long before the onset."""
 
     kind: Literal["deploy", "config", "flag", "scale"]
     role: str
     title: str
-    lead_s: float = 40.0
+    before_s: float = 40.0
     rolls: bool = True
     """Whether pods are replaced."""
     replaced: float = 1.0
@@ -220,7 +220,7 @@ INCIDENTS: tuple[Kind, ...] = (
         ("caller",),
         must=r"retr|calls|requests|config|{change}",
         half=("service",),
-        change=Change("config", "caller", "Raise retries of {service} client from 0 to 6 in {caller}"),
+        change=Change("config", "caller", "Raise retries of {service} from 0 to 6 in {caller}"),
     ),
     Kind(
         "stuck consumer",

@@ -13,7 +13,7 @@ from proving_ground.plain.generator.flow import Clock, Floats
 BLOCK_S = 7200
 """promtool reads its whole input again for each block of two hours, so that each gets a file."""
 OFFSETS = 3
-"""Targets are scraped at so many different moments of an interval."""
+"""Targets are scraped at that many different moments of an interval."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Exposition:
         slow: bool = False,
         is_born_late: bool = False,
     ) -> None:
-        """What was counted between samples, added up. `resets` is how often its process began anew.
+        """What was counted between samples, added up. `resets` is how often its process restarted.
         A series that `is_born_late` is not there before its first count."""
         total = np.cumsum(np.nan_to_num(increments))
         if is_born_late:

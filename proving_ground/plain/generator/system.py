@@ -15,8 +15,10 @@ Role = Literal["front", "app", "worker", "database", "cache", "queue", "provider
 APPS: tuple[Role, ...] = ("front", "app", "worker")
 FAMILIES = ("golang", "otel", "micrometer", "grpc", "otel_rpc")
 HAS_CLIENT_METRICS = ("otel", "micrometer", "otel_rpc", "grpc")
+MONITORED = {"database": "postgres-exporter", "cache": "redis-exporter", "queue": "kafka-exporter"}
+"""The exporter of each kind of store."""
 LABEL_STYLES = ("operator", "annotations", "static")
-"""Labels of targets: Prometheus Operator's ServiceMonitor, the old annotations of pods, machines."""
+"""Labels of targets: Prometheus Operator's ServiceMonitor, annotated pods, or a static list."""
 
 
 def generator_for(seed: int, *topic: str) -> np.random.Generator:
@@ -127,23 +129,26 @@ def random_system(seed: int, **fixed: str) -> System:
     """The system of a seed; `fixed` are draws that a kind of incident needs."""
     rng = generator_for(seed, "system")
     names = NameBook(rng)
-    calls_by = rng.choice(["client metrics", "mesh", "settings", "unknown"], p=[0.3, 0.2, 0.15, 0.35])
+    calls_by = rng.choice(
+        ["client metrics", "mesh", "settings", "unknown"], p=[0.3, 0.2, 0.15, 0.35]
+    )
     changes_by = rng.choice(["kube-state-metrics", "annotations", "webhook"])
     calls_by = fixed.get("calls_by", str(calls_by))
-    services, calls = random_graph(rng, names, calls_by)
+    graph = GraphBuilder(rng, names, calls_by)
+    graph.draw_stores(graph.draw_layers())
     style = str(rng.choice(LABEL_STYLES, p=[0.6, 0.25, 0.15]))
     namespace = str(rng.choice(NAMESPACES))
     system = System(
         seed=seed,
-        services=services,
-        calls=calls,
+        services=graph.services,
+        calls=graph.calls,
         nodes=random_nodes(rng),
         namespace=f"{namespace}-prod",
         staging=f"{namespace}-staging" if rng.random() < 0.5 else None,
         front_rate=float(rng.uniform(15, 60)),
         swing=0.0 if rng.random() < 0.4 else float(rng.uniform(0.2, 0.5)),
         swing_phase=float(rng.uniform(0, 2 * np.pi)),
-        scrape_s=int(rng.choice((15, 30, 60), p=[0.25, 0.4, 0.35])),
+        scrape_s=int(rng.choice((15, 30, 60), p=[0.2, 0.4, 0.4])),
         label_style=style,
         calls_by=calls_by,  # type: ignore[arg-type]
         changes_by=fixed.get("changes_by", str(changes_by)),  # type: ignore[arg-type]
@@ -154,63 +159,76 @@ def random_system(seed: int, **fixed: str) -> System:
     return system
 
 
-def random_graph(
-    rng: np.random.Generator, names: NameBook, calls_by: str
-) -> tuple[dict[str, Service], list[Call]]:
-    """A front door, two to four layers of services, and what they store and ask elsewhere."""
-    families = list(HAS_CLIENT_METRICS if calls_by == "client metrics" else FAMILIES)
-    if calls_by == "mesh":
-        families = ["istio"]
-    company = str(rng.choice(families))
-    is_uniform = rng.random() < 0.6
-    services: dict[str, Service] = {}
-    calls: list[Call] = []
+class GraphBuilder:
+    """Draws a front door, two or three layers of services, and what they store and call."""
 
-    def add(name: str, role: Role, depth: int, fastest_ms: float, slowest_ms: float) -> Service:
-        family = company if is_uniform else str(rng.choice(families))
+    def __init__(self, rng: np.random.Generator, names: NameBook, calls_by: str) -> None:
+        self.rng = rng
+        self.names = names
+        self.families = list(HAS_CLIENT_METRICS if calls_by == "client metrics" else FAMILIES)
+        if calls_by == "mesh":
+            self.families = ["istio"]
+        self.company = str(rng.choice(self.families))
+        self.is_uniform = rng.random() < 0.6
+        self.services: dict[str, Service] = {}
+        self.calls: list[Call] = []
+
+    def add(self, name: str, role: Role, depth: int, fastest_ms: float, slowest_ms: float) -> str:
+        """A service; gives its name."""
+        rng = self.rng
+        family = self.company if self.is_uniform else str(rng.choice(self.families))
         # Nothing but HTTP enters from outside.
         if role == "front" and family in ("grpc", "otel_rpc"):
             family = "otel"
         self_ms = float(rng.uniform(fastest_ms, slowest_ms))
         memory = float(rng.uniform(120e6, 700e6))
-        service = Service(name, role, depth, family, self_ms, *names.version(), memory)
-        services[name] = service
-        return service
+        version, following = self.names.version()
+        self.services[name] = Service(
+            name, role, depth, family, self_ms, version, following, memory
+        )
+        return name
 
-    def connect(caller: Service, callee: Service, per_request: float, timeout_s: float) -> None:
-        calls.append(Call(caller.name, callee.name, per_request, timeout_s))
+    def connect(self, caller: str, callee: str, per_request: float, timeout_s: float) -> None:
+        """A call."""
+        self.calls.append(Call(caller, callee, per_request, timeout_s))
 
-    front = add(names.front(), "front", 0, 4, 12)
-    layers = [[front]]
-    for depth in range(1, int(rng.integers(3, 5))):
-        width = int(rng.integers(1, 3)) if depth > 1 else 2
-        layers.append([add(names.service(), "app", depth, 5, 30) for _ in range(width)])
-        for service in layers[depth]:
-            callers = [str(name) for name in rng.permutation([s.name for s in layers[depth - 1]])]
-            for caller in callers[: int(rng.integers(1, 3))]:
-                connect(services[caller], service, float(rng.choice((0.5, 1, 1, 2))), 3.0)
-    apps = [service for layer in layers[1:] for service in layer]
-    # The deepest service always stores, so that chains of three calls and more end in a database.
-    user = layers[-1][0]
-    deepest = len(layers)
-    database = add(names.store(user.name, ("db", "postgres", "pg")), "database", deepest, 2, 6)
-    connect(user, database, float(rng.choice((1, 2, 3))), 5.0)
-    for service in apps:
-        if service is not user and rng.random() < 0.3:
-            connect(service, database, 1.0, 5.0)
-    cache = add(names.store(user.name, ("cache", "redis")), "cache", deepest, 0.3, 0.8)
-    connect(user, cache, 3.0, 1.0)
-    provider = add(names.provider(), "provider", deepest, 60, 180)
-    connect(apps[int(rng.integers(len(apps)))], provider, float(rng.choice((0.1, 0.3, 1))), 10.0)
-    producer = apps[int(rng.integers(len(apps)))]
-    queue = add(names.store(producer.name, ("events", "jobs", "topic")), "queue", deepest, 1, 3)
-    connect(producer, queue, 0.5, 5.0)
-    worker = add(names.worker(), "worker", deepest + 1, 20, 60)
-    other_database = rng.random() < 0.5
-    if other_database:
-        archive = names.store(worker.name, ("db", "pg"))
-        connect(worker, add(archive, "database", deepest + 2, 2, 6), 1.0, 5.0)
-    return services, calls
+    def draw_layers(self) -> list[list[str]]:
+        """The front door and the services behind it; gives the names by depth."""
+        rng = self.rng
+        layers = [[self.add(self.names.front(), "front", 0, 4, 12)]]
+        for depth in range(1, int(rng.integers(3, 5))):
+            width = int(rng.integers(1, 3)) if depth > 1 else 2
+            layer = [self.add(self.names.service(), "app", depth, 5, 30) for _ in range(width)]
+            for name in layer:
+                callers = [str(caller) for caller in rng.permutation(layers[-1])]
+                for caller in callers[: int(rng.integers(1, 3))]:
+                    self.connect(caller, name, float(rng.choice((0.5, 1, 1, 2))), 3.0)
+            layers.append(layer)
+        return layers
+
+    def draw_stores(self, layers: list[list[str]]) -> None:
+        """A database, a cache, a provider outside, and a queue with its worker."""
+        rng, names, deepest = self.rng, self.names, len(layers)
+        apps = [name for layer in layers[1:] for name in layer]
+        # The deepest service always stores, so that chains of three calls and more end there.
+        user = layers[-1][0]
+        database = names.store(user, ("db", "postgres", "pg"))
+        self.add(database, "database", deepest, 2, 6)
+        self.connect(user, database, float(rng.choice((1, 2, 3))), 5.0)
+        for name in apps:
+            if name != user and rng.random() < 0.3:
+                self.connect(name, database, 1.0, 5.0)
+        cache = self.add(names.store(user, ("cache", "redis")), "cache", deepest, 0.3, 0.8)
+        self.connect(user, cache, 3.0, 1.0)
+        provider = self.add(names.provider(), "provider", deepest, 60, 180)
+        self.connect(str(rng.choice(apps)), provider, float(rng.choice((0.1, 0.3, 1))), 10.0)
+        producer = str(rng.choice(apps))
+        queue = names.store(producer, ("events", "jobs", "topic"))
+        self.connect(producer, self.add(queue, "queue", deepest, 1, 3), 0.5, 5.0)
+        worker = self.add(names.worker(), "worker", deepest + 1, 20, 60)
+        if rng.random() < 0.5:
+            archive = names.store(worker, ("db", "pg"))
+            self.connect(worker, self.add(archive, "database", deepest + 2, 2, 6), 1.0, 5.0)
 
 
 def random_nodes(rng: np.random.Generator) -> dict[str, Node]:
@@ -219,7 +237,7 @@ def random_nodes(rng: np.random.Generator) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     for number in range(2 * len(zones)):
         ip = f"10.{rng.integers(20)}.{rng.integers(255)}.{rng.integers(4, 250)}"
-        name = f"ip-{ip.replace('.', '-')}.eu-central-1.compute.internal"
+        name = f"ip-{ip.replace('.', '-')}"
         nodes[name] = Node(name, zones[number % len(zones)], ip)
     return nodes
 
@@ -231,15 +249,14 @@ def place_pods(rng: np.random.Generator, names: NameBook, system: System) -> Non
         if service.role == "provider":
             service.pods = [Pod(service.name, "", "", "")]
             continue
-        stores = ("database", "cache", "queue")
-        count = 1 if service.role in stores else int(rng.integers(2, 4))
+        count = 1 if service.role in MONITORED else int(rng.integers(2, 4))
         if service.role == "front":
             count = 3
         replica_set = names.digest(9)
         first = int(rng.integers(len(nodes)))
         for number in range(count):
             name = f"{service.name}-{replica_set}-{names.digest(5)}"
-            if service.role in stores:
+            if service.role in MONITORED:
                 name = f"{service.name}-{number}"
             node = nodes[(first + number) % len(nodes)]
             service.pods.append(Pod(name, node, pod_ip(rng), service.version))

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from proving_ground.plain.generator.incident import Incident, draw, make_incident
+from proving_ground.plain.generator.incident import Incident, draw
 from proving_ground.plain.generator.kinds import INCIDENTS, KINDS, NOTHINGS
 from proving_ground.plain.generator.openmetrics import Exposition
+from proving_ground.plain.generator.rules import make_incident
 from proving_ground.plain.generator.system import HAS_CLIENT_METRICS, random_system
 from proving_ground.plain.grading import truth_of
 
@@ -21,7 +22,7 @@ END = 1_772_452_800
 
 @cache
 def incident(kind: str, seed: int = 1) -> Incident:
-    return make_incident(KINDS[kind], seed)
+    return make_incident(KINDS[kind], seed)[0]
 
 
 @cache

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from proving_ground.plain.generator.incident import make_incident
 from proving_ground.plain.generator.kinds import KINDS
+from proving_ground.plain.generator.rules import make_incident
 from proving_ground.plain.grading import Answer, Truth, grade, is_same, truth_of
 
 DEPLOY = Truth(
@@ -79,7 +79,7 @@ def test_names_of_the_same_thing(subject: str, same: bool) -> None:
 
 
 def test_the_truth_names_who_is_to_blame_and_the_version() -> None:
-    incident = make_incident(KINDS["own deploy breaks it"], 1)
+    incident, _ = make_incident(KINDS["own deploy breaks it"], 1)
     truth = truth_of(incident)
     guilty = incident.guilty
     assert guilty is not None
