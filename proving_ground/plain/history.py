@@ -50,7 +50,15 @@ def write_history(incident: Incident, end: int, folder: Path) -> int:
     file = folder / "block.om"
     for text in exposition.blocks():
         file.write_text(text)
-        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", "-q", file.name, "data"]
+        command = [
+            str(promtool),
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            "-q",
+            file.name,
+            "data",
+        ]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
     file.unlink()
     return sum(len(series) for series in exposition.metrics.values())
@@ -95,7 +103,8 @@ def is_ready(url: str) -> bool:
 def alert_of(incident: Incident, rule: AlertRule, url: str, end: int) -> FiringAlert:
     """The alert that fired first because of the incident. Raises NoSignal where none did."""
     step_s = max(15, incident.system.scrape_s)
-    params = {"query": rule.expression, "start": end - EVALUATED_S, "end": end, "step": step_s}
+    params: dict[str, str | int] = {"query": rule.expression, "step": step_s}
+    params |= {"start": end - EVALUATED_S, "end": end}
     answer = httpx.get(f"{url}/api/v1/query_range", params=params, timeout=60).json()
     firing = []
     for series in answer["data"]["result"]:

@@ -214,6 +214,9 @@ class Flow:
             room = headroom * max(peak, 0.01) * self.lever("capacity", pod.name)
             if service.role == "worker":
                 room *= 2.5
+            # A broker takes whatever its producers send: it is its consumers that fall behind.
+            elif service.role == "queue":
+                room *= 20
             used = self.rate[service.name] * self.share[pod.name] / room
             busy = np.minimum(used, LARGEST)
             queueing = 1 + 0.6 * busy**4 / (1 - busy)
@@ -276,7 +279,8 @@ def edge(call: Call) -> str:
 
 def median_of(mean: Floats) -> Floats:
     """Median of a latency with that mean."""
-    return np.maximum(mean, 1e-3) * np.exp(-(SIGMA**2) / 2)
+    median: Floats = np.maximum(mean, 1e-3) * np.exp(-(SIGMA**2) / 2)
+    return median
 
 
 def normal_cdf(values: Floats) -> Floats:
@@ -287,4 +291,5 @@ def normal_cdf(values: Floats) -> Floats:
         0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429)))
     )
     upper = np.exp(-(size**2) / 2) / np.sqrt(2 * np.pi) * series
-    return np.where(values >= 0, 1 - upper, upper)
+    shares: Floats = np.where(values >= 0, 1 - upper, upper)
+    return shares

@@ -206,6 +206,8 @@ def shape_of(incident: Incident, shape: str) -> Floats:
     begun = (since >= 0).astype(float)
     if shape == "step":
         return begun
+    if shape == "up to it":
+        return np.clip(1 + since / (3 * 3600), 0, 1)
     if shape == "spike":
         return begun * (since < 240)
     if shape == "fade":

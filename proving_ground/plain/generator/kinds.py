@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Shape = Literal["step", "ramp", "slow ramp", "spike", "saw", "end of saw", "fade"]
+Shape = Literal[
+    "step", "ramp", "slow ramp", "up to it", "spike", "saw", "end of saw", "fade"
+]  # fmt: skip
 ROLLED_BACK = r"deploy|releas|roll(ed|ing)?.?(back|out)|version|image|{new}"
 
 
@@ -180,7 +182,7 @@ INCIDENTS: tuple[Kind, ...] = (
     ),
     Kind(
         "disk full",
-        (Bend("database", "disk", 0.55, "slow ramp"), Bend("*>database", "call_errors", 0.6)),
+        (Bend("database", "disk", 0.56, "up to it"), Bend("*>database", "call_errors", 0.6)),
         ("database", "node"),
         must=r"disk|space|volume|full|storage",
         half=("user",),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from proving_ground.plain.generator.flow import Clock, Floats
 
@@ -27,7 +29,7 @@ class Exposition:
     metrics: dict[str, list[tuple[str, Floats, bool]]] = field(default_factory=dict)
 
     def gauge(
-        self, name: str, labels: Mapping[str, str], values: Floats | float, *, slow: bool = True
+        self, name: str, labels: Mapping[str, str], values: ArrayLike, *, slow: bool = True
     ) -> None:
         """A series; NaN where the target has it not."""
         series = np.broadcast_to(np.asarray(values, dtype=float), self.clock.seconds.shape)
@@ -38,7 +40,7 @@ class Exposition:
         self,
         name: str,
         labels: Mapping[str, str],
-        increments: Floats,
+        increments: NDArray[Any],
         *,
         resets: Floats | None = None,
         slow: bool = False,
@@ -63,7 +65,7 @@ class Exposition:
             (steps,) = np.nonzero(numbers == number)
             yield self.text(steps)
 
-    def text(self, steps: np.ndarray) -> str:
+    def text(self, steps: NDArray[Any]) -> str:
         """The samples of these steps, one series after the other."""
         seconds = self.end + self.clock.seconds[steps]
         step_s = self.clock.step_s

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proving_ground.plain.generator.families import (
     FAILED,
@@ -132,7 +134,8 @@ class RequestMetrics:
         for call in self.system.calls_of(service.name):
             late = late + self.flow.calls_late[edge(call)]
             failed = failed + self.flow.calls_failed[edge(call)]
-        return np.minimum(late / failed, 1)
+        share: Floats = np.minimum(late / failed, 1)
+        return share
 
     def write_counts(
         self,
@@ -394,8 +397,8 @@ def bucket_counts(
 
 
 def pool_series(
-    caller: Service, callee: Service, used: Floats, pending: Floats, timeouts: Floats
-) -> list[tuple[str, Labels, Floats, bool]]:
+    caller: Service, callee: Service, used: NDArray[Any], pending: NDArray[Any], timeouts: Floats
+) -> list[tuple[str, Labels, NDArray[Any], bool]]:
     """Metrics of a pool, by the caller's instrumentation: HikariCP, OpenTelemetry, database/sql."""
     size = np.full(used.size, float(POOL))
     if caller.family == "micrometer":
