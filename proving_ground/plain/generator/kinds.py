@@ -175,7 +175,7 @@ INCIDENTS: tuple[Kind, ...] = (
     ),
     Kind(
         "noisy node",
-        (Bend("node", "self_ms", 12), Bend("node", "node_cpu", 0.6)),
+        (Bend("node", "self_ms", 12), Bend("node", "node_cpu", 0.75)),
         ("node", "noisy"),
         half=("on_node",),
         halfway=r"cpu|node",
@@ -214,15 +214,12 @@ INCIDENTS: tuple[Kind, ...] = (
     ),
     Kind(
         "retry storm",
-        (
-            Bend("caller>service", "retries", 6),
-            Bend("service", "self_errors", 0.3),
-            Bend("service", "capacity", 0.45),
-        ),
+        # Tries end before the callee can answer, and each is repeated six times.
+        (Bend("caller>service", "timeout", 0.012), Bend("caller>service", "retries", 6)),
         ("caller",),
-        must=r"retr|calls|requests|config|{change}",
+        must=r"retr|calls .* more|more requests|config|time.?out|{change}",
         half=("service",),
-        change=Change("config", "caller", "Raise retries of {service} from 0 to 6 in {caller}"),
+        change=Change("config", "caller", "Try {service} 7 times for 36ms each in {caller}"),
     ),
     Kind(
         "stuck consumer",
