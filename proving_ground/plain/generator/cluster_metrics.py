@@ -11,6 +11,8 @@ from proving_ground.plain.generator.openmetrics import Exposition
 from proving_ground.plain.generator.system import MONITORED, Node, Pod, Service, generator_for
 
 CORES = 4
+CPU_SHARE = 5000
+"""A request computes for a fifth of its time, and waits for the rest."""
 NODE_MEMORY = 32e9
 NODE_DISK = 100e9
 
@@ -57,10 +59,11 @@ class ClusterMetrics:
         present = np.where(flow.alive[pod.name], 1.0, np.nan)
         rate = flow.rate[service.name] * flow.share[pod.name]
         work_ms = min(service.self_ms, 20.0)
-        cores = 0.02 + rate * work_ms / 2000 * flow.lever("cpu", pod.name)
+        cores = 0.02 + rate * work_ms / CPU_SHARE * flow.lever("cpu", pod.name)
         cores = cores * flow.noise(0.04, "cpu", pod.name)
         # The limit is what the pod needs at its capacity.
-        at_capacity = flow.base_rate[service.name] * 2.6 / max(service.replicas, 1) * work_ms / 2000
+        most = 2.6 * flow.base_rate[service.name] / max(service.replicas, 1)
+        at_capacity = most * work_ms / CPU_SHARE
         limit = max(0.25, round(4 * at_capacity * 1.2) / 4)
         throttled = flow.lever("throttled", pod.name)
         limits = np.where(throttled > 0.1, 0.1, limit)

@@ -16,6 +16,7 @@ from proving_ground.plain.generator.openmetrics import Exposition
 from proving_ground.plain.generator.request_metrics import RequestMetrics
 from proving_ground.plain.generator.store_metrics import StoreMetrics
 from proving_ground.plain.generator.system import (
+    MONITORED,
     Pod,
     System,
     generator_for,
@@ -135,6 +136,7 @@ def draw_cast(rng: np.random.Generator, system: System) -> dict[str, str]:
         "noisy": str(rng.choice(("video-encode", "ml-training", "ci-runner"))),
         "job": str(rng.choice(JOBS)),
         "exporter": store.name,
+        "exporter_job": MONITORED[store.role],
     }
 
 
