@@ -11,7 +11,7 @@ from proving_ground.plain.generator.incident import Incident
 
 Mark = Literal["right", "half", "wrong"]
 NAMES_A_CAUSE = ("cause_found", "recovered")
-NOT_SERVICES = ("zone", "node", "noisy", "job", "dns", "pod")
+NOT_SERVICES = ("zone", "node", "noisy", "job", "dns", "pod", "volume")
 """Roles whose name in the headline is enough: nothing but the culprit is called so."""
 SATURATED = 0.95
 

@@ -122,6 +122,7 @@ def draw_cast(rng: np.random.Generator, system: System) -> dict[str, str]:
         "caller": str(rng.choice(system.callers_of(service.name))),
         "user": user.name,
         "database": database,
+        "volume": f"data-{database}-0",
         "cache": cache.name,
         "cache_user": user.name,
         "queue": queue.name,

@@ -183,7 +183,7 @@ INCIDENTS: tuple[Kind, ...] = (
     Kind(
         "disk full",
         (Bend("database", "disk", 0.56, "up to it"), Bend("*>database", "call_errors", 0.6)),
-        ("database", "node"),
+        ("database", "volume"),
         must=r"disk|space|volume|full|storage",
         half=("user",),
     ),

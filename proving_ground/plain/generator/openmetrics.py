@@ -26,7 +26,8 @@ class Exposition:
     end: int
     coarse: int = 1
     """Every how many samples the slower targets are scraped: kubelets, nodes, exporters."""
-    metrics: dict[str, list[tuple[str, Floats, bool]]] = field(default_factory=dict)
+    metrics: dict[str, list[tuple[str, Floats, bool, int]]] = field(default_factory=dict)
+    """By metric: labels, values, whether the target is a slow one, and its offset."""
 
     def gauge(
         self, name: str, labels: Mapping[str, str], values: ArrayLike, *, slow: bool = True
@@ -34,7 +35,9 @@ class Exposition:
         """A series; NaN where the target has it not."""
         series = np.broadcast_to(np.asarray(values, dtype=float), self.clock.seconds.shape)
         if not np.isnan(series).all():
-            self.metrics.setdefault(name, []).append((label_text(labels), series, slow))
+            # All series of a target are scraped at once: buckets must not overtake each other.
+            offset = zlib.crc32(labels["instance"].encode()) % OFFSETS
+            self.metrics.setdefault(name, []).append((label_text(labels), series, slow, offset))
 
     def counter(
         self,
@@ -75,9 +78,8 @@ class Exposition:
             stamps.append([f" {at:.3f}\n" for at in late])
         parts = []
         for name in sorted(self.metrics):
-            for labels, values, slow in self.metrics[name]:
+            for labels, values, slow, offset in self.metrics[name]:
                 chosen = slice(None, None, self.coarse if slow else 1)
-                offset = zlib.crc32(labels.encode()) % OFFSETS
                 parts.append(lines(name + labels, values[steps][chosen], stamps[offset][chosen]))
         return "".join(parts) + "# EOF\n"
 

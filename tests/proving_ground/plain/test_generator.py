@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from proving_ground.plain.generator.incident import Incident, draw
 from proving_ground.plain.generator.kinds import INCIDENTS, KINDS, NOTHINGS
 from proving_ground.plain.generator.openmetrics import Exposition
+from proving_ground.plain.generator.request_metrics import SECONDS
 from proving_ground.plain.generator.rules import make_incident
 from proving_ground.plain.generator.system import HAS_CLIENT_METRICS, random_system
 from proving_ground.plain.grading import truth_of
@@ -53,6 +54,22 @@ def test_the_parser_of_prometheus_takes_the_text(kind: str) -> None:
     assert len(named) > 10
 
 
+def test_a_target_is_scraped_at_once_so_that_buckets_never_overtake_each_other() -> None:
+    series = exposition("callee's errors")
+    text = series.text(np.arange(series.clock.seconds.size)[-3:])
+    counts: dict[tuple[str, str, float], list[float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name.endswith("duration_seconds_bucket"):
+                labels = {name: v for name, v in sample.labels.items() if name != "le"}
+                key = (sample.name, str(labels), float(sample.timestamp))
+                counts.setdefault(key, []).append(sample.value)
+    assert len(counts) > 20
+    for values in counts.values():
+        assert len(values) in (4, len(SECONDS) + 1)
+        assert values == sorted(values)
+
+
 @pytest.mark.parametrize("kind", ["callee's errors", "memory leak that kills every 40 minutes"])
 def test_counters_only_fall_where_a_container_began_anew(kind: str) -> None:
     played = incident(kind)
@@ -60,7 +77,7 @@ def test_counters_only_fall_where_a_container_began_anew(kind: str) -> None:
     for name, series in exposition(kind).metrics.items():
         if not name.endswith(("_total", "_bucket", "_count", "_sum")) or "activity" in name:
             continue
-        for labels, values, _ in series:
+        for labels, values, *_ in series:
             if "kube_" in name or "locks" in name or name == "db_client_connection_count":
                 continue
             steps = np.diff(values[~np.isnan(values)])
