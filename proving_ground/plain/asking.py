@@ -25,11 +25,11 @@ from faultline.analysis.errors import FaultlineError
 from faultline.bot.answer.replay import as_json, replay
 from faultline.bot.cli.ask_command import AskOptions, settings_for
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.incident_request import IncidentRequest, arrival_of
+from faultline.bot.intake.incident_requests import IncidentRequest, arrival_of
 from faultline.bot.intake.sources.alertmanager import read_alertmanager
 from faultline.bot.processes.local_bot import local_bot
 from faultline.bot.settings import ENV_PREFIX, Settings
-from faultline.bot.store.reported_changes import ReportedChange, ReportedChanges
+from faultline.bot.store.changes import ReportedChange, ReportedChanges
 from faultline.bot.store.store import Arrival
 from faultline.loopback.bot_process import BotProcess
 from faultline.loopback.preloaded import LOADED

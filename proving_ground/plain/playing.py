@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from faultline.analysis.errors import FaultlineError
-from faultline.bot.store.reported_changes import ReportedChange
+from faultline.bot.store.changes import ReportedChange
 from proving_ground.plain.asking import Asking, ask_product, running_grafana
 from proving_ground.plain.generator.incident import Incident
 from proving_ground.plain.generator.kinds import KINDS
