@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from faultline.bot.runtime import garbage
 from tests.lanes import LANES, divide, path_of, read_lanes
 from tests.outside_reads import OutsideReads
+from tests.s3 import s3_server
 from tests.shared_tls import share_default_context
 
 # What speaks with databases is imported by the fixtures: loading it takes longer than the tests
@@ -197,6 +198,27 @@ def postgres_url(postgres_server: str, migrated_postgres: str) -> Iterator[str]:
     """A separate database on that server, with the store's tables."""
     with new_database(postgres_server, migrated_postgres) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    """The address of an S3 server."""
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment, as boto3 looks for them."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+@pytest.fixture
+def s3(s3_address: str, aws_credentials: None) -> str:
+    """That address, with credentials for it in the environment."""
+    return s3_address
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
