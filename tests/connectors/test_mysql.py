@@ -22,7 +22,7 @@ from faultline.connectors.shared.settings.database_settings import DatabaseAddre
 from faultline.connectors.vendors.mysql import facts, queries
 from faultline.connectors.vendors.mysql.connector import LIMITS
 from faultline.connectors.vendors.mysql.session import opened
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.live_requests import (
     configured,

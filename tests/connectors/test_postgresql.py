@@ -22,7 +22,7 @@ from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.postgresql import facts, queries
 from faultline.connectors.vendors.postgresql.connector import LIMITS
 from faultline.connectors.vendors.postgresql.session import PostgresServer, opened
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.debian_postgres import ADMIN, DebianPostgres, debian_postgres, replica_of
 from tests.connectors.live_requests import (
     configured,

@@ -27,7 +27,7 @@ from faultline.connectors.shared.auth.server_access import (
 )
 from faultline.connectors.shared.contract.base import Check
 from faultline.connectors.shared.transport.budgets import Deadline
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.debian_tools import debian_binary
 from tests.own_certificates import OwnAuthority, OwnCertificate
