@@ -23,6 +23,7 @@ from tests.lanes import LANES, divide, path_of, read_lanes
 from tests.outside_reads import OutsideReads
 from tests.s3 import s3_server
 from tests.shared_tls import share_default_context
+from tests.unclosed import Unclosed
 
 # What speaks with databases is imported by the fixtures: loading it takes longer than the tests
 # of a room that needs none of it.
@@ -51,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Which lane runs; `./run test` asks for the first."""
     parser.addoption("--lane", choices=LANES, default="all", help="see tests/lanes.toml")
     parser.addoption("--beside-shared", action="store_true", help="only tests that read ../shared")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Find what a test leaves open at its end."""
+    config.pluginmanager.register(Unclosed())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
