@@ -50,7 +50,7 @@ from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.settings.webhook import WebhookSettings
 from faultline.bot.store.changes import LONGEST_FILES, LONGEST_ID, LONGEST_TEXT, ReportedChange
-from faultline.connectors.shared.rows.mapped_entries import searched, shallow_json, since_1970
+from faultline.connectors.shared.rows.expressions import searched, shallow_json, since_1970
 
 # What the generic webhook's expressions find in a body. A refusal names the expression and nothing
 # that was sent.

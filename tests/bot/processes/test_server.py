@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ from faultline.bot.runtime.nursery import process_nursery
 from faultline.bot.settings import Settings, load_settings
 from faultline.loopback.bot_process import free_port
 from faultline.loopback.preloaded import run_preloaded
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the test's own: `serve` looks there for what other processes left behind."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
 
 
 def settings_of(directory: Path, **environ: str) -> Settings:
