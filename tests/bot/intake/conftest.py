@@ -26,7 +26,8 @@ from faultline.bot.intake.alert_source import AlertSource, WebhookSource
 from faultline.bot.intake.alert_sources import built_in_sources
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.intake.routes import intake_routes
-from faultline.bot.intake.sources.cloudwatch import Fetch, cloudwatch_source, fetch_https
+from faultline.bot.intake.sources.cloudwatch import cloudwatch_source
+from faultline.bot.intake.sources.sns_messages import Fetch, fetch_https
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.store import Store

@@ -16,7 +16,8 @@ from joserfc import jwt
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.signatures import Refused
-from faultline.bot.intake.sources.azure_monitor import ACTION_GROUPS, ALERT_SOURCE, read_azure_alert
+from faultline.bot.intake.sources.azure_monitor import ALERT_SOURCE, read_azure_alert
+from faultline.bot.intake.sources.entra_tokens import ACTION_GROUPS
 from faultline.bot.policy.priority import HIGH, priority_of
 from faultline.bot.policy.values import Arrival
 from faultline.bot.settings import Settings

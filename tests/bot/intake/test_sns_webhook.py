@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from faultline.bot.intake.accepting import Ignored, NotAccepted
 from faultline.bot.intake.signatures import BadSignature, Refused
-from faultline.bot.intake.sources.cloudwatch import (
+from faultline.bot.intake.sources.cloudwatch import SnsWebhook
+from faultline.bot.intake.sources.sns_messages import (
     FETCHES_PER_MINUTE,
     MOST_FETCHES,
-    SnsWebhook,
     certificate_names,
 )
 from faultline.bot.settings import Settings

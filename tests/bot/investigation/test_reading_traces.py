@@ -17,7 +17,7 @@ from dbos import DBOS
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import BudgetExceeded
-from faultline.analysis.traces.job.trace_records import SUMMARIES, TRACES, record_name, record_of
+from faultline.analysis.traces.job.trace_versions import SUMMARIES, TRACES, record_name, record_of
 from faultline.analysis.traces.job.training import training_findings
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation import reading_traces, trace_queue

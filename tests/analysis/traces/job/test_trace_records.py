@@ -15,7 +15,7 @@ from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.job import trace_records
 from faultline.analysis.traces.job.rank_reading import NO_MEMORY
-from faultline.analysis.traces.job.trace_records import (
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     VERSIONS_FILE,
