@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from faultline.analysis.case.calls import CALLS_FILE, CallList, ServiceCall
 from faultline.analysis.case.earlier import EARLIER_FILE, Earlier
 from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
+from faultline.analysis.case.rounds import ROUNDS_FILE, Rounds
 from faultline.analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
 from faultline.analysis.case.tables import (
     MAX_JSON_BYTES,
@@ -117,6 +118,12 @@ class Case:
         """What memory gave; empty without earlier.json."""
         path = self.path / EARLIER_FILE
         return _parse(Earlier, path) if is_there(path) else Earlier()
+
+    @cached_property
+    def rounds(self) -> Rounds:
+        """The rounds after the first; empty without rounds.json."""
+        path = self.path / ROUNDS_FILE
+        return _parse(Rounds, path) if is_there(path) else Rounds()
 
     @cached_property
     def runbooks(self) -> AppliedRunbooks:
