@@ -69,7 +69,7 @@ class Case:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be collected, and what of the collected cannot be read."""
-        return (*self.recorded_gaps, *self._unreadable)
+        return (*self.recorded_gaps, *self._unreadable, *self._not_followed)
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
@@ -164,6 +164,17 @@ class Case:
                 gap = {"id": f"G{number}", "kind": name, "source": "case folder"}
                 gaps.append(Gap.model_validate({**gap, "query": path.name, "reason": reason}))
         return tuple(gaps)
+
+    @cached_property
+    def _not_followed(self) -> tuple[Gap, ...]:
+        left, why = self.rounds.left, self.rounds.why_left
+        if not left or why is None:
+            return ()
+        number = len(self.recorded_gaps) + len(self._unreadable) + 1
+        names = ", ".join(pointer.subject for pointer in left)
+        reason = f"nobody was asked about {names}: {why}"
+        gap = Gap(id=f"G{number}", kind="changes", source="rounds", query=names, reason=reason)
+        return (gap,)
 
     def _why_incomplete(self, name: str) -> str | None:
         try:

@@ -38,4 +38,4 @@ class Rounds(Frozen):
     @property
     def subjects(self) -> frozenset[str]:
         """All that was asked about in these rounds."""
-        return frozenset(lead.subject for each in self.rounds for lead in each.leads)
+        return frozenset(pointer.subject for each in self.rounds for pointer in each.leads)

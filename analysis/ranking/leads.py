@@ -6,7 +6,7 @@ states of the leading suspects, and of what those call, say more than those of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
@@ -27,30 +27,20 @@ def leads_of(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]) -> 
     wrong."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT or case.scope.job:
         return []
-    asked_about = {case.alert.service, *case.scope.services, *case.rounds.subjects}
-    leads: dict[str, Lead] = {}
-    for lead in _pointed_to(case, diagnosis, calls):
-        # Of objects below services ("persistentvolumeclaim/data") the sources know their service.
-        if lead.subject not in asked_about and "/" not in lead.subject:
-            leads.setdefault(lead.subject, lead)
-    return list(leads.values())
-
-
-def _pointed_to(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]) -> Iterator[Lead]:
     causes = sorted(diagnosis.causes, key=lambda cause: cause.rank)[:SUSPECTS]
+    reasons: dict[str, str] = {}
     for cause in causes:
-        yield Lead(subject=cause.subject, because=f"cause {cause.rank} by the evidence so far")
-    first = next(iter(causes), None)
-    if first is not None and first.change is not None and first.confidence >= SETTLED:
-        return
-    callers = [cause.subject for cause in causes[:CALLERS]]
-    if case.alert.service:
-        callers.append(case.alert.service)
-    yield from _callees(callers, calls)
-
-
-def _callees(callers: Iterable[str], calls: Sequence[ServiceCall]) -> Iterator[Lead]:
-    for caller in dict.fromkeys(callers):
-        for call in calls:
-            if call.caller == caller:
-                yield Lead(subject=call.callee, because=f"called by {plain(caller)}")
+        reasons.setdefault(cause.subject, f"cause {cause.rank} by the evidence so far")
+    if not any(cause.change and cause.confidence >= SETTLED for cause in causes[:1]):
+        callers = [cause.subject for cause in causes[:CALLERS]] + [case.alert.service or ""]
+        for caller in callers:
+            for call in calls:
+                if call.caller == caller:
+                    reasons.setdefault(call.callee, f"called by {plain(caller)}")
+    asked_about = {case.alert.service, *case.scope.services, *case.rounds.subjects}
+    return [
+        Lead(subject=subject, because=because)
+        for subject, because in reasons.items()
+        # Of objects below services ("persistentvolumeclaim/data") the sources know their service.
+        if subject not in asked_about and "/" not in subject
+    ]

@@ -30,13 +30,14 @@ LAST = 3
 MOST_LEADS = 6
 """Services of one round: Datadog, which asks the most of each, is asked about eight at most."""
 WITHIN_S = 12.0
-"""No further round begins so long after the first analysis began. The first answer is due 30 s
-after the alert."""
+"""No further round begins so long after the first analysis: the answer is due 30 s after the
+alert."""
 
 
 @dataclass(frozen=True)
 class NextRound:
-    """The round that follows, or why there is none; None where no lead is left."""
+    """The round that follows, or why its leads are left. Neither where there is no lead, and where
+    no source could follow it."""
 
     round: Round | None
     why: str | None = None
@@ -48,31 +49,34 @@ def next_round(
     connectors: Sequence[Connector],
     alert: Alert,
     scope: Scope,
-    began: float,
+    analysed_at: float,
 ) -> NextRound:
-    """Which connectors to ask about which leads."""
-    number = len(rounds.rounds) + 2
-    if not leads:
+    """Which connectors to ask about which leads. `analysed_at`: when the first analysis ended, by
+    the monotonic clock."""
+    followed = tuple(leads[:MOST_LEADS])
+    following = (
+        [
+            connector.name
+            for connector in worth_asking(connectors, *request_for(followed, alert, scope))
+            if isinstance(connector, FollowsServices) and connector.follows_services
+        ]
+        if followed
+        else []
+    )
+    if not following:
         return NextRound(None)
+    number = len(rounds.rounds) + 2
     if number > LAST:
         return NextRound(None, f"{LAST} rounds are the limit")
-    if time.monotonic() - began > WITHIN_S:
+    if time.monotonic() - analysed_at > WITHIN_S:
         return NextRound(None, f"{WITHIN_S:g} s had passed")
-    followed = tuple(leads[:MOST_LEADS])
-    following = [
-        connector.name
-        for connector in worth_asking(connectors, *asked_about(followed, alert, scope))
-        if isinstance(connector, FollowsServices) and connector.follows_services
-    ]
-    if not following:
-        return NextRound(None, "no source can be asked about single services")
     return NextRound(Round(number=number, leads=followed, connectors=tuple(following)))
 
 
-def asked_about(leads: Sequence[Lead], alert: Alert, scope: Scope) -> tuple[Alert, Scope]:
+def request_for(leads: Sequence[Lead], alert: Alert, scope: Scope) -> tuple[Alert, Scope]:
     """The request for a round: as if the alert were about the first lead, in the same place. Its
     job, its own query and what runbooks add were asked in the first round."""
-    services = tuple(lead.subject for lead in leads)
+    services = tuple(each.subject for each in leads)
     labels = {name: value for name, value in alert.labels.items() if place_in({name: value})}
     labels |= {name: alert.labels[name] for name in NAMESPACE_LABELS if name in alert.labels}
     lead_alert = Alert(
@@ -101,7 +105,7 @@ async def ask_round(
     case_id: str,
 ) -> None:
     """Ask the connectors of the round, and store what they bring as its parts."""
-    lead_alert, lead_scope = asked_about(each.leads, alert, scope)
+    lead_alert, lead_scope = request_for(each.leads, alert, scope)
     by_name = {connector.name: connector for connector in connectors}
     await asyncio.gather(
         *(
@@ -131,7 +135,7 @@ def stored_request(cases: CaseStore, case_id: str) -> tuple[Alert, Scope]:
     return Alert.model_validate_json(alert), Scope.model_validate_json(scope)
 
 
-def round_line(each: Round) -> str:
+def round_line(followed: Round) -> str:
     """For the progress log."""
-    leads = listed([f"{plain(lead.subject)} ({lead.because})" for lead in each.leads])
-    return f"asking {', '.join(each.connectors)} about {leads}"
+    subjects = listed([f"{plain(each.subject)} ({each.because})" for each in followed.leads])
+    return f"asking {', '.join(followed.connectors)} about {subjects}"

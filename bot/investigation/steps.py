@@ -158,7 +158,8 @@ class InvestigationSteps:
             else []
         )
         analysis = await self._analysis(investigation_id, read)
-        while await self._followed(investigation_id, analysis.leads, began):
+        analysed_at = time.monotonic()
+        while await self._followed(investigation_id, analysis.leads, analysed_at):
             analysis = await self._analysis(investigation_id, read)
         diagnosis = analysis.diagnosis
         await self.context.put(investigation_id, "findings.json", json_bytes(diagnosis))
@@ -180,7 +181,9 @@ class InvestigationSteps:
         async with self.context.checkout(investigation_id, without=read) as folder:
             return await self.context.in_process(investigation_id, analyze_with_leads, folder)
 
-    async def _followed(self, investigation_id: str, leads: Sequence[Lead], began: float) -> bool:
+    async def _followed(
+        self, investigation_id: str, leads: Sequence[Lead], analysed_at: float
+    ) -> bool:
         """Ask about what the evidence leads to, and put the case together again; whether anything
         was asked."""
         context, cases = self.context, self.context.cases
@@ -188,7 +191,7 @@ class InvestigationSteps:
             return False
         rounds = await in_thread(stored_rounds, cases, investigation_id)
         alert, scope = await in_thread(stored_request, cases, investigation_id)
-        following = next_round(rounds, leads, context.connectors, alert, scope, began)
+        following = next_round(rounds, leads, context.connectors, alert, scope, analysed_at)
         if following.round is None:
             if following.why is not None:
                 rounds = rounds.model_copy(update={"left": tuple(leads), "why_left": following.why})
