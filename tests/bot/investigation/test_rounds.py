@@ -18,7 +18,7 @@ from faultline.analysis.case.folder import Case, read_case, read_diagnosis
 from faultline.analysis.case.rounds import Lead, Rounds
 from faultline.analysis.kinds.evidence_kinds import EvidenceKind
 from faultline.analysis.vocabulary import Alert, Scope, Window
-from faultline.bot.investigation.rounds import LAST, MOST_LEADS, request_for, next_round
+from faultline.bot.investigation.rounds import LAST, MOST_LEADS, next_round, request_for
 from faultline.bot.investigation.steps import InvestigationSteps
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.process_pool import ProcessPool
