@@ -122,7 +122,15 @@ SPANS = TableSchema(
 CHANGES = TableSchema(
     "changes",
     {"time": TIME, "service": _S, "kind": _S, "id": _S, "title": _S},
-    {"author": _S, "link": _S, "files": _S, "diff": _S},
+    {
+        "author": _S,
+        "link": _S,
+        "files": _S,
+        "diff": _S,
+        "before": _S,
+        "after": _S,
+        "restored_by": _S,
+    },
 )
 TOPOLOGY = TableSchema(
     "topology",
@@ -146,6 +154,7 @@ STATES = TableSchema(
         "since": TIME,
         "query": _S,
         "link": _S,
+        "restored_by": _S,
     },
 )
 

@@ -276,6 +276,10 @@ class StateFactDetails(_Closed):
     """What is wrong with the first of them, as the connector has it."""
     expected: str = ""
     """What was to be there instead."""
+    restored_by: str | None = None
+    """What writes the state back where somebody undoes it by hand."""
+    is_history: bool = False
+    """Whether it was so before the baseline began: then it is no mechanism of what is new."""
     explained_by: str | None = None
     """The subject of the fact that brought this one about, if one did."""
     called_as: tuple[str, ...] = ()
@@ -316,6 +320,11 @@ class ChangeDetails(_Closed):
     concerns: str | None = None
     """The suspect that the change was held against."""
     link: str | None = None
+    before: str | None = None
+    """The version, the replicas or the value that it replaced."""
+    after: str | None = None
+    restored_by: str | None = None
+    """What writes the new state back where somebody undoes it by hand."""
     reason: str | None = None
     """Why it was ruled out."""
     bears_on: str | None = None

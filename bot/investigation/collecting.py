@@ -37,7 +37,10 @@ from faultline.bot.investigation.reading_traces import with_exports
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.case_store import PARTS, CaseStore
 from faultline.bot.store.changes import MOST_READ, ReportedChange, ReportedChanges
-from faultline.connectors.shared.changes.same_rollouts import with_joined_rollouts
+from faultline.connectors.shared.changes.same_rollouts import (
+    with_joined_rollouts,
+    without_observed,
+)
 from faultline.connectors.shared.contract.base import (
     Check,
     Collected,
@@ -56,6 +59,7 @@ from faultline.connectors.shared.rows.log_windows import (
 )
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.kubernetes import CONNECTOR as KUBERNETES
+from faultline.connectors.vendors.prometheus import CONNECTOR as PROMETHEUS
 
 _OF_ITEMS = {field.name for field in fields(Item)} & set(Evidence.model_fields)
 
@@ -296,6 +300,7 @@ def _join(
     than a cluster collects."""
     clusters: list[pl.DataFrame] = []
     frames: list[pl.DataFrame] = []
+    measured: list[pl.DataFrame] = []
     for part in parts:
         file = f"{part.name}/{table}.parquet"
         stored = cases.get(case_id, f"{PARTS}/{file}")
@@ -304,7 +309,11 @@ def _join(
         frame = with_item_ids(conform(pl.read_parquet(stored), table, file), ids[part.name])
         is_cluster = vendor_in(part.connector) == KUBERNETES.name
         # Apart, because a cluster reports some rows that other sources report as well.
-        (clusters if is_cluster else frames).append(frame)
+        if table == CHANGES.name and vendor_in(part.connector) == PROMETHEUS.name:
+            measured.append(frame)
+        else:
+            (clusters if is_cluster else frames).append(frame)
+    clusters += [without_observed(frame, clusters) for frame in measured]
     logged: frozenset[str] = frozenset()
     if table == LOGS.name and clusters:
         logged = logged_elsewhere(pl.concat(clusters), frames)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from faultline.analysis.case.alert_place import place_in
 from faultline.analysis.case.rounds import ROUNDS_FILE, Lead, Round, Rounds
 from faultline.analysis.errors import EvidenceError
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
 from faultline.analysis.vocabulary import Alert, Scope
 from faultline.analysis.wording.phrases import listed, plain
 from faultline.bot.investigation.collecting import collect_part, part_name
@@ -23,8 +24,6 @@ from faultline.connectors.shared.contract.abilities import FollowsServices
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import worth_asking
 
-NAMESPACE_LABELS = ("namespace", "exported_namespace", "kube_namespace", "k8s_namespace_name")
-"""Where the sources look for a service of that name."""
 LAST = 3
 """The number of the last round: the alerting service, what it leads to, and one step further."""
 MOST_LEADS = 6

@@ -210,7 +210,7 @@ class ChangeRows:
 
     def table(self) -> pl.DataFrame:
         """The rows, as the table's schema has them."""
-        rows = [tuple(row[c] for c in CHANGES.columns) for row in self.rows.values()]
+        rows = [tuple(row.get(c) for c in CHANGES.columns) for row in self.rows.values()]
         return pl.DataFrame(rows, schema=CHANGES.columns, orient="row")
 
     def _add(

@@ -95,8 +95,10 @@ def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     raw: dict[str, pl.DataType] = {}
     for column, dtype in columns.items():
         raw[column] = pl.Int64() if column in _TIMES else dtype
+    # Sources that know nothing of the last columns leave them out.
+    full_rows = ((*row, *(None,) * (len(columns) - len(row))) for row in rows)
     # Several queries may bring the same row, which must count once.
-    unique_rows = list(dict.fromkeys(rows))
+    unique_rows = list(dict.fromkeys(full_rows))
     table = pl.DataFrame(unique_rows, schema=raw, orient="row")
     times = [column for column in _TIMES if column in columns]
     return table.with_columns(pl.col(column).cast(columns[column]) for column in times)
@@ -212,7 +214,9 @@ def readable(rows: Iterable[R | None]) -> list[R]:
 
 
 class ChangeRow(NamedTuple):
-    """A row of the table `changes`."""
+    """A row of the table `changes`. `before` and `after` are the versions, the numbers of replicas
+    or the values; `restored_by` is what writes the new state back where somebody undoes it by
+    hand."""
 
     time: datetime
     service: str | None
@@ -223,6 +227,9 @@ class ChangeRow(NamedTuple):
     link: str | None = None
     files: str | None = None
     diff: str | None = None
+    before: str | None = None
+    after: str | None = None
+    restored_by: str | None = None
 
 
 class SpanTableRow(NamedTuple):
@@ -276,3 +283,4 @@ class StateRow(NamedTuple):
     since: datetime | None = None
     query: str | None = None
     link: str | None = None
+    restored_by: str | None = None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from faultline.analysis.case.alert_place import place_of
+from faultline.analysis.case.alert_place import namespace_of, place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
@@ -41,17 +41,20 @@ from faultline.connectors.vendors.prometheus.part_queries import part_queries
 from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery
 from faultline.connectors.vendors.prometheus.query_choice import ALL_SERVICES, QueryChoice
 from faultline.connectors.vendors.prometheus.range_queries import ask_all
+from faultline.connectors.vendors.prometheus.release_changes import read_releases
 from faultline.connectors.vendors.prometheus.rules import NAME_LABEL, query_of_rule
 from faultline.connectors.vendors.prometheus.running_services import running_services
 from faultline.connectors.vendors.prometheus.series import (
     PrometheusSelection,
     PrometheusSeries,
+    keep_namespace,
     metrics_table,
     monitors_table,
     subject_of,
 )
 from faultline.connectors.vendors.prometheus.service_calls import service_calls
 from faultline.connectors.vendors.prometheus.service_survey import survey
+from faultline.connectors.vendors.prometheus.workload_changes import LOOKBACK, WorkloadChanges
 
 SHARE_OF_TIME = 0.6
 """Of the time for one investigation, what exporters may take: services come first."""
@@ -86,7 +89,7 @@ class PrometheusConnector:
     of exporters."""
 
     name = "prometheus"
-    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology")
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology", "changes")
     follows_services = True
     query_language = "PromQL"
     query_kinds: tuple[EvidenceKind, ...] = ("metrics",)
@@ -139,7 +142,12 @@ class PrometheusConnector:
             ]
             metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
             named_services = _named_by_themselves(selections)
-            calls = (await self._calls(api, names, request, named_services, spans)).collected()
+            called, changes = await asyncio.gather(
+                self._calls(api, names, request, named_services, spans),
+                self._changes(api, names, request, {*services, *named_services}, spans),
+            )
+        calls = called.collected()
+        states += changes.states
         missing += answers.missing
         if not selections:
             missing.append(Missing("metrics", "default queries", _NO_METRICS))
@@ -162,15 +170,18 @@ class PrometheusConnector:
             items.append(made.item("monitors", alerts, monitors.height))
         tables = {"metrics": metrics, "monitors": monitors, "states": state_table(states)}
         return Collected(
-            {**tables, **calls.tables},
-            (*items, *calls.items),
-            (*missing, *gaps, *calls.missing),
+            {**tables, **calls.tables, "changes": changes.table},
+            (*items, *calls.items, *changes.evidence),
+            (*missing, *gaps, *calls.missing, *changes.missing),
         )
 
     async def _follow(self, request: Request) -> Collected:
         """The metrics of the services in scope, and of their parts. What has no service was
         asked in the first round."""
         scope, place = request.scope, place_of(request.alert)
+        namespace = namespace_of(request.alert)
+        if namespace:
+            place["namespace"] = namespace
         spans = merged((*scope.baseline, scope.incident))
         missing: list[Missing] = []
         async with self._http.open() as session:
@@ -189,6 +200,8 @@ class PrometheusConnector:
             in_parts = [PrometheusSelection(part) for part in parts]
             await ask_all(api, in_parts, scope, spans, self._choice.step_s)
         selections += in_parts
+        if namespace:
+            keep_namespace(selections, namespace)
         metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
         items, _ = EvidenceItems(self._http.base_url, spans).of_metrics(selections, rows)
         # A lead without a signal is no gap: it may be a database, or none of this server's.
@@ -196,6 +209,31 @@ class PrometheusConnector:
             if selection.failed and not selection.query.is_extra:
                 missing.append(Missing("metrics", selection.query.promql, selection.failed))
         return Collected({"metrics": metrics}, tuple(items), tuple(missing))
+
+    async def _changes(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        request: Request,
+        services: Collection[str],
+        spans: Sequence[Window],
+    ) -> WorkloadChanges:
+        """What changed, where metrics show it."""
+        incident = request.scope.incident
+        start = min(spans[0].start, incident.start - LOOKBACK)
+        changes = WorkloadChanges(
+            api,
+            names,
+            place_of(request.alert),
+            services,
+            Window(start=start, end=incident.end),
+            spans[0].start,
+            self._choice.step_s,
+            EvidenceItems(self._http.base_url, spans),
+        )
+        await changes.read()
+        await read_releases(changes, (self._choice.service_label,))
+        return changes
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
         """The callees of the alert's service, by the metrics that name both sides."""
@@ -247,6 +285,9 @@ class PrometheusConnector:
     ) -> _Answers:
         """What all queries brought; that about alerts is filled in."""
         scope, place = request.scope, place_of(request.alert)
+        namespace = namespace_of(request.alert)
+        if namespace:
+            place["namespace"] = namespace
         # Side by side with the services, within its own share of the time.
         asking_beneath = asyncio.create_task(self._exporters.ask(api, names, scope, place, spans))
         available = await self._choice.available(api, names, spans)
@@ -276,6 +317,9 @@ class PrometheusConnector:
             await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
             selections += elsewhere
             beneath += await self._exporters.ask_elsewhere(api, beneath, scope, left, spans)
+        every = [*selections, *in_parts, *(answer.selection for answer in beneath), alerts]
+        if namespace:
+            keep_namespace(every, namespace)
         return _Answers([*selections, *in_parts], beneath, gpus.missing)
 
     async def _states(

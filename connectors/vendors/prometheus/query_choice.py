@@ -138,6 +138,11 @@ class QueryChoice:
         split_by: str = "",
     ) -> PromQuery | None:
         """A default query for these services, or for all where none are given."""
+        namespace = ""
+        if "namespace" in place:
+            namespace = promql.namespace_label(
+                available.template, available.labels, self.service_label
+            )
         query = promql.build(
             available.template,
             available.labels,
@@ -147,6 +152,7 @@ class QueryChoice:
             self.range_s(available.every_s),
             place_labels(place, available.labels),
             split_by,
+            namespace=namespace,
         )
         return replace(query, every_s=available.every_s) if query is not None else None
 
