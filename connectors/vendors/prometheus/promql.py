@@ -21,7 +21,8 @@ JOB_LABELS = ("training_job", "job_name", "hpc_job", "exported_job")
 Prometheus scrapes."""
 STATUS_LABELS = (
     "code", "status", "status_code", "http_response_status_code", "http_status_code",
-    "response_code", "grpc_code", "rpc_grpc_status_code",
+    "response_code", "grpc_code", "rpc_grpc_status_code", "rpc_response_status_code", "grpc_status",
+    "http_status",
 )  # fmt: skip
 LONGEST_MATCHER = 4000
 """Characters of names in one matcher; proxies refuse URLs beyond 8 KiB. Longer lists are filtered
@@ -54,7 +55,7 @@ class PromQuery:
     is_extra: bool = False
     """Whether nobody misses it where it brings nothing."""
     split_by: str = ""
-    """The label that tells the parts of a service; empty where it is asked about as a whole."""
+    """The labels that tell the parts of a service; empty where it is asked about as a whole."""
     requested_by: str | None = None
     """Who wants it asked, where that is not the settings: a runbook."""
 
@@ -67,7 +68,7 @@ def build(
     job: str | None,
     range_s: float,
     place: Mapping[str, str],
-    split_by: str = "",
+    split_by: Sequence[str] = (),
 ) -> PromQuery | None:
     """The query for a metric that carries these labels; None where they cannot name the subject or
     the status. `place` is that of the alert, in the metric's labels: what lies elsewhere is not
@@ -83,7 +84,7 @@ def build(
         return None
     matchers = _matchers(template, label_spellings, by[0], services, job)
     matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
-    added_up = [*by, split_by] if split_by and split_by not in by else by
+    added_up = [*by, *(label for label in split_by if label not in by)]
     text = template.promql.replace("{by}", ", ".join(written(label) for label in added_up))
     text = text.replace("{range}", duration(range_s))
     text = _SELECTOR.sub(lambda m: _selector(template, m, matchers), text)
@@ -95,7 +96,7 @@ def build(
         narrow=bool(services) and template.subject != "job",
         name_pattern=template.name_pattern,
         is_extra=bool(split_by),
-        split_by=split_by,
+        split_by=", ".join(split_by),
     )
 
 
