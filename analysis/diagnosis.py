@@ -32,7 +32,7 @@ from faultline.analysis.states.facts import without_what_states_tell
 from faultline.analysis.suspects.call_graph import tied_to_calls
 from faultline.analysis.suspects.explanations import weigh_suspects, with_ranks
 from faultline.analysis.suspects.features import Observed, observe, with_agreement
-from faultline.analysis.suspects.outside_view import calls_into, place_contrasts
+from faultline.analysis.suspects.outside_view import calls_into, more_calls, place_contrasts
 from faultline.analysis.suspects.part_contrasts import part_contrasts
 from faultline.analysis.suspects.ranked import rank_suspects
 from faultline.analysis.suspects.suspect import Suspect, with_objects
@@ -68,7 +68,12 @@ def established(case: Case) -> Established:
     topology = with_objects(with_ranks(calls, facts, case.alert), facts)
     observed_observe = observe(case, topology, facts)
     facts = with_agreement(
-        [*facts, *calls_into(case, observed_observe), *place_contrasts(case, observed_observe)],
+        [
+            *facts,
+            *calls_into(case, observed_observe),
+            *more_calls(case, observed_observe),
+            *place_contrasts(case, observed_observe),
+        ],
         observed_observe,
     )
     facts += part_contrasts(

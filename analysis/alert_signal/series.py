@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from faultline.analysis.alert_signal.rule_texts import QueryReading, is_exporter, normalized
-from faultline.analysis.kinds.signals import SignalClass, WatchedSignal, classify
+from faultline.analysis.kinds.signals import SignalClass, WatchedSignal, about_service, classify
 
 _QUANTILE = re.compile(r"_p?(50|75|90|95|99|999)_")
 USUAL_QUANTILE = 0.99
@@ -43,7 +43,10 @@ def alerting_series(
     class that fits best; None where there is none."""
     if not metrics.height:
         return None
-    rows = metrics.filter(pl.col("service") == service).select("signal", "unit")
+    rows = metrics.filter(pl.col("service") == service)
+    if "labels" in rows.columns:
+        rows = rows.filter(about_service())
+    rows = rows.select("signal", "unit")
     series: list[AlertingSeries] = []
     for signal, unit in rows.unique(subset="signal").sort("signal").iter_rows():
         series.append(AlertingSeries(signal, unit))

@@ -135,7 +135,7 @@ CHANGES = TableSchema(
 TOPOLOGY = TableSchema(
     "topology",
     {"caller": _S, "callee": _S},
-    {"source": _S, "last_seen": TIME, "learned_in": _S},
+    {"source": _S, "last_seen": TIME, "learned_in": _S, "certainty": _F},
 )
 MONITORS = TableSchema(
     "monitors", {"monitor": _S, "service": _S, "state": _S, "since": TIME}, {"link": _S}

@@ -126,6 +126,11 @@ class CallsIntoDetails(_Closed):
     """The worst first."""
     lines: int = 0
     """Failing lines of the incident that name it."""
+    unit: str | None = None
+    """Of the levels that its worst caller measures, where it measures any."""
+    is_calm_itself: bool = False
+    """Whether it measures the same itself, and sees nothing of what its callers see: the trouble
+    lies between them."""
 
 
 class PlaceDetails(_Closed):

@@ -175,10 +175,10 @@ ERROR_ORIGIN = FindingKind(
 )
 FAN_OUT = FindingKind(
     "fan_out",
-    how="Calls of one operation per visit, against the baseline",
+    how="Calls of one operation per visit, or of one service per request, against the baseline",
     faults=(fault.FAN_OUT,),
     details=CallPatternDetails,
-    tables=("spans",),
+    tables=("spans", "metrics"),
 )
 RETRIES = FindingKind(
     "retries",

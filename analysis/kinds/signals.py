@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
 
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from faultline.analysis.kinds.place_names import PLACE_LABELS
@@ -245,3 +246,12 @@ def parts_of(labels: Mapping[str, str]) -> dict[str, str]:
         if value is not None:
             values_by_kind[kind] = value
     return values_by_kind
+
+
+PEER = "peer"
+"""The label in which the rows of a caller's calls name the callee, once it is known by name."""
+
+
+def about_service() -> pl.Expr:
+    """Which rows of a table with `labels` are about the service itself, and not about its calls."""
+    return pl.col("labels").fill_null("").str.contains(f'"{PEER}":', literal=True).not_()

@@ -15,7 +15,7 @@ import polars as pl
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows
-from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.kinds.signals import SignalClass, about_service, classify
 from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
 from faultline.analysis.metrics.shifts import shift_class
 from faultline.analysis.vocabulary import Finding
@@ -57,7 +57,9 @@ def measured(case: Case) -> Measured:
     if not case.metrics.height:
         return Measured()
     windows = metric_windows(case)
-    rows = case.metrics.filter(pl.col("service").is_not_null(), pl.col("value").is_finite())
+    rows = case.metrics.filter(
+        pl.col("service").is_not_null(), pl.col("value").is_finite(), about_service()
+    )
     series_levels = (
         rows.group_by("service", "signal")
         .agg(

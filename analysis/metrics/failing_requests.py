@@ -16,7 +16,7 @@ import polars as pl
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows
-from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.kinds.signals import SignalClass, about_service, classify
 from faultline.analysis.metrics.shifts import COUNTER, LARGEST
 
 _SHARE_UNITS = frozenset({"ratio", "percent", "%"})
@@ -66,7 +66,9 @@ def failing_requests(case: Case, service: str, since: datetime) -> FailingReques
     """The estimate from `since` to the window's end; None where no more requests fail than in the
     baseline."""
     windows = metric_windows(case)
-    rows = case.metrics.filter(pl.col("service") == service, pl.col("value").abs() <= LARGEST)
+    rows = case.metrics.filter(
+        pl.col("service") == service, pl.col("value").abs() <= LARGEST, about_service()
+    )
     rows = rows.with_columns(pl.col("unit", "labels").fill_null(""))
     signal, time = case.alert.signal, pl.col("time")
     during = _failing(rows.filter(windows.in_search("time"), time >= since), signal)

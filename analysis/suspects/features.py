@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from faultline.analysis.case.addresses import AddressBook, peer_of
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import MetricShiftDetails
 from faultline.analysis.kinds.finding_kinds import (
@@ -26,7 +27,7 @@ from faultline.analysis.kinds.signals import RESOURCES, SignalClass, parts_of
 from faultline.analysis.metrics.explained_share import FAILING
 from faultline.analysis.requests.topology import Topology
 from faultline.analysis.suspects.accounting import SIZED, Accounts, Move, Moves, moves_of
-from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_observed_calls
+from faultline.analysis.suspects.call_graph import Reach, reach_of, with_observed_calls
 from faultline.analysis.suspects.deviations import (
     NOT_SERVING,
     Deviation,
@@ -190,12 +191,14 @@ class _WeighedSeries:
 
 def _weighed(
     series: Iterable[Deviation],
+    peers: Mapping[int, str],
     beside: Collection[int],
     loud: float,
     curve: AlertCurve | None,
     findings: Iterable[Finding],
 ) -> _WeighedSeries:
-    """The series by what they are about; those `beside` their whole (by `id`) are parts."""
+    """The series by what they are about: those of calls to `peers`, and those `beside` their whole,
+    which are parts (both by `id`)."""
     finding_keys = {(finding.subject, finding.signal or "") for finding in findings}
     weighed = _WeighedSeries()
     for deviation in series:
@@ -205,7 +208,7 @@ def _weighed(
         # A series that stays within its noise explains nothing, so the costly comparison is spared.
         agreement = curve.agreement(deviation) if curve is not None and compared else 1.0
         weight = agreement * deviation.size / loud
-        peer = peer_of(deviation.labels)
+        peer = peers.get(id(deviation))
         # A caller's series about a callee does not say how the caller itself does.
         if peer is not None:
             weighed.calls.append((peer, deviation, weight))
@@ -218,7 +221,7 @@ def _weighed(
             weighed.agreements[key] = max(weighed.agreements.get(key, 0.0), agreement)
         if deviation.signal_class in SIZED:
             sure = agreement * min(1.0, deviation.size)
-            move = Move(deviation.before, _level_while_bad(deviation, curve), sure)
+            move = Move(deviation.before, level_while_bad(deviation, curve), sure)
             weighed.levels.append((deviation, move))
     return weighed
 
@@ -228,21 +231,29 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
     series = [*deviations(case), *call_deviations(case)]
     named = {deviation.service for deviation in series} | topology.services
     named |= {finding.subject for finding in findings}
-    named |= {peer for deviation in series if (peer := peer_of(deviation.labels))}
+    book = AddressBook(frozenset(named))
+    # By series (by `id`), the callee whose calls it is about.
+    peers = {
+        id(deviation): peer
+        for deviation in series
+        if (peer := peer_of(deviation.service, deviation.labels, book)) is not None
+    }
+    named |= set(peers.values())
     alerting = alerting_service(case.alert, named)
-    of_services = [deviation for deviation in series if peer_of(deviation.labels) is None]
+    of_services = [deviation for deviation in series if id(deviation) not in peers]
     beside = _beside_their_whole(of_services)
     wholes = [deviation for deviation in of_services if id(deviation) not in beside]
     alert = alerting_series(case.alert, alerting, wholes)
     curve = alert_curve(case, alert)
-    weighed = _weighed(series, beside, loudest(series), curve, findings)
+    weighed = _weighed(series, peers, beside, loudest(series), curve, findings)
     lines = error_lines(case, named)
     loud_lines = loudest([line.course for line in lines])
     weighed_lines = []
     for line in lines:
         agreement = curve.agreement(line.course) if curve else 1.0
         weighed_lines.append((line, agreement * line.course.size / loud_lines))
-    graph = with_observed_calls(topology, series, lines)
+    calls = [(d.service, peers[id(d)]) for d in series if id(d) in peers]
+    graph = with_observed_calls(topology, calls, lines)
     return Observed(
         alerting=alerting,
         alert=alert,
@@ -273,7 +284,7 @@ def with_agreement(findings: Iterable[Finding], observation: Observed) -> list[F
     return out
 
 
-def _level_while_bad(deviation: Deviation, curve: AlertCurve | None) -> float:
+def level_while_bad(deviation: Deviation, curve: AlertCurve | None) -> float:
     """Its median in the incident, over the times at which the alert is bad where there are any."""
     values = deviation.window_values
     if curve is not None:

@@ -31,7 +31,7 @@ from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.store.visibility import ALL, visible_to_teams
 from faultline.connectors.shared.contract.abilities import KnowsCalls
 from faultline.connectors.shared.contract.base import Collected, Connector, Item
-from faultline.connectors.shared.rows.collection_builder import nanoseconds
+from faultline.connectors.shared.rows.collection_builder import CallRow, nanoseconds
 
 log = logging.getLogger("faultline.calls")
 
@@ -173,7 +173,9 @@ def learned_evidence(calls: Sequence[LearnedCall]) -> Collected:
     for call in calls:
         observed_nanoseconds = nanoseconds(call.last_seen)
         rows.append(
-            (call.caller, call.callee, call.source, observed_nanoseconds, call.investigation_id)
+            CallRow(
+                call.caller, call.callee, call.source, observed_nanoseconds, call.investigation_id
+            )
         )
     table = pl.DataFrame(rows, schema=TOPOLOGY.columns, orient="row")
     query = "calls that earlier investigations saw"

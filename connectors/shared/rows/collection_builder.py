@@ -259,13 +259,14 @@ class LogRow(NamedTuple):
 
 class CallRow(NamedTuple):
     """A row of the table `topology`: `source` tells that caller calls callee, and saw it last at
-    `last_seen`, in ns since 1970."""
+    `last_seen`, in ns since 1970. `certainty` is set where it is another than the source's."""
 
     caller: str
     callee: str
     source: str
     last_seen: int | None
     learned_in: str | None = None
+    certainty: float | None = None
 
 
 class StateRow(NamedTuple):

@@ -6,10 +6,9 @@ Speaks to Prometheus 2.24 and later and to what answers like it (Thanos, Mimir, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import polars as pl
 
@@ -21,7 +20,7 @@ from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess,
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
@@ -52,7 +51,15 @@ from faultline.connectors.vendors.prometheus.series import (
     monitors_table,
     subject_of,
 )
-from faultline.connectors.vendors.prometheus.service_calls import service_calls
+from faultline.connectors.vendors.prometheus.service_addresses import address_book
+from faultline.connectors.vendors.prometheus.service_calls import (
+    CallAnswer,
+    CallFigures,
+    about_callees,
+    ask_calls,
+    ask_figures,
+    call_rows,
+)
 from faultline.connectors.vendors.prometheus.service_survey import survey
 from faultline.connectors.vendors.prometheus.workload_changes import LOOKBACK, WorkloadChanges
 
@@ -79,6 +86,11 @@ def build(
         queries=prometheus_settings.queries,
         service_label=prometheus_settings.service_label,
         exporter_metrics=prometheus_settings.metrics,
+        aliases={
+            alias.casefold(): name
+            for name, entry in settings.services.items()
+            for alias in entry.aliases
+        },
         limits=prometheus_settings.limits(LIMITS),
     )
 
@@ -104,6 +116,7 @@ class PrometheusConnector:
         service_label: str = "service",
         all_services: int = ALL_SERVICES,
         exporter_metrics: Sequence[ExporterMetric] = (),
+        aliases: Mapping[str, str] | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
@@ -116,6 +129,7 @@ class PrometheusConnector:
             frozenset(self._choice.queries),
             within_s=SHARE_OF_TIME * limits.deadline_s,
         )
+        self._aliases = aliases or {}
         self.limits = limits
         promql.check_label(service_label)
         check_custom(self._choice.queries)
@@ -128,11 +142,15 @@ class PrometheusConnector:
         scope = request.scope
         spans = merged((*scope.baseline, scope.incident))
         missing: list[Missing] = []
+        made = EvidenceItems(self._http.base_url, spans)
         alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
         async with self._http.open() as session:
             api = PrometheusApi(session)
             names = await self._metric_names(api, scope, spans, missing)
-            answers = await self._query_metrics(api, names, request, spans, alerts)
+            answers, (calls, figures) = await asyncio.gather(
+                self._query_metrics(api, names, request, spans, alerts),
+                self._query_calls(api, names, request, spans),
+            )
             services = {*scope.services, *_named_by_requests(answers.selections)}
             # It gives nodes their names, which the rows of metrics carry too.
             states = await self._states(api, names, answers.beneath, scope, spans, services)
@@ -140,18 +158,20 @@ class PrometheusConnector:
                 *answers.selections,
                 *(answer.selection for answer in answers.beneath if not answer.beyond_only),
             ]
-            metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
-            named_services = _named_by_themselves(selections)
-            called, changes = await asyncio.gather(
-                self._calls(api, names, request, named_services, spans),
+            named_services = {*_named_by_themselves(selections), *scope.services}
+            book, changes = await asyncio.gather(
+                address_book(
+                    api, names, request.alert, named_services, calls, scope.incident, self._aliases
+                ),
                 self._changes(api, names, request, {*services, *named_services}, spans),
             )
-        calls = called.collected()
+        topology = call_rows(calls, book, made.link).collected()
+        selections += about_callees(figures, book)
+        metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
         states += changes.states
         missing += answers.missing
         if not selections:
             missing.append(Missing("metrics", "default queries", _NO_METRICS))
-        made = EvidenceItems(self._http.base_url, spans)
         items, gaps = made.of_metrics(selections, rows)
         items += made.of_states(answers.beneath, states)
         gaps += made.failed_exporters(answers.beneath)
@@ -170,9 +190,9 @@ class PrometheusConnector:
             items.append(made.item("monitors", alerts, monitors.height))
         tables = {"metrics": metrics, "monitors": monitors, "states": state_table(states)}
         return Collected(
-            {**tables, **calls.tables, "changes": changes.table},
-            (*items, *calls.items, *changes.evidence),
-            (*missing, *gaps, *calls.missing, *changes.missing),
+            {**tables, **topology.tables, "changes": changes.table},
+            (*items, *topology.items, *changes.evidence),
+            (*missing, *gaps, *topology.missing, *changes.missing),
         )
 
     async def _follow(self, request: Request) -> Collected:
@@ -243,37 +263,25 @@ class PrometheusConnector:
         async with self._http.open() as session:
             api = PrometheusApi(session)
             names = await api.metric_names(windows)
-            request = Request(alert, lately, Path())
-            calls = await self._calls(api, names, request, scope.services, windows)
-        callees = set()
-        for caller, callee, *_ in calls.rows.get("topology", ()):
-            if caller == alert.service:
-                callees.add(callee)
-        return tuple(sorted(callees))
+            answers = await ask_calls(api, names, lately, place_of(alert), windows)
+            book = await address_book(
+                api, names, alert, scope.services, answers, scope.incident, self._aliases
+            )
+        rows = call_rows(answers, book, str).rows.get("topology", ())
+        return tuple(sorted({callee for caller, callee, *_ in rows if caller == alert.service}))
 
-    async def _calls(
+    async def _query_calls(
         self,
         api: PrometheusApi,
         names: frozenset[str],
         request: Request,
-        services: Collection[str],
         spans: Sequence[Window],
-    ) -> CollectionBuilder:
-        """Who calls whom, where metrics name both sides."""
-
-        async def ask(text: str, window: Window) -> Iterable[Mapping[str, str]]:
-            return [series.metric for series in await api.instant(text, window.end)]
-
-        async def labels_of(metric: str) -> Sequence[str]:
-            try:
-                return await api.labels_of([metric], spans)
-            # Without labels this metric is left out. The others stand.
-            except FaultlineError:
-                return []
-
-        link = EvidenceItems(self._http.base_url, spans).link
-        place = place_of(request.alert)
-        return await service_calls(names, request.scope, place, services, ask, labels_of, link)
+    ) -> tuple[list[CallAnswer], list[CallFigures]]:
+        """Who calls whom, where metrics name both sides, and how those calls went."""
+        scope, place = request.scope, place_of(request.alert)
+        answers = await ask_calls(api, names, scope, place, spans)
+        figures = await ask_figures(api, self._choice, names, answers, scope, place, spans)
+        return answers, figures
 
     async def _query_metrics(
         self,

@@ -22,7 +22,8 @@ JOB_LABELS = ("training_job", "job_name", "hpc_job", "exported_job")
 Prometheus scrapes."""
 STATUS_LABELS = (
     "code", "status", "status_code", "http_response_status_code", "http_status_code",
-    "response_code", "grpc_code", "rpc_grpc_status_code",
+    "response_code", "grpc_code", "rpc_grpc_status_code", "rpc_response_status_code", "grpc_status",
+    "http_status",
 )  # fmt: skip
 LONGEST_MATCHER = 4000
 """Characters of names in one matcher; proxies refuse URLs beyond 8 KiB. Longer lists are filtered
@@ -55,7 +56,7 @@ class PromQuery:
     is_extra: bool = False
     """Whether nobody misses it where it brings nothing."""
     split_by: str = ""
-    """The label that tells the parts of a service; empty where it is asked about as a whole."""
+    """The labels that tell the parts of a service; empty where it is asked about as a whole."""
     namespace_label: str = ""
     """The label that separates services of one name; empty where the alert is of no
     namespace."""
@@ -71,7 +72,7 @@ def build(
     job: str | None,
     range_s: float,
     place: Mapping[str, str],
-    split_by: str = "",
+    split_by: Sequence[str] = (),
     *,
     namespace: str = "",
 ) -> PromQuery | None:
@@ -90,7 +91,7 @@ def build(
         return None
     matchers = _matchers(template, label_spellings, by[0], services, job)
     matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
-    added_up = dict.fromkeys(filter(None, (*by, split_by)))
+    added_up = dict.fromkeys((*by, *split_by))
     # Some queries tell namespaces apart anyway.
     if namespace and f"{{by}}, {namespace}" not in template.promql:
         added_up[namespace] = None
@@ -105,7 +106,7 @@ def build(
         narrow=bool(services) and template.subject != "job",
         name_pattern=template.name_pattern,
         is_extra=bool(split_by),
-        split_by=split_by,
+        split_by=", ".join(split_by),
         namespace_label=namespace,
     )
 
