@@ -158,8 +158,16 @@ STATES = TableSchema(
     },
 )
 
+ALERT_QUERY = TableSchema(
+    "alert_query",
+    {"time": TIME, "series": _S, "is_true": _F},
+    {"value": _F, "comparison": _S, "threshold": _F, "unit": _S},
+)
+"""What the alert's own query gave. `series` are its labels as JSON, `is_true` is 1 while the rule's
+condition holds. `value` is what it measures, with comparison and threshold where they are known."""
+
 SCHEMAS: dict[str, TableSchema] = {
-    s.name: s for s in (METRICS, LOGS, SPANS, CHANGES, TOPOLOGY, MONITORS, STATES)
+    s.name: s for s in (METRICS, LOGS, SPANS, CHANGES, TOPOLOGY, MONITORS, STATES, ALERT_QUERY)
 }
 
 ROWS = {
@@ -170,6 +178,7 @@ ROWS = {
     "topology": "calls",
     "monitors": "monitor states",
     "states": "facts about objects",
+    "alert_query": "points of the alert's query",
 }
 """What a row of each table is called."""
 

@@ -313,6 +313,10 @@ class AlertHistoryDetails(_Closed):
     usual_minutes: float | None = None
     runs: int | None = None
     others_of_service: int | None = None
+    days_felt: int | None = None
+    """On how many of the days on which the alert's query was true users noticed."""
+    place: dict[str, str] = Field(default_factory=dict)
+    """Namespace, version, zone and the like of all series for which the alert's query is true."""
 
 
 class ChangeDetails(_Closed):

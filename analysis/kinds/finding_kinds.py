@@ -290,6 +290,40 @@ ALERT_IN_RANGE = FindingKind(
     tables=("metrics",),
     always_listed=True,
 )
+ALERT_TRUE = FindingKind(
+    "alert_true",
+    how="The alert's own query, evaluated over the incident and the same hours of earlier days",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's query true",
+    always_listed=True,
+)
+ALERT_NOT_TRUE = FindingKind(
+    "alert_not_true",
+    how="The alert's own query, evaluated over the incident, held at no time",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's query not true",
+    always_listed=True,
+)
+ALERT_OFTEN_TRUE = FindingKind(
+    "alert_often_true",
+    how="On how many of the last seven days the alert's own query held at the same hours, as far "
+    "and as long",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's query often true",
+    explains_alert=True,
+    always_listed=True,
+)
+ALERT_QUERY_GONE = FindingKind(
+    "alert_query_gone",
+    how="What the alert's own query measures had data before, and has none now",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's series gone",
+    always_listed=True,
+)
 SIGNAL_STOPPED = FindingKind(
     "signal_stopped",
     how="Usual steps that are missing at the end while other series go on",
@@ -470,6 +504,10 @@ BUILT_IN: tuple[FindingKind, ...] = (
     ALERT_FLAPPING,
     THRESHOLD_IN_NORMAL_RANGE,
     USUAL_MOVE,
+    ALERT_TRUE,
+    ALERT_NOT_TRUE,
+    ALERT_OFTEN_TRUE,
+    ALERT_QUERY_GONE,
     ALERT_IN_RANGE,
     SIGNAL_STOPPED,
     SIGNAL_RECOVERED,

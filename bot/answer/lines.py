@@ -52,6 +52,7 @@ SHOWN_BY: Mapping[str, str] = {
     "monitors": "monitor",
     "states": "state",
     "alert": "alert",
+    "alert_query": "graph",
     "external": "answer",
 }
 """What a link to evidence of each kind is called."""
@@ -162,7 +163,7 @@ def _no_step(view: AnswerView) -> str:
 
 
 def _gap(group: GapGroup) -> Line:
-    label = f"{group.source} {', '.join(group.kinds)}"
+    label = f"{group.source} {', '.join(group.kinds).replace('_', ' ')}"
     return Line(single_line(label, 60), sentence(group.reason, 160))
 
 

@@ -17,10 +17,12 @@ import polars as pl
 from pydantic import BaseModel
 
 from faultline.analysis.alert_signal.deriving import with_alerting_series
+from faultline.analysis.alert_signal.queried_series import with_queried_series
 from faultline.analysis.case.alert_place import place_in, place_of
 from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
 from faultline.analysis.case.readable_rows import readable_rows
 from faultline.analysis.case.tables import (
+    ALERT_QUERY,
     CHANGES,
     LOGS,
     METRICS,
@@ -213,7 +215,12 @@ def assemble(
         whole = [_with_shared_logs(_without_covered_gaps(p, parts, folder), logged) for p in parts]
         write_evidence(folder, *_number(whole))
         # Which series the alert means can only be said once they are there.
-        named = with_alerting_series(alert, read_table(folder, METRICS.name))
+        metrics = read_table(folder, METRICS.name)
+        named = with_alerting_series(alert, metrics)
+        queried = read_table(folder, ALERT_QUERY.name)
+        named, with_query = with_queried_series(named, metrics, queried, scope)
+        if with_query.height > metrics.height:
+            write_table(folder, METRICS.name, with_query)
         write_json(folder / "alert.json", named)
         for path in sorted(folder.iterdir()):
             cases.put(case_id, path.name, path)

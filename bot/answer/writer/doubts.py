@@ -15,6 +15,7 @@ from faultline.analysis.kinds.finding_details import (
     StateFactDetails,
 )
 from faultline.analysis.kinds.finding_kinds import (
+    ALERT_QUERY_GONE,
     CHANGE_NEAR,
     CHANGE_RULED_OUT,
     METRIC_SHIFT,
@@ -343,7 +344,8 @@ def _is_of_a_place(finding: Finding) -> bool:
 def remaining_gaps(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What is missing, without what the answer says anyway: of a signal that stopped the headline
     and the step say all."""
-    stopped = [finding for finding in diagnosis.findings if finding.kind == SIGNAL_STOPPED.name]
+    ended = (SIGNAL_STOPPED.name, ALERT_QUERY_GONE.name)
+    stopped = [finding for finding in diagnosis.findings if finding.kind in ended]
     if stopped and diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
         return ()
     return tuple(diagnosis.missing)

@@ -37,7 +37,8 @@ def to_markdown(view: AnswerView) -> str:
         _section(
             "Evidence we could not collect",
             (
-                f"- {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
+                f"- {shown(gap.kind).replace('_', ' ')} from {shown(gap.source)}: "
+                f"{shown(gap.reason)}"
                 for gap in view.gaps
             ),
         ),

@@ -16,6 +16,8 @@ from faultline.analysis.kinds.finding_details import (
 )
 from faultline.analysis.kinds.finding_kinds import (
     ALERT_IN_RANGE,
+    ALERT_NOT_TRUE,
+    ALERT_QUERY_GONE,
     SIGNAL_STOPPED,
 )
 from faultline.analysis.kinds.signals import classify, is_bad, is_headroom
@@ -84,7 +86,8 @@ def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
     claims = []
     for finding in diagnosis.findings:
         fix = finding.details.fix
-        if fix and finding_kind(finding.kind).explains_alert:
+        explains = finding_kind(finding.kind).explains_alert
+        if fix and (explains or finding.kind == ALERT_NOT_TRUE.name):
             claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
     return claims
 
@@ -126,7 +129,7 @@ def _fixes_of_the_signal(diagnosis: Diagnosis) -> list[Claim]:
     claims = []
     for finding in diagnosis.findings:
         fix = finding.details.fix
-        if fix and finding.kind == SIGNAL_STOPPED.name:
+        if fix and finding.kind in (SIGNAL_STOPPED.name, ALERT_QUERY_GONE.name):
             claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
     return claims
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
+from faultline.analysis.alert_signal.conditions import is_complete
 from faultline.analysis.case.alert_place import namespace_of, place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.kinds.signals import AlertQuery
@@ -20,6 +21,13 @@ from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess,
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.http.http import ReadOnlyHttp
+from faultline.connectors.shared.queries.alert_evaluation import (
+    MOST_RAW_SERIES,
+    EvaluatedSeries,
+    EvaluatedWindow,
+    evaluated,
+    matrix_series,
+)
 from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.shared.settings.connector_settings import Limits
@@ -373,6 +381,28 @@ class PrometheusConnector:
         async with self._http.open() as session:
             answer = await PrometheusApi(session).rules(name)
         return query_of_rule(answer, alert)
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert's query is in PromQL, and says when it is true."""
+        query = alert.query
+        return query is not None and query.language == "promql" and is_complete(query, alert.links)
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the alert's own expression gives, now and over two weeks. Raises FaultlineError."""
+        query, scope = request.alert.query, request.scope
+        if query is None:
+            return Collected()
+        async with self._http.open() as session:
+            api = PrometheusApi(session)
+
+            async def ask(text: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+                answer = await api.limited_range(
+                    text, at.window, at.step_s, MOST_RAW_SERIES, api.remaining_s
+                )
+                return matrix_series(answer.data.result)
+
+            link = EvidenceItems(self._http.base_url, (scope.incident,)).link(query.text)
+            return await evaluated(query, scope, ask, link=link)
 
     async def answer(self, query: BoundedQuery) -> Collected:
         """The series of one query. Raises FaultlineError."""
