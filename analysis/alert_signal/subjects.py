@@ -20,9 +20,9 @@ SERVICE_LABELS = (
     "destination_workload", "deployment", "statefulset", "daemonset", "kube_deployment",
     "kube_stateful_set", "kube_daemon_set", "kube_service", "workload", "ServiceName", "Service",
     "service.name", "cloud_RoleName", "cloud/roleName", "AppRoleName", "cronjob", "kube_cronjob",
-    "container", "container_name", "job_name", "kube_job", "pod", "pod_name",
+    "container", "container_name", "job_name", "kube_job", "job", "pod", "pod_name",
     "persistentvolumeclaim", "horizontalpodautoscaler", "consumergroup", "consumer_group", "queue",
-    "topic", "slo", "job", "FunctionName", "functionname", "TargetGroup",
+    "topic", "slo", "FunctionName", "functionname", "TargetGroup",
     "LoadBalancer", "LoadBalancerName", "QueueName", "queuename", "DBInstanceIdentifier",
     "dbinstanceidentifier", "DBClusterIdentifier", "dbclusteridentifier", "ClusterIdentifier",
     "clusteridentifier", "CacheClusterId", "cacheclusterid", "DomainName", "TableName",
@@ -32,7 +32,7 @@ SERVICE_LABELS = (
 )  # fmt: skip
 """Labels and dimensions that name a service or the resource that stands for one, the most telling
 first."""
-_HINTS = frozenset(SERVICE_LABELS[SERVICE_LABELS.index("consumergroup") :])
+_HINTS = frozenset({"job", *SERVICE_LABELS[SERVICE_LABELS.index("consumergroup") :]})
 """Labels that may be called after anything: a text that names a service of the catalogue counts
 more."""
 PLACE_LABELS = (
@@ -257,8 +257,8 @@ def workload(label: str, labels: Mapping[str, str]) -> str:
     if stem_of is not None:
         return stem_of(value)
     # A PodMonitor's job is `namespace/name`.
-    if label == "job" and not is_exporter(value):
-        return value.rpartition("/")[2]
+    if label == "job":
+        return value.removeprefix(f"{labels.get('namespace', '')}/")
     if label in ("TargetGroup", "LoadBalancer"):
         match = _LOAD_BALANCER.fullmatch(value)
         value = match[1] if match else value
