@@ -37,8 +37,6 @@ from tests.scenarios.small_case import write_small_case
 PARTS = ("throughput", "throughput with PagerDuty", "acknowledgement")
 BATCH = 60
 SENT_TWICE = 0.3
-NICENESS = str(Settings().worker.niceness)
-"""As the product has it; stories of the tests have none."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,8 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores, {options.engine}, one web process and one worker")
     for part in [options.only] if options.only else PARTS:
-        more = {"FAULTLINE_WORKER__NICENESS": NICENESS}
+        # As the product has it; stories of the tests have none.
+        more = {"FAULTLINE_WORKER__NICENESS": str(Settings().worker.niceness)}
         if "PagerDuty" not in part:
             more["FAULTLINE_PAGERDUTY__API_TOKEN"] = ""
         with tempfile.TemporaryDirectory() as scratch, database(options.engine) as address:

@@ -8,13 +8,14 @@ import hashlib
 import hmac
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +28,9 @@ from faultline.bot.settings import ENV_PREFIX
 from faultline.loopback.preloaded import COMMAND_LINE, PreloadedProgram
 
 START_TIMEOUT_S = 300.0
+PORTS = range(10_000, 32_000)
+"""Below those that the kernel gives to outgoing connections (32768 on Linux): what is free stays so
+until it is used."""
 
 
 def child_pids(pid: int) -> list[int]:
@@ -158,12 +162,13 @@ class BotProcess:
         self.stop()
 
 
-def free_port() -> int:
-    """A loopback port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(choose: Callable[[Sequence[int]], int] = secrets.choice) -> int:
+    """A port that nobody listens on, and that nobody is given before it is used."""
+    while True:
+        port = choose(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 def signed_webhook(

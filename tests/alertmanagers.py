@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.debian_tools import debian_binary
 
 START_S = 60.0

@@ -21,7 +21,9 @@ from hypothesis import HealthCheck, settings
 from faultline.bot.runtime import garbage
 from tests.lanes import LANES, divide, path_of, read_lanes
 from tests.outside_reads import OutsideReads
+from tests.s3 import s3_server
 from tests.shared_tls import share_default_context
+from tests.unclosed import Unclosed
 
 # What speaks with databases is imported by the fixtures: loading it takes longer than the tests
 # of a room that needs none of it.
@@ -52,6 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--beside-shared", action="store_true", help="only tests that read ../shared")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Find what a test leaves open at its end."""
+    config.pluginmanager.register(Unclosed())
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no file of which this lane runs nothing: the imports of all take half a minute."""
     lane = config.getoption("lane")
@@ -60,6 +67,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if lane == "second" and collection_path.name.startswith("test_") and collection_path.is_file():
         return read_lanes().is_first(path_of(collection_path)) or None
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Make no cases that the first lane leaves out: two thirds of all."""
+    yield
+    path, name = path_of(metafunc.definition.path), metafunc.function.__name__
+    if metafunc.config.getoption("lane") == "first" and read_lanes().needs_one_case(path, name):
+        del metafunc._calls[1:]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -188,6 +204,27 @@ def postgres_url(postgres_server: str, migrated_postgres: str) -> Iterator[str]:
     """A separate database on that server, with the store's tables."""
     with new_database(postgres_server, migrated_postgres) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def s3_address() -> Iterator[str]:
+    """The address of an S3 server."""
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment, as boto3 looks for them."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+@pytest.fixture
+def s3(s3_address: str, aws_credentials: None) -> str:
+    """That address, with credentials for it in the environment."""
+    return s3_address
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

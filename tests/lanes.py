@@ -20,7 +20,7 @@ class Lanes:
     """Paths are relative to the project."""
 
     second: frozenset[str]
-    """Files and folders that run in the second lane only."""
+    """Folders, files and tests (`file::test`) that run in the second lane only."""
     long: Mapping[str, frozenset[str]]
     """Files that run in the second lane, except for the tests named here."""
     first_case: frozenset[str]
@@ -32,7 +32,16 @@ class Lanes:
 
     def is_first(self, path: str) -> bool:
         """Whether every test of this file runs in the first lane."""
-        return not (self.is_second(path) or path in self.long or _lies_in(path, self.first_case))
+        mixed = {place.partition("::")[0] for place in self.second} | self.long.keys()
+        return not (path in mixed or self.is_second(path) or _lies_in(path, self.first_case))
+
+    def needs_one_case(self, path: str, name: str) -> bool:
+        """Whether the first lane runs one case of this test, or none: no other need be made."""
+        return _lies_in(path, self.first_case) or not self._has_first(path, name)
+
+    def _has_first(self, path: str, name: str) -> bool:
+        in_second = self.is_second(path) or f"{path}::{name}" in self.second
+        return not in_second and name in self.long.get(path, {name})
 
     def first_of(self, items: Iterable[pytest.Item]) -> set[pytest.Item]:
         """The tests of the first lane."""
@@ -41,7 +50,7 @@ class Lanes:
         for item in items:
             path, test = path_of(item.path), item.nodeid.partition("[")[0]
             name = test.rpartition("::")[2]
-            if self.is_second(path) or name not in self.long.get(path, {name}):
+            if not self._has_first(path, name):
                 continue
             if _lies_in(path, self.first_case):
                 if test in represented:
@@ -62,6 +71,7 @@ def read_lanes(table: Path = TABLE) -> Lanes:
     )
 
 
+@cache
 def path_of(path: Path) -> str:
     """Relative to the project."""
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.as_posix()

@@ -4,9 +4,13 @@ tests."""
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+if TYPE_CHECKING:
+    from joserfc.jwk import RSAKey
 
 
 @cache
@@ -23,3 +27,11 @@ def rsa_pem(number: int) -> bytes:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
+
+
+@cache
+def signing_key(number: int, name: str) -> RSAKey:
+    """That key as tokens are signed with it; `name` is its `kid`."""
+    from joserfc.jwk import RSAKey
+
+    return RSAKey.import_key(rsa_pem(number), {"kid": name})

@@ -90,7 +90,6 @@ def run_diff(options: DiffOptions) -> int:
     allowed = FAIL_OVER_PERCENT if limit is None else limit
     job_comparison = JobComparison(diff, allowed, tuple(regressions(diff, allowed)))
     if options.markdown is not None:
-        from faultline.trace_report.diff_command import markdown_of
         from faultline.trace_report.report_command import write_file
 
         write_file(options.markdown, markdown_of(job_comparison).encode("utf-8", "replace"))

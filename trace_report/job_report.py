@@ -12,9 +12,9 @@ from faultline.analysis.traces.across_ranks.comparison import RankComparison
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
 from faultline.analysis.traces.across_ranks.step_breakdown import PARTS, WAIT
 from faultline.analysis.traces.columns.events import PROFILER
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob, job_of
 from faultline.analysis.traces.doctor.nothing_wrong import doubts, nothing_wrong, unexplained_idle
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.doctor.rules import diagnose
 from faultline.analysis.traces.job.telemetry import diagnoses_of_files
 from faultline.trace_report.analysis_run import JobResult

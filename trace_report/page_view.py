@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from faultline.analysis.traces.doctor.rule import EventReference, JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from faultline.analysis.wording.phrases import capitalised
 from faultline.trace_report.job_report import JobReport
 from faultline.trace_report.page_job import job_sections

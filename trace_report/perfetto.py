@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.perfetto.window import perfetto_window
 from faultline.analysis.traces.reading.kineto import read_trace
 from faultline.trace_report.job_report import JobReport

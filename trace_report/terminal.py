@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
-from faultline.analysis.traces.doctor.rule import EventReference, JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from faultline.analysis.wording.phrases import capitalised
 from faultline.trace_report.analysis_run import RankResult
 from faultline.trace_report.job_report import JobReport

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 import threading
 import time
 from collections import Counter
@@ -18,10 +17,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.turmoil.certificates import Certificates
 from benchmarks.turmoil.networks import LOOPBACK
+from faultline.loopback.bot_process import free_port
 
-PORTS = range(15_000, 30_000)
-"""Below those that the kernel gives to outgoing connections (32768 on Linux), so that a vendor that
-was gone finds its port free when it comes back."""
 SLOW_S = 40.0
 """Beyond every time limit of the bot: 8 s for a post, 20 s for all that one source is asked."""
 LATE_S = (5.0, 25.0)
@@ -128,7 +125,7 @@ class Line:
 
     def __init__(self, name: str, upstream: int, lines: Lines) -> None:
         self.name = name
-        self.port = free_port(lines.dice)
+        self.port = free_port(lines.dice.choice)
         self.url = f"https://{lines.address}:{self.port}"
         self.posted: list[Posted] = []
         self.in_use = threading.Lock()
@@ -297,12 +294,3 @@ def _http_response(status: int, kind: str, body: bytes, more: str = "") -> bytes
         f"{len(body)}\r\n{more}Connection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-def free_port(dice: random.Random) -> int:
-    """One that nothing else takes while nobody listens on it."""
-    while True:
-        port = dice.choice(PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            return port

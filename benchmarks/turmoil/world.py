@@ -18,12 +18,13 @@ from benchmarks.turmoil.cradle import Cradle
 from benchmarks.turmoil.databases import Database, Postgres, SqliteFiles
 from benchmarks.turmoil.disks import Disk
 from benchmarks.turmoil.fleet import Fleet
-from benchmarks.turmoil.lines import Line, Lines, free_port
+from benchmarks.turmoil.lines import Line, Lines
 from benchmarks.turmoil.links import DatabaseLink
 from benchmarks.turmoil.networks import Network
 from benchmarks.turmoil.senders import SECRET
 from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
+from faultline.loopback.bot_process import free_port
 from faultline.loopback.pagerduty import LoopbackPagerDuty
 from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack
@@ -186,7 +187,7 @@ def _fleet(
             fleet.add(host, ["worker"], environ, None, *place)
         else:
             alone = [] if len(hosts) == 1 else ["--no-worker"]
-            fleet.add(host, ["serve", *alone], environ, free_port(lines.dice), *place)
+            fleet.add(host, ["serve", *alone], environ, free_port(lines.dice.choice), *place)
     return fleet
 
 

@@ -59,9 +59,6 @@ def _as_sixels(png: bytes, environ: Mapping[str, str]) -> str | None:
     could answer."""
     if not sys.stdin.isatty() or is_multiplexed(environ):
         return None
-    # Late: few terminals get so far, and this one asks them.
-    from faultline.bot.cli.terminal_chart import shows_sixels, sixels
-
     return sixels(png) if shows_sixels() else None
 
 

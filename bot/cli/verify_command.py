@@ -27,7 +27,7 @@ from faultline.bot.cli.ask_command import AskOptions, settings_for
 from faultline.bot.intake.incident_requests import length_of, since_of
 from faultline.bot.intake.payload_fields import single_line
 from faultline.bot.intake.service_names import catalogued
-from faultline.bot.investigation.scheduled_checks import check_deploy
+from faultline.bot.investigation.checking_deploys import check_deploy
 from faultline.bot.policy.values import DeployToCheck, due_at
 from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.base import Connector

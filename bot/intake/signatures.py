@@ -13,19 +13,15 @@ import binascii
 import hashlib
 import hmac
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
 
-import msgspec
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.errors import FaultlineError
 from faultline.bot.intake.accepting import Ignored, IntakeLimits, NotAccepted
 from faultline.bot.policy.values import Accepted
-from faultline.bot.runtime.published_keys import PublishedKeys
 from faultline.bot.runtime.throttle import Throttle, client_address
 from faultline.bot.settings import Settings
 from faultline.bot.store.changes import ReportedChange
@@ -120,52 +116,6 @@ def _decoded(source: str, credentials: str) -> str:
 def _bytes(text: str) -> bytes:
     # A lone surrogate must fail the comparison, not the encoding.
     return text.encode("utf-8", "surrogatepass")
-
-
-# Tokens by which a sender proves who it is, signed with keys that their issuer publishes.
-#
-# A token that is to blame is a BadSignature. Keys that cannot be read now are not the sender's
-# fault: NotAccepted asks it to send again.
-
-SKEW_S = 300
-"""Clocks may differ by so much, as the Bot Framework says and Microsoft's own libraries allow."""
-
-
-class SenderClaims(msgspec.Struct):
-    """A token's issuer, its audience, and how long it is valid."""
-
-    iss: str
-    aud: str
-    exp: float
-    nbf: float = 0.0
-
-
-C = TypeVar("C", bound=SenderClaims)
-
-
-async def sender_claims(source: str, keys: PublishedKeys, token: str, type: type[C]) -> C:
-    """What a token says that is signed and valid now; issuer and audience are the caller's to
-    check. Raises BadSignature, NotAccepted."""
-    try:
-        raw_claims = await keys.claims(token)
-    except ConnectorError as error:
-        if error.call == "token":
-            raise BadSignature(source, str(error)) from None
-        raise NotAccepted(str(error)) from error
-    except FaultlineError as error:
-        raise NotAccepted(str(error)) from error
-    try:
-        claims = msgspec.convert(dict(raw_claims), type)
-    except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
-        problem = "the token lacks a claim, or holds one of another type"
-        raise BadSignature(source, problem) from None
-    now = time.time()
-    # Written with `not`, so that NaN is refused as well.
-    if not claims.exp > now - SKEW_S:
-        raise BadSignature(source, "the token has expired (exp)")
-    if not claims.nbf <= now + SKEW_S:
-        raise BadSignature(source, "the token is not valid yet (nbf)")
-    return claims
 
 
 # Reading a request's body under limits of size and time, and answering when it cannot be taken.

@@ -15,7 +15,8 @@ import msgspec
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.intake.payload_fields import plain
-from faultline.bot.intake.signatures import BadSignature, SenderClaims, sender_claims
+from faultline.bot.intake.sender_tokens import SenderClaims, sender_claims
+from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.runtime.published_keys import KeySet, PublishedKeys
 from faultline.bot.settings.reply_targets import THREAD, MsTeamsSettings
 from faultline.connectors.shared.http.http import ReadOnlyHttp

@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import Raw
 
 from faultline.analysis.errors import BudgetExceeded, EvidenceError
-from faultline.analysis.traces.job.trace_records import (
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     StoredRecord,

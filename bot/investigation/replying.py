@@ -6,7 +6,7 @@ from __future__ import annotations
 from faultline.analysis.case.folder import read_case, read_diagnosis, read_report
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.secrets.redaction import masked
-from faultline.analysis.traces.job.trace_records import TRACES
+from faultline.analysis.traces.job.trace_versions import TRACES
 from faultline.bot.answer.outcome import Answer, Outcome, PointsFromJoined, ReplyTarget
 from faultline.bot.investigation.analyzing import CHART
 from faultline.bot.investigation.worker_context import WorkerContext

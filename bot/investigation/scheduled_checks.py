@@ -8,28 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import tempfile
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from faultline.analysis.case.folder import read_case
-from faultline.analysis.deploys.question import DeployQuestion, Look
+from faultline.analysis.deploys.question import Look
 from faultline.analysis.deploys.verdict import Decision, DeployVerdict, SignalCheck
-from faultline.analysis.deploys.verifying import judge_deploy
-from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from faultline.bot.investigation.collecting import assemble, collect_part
+from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.values import Arrival, Delivery, DeployToCheck, due_at
 from faultline.bot.runtime.components import BackgroundLoop
-from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import WatchSettings
-from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.changes import DeployChecks, StoredCheck, Watches, WatchState
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.contract.base import Connector
-from faultline.connectors.shared.contract.instances import worth_asking
 
 LOOK_EVERY_S = 5.0
 SOURCE = "watch"
@@ -178,72 +169,10 @@ def _verdict(
 ) -> DeployVerdict | None:
     """The verdict; None where it failed, which the log says."""
     # Late: a worker that watches nothing does not load the statistics.
-    from faultline.bot.investigation.scheduled_checks import check_deploy
+    from faultline.bot.investigation.checking_deploys import check_deploy
 
     try:
         return asyncio.run(check_deploy(deploy, look, connectors))
     except Exception as error:  # noqa: BLE001  the edge of a look: the next one comes all the same
         log.warning("a check could not be made (%s)", type(error).__name__)
         return None
-
-
-# Ask the sources about one service around its deploy, and judge what they bring.
-#
-# What is collected is a case folder, put together as that of every investigation.
-
-LOGS_BEFORE = timedelta(hours=2)
-REQUESTED_KINDS: frozenset[EvidenceKind] = frozenset({"metrics", "logs"})
-"""A source of anything else is not asked."""
-
-
-def case_for(deploy: DeployToCheck, look: Look) -> tuple[Alert, Scope]:
-    """What the connectors are asked: the service, around the deploy."""
-    at = deploy.deployed_at
-    alert = Alert(
-        source="deploy",
-        title=f"Deploy of {deploy.service}",
-        started_at=at,
-        service=deploy.service,
-        labels=deploy.places,
-    )
-    scope = Scope(
-        incident=Window(start=at, end=look.end),
-        baseline=(Window(start=at - deploy.baseline, end=at),),
-        baseline_logs=(Window(start=at - min(deploy.baseline, LOGS_BEFORE), end=at),),
-        # Only metrics and logs are judged.
-        baseline_spans=(),
-        services=(deploy.service,),
-    )
-    return alert, scope
-
-
-async def check_deploy(
-    deploy: DeployToCheck, look: Look, connectors: Sequence[Connector]
-) -> DeployVerdict:
-    """Ask, and judge the time that the look covers. What could not be asked is a gap in the
-    verdict."""
-    with tempfile.TemporaryDirectory(prefix="faultline-deploy-") as scratch:
-        folder = await collect_case(deploy, look, connectors, Path(scratch))
-        return await in_thread(judge_case, folder, deploy, look)
-
-
-async def collect_case(
-    deploy: DeployToCheck, look: Look, connectors: Sequence[Connector], directory: Path
-) -> Path:
-    """The case folder of one look, below `directory`."""
-    alert, scope = case_for(deploy, look)
-    telling = [
-        connector for connector in connectors if REQUESTED_KINDS.intersection(connector.kinds)
-    ]
-    sources = worth_asking(telling, alert, scope)
-    cases, name = CaseStore(directory), uuid.uuid4().hex
-    await asyncio.gather(*(collect_part(source, alert, scope, cases, name) for source in sources))
-    names = [source.name for source in sources]
-    await in_thread(assemble, alert, scope, names, cases, name)
-    return directory / name
-
-
-def judge_case(folder: Path, deploy: DeployToCheck, look: Look) -> DeployVerdict:
-    """Judge what was collected."""
-    question = DeployQuestion(deploy.service, deploy.deployed_at, look, deploy.parts)
-    return judge_deploy(read_case(folder), question)

@@ -15,7 +15,7 @@ from obstore.exceptions import BaseError
 from faultline.analysis.case.calls import CALLS_FILE
 from faultline.analysis.case.folder import json_bytes
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.traces.job.trace_records import TRACES
+from faultline.analysis.traces.job.trace_versions import TRACES
 from faultline.bot.investigation import finishing, replying
 from faultline.bot.investigation.analyzing import CHART, analyze_with_calls, write_answer
 from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces

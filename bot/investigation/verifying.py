@@ -23,13 +23,14 @@ from faultline.analysis.case.tables import ORIGIN, SCHEMAS, read_table, write_ta
 from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
 from faultline.analysis.kinds.finding_details import LineDetails, SignatureDetails, change_named
 from faultline.analysis.vocabulary import Diagnosis, Evidence, Finding, Gap, Scope, Window
-from faultline.bot.investigation.analyzing import CurrentLevel, analyze_case, current_levels
+from faultline.bot.investigation.analyzing import analyze_case
 from faultline.bot.investigation.collecting import (
     CollectionPart,
     distinct_rows,
     part_of,
     with_item_ids,
 )
+from faultline.bot.investigation.current_levels import CurrentLevel, current_levels
 from faultline.bot.investigation.model.model_session import (
     Run,
     in_a_thread,

@@ -5,6 +5,7 @@ is in the audit."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -12,7 +13,6 @@ from starlette.responses import PlainTextResponse, Response
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.mcp.callers import Caller
 from faultline.bot.mcp.over_http import Resource
-from faultline.bot.mcp.server import Context
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.quotas import caller_of, is_api_token
@@ -22,6 +22,9 @@ from faultline.bot.web.oidc.attempt import role_of, teams_of
 from faultline.bot.web.oidc.provider import Provider
 from faultline.bot.web.same_site import same
 from faultline.bot.web.sessions import Visitor
+
+if TYPE_CHECKING:
+    from faultline.bot.mcp.server import Context
 
 DOTS_OF_A_SIGNED_TOKEN = 2
 OK, FAILED = 200, 400

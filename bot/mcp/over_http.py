@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -25,7 +24,10 @@ from starlette.types import Receive, Scope, Send
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.mcp.callers import Caller
-from faultline.bot.mcp.server import Context, McpServer
+
+# The mcp package takes long to load: only who opens a server loads it.
+if TYPE_CHECKING:
+    from faultline.bot.mcp.server import Context, McpServer
 
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource"
@@ -94,6 +96,8 @@ class McpOverHttp:
         caller_of: CallerOf,
         refused: Refused = lambda _: 0,
     ) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
         self._server = server
         self._resource = resource
         self._caller_of = caller_of

@@ -124,7 +124,6 @@ def serve(settings: Settings, config: Path | None, *, with_worker: bool = True) 
         workers = Workers(settings, nursery)
         with garbage.loading():
             import faultline.bot.store.databases  # noqa: F401  what server and worker both need
-            from faultline.bot.processes.launch import Supervisor
         if with_worker:
             workers.begin_first()
         with garbage.loading():

@@ -19,8 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from faultline.analysis.errors import FaultlineError
 
 STOP_DEADLINE_S = 5.0
@@ -208,8 +206,9 @@ class BackgroundLoop(ABC):
     turns are rare or long, because their silence says nothing.
     """
 
-    expected_errors: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, FaultlineError)
-    """What a turn raises when the database, a vendor or the machine fails; logged by its name."""
+    expected_errors: tuple[type[Exception], ...] = (OSError, FaultlineError)
+    """What a turn raises when a vendor or the machine fails; logged by its name, as are errors of
+    the database."""
 
     def __init__(
         self,
@@ -286,12 +285,14 @@ class BackgroundLoop(ABC):
             HEARTBEAT.beat(self._part)
         try:
             more_to_do = self.turn()
-        except self.expected_errors as error:
-            self._failures.expected(error, self._retry_s())
-            return self._retry_s()
         # The edge of the thread: it must outlive unforeseen errors.
         except Exception as error:  # noqa: BLE001
-            self._failures.unexpected(error, self._retry_s())
+            # Loaded once a turn failed: the nursery forks before anything has loaded the library.
+            from sqlalchemy.exc import SQLAlchemyError
+
+            expected = isinstance(error, (SQLAlchemyError, *self.expected_errors))
+            log_failure = self._failures.expected if expected else self._failures.unexpected
+            log_failure(error, self._retry_s())
             return self._retry_s()
         finally:
             self._ended_at = time.monotonic()

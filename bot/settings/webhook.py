@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from faultline.connectors.shared.rows.mapped_entries import Expression
+from faultline.connectors.shared.rows.expressions import Expression
 from faultline.connectors.shared.settings.settings_types import Names, Secrets, Section
 
 # The presets: ready expressions, one table for each system that sends a fixed body. Each is written

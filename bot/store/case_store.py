@@ -17,7 +17,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.traces.job.trace_records import (
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     VERSIONS_FILE,

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis as Diagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis as Diagnosis
 from faultline.analysis.traces.native.lane import why_slow
 from faultline.trace_report.registry import ANALYSES, chosen
 from faultline.traces.job import Job

@@ -10,7 +10,7 @@ import polars as pl
 
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.doctor.rule import JobDiagnosis as Diagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis as Diagnosis
 from faultline.analysis.traces.per_rank.critical_path import critical_path
 from faultline.analysis.traces.per_rank.critical_path_events import last_complete_step, step_window
 from faultline.analysis.traces.perfetto.augmented import Written, write_overlay, write_with_counters

@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.connectors.conftest import ALERT_AT, ONSET, free_port
+from faultline.loopback.bot_process import free_port
+from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.real_servers import programs
 from tests.connectors.stand_ins.loki import LINES, TRACE_ID
 from tests.contracts.emulators import TOOLS

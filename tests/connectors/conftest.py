@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,14 @@ import pytest
 
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.connectors.shared.contract.base import Request
+from faultline.loopback.bot_process import free_port
 from tests.connectors.local_http import LocalServer
 from tests.debian_tools import debian_binary
 
 ALERT_AT = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 """When the recorded incident's alert fired; it began ten minutes earlier."""
 ONSET = ALERT_AT - timedelta(minutes=10)
+PATIENT_S = 60.0
 
 
 @pytest.fixture
@@ -110,15 +111,9 @@ def running_prometheus(
         process.wait(timeout=20)
 
 
-def free_port() -> int:
-    """A port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(200):
+    ends = time.monotonic() + PATIENT_S
+    while time.monotonic() < ends:
         if process.poll() is not None:
             pytest.fail(f"prometheus ended: {log.read_text()[-500:]}")
         try:
@@ -127,7 +122,7 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> 
         except httpx.TransportError:
             pass
         time.sleep(0.05)
-    pytest.fail("prometheus was not ready in 10 s")
+    pytest.fail(f"prometheus was not ready in {PATIENT_S:g} s")
 
 
 def open_metrics(

@@ -7,7 +7,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.real_servers import Programs
 from tests.debian_tools import debian_root
 

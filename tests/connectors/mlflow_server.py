@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.real_servers import programs
 from tests.connectors.stand_ins.mlflow import API, StoredRun
 from tests.contracts.emulators import TOOLS

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.real_servers import programs
 from tests.contracts.emulators import TOOLS
 from tests.debian_tools import unavailable

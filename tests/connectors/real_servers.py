@@ -22,7 +22,7 @@ from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.connectors.shared.contract.base import Collected, Request
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from faultline.connectors.vendors.prometheus.exporter_metrics import built_in
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.debian_tools import debian_binary, debian_root, unavailable
 
 SCRAPES = 6

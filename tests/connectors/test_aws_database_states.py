@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.loaders import Loader
-from botocore.model import ServiceModel
 
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, collect_from
@@ -156,6 +154,9 @@ def test_usual_events_are_no_facts(message: str) -> None:
 
 
 def test_every_field_that_is_read_is_one_of_the_published_api() -> None:
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+
     model = ServiceModel(Loader().load_service_model("rds", "service-2"))
     fields = model.shape_for("DBInstance").members
     assert set(fields) >= {

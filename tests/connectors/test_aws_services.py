@@ -14,10 +14,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from botocore.loaders import Loader
-from botocore.validate import ParamValidator
-from moto.core.model import ServiceModel
-from moto.core.serialize import get_serializer_class
 
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, collect_from
@@ -61,13 +57,19 @@ Answers = Mapping[str, Any]
 
 
 @cache
-def service_model(service: str) -> ServiceModel:
+def service_model(service: str) -> Any:
     """AWS's own model, in the class that moto's serializers take."""
+    from botocore.loaders import Loader
+    from moto.core.model import ServiceModel
+
     return ServiceModel(Loader().load_service_model(service, "service-2"), service)
 
 
 def modelled(service: str, operation: str, answer: Mapping[str, Any]) -> Reply:
     """The answer on the wire, if it has the shape of AWS's model."""
+    from botocore.validate import ParamValidator
+    from moto.core.serialize import get_serializer_class
+
     model = service_model(service)
     known = model.operation_model(operation)
     report = ParamValidator().validate(answer, known.output_shape)

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore import xform_name
-from botocore.stub import Stubber
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -56,6 +54,9 @@ CHECKOUT = Resource("ecs", "shop/checkout", "checkout", AwsPlace(AwsAccount("own
 def test_every_answer_of_the_stand_in_has_the_shape_of_awss_model(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from botocore import xform_name
+    from botocore.stub import Stubber
+
     for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
         monkeypatch.setenv(f"AWS_{key}", "test")
     cloud = AwsStandIn(NOW)

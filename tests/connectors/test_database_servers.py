@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from faultline.connectors.shared.contract.base import Collected
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.real_servers import (
     Programs,

@@ -23,11 +23,11 @@ from faultline.connectors.vendors.prometheus.connector import PrometheusConnecto
 from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric, built_in
 from faultline.connectors.vendors.prometheus.joined_queries import LONGEST_QUERY, MARK
 from faultline.connectors.vendors.prometheus.request_metrics import SOURCES
+from faultline.loopback.bot_process import free_port
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
     RunningPrometheus,
-    free_port,
     request_for,
     running_prometheus,
 )

@@ -21,7 +21,7 @@ from faultline.connectors.vendors.kafka import KafkaSettings
 from faultline.connectors.vendors.kafka.connector import LIMITS
 from faultline.connectors.vendors.kafka.facts import Place, cluster_facts
 from faultline.connectors.vendors.kafka.session import KafkaSession
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.kafka_broker import KafkaBroker, ToldGroup, serving
 from tests.connectors.live_requests import (
     configured,

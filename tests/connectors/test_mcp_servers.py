@@ -14,8 +14,6 @@ from typing import Any
 import pydantic
 import pytest
 import uvicorn
-from mcp.server.mcpserver import MCPServer
-from mcp_types import ToolAnnotations
 
 from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import ConnectorError
@@ -28,13 +26,13 @@ from faultline.connectors.vendors.mcp_servers.connector import (
     McpServersConnector,
 )
 from faultline.connectors.vendors.mcp_servers.session import McpHttp
+from faultline.loopback.bot_process import free_port
 from tests.connectors.collected_cases import collected, diagnosed
-from tests.connectors.conftest import ONSET, free_port
+from tests.connectors.conftest import ONSET
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import mcp_servers as stand_in
 from tests.hostile.planted import ORDER
 
-READS = ToolAnnotations(readOnlyHint=True)
 CALLED: list[str] = []
 
 
@@ -74,10 +72,15 @@ def endless() -> str:
 @pytest.fixture(scope="module")
 def official() -> Iterator[str]:
     """A server of the official package; gives its address."""
+    # The mcp package takes a second to load.
+    from mcp.server.mcpserver import MCPServer
+    from mcp_types import ToolAnnotations
+
+    reads, changes = (ToolAnnotations(readOnlyHint=hint) for hint in (True, False))
     server = MCPServer("tickets", instructions=ORDER)
     for tool in (tickets, rollouts, failing, endless):
-        server.tool(annotations=READS, description=ORDER)(tool)
-    server.tool(annotations=ToolAnnotations(readOnlyHint=False))(close_ticket)
+        server.tool(annotations=reads, description=ORDER)(tool)
+    server.tool(annotations=changes)(close_ticket)
     server.tool()(unsaid)
     port = free_port()
     config = uvicorn.Config(

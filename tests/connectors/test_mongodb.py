@@ -19,7 +19,7 @@ from bson import Int64, ObjectId, Timestamp
 from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.vendors.mongodb import commands
 from faultline.connectors.vendors.mongodb.operations import masked_command
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.live_requests import (
     configured,
     diagnosed_now,

@@ -21,7 +21,7 @@ from faultline.connectors.shared.contract.base import Connector, collect_from
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress
 from faultline.connectors.vendors.mysql import facts, queries
 from faultline.connectors.vendors.mysql.connector import LIMITS, MysqlSession
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.live_requests import (
     configured,

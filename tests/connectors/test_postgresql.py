@@ -25,7 +25,7 @@ from faultline.connectors.vendors.postgresql.connector import (
     PostgresServer,
     PostgresSession,
 )
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.debian_postgres import ADMIN, DebianPostgres, debian_postgres, replica_of
 from tests.connectors.live_requests import (
     configured,

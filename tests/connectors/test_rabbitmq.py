@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from faultline.connectors.shared.contract.base import Collected
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.debian_rabbitmq import start_broker
 from tests.connectors.real_servers import (
     Scraped,

@@ -12,7 +12,7 @@ import pytest
 
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.vendors.rabbitmq import connector as facts
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.debian_rabbitmq import start_broker
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot
 from tests.connectors.real_servers import facts_in, programs

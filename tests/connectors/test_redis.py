@@ -18,7 +18,7 @@ from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress
 from faultline.connectors.vendors.redis.connector import LIMITS, RedisSession
 from faultline.lab.shop.tools import find_redis
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.live_requests import configured, diagnosed_now, facts_of, snapshot
 from tests.connectors.real_servers import Programs, programs
 
@@ -93,6 +93,9 @@ def test_a_full_cache_that_evicts_and_one_that_refuses_writes(
     filling = threading.Thread(target=fill)
     filling.start()
     try:
+        with client(port) as one:
+            while not one.info("stats")["evicted_keys"]:
+                time.sleep(0.01)
         told = facts_of(snapshot(connector(port, sample_s=1), tmp_path))
     finally:
         over.set()

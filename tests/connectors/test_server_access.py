@@ -21,13 +21,10 @@ from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import Settings
 from faultline.connectors.registry import CONNECTORS
 from faultline.connectors.shared.auth.azure_token import Credential, Tokens
-from faultline.connectors.shared.auth.server_access import (
-    TOKEN_LIMITS,
-    SignedForAws,
-)
+from faultline.connectors.shared.auth.server_access import TOKEN_LIMITS, SignedForAws
 from faultline.connectors.shared.contract.base import Check
 from faultline.connectors.shared.transport.circuit_breaker import Deadline
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.debian_tools import debian_binary
 from tests.own_certificates import OwnAuthority, OwnCertificate

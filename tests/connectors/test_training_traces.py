@@ -9,9 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from faultline.analysis.errors import ConnectorError, SettingsError
 from faultline.analysis.vocabulary import JobIdentity
@@ -19,8 +17,9 @@ from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.traces.connector import TrainingTracesConnector
 from faultline.connectors.vendors.traces.places import s3_client
-from tests.connectors.conftest import ALERT_AT, free_port, request_for
+from tests.connectors.conftest import ALERT_AT, request_for
 from tests.connectors.local_http import LocalServer, Reply
+from tests.s3 import open_client
 
 
 def put(path: Path, content: bytes = b'{"traceEvents": []}', minutes: float = -5) -> None:
@@ -54,50 +53,28 @@ def files(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def s3() -> Iterator[str]:
-    """The address of a real S3 server."""
-    moto = ThreadedMotoServer("127.0.0.1", free_port(), verbose=False)
-    moto.start()
-    host, port = moto.get_host_and_port()
-    yield f"http://{host}:{port}"
-    moto.stop()
-
-
 @pytest.fixture
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS credentials in the environment, as boto3 looks for them."""
-    for name, value in {
-        "ACCESS_KEY_ID": "test",
-        "SECRET_ACCESS_KEY": "test",
-        "DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-
-
-@pytest.fixture
-def bucket(s3: str, credentials: None) -> Iterator[str]:
+def bucket(s3: str) -> Iterator[str]:
     """The S3 server with a bucket `runs` that holds traces of llm-1 and of llm-10; objects are
     stamped now."""
-    client = boto3.client("s3", endpoint_url=s3)
-    client.create_bucket(Bucket="runs")
     stamp = int((ALERT_AT - timedelta(minutes=5)).timestamp() * 1000)
-    for rank in range(3):
+    with open_client(s3) as client:
+        client.create_bucket(Bucket="runs")
+        for rank in range(3):
+            client.put_object(
+                Bucket="runs",
+                Key=f"train/llm-1/vm_rank{rank}.{stamp}.pt.trace.json",
+                Body=b"r%d" % rank,
+            )
         client.put_object(
-            Bucket="runs",
-            Key=f"train/llm-1/vm_rank{rank}.{stamp}.pt.trace.json",
-            Body=b"r%d" % rank,
+            Bucket="runs", Key=f"train/llm-1/../../vm_rank3.{stamp}.pt.trace.json", Body=b"r3"
         )
-    client.put_object(
-        Bucket="runs", Key=f"train/llm-1/../../vm_rank3.{stamp}.pt.trace.json", Body=b"r3"
-    )
-    client.put_object(Bucket="runs", Key="train/llm-10/rank0_trace.json", Body=b"another job")
-    client.put_object(Bucket="runs", Key="train/llm-1/checkpoint.bin", Body=b"weights")
-    yield s3
-    for entry in client.list_objects_v2(Bucket="runs")["Contents"]:
-        client.delete_object(Bucket="runs", Key=entry["Key"])
-    client.delete_bucket(Bucket="runs")
-    client.close()
+        client.put_object(Bucket="runs", Key="train/llm-10/rank0_trace.json", Body=b"another job")
+        client.put_object(Bucket="runs", Key="train/llm-1/checkpoint.bin", Body=b"weights")
+        yield s3
+        for entry in client.list_objects_v2(Bucket="runs")["Contents"]:
+            client.delete_object(Bucket="runs", Key=entry["Key"])
+        client.delete_bucket(Bucket="runs")
 
 
 def names(folder: Path) -> list[str]:
@@ -226,7 +203,7 @@ def listing(*keys: str, after: str = "") -> Reply:
 
 
 def test_s3_listings_of_many_pages_are_read_to_the_end(
-    server: LocalServer, credentials: None, files: Path
+    server: LocalServer, aws_credentials: None, files: Path
 ) -> None:
     server.on(
         "/runs",
@@ -250,7 +227,7 @@ def test_a_bucket_that_is_not_there_is_a_gap(bucket: str, files: Path) -> None:
 
 
 def test_s3_that_refuses_or_breaks_off_is_a_gap(
-    server: LocalServer, credentials: None, files: Path
+    server: LocalServer, aws_credentials: None, files: Path
 ) -> None:
     server.on("/runs", Reply(b"<Error><Code>AccessDenied</Code></Error>", status=403))
     connector = TrainingTracesConnector(["s3://runs/{job}"], server.url)
@@ -261,7 +238,7 @@ def test_s3_that_refuses_or_breaks_off_is_a_gap(
 
 
 def test_a_download_cut_short_leaves_no_half_file(
-    server: LocalServer, credentials: None, files: Path
+    server: LocalServer, aws_credentials: None, files: Path
 ) -> None:
     server.on("/runs", listing("llm-1/rank_0"))
     server.on("/runs/llm-1/rank_0", Reply(b"four", claims=9))
@@ -273,7 +250,7 @@ def test_a_download_cut_short_leaves_no_half_file(
 
 
 def test_a_write_to_s3_is_refused_before_anything_is_sent(
-    server: LocalServer, credentials: None
+    server: LocalServer, aws_credentials: None
 ) -> None:
     client = s3_client(server.url)
     for write in (
@@ -348,12 +325,9 @@ def test_of_a_long_log_the_end_is_taken(
     location, endpoint = str(tmp_path / "logs"), None
     if in_s3:
         location, endpoint = "s3://runs/logs", bucket
-        boto3.client("s3", endpoint_url=bucket).put_object(
-            Bucket="runs", Key="logs/train.log", Body=content
-        )
-        boto3.client("s3", endpoint_url=bucket).put_object(
-            Bucket="runs", Key="logs/comm_lib_trace_rank_1", Body=b""
-        )
+        with open_client(bucket) as client:
+            client.put_object(Bucket="runs", Key="logs/train.log", Body=content)
+            client.put_object(Bucket="runs", Key="logs/comm_lib_trace_rank_1", Body=b"")
     request = request_for(files, job="llm-1")
     collected = asyncio.run(collect_from(TrainingTracesConnector((location,), endpoint), request))
     log = next(i for i in collected.items if i.file == "train.log")

@@ -16,10 +16,10 @@ import pytest
 
 from faultline.connectors.shared.contract.base import Collected
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.loopback.bot_process import free_port
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
-    free_port,
     open_metrics,
     request_for,
     running_prometheus,

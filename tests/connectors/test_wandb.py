@@ -546,6 +546,6 @@ def test_several_entities_are_instances_with_their_own_keys(tmp_path: Path) -> N
     keys = {f"FAULTLINE_WANDB__{name}__API_KEY": name[0] * 40 for name in ("VISION", "SPEECH")}
     settings = load_settings(file, keys)
     assert [one.name for one in build_connectors(settings)] == ["wandb vision", "wandb speech"]
-    own = [one.section.model_dump() for one in settings.instances("wandb")]
+    own = [section.model_dump() for section in settings.instances("wandb")]
     assert [one["entity"] for one in own] == ["acme-vision", "acme-speech"]
     assert [one["api_key"].get_secret_value()[0] for one in own] == ["V", "S"]

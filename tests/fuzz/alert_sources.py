@@ -45,7 +45,7 @@ from tests.bot.intake.conftest import (
     slack_event,
     sources_with,
 )
-from tests.bot.intake.teams_on_loopback import APP, BOT, HOME, ISSUER, KEY, PEOPLE, published
+from tests.bot.intake.teams_on_loopback import APP, BOT, HOME, ISSUER, PEOPLE, first_key, published
 from tests.bot.intake.test_azure_monitor_webhook import notification as azure_notification
 from tests.bot.intake.test_datadog_webhook import event as datadog_event
 from tests.bot.intake.test_incident_webhooks import WHSEC, rootly_headers, signed_headers
@@ -102,7 +102,7 @@ def _token(body: bytes) -> dict[str, str]:
 @cache
 def teams_service() -> FakeChats:
     """The Bot Framework, which publishes its keys."""
-    fake = FakeChats(members=dict(PEOPLE), keys=[published(KEY, "msteams")])
+    fake = FakeChats(members=dict(PEOPLE), keys=[published(first_key(), "msteams")])
     fake.url, _ = serve_in_thread(fake.app)
     return fake
 
@@ -137,7 +137,7 @@ def _teams(body: bytes) -> dict[str, str]:
     service = service if isinstance(service, str) and service else "x"
     now = int(time.time())
     claims = {"iss": ISSUER, "aud": APP, "exp": now + 3600, "serviceurl": service}
-    token = jwt.encode({"alg": "RS256", "kid": KEY.kid}, claims, KEY)
+    token = jwt.encode({"alg": "RS256", "kid": first_key().kid}, claims, first_key())
     return {"authorization": f"Bearer {token}"}
 
 
@@ -305,7 +305,7 @@ class Bot:
         return intake_routes(
             settings,
             self._accept,
-            sources=sources_with(self._certificate),
+            sources=sources_with(self._certificate, patient=True),
             slack_listeners=[lambda app, _: face.register(app)],
             store=Store(self._engine),
         )
@@ -316,7 +316,7 @@ class Bot:
         return Accepted("started", "20261121-100000-abcdef")
 
     async def _certificate(self, url: str) -> bytes:
-        return PEM
+        return sns_sender.certificate()
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bool]:
         """Status, and whether an alert was taken. Raises ServerFault."""
@@ -350,9 +350,6 @@ class Bot:
 
 async def _no_case(investigation_id: str) -> Path | None:
     return None
-
-
-PEM = sns_sender.certificate()
 
 
 @contextmanager

@@ -21,9 +21,9 @@ from faultline.bot.settings import Settings
 from faultline.bot.store.store import Store
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from faultline.connectors.vendors.alertmanager import AlertmanagerSettings
+from faultline.loopback.bot_process import free_port
 from tests.alertmanagers import running_alertmanager
 from tests.bot.intake.conftest import serving
-from tests.connectors.conftest import free_port
 from tests.debian_tools import debian_binary
 
 TOKEN = "flow-token"

@@ -17,8 +17,9 @@ import psycopg
 import pytest
 
 from faultline.connectors.registry import CONNECTORS
+from faultline.loopback.bot_process import free_port
 from tests.connectors.clickhouse_server import clickhouse_server
-from tests.connectors.conftest import ALERT_AT, free_port
+from tests.connectors.conftest import ALERT_AT
 from tests.connectors.debian_mariadb import start_mariadb
 from tests.connectors.debian_postgres import ADMIN, debian_postgres
 from tests.connectors.debian_rabbitmq import start_broker

@@ -12,21 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
-import httpx2
 import pytest
-from mcp import Client
-from mcp.client.auth import OAuthClientProvider
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthToken,
-)
 from pydantic import AnyUrl
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -37,11 +27,15 @@ from faultline.bot.settings import ServerSettings, Settings
 from faultline.bot.settings.people import LoginSettings
 from faultline.bot.settings.processes import StoreSettings
 from faultline.bot.store.visitors import AuditFilter, AuditLog
-from tests.bot.mcp.stored import Stored
+from faultline.loopback.bot_process import free_port
+from tests.bot.mcp.stored import Stored, agent_at
 from tests.bot.web.login_provider import CLIENT_ID, LoginProvider
 from tests.bot.web.serving import Server
-from tests.connectors.conftest import free_port
 from tests.scenarios.test_mcp_over_http import serving
+
+if TYPE_CHECKING:
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
 
 CLAIMS = {
     "name": "Ann",
@@ -135,10 +129,15 @@ class Agent:
             self._came_back = (await browser.get(address)).headers["location"]
 
     async def _code(self) -> AuthorizationCodeResult:
+        from mcp.shared.auth import AuthorizationCodeResult
+
         given = {name: one[0] for name, one in parse_qs(urlsplit(self._came_back).query).items()}
         return AuthorizationCodeResult(**given)
 
     async def call(self, tool: str, **arguments: Any) -> Any:
+        from mcp.client.auth import OAuthClientProvider
+        from mcp.shared.auth import OAuthClientMetadata
+
         auth = OAuthClientProvider(
             server_url=f"{self._server}/mcp",
             client_metadata=OAuthClientMetadata(
@@ -150,10 +149,8 @@ class Agent:
             redirect_handler=self._sign_in,
             callback_handler=self._code,
         )
-        async with httpx2.AsyncClient(auth=auth, timeout=60) as http:
-            transport = streamable_http_client(f"{self._server}/mcp", http_client=http)
-            async with Client(transport) as client:
-                return await client.call_tool(tool, arguments)
+        async with agent_at(self._server, auth=auth, timeout=60) as client:
+            return await client.call_tool(tool, arguments)
 
 
 @pytest.fixture

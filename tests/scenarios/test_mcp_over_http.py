@@ -10,13 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import httpx2
 import uvicorn
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 from pydantic import SecretStr
 
 from faultline.bot.processes.server import build_app
@@ -26,8 +23,12 @@ from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store
 from faultline.bot.store.visitors import AuditFilter, AuditLog
 from faultline.connectors.vendors.prometheus import PrometheusSettings
-from tests.bot.mcp.stored import Stored
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
+from tests.bot.mcp.stored import Stored, agent_at
+
+if TYPE_CHECKING:
+    from mcp import Client
+
 
 TOKEN = "a token that is long enough"
 
@@ -69,10 +70,8 @@ def test_a_colleague_reads_an_answer_and_is_in_the_audit(tmp_path: Path) -> None
 
     async def whole() -> Any:
         headers = {"authorization": f"Bearer {TOKEN}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
-            transport = streamable_http_client(f"{url}/mcp", http_client=http)
-            async with Client(transport) as client:
-                return await story(client)
+        async with agent_at(url, headers=headers, timeout=60) as client:
+            return await story(client)
 
     with serving(stored, settings):
         challenge = httpx.post(f"{url}/mcp", json={})

@@ -25,7 +25,7 @@ from faultline.analysis.traces.columns.intervals import (
     union_of,
 )
 from faultline.analysis.traces.columns.steps import PHASES
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank import step_times
 from faultline.analysis.traces.per_rank.step_times import COMMUNICATION, DATA, IDLE, OTHER
 from faultline.analysis.traces.readable import readable

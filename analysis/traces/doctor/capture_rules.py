@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
-    JobDiagnosis,
     ms,
     percent,
     plural,

@@ -16,11 +16,10 @@ from faultline.analysis.traces.across_ranks.wait_transfer import (
     all_reduce_overlap,
     exposures,
 )
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
-    EventReference,
-    JobDiagnosis,
     ms,
     percent,
     rank_phrase,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.host_rules import compiles_again, over_ranks, waits_cost
 from faultline.analysis.traces.doctor.input_rules import PERSISTENT
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
-    JobDiagnosis,
     ms,
     percent,
     plural,

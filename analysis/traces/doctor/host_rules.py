@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob, mean_step_ns
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
-    JobDiagnosis,
     JobRule,
     ms,
     percent,

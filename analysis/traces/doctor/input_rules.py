@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
-    JobDiagnosis,
     ms,
     percent,
     plural,

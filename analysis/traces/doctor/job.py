@@ -10,7 +10,7 @@ from statistics import fmean
 from faultline.analysis.traces.across_ranks.comparison import RankComparison, compare
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
 from faultline.analysis.traces.across_ranks.step_breakdown import RankSteps
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rule import (
     DoctorRule,
-    JobDiagnosis,
     JobRule,
     percent,
     rank_phrase,

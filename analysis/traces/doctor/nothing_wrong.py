@@ -8,9 +8,10 @@ from statistics import median
 
 from faultline.analysis.traces.doctor.capture_rules import CAPTURE_LIMITED
 from faultline.analysis.traces.doctor.device_rules import LAUNCH_QUEUE_FULL, LOW_USE
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.host_rules import TENSOR_CORES_UNUSED
 from faultline.analysis.traces.doctor.job import TrainingJob
-from faultline.analysis.traces.doctor.rule import JobDiagnosis, ms, percent, plural
+from faultline.analysis.traces.doctor.rule import ms, percent, plural
 from faultline.analysis.traces.readable import readable
 
 NO_DOUBT = frozenset(

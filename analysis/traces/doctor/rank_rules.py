@@ -18,15 +18,9 @@ from faultline.analysis.traces.across_ranks.step_breakdown import (
     extra_operation,
 )
 from faultline.analysis.traces.columns.steps import PHASES
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
-from faultline.analysis.traces.doctor.rule import (
-    DoctorRule,
-    EventReference,
-    JobDiagnosis,
-    rank_phrase,
-    short,
-    subject_of,
-)
+from faultline.analysis.traces.doctor.rule import DoctorRule, rank_phrase, short, subject_of
 from faultline.analysis.traces.per_rank.host_syncs import READS, SYNC_CALL
 from faultline.analysis.traces.per_rank.pauses import Pause
 from faultline.analysis.traces.per_rank.step_times import DATA, IDLE

@@ -33,6 +33,7 @@ from faultline.analysis.traces.doctor.device_rules import (
     TINY_KERNELS,
     device_rules,
 )
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from faultline.analysis.traces.doctor.host_rules import (
     HOST_SYNCS,
     LONG_COPIES,
@@ -49,7 +50,7 @@ from faultline.analysis.traces.doctor.rank_rules import (
     slow_kernels,
     stragglers,
 )
-from faultline.analysis.traces.doctor.rule import DoctorRule, JobDiagnosis, JobRule, Severity
+from faultline.analysis.traces.doctor.rule import DoctorRule, JobRule
 from faultline.analysis.traces.doctor.shared_rules import (
     ALL_RANKS_IDLE,
     SLOW_STEP_EVERYWHERE,

@@ -7,9 +7,10 @@ from collections.abc import Collection
 
 from faultline.analysis.traces.across_ranks.step_breakdown import SLOW_STEP_EXTRA, OutlierStep
 from faultline.analysis.traces.across_ranks.wait_transfer import IdleTogether
+from faultline.analysis.traces.doctor.diagnosis import EventReference, JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob
 from faultline.analysis.traces.doctor.rank_rules import PAUSE_FIXES, pause_in
-from faultline.analysis.traces.doctor.rule import DoctorRule, EventReference, JobDiagnosis, short
+from faultline.analysis.traces.doctor.rule import DoctorRule, short
 from faultline.analysis.traces.per_rank.device_use import HUGE_GAP_NS
 from faultline.analysis.traces.per_rank.pauses import Pause, pause_kind
 from faultline.analysis.traces.readable import readable

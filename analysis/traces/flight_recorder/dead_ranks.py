@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from faultline.analysis.traces.flight_recorder.code_lines import RankCodeLines
 from faultline.analysis.traces.flight_recorder.collective import UnreadDump
 from faultline.analysis.traces.flight_recorder.hang import HangAnalysis

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from faultline.analysis.traces.flight_recorder.code_lines import code_lines
 from faultline.analysis.traces.flight_recorder.collective import Collective, Dump, UnreadDump
 from faultline.analysis.traces.flight_recorder.dead_ranks import dead_diagnosis, dead_ranks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from faultline.analysis.traces.flight_recorder.code_lines import CodeLine, RankCodeLines, called_at
 from faultline.analysis.traces.flight_recorder.collective import Collective
 from faultline.analysis.traces.flight_recorder.hang import (

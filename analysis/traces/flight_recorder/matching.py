@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from faultline.analysis.traces.flight_recorder.code_lines import CodeLine
 from faultline.analysis.traces.flight_recorder.collective import (
     Collective,

@@ -13,7 +13,7 @@ from typing import Any
 
 from faultline.analysis.errors import EvidenceError, FaultlineError
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary, summarise
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.job.trace_readers import traces_in
 from faultline.analysis.traces.reading.file_kinds import SEVERAL_RANKS
 from faultline.analysis.traces.reading.job_files import JobFile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.flight_recorder.wording import Numbers
 from faultline.analysis.traces.readable import readable
 from faultline.analysis.traces.reading.file_kinds import TRACES

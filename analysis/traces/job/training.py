@@ -31,9 +31,9 @@ from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
 from faultline.analysis.traces.columns.steps import PHASES
 from faultline.analysis.traces.doctor.communication_rules import COMMUNICATION_BOUND
 from faultline.analysis.traces.doctor.device_rules import LAUNCH_BOUND
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob, job_of
 from faultline.analysis.traces.doctor.nothing_wrong import doubts, health
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.doctor.rules import JOB_RULES, diagnose
 from faultline.analysis.traces.job.rank_reading import RankReading, put_together, read_ranks
 from faultline.analysis.traces.job.telemetry import diagnoses_of_files

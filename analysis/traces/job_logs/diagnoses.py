@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from faultline.analysis.traces.job_logs.metrics import RankMetrics
 from faultline.analysis.traces.job_logs.rank_logs import JobLogs, LoggedException, LoggedFailure

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity, percent, short
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.rule import percent, short
 from faultline.analysis.traces.flight_recorder.wording import Numbers, bounded, subject_of
 from faultline.analysis.traces.job_logs.structured_log import (
     STEP,

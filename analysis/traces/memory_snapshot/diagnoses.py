@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from faultline.analysis.errors import EvidenceError
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.memory_rules import FRAGMENTATION, MEMORY_GROWTH
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.flight_recorder.wording import Numbers, subject_of
 from faultline.analysis.traces.memory_snapshot.history import LineHolder, holders_at
 from faultline.analysis.traces.memory_snapshot.judgement import (

@@ -15,7 +15,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import on_runtime
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, Rows, RowTable
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.judgement.thresholds import MemoryRise, rise_of
 from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 

@@ -16,7 +16,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import launched_by
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 
 H2D = re.compile(r"HtoD|HostToDevice", re.IGNORECASE)

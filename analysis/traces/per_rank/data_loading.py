@@ -16,7 +16,7 @@ from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import covered, difference, length, union
 from faultline.analysis.traces.columns.row_table import FLOAT, INT, Rows, RowTable
 from faultline.analysis.traces.columns.steps import PHASES
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.judgement.thresholds import WARN_SHARE
 from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 

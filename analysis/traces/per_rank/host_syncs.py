@@ -16,7 +16,7 @@ from faultline.analysis.traces.columns.device import on_runtime
 from faultline.analysis.traces.columns.events import Bool, Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import difference, length, union
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.data_loading import loader_rows
 from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from faultline.analysis.traces.columns.events import TraceColumns
 from faultline.analysis.traces.columns.intervals import clip, union
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 
 

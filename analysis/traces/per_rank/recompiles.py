@@ -16,7 +16,7 @@ import numpy as np
 
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, INTS, Rows, RowTable
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 
 MAX_FRAMES = 64

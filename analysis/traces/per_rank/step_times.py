@@ -26,7 +26,7 @@ from faultline.analysis.traces.columns.intervals import (
     union_of,
 )
 from faultline.analysis.traces.columns.steps import PHASES, StepColumns, steps_of
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.activity import COMPUTING, DATA, Activity
 from faultline.analysis.traces.readable import readable
 

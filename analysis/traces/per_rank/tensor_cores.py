@@ -15,7 +15,7 @@ from faultline.analysis.traces.columns.device import Kind, kinds, launched_by
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.intervals import running_end
 from faultline.analysis.traces.columns.row_table import BOOL, INT, TEXT, Rows, RowTable
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.native.lane import lane_order
 from faultline.analysis.traces.per_rank.step_times import StepWindow, longest, window_of
 

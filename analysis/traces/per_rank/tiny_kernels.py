@@ -14,7 +14,7 @@ import numpy as np
 from faultline.analysis.traces.columns.device import Kind, kinds
 from faultline.analysis.traces.columns.events import Int64, TraceColumns
 from faultline.analysis.traces.columns.row_table import INT, TEXT, Rows, RowTable, rounded
-from faultline.analysis.traces.doctor.rule import EventReference
+from faultline.analysis.traces.doctor.diagnosis import EventReference
 from faultline.analysis.traces.per_rank.step_times import StepWindow, event_reference, window_of
 
 SMALL_NS = 10_000

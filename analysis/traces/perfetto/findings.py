@@ -16,7 +16,7 @@ import numpy as np
 from faultline.analysis.traces.across_ranks.comparison import RankComparison
 from faultline.analysis.traces.across_ranks.rank_summary import RankSummary
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.perfetto.augmented import Lane, Notes, microseconds, time_base
 
 FINDINGS, LATE = 2_000_000_001, 2_000_000_002

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.traces.doctor.rule import JobDiagnosis, Severity, percent, short
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
+from faultline.analysis.traces.doctor.rule import percent, short
 from faultline.analysis.traces.flight_recorder.wording import Numbers, subject_of
 from faultline.analysis.traces.judgement.thresholds import (
     INPUT_FIX,

@@ -51,7 +51,7 @@ from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.settings.webhook import PRESETS, WebhookSettings
 from faultline.bot.store.changes import LONGEST_FILES, LONGEST_ID, LONGEST_TEXT, ReportedChange
-from faultline.connectors.shared.rows.mapped_entries import searched, shallow_json, since_1970
+from faultline.connectors.shared.rows.expressions import searched, shallow_json, since_1970
 
 # What the generic webhook's expressions find in a body. A refusal names the expression and nothing
 # that was sent.
@@ -324,18 +324,12 @@ def _proves(webhook_settings: WebhookSettings, request: WebhookRequest, body: by
 
 def _receive(source: WebhookSource, settings: Settings) -> Receive:
     senders = source.senders(settings)
-    names = [table.instance.name for table in settings.instances(source.section)]
-    named = list(zip(names, senders, strict=True))
-    signed = any(_webhook_settings(sender).signature_header for sender in senders)
+    signed = any(sender.settings.webhook.signature_header for sender in senders)
     large_body_lock = asyncio.Lock()
 
-    def proven(request: WebhookRequest, body: bytes) -> tuple[str, Sender]:
+    def proven(request: WebhookRequest, body: bytes) -> Sender:
         # Every one is tried: the time taken must not tell whose secret it was.
-        fitting = [
-            candidate
-            for candidate in named
-            if _proves(_webhook_settings(candidate[1]), request, body)
-        ]
+        fitting = [sender for sender in senders if _proves(sender.settings.webhook, request, body)]
         if not fitting:
             raise BadSignature(SOURCE, "no token or signature fits")
         return fitting[0]
@@ -343,9 +337,10 @@ def _receive(source: WebhookSource, settings: Settings) -> Receive:
     async def receive(request: WebhookRequest) -> RequestContent:
         # Without signatures, what a stranger sends is not even read.
         body = await request.read() if signed else b""
-        name, sender = proven(request, body)
+        sender = proven(request, body)
         body = body if signed else await request.read()
-        webhook_settings = _webhook_settings(sender)
+        webhook_settings = sender.settings.webhook
+        name = webhook_settings.instance.name
         reader = read_changes if webhook_settings.maps_to == "changes" else read_webhook
         read = partial(
             reader, body, sender.settings, webhook_settings, sender=name, now=datetime.now(UTC)
@@ -357,10 +352,6 @@ def _receive(source: WebhookSource, settings: Settings) -> Receive:
             return sender.placed(await in_thread(read))
 
     return receive
-
-
-def _webhook_settings(sender: Sender) -> WebhookSettings:
-    return sender.settings.webhook
 
 
 ALERT_SOURCE = WebhookSource(

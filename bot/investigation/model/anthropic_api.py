@@ -19,12 +19,12 @@ from faultline.bot.investigation.model.model_api import (
     Listed,
     NotOfThisApi,
     ServerFailure,
+    address_of,
     retry_after,
 )
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
 from faultline.bot.settings.investigation import ModelSettings
 
-HOSTED = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
 """https://platform.claude.com/docs/en/api/versioning. The next one, 2026-10-21, changes nothing
 that is sent or read here, and older models on Bedrock and other servers do not know it."""
@@ -45,7 +45,7 @@ class AnthropicApi:
     def __init__(self, settings: ModelSettings) -> None:
         self._name = settings.name or ""
         key = settings.api_key.get_secret_value() if settings.api_key else "unused"
-        self._base = settings.base_url or HOSTED
+        self._base = address_of(settings)
         self._key = key
         self._bearer = False
         self._client = httpx.AsyncClient(

@@ -14,7 +14,6 @@ from dataclasses import replace
 from types import TracebackType
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
-from faultline.bot.investigation.model import anthropic_api, openai_api
 from faultline.bot.investigation.model.abilities import (
     Abilities,
     api_of,
@@ -75,9 +74,16 @@ class ModelClient:
             raise ConnectorError(vendor, "sign in", "model.api_key is not set")
         self._settings = settings
         self._calls = 0
-        self._api: ModelApi = (
-            anthropic_api.AnthropicApi(settings) if anthropic else openai_api.OpenAIApi(settings)
-        )
+        self._api: ModelApi
+        # Loading the openai package takes longer than most programs that use no model run.
+        if anthropic:
+            from faultline.bot.investigation.model.anthropic_api import AnthropicApi
+
+            self._api = AnthropicApi(settings)
+        else:
+            from faultline.bot.investigation.model.openai_api import OpenAIApi
+
+            self._api = OpenAIApi(settings)
 
     async def __aenter__(self) -> ModelClient:
         return self
@@ -212,13 +218,6 @@ class ModelClient:
                 vendor, "answer", failure.problem, status=status, retryable=passing
             )
         return ConnectorError(vendor, "connect", failure.problem, retryable=True)
-
-
-def address_of(settings: ModelSettings) -> str:
-    """Where the model is."""
-    if settings.base_url is not None:
-        return settings.base_url
-    return anthropic_api.HOSTED if settings.api == "anthropic" else openai_api.HOSTED
 
 
 def _wait_before(failure: ServerFailure, attempt: int) -> float | None:

@@ -12,7 +12,10 @@ from typing import Protocol
 
 from faultline.bot.investigation.model.abilities import Abilities
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn
+from faultline.bot.settings.investigation import ModelSettings
 
+ANTHROPIC = "https://api.anthropic.com/v1"
+OPENAI = "https://api.openai.com/v1"
 NO_RETRY_AFTER_S = 3600.0
 
 
@@ -70,6 +73,11 @@ class ModelApi(Protocol):
 
     async def close(self) -> None:
         """Close its connections."""
+
+
+def address_of(settings: ModelSettings) -> str:
+    """Where the model is."""
+    return settings.base_url or (ANTHROPIC if settings.api == "anthropic" else OPENAI)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -14,7 +14,8 @@ from typing import Any
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.investigation.model.abilities import Abilities
 from faultline.bot.investigation.model.budget import Budget, ModelLimits
-from faultline.bot.investigation.model.client import ModelClient, address_of
+from faultline.bot.investigation.model.client import ModelClient
+from faultline.bot.investigation.model.model_api import address_of
 from faultline.bot.investigation.model.toolbox import safe_call
 from faultline.bot.investigation.model.turns import (
     AssistantMessage,

@@ -26,7 +26,7 @@ from faultline.analysis.case.observations import MAX_OBSERVATIONS, OBSERVATIONS_
 from faultline.analysis.case.tables import SCHEMAS, read_table, write_table
 from faultline.analysis.case.windows import citing_matching_rows
 from faultline.analysis.requests.topology import read_topology
-from faultline.analysis.traces.job.trace_records import SUMMARIES, TRACES
+from faultline.analysis.traces.job.trace_versions import SUMMARIES, TRACES
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Finding, Gap, Scope
 from faultline.bot.answer.finding_ids import with_stable_ids
 from faultline.bot.investigation.analyzing import analyze_case

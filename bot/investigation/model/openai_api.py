@@ -15,6 +15,7 @@ from faultline.bot.investigation.model.model_api import (
     Listed,
     NotOfThisApi,
     ServerFailure,
+    address_of,
     retry_after,
 )
 from faultline.bot.investigation.model.openai_dialects import (
@@ -25,7 +26,6 @@ from faultline.bot.investigation.model.openai_dialects import (
 from faultline.bot.investigation.model.turns import ModelAnswer, Turn, count, mapping
 from faultline.bot.settings.investigation import ModelSettings
 
-HOSTED = "https://api.openai.com/v1"
 MOST_LISTED = 10_000
 CONTEXT_NAMES = ("max_model_len", "context_length", "context_window", "max_context_length")
 """What vLLM, OpenRouter, Groq and Mistral call the size of a model's context in the list of
@@ -48,7 +48,7 @@ class OpenAIApi:
             key = settings.api_key.get_secret_value() if settings.api_key else "unused"
         self._openai = AsyncOpenAI(
             api_key=key,
-            base_url=settings.base_url or HOSTED,
+            base_url=address_of(settings),
             timeout=settings.timeout_s,
             # `ModelClient` retries by itself, within its budget.
             max_retries=0,

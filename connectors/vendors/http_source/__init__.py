@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints, model_validator
 
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
-from faultline.connectors.shared.rows.mapped_entries import Expression, MappedTable, check_columns
+from faultline.connectors.shared.rows.expressions import Expression, MappedTable, check_columns
 from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
 from faultline.connectors.shared.settings.placeholders import FilledText, Template, Texts
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field, model_validator
 
 from faultline.connectors.shared.contract.connector_type import ConnectorType, Listing
-from faultline.connectors.shared.rows.mapped_entries import Expression, MappedTable, check_columns
+from faultline.connectors.shared.rows.expressions import Expression, MappedTable, check_columns
 from faultline.connectors.shared.settings.connector_settings import SelfHostedSettings
 from faultline.connectors.shared.settings.placeholders import Template
 from faultline.connectors.shared.settings.settings_types import Section

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 
 from faultline.bot.intake.accepting import Accept, IntakeLimits, store_accept
-from faultline.bot.intake.alert_source import AlertSource
+from faultline.bot.intake.alert_source import AlertSource, WebhookSource
 from faultline.bot.intake.alert_sources import built_in_sources
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.intake.routes import intake_routes
-from faultline.bot.intake.sources.cloudwatch import Fetch, cloudwatch_source, fetch_https
+from faultline.bot.intake.sources.cloudwatch import cloudwatch_source
+from faultline.bot.intake.sources.sns_messages import Fetch, fetch_https
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.store import Store
@@ -40,6 +41,9 @@ PD_SECRETS = ("pd-old-secret", "pd-new-secret")
 SLACK_SECRETS = ("slack-old-secret", "slack-new-secret")
 AM_TOKENS = ("s3cret", "prom:passw0rd")
 WATCHED = "C0ALERTS"
+
+
+PATIENT_S = 60.0
 
 
 def secrets(values: tuple[str, ...]) -> tuple[SecretStr, ...]:
@@ -72,13 +76,16 @@ def sqlite_store(tmp_path: Path) -> Iterator[Store]:
     engine.dispose()
 
 
-def sources_with(fetch_sns: Fetch) -> list[AlertSource]:
+def sources_with(fetch_sns: Fetch, *, patient: bool) -> list[AlertSource]:
     """Faultline's own alert sources, with an SNS that is reached in this way."""
-    sources = []
-    for source in built_in_sources():
-        cloudwatch = source.name == "cloudwatch"
-        sources.append(cloudwatch_source(fetch_sns) if cloudwatch else source)
-    return sources
+    sources = {source.name: source for source in built_in_sources()}
+    sources["cloudwatch"] = cloudwatch_source(fetch_sns)
+    return [
+        replace(source, answer_within_s=None)
+        if patient and isinstance(source, WebhookSource)
+        else source
+        for source in sources.values()
+    ]
 
 
 @contextmanager
@@ -91,13 +98,20 @@ def serving(
     sources: Sequence[AlertSource] | None = None,
     **more: Any,
 ) -> Iterator[str]:
-    """The routes behind uvicorn on a free loopback port; gives the base address."""
+    """The routes behind uvicorn on a free loopback port; gives the base address. Without `limits`
+    they wait for a busy machine longer than a vendor would."""
+    patient = replace(
+        IntakeLimits(),
+        max_body_bytes=settings.server.max_body_bytes,
+        accept_within_s=PATIENT_S,
+        group_within_s=PATIENT_S,
+    )
     app = Starlette(
         routes=intake_routes(
             settings,
             accept,
-            sources=sources_with(fetch_sns) if sources is None else sources,
-            limits=limits,
+            sources=sources_with(fetch_sns, patient=limits is None) if sources is None else sources,
+            limits=limits or patient,
             message_router=message_router,
             **more,
         )
@@ -109,7 +123,7 @@ def serving(
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENT_S
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.005)
     port = server.servers[0].sockets[0].getsockname()[1]
@@ -126,7 +140,7 @@ class Senders:
     store: Store
 
     client: httpx.Client = field(
-        default_factory=lambda: httpx.Client(timeout=20, trust_env=False, verify=False)
+        default_factory=lambda: httpx.Client(timeout=2 * PATIENT_S, trust_env=False, verify=False)
     )
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
@@ -289,7 +303,7 @@ def only(store: Store) -> Any:
     return investigation
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENT_S) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.rsa_keys import rsa_key
@@ -21,19 +21,19 @@ REGION = "eu-west-1"
 TOPIC = f"arn:aws:sns:{REGION}:123456789012:alarms"
 PEM = "/SimpleNotificationService-0123456789abcdef0123456789abcdef.pem"
 CERT_URL = f"https://sns.{REGION}.amazonaws.com{PEM}"
-KEYS = [rsa_key(0), rsa_key(1)]
 DAY = timedelta(days=1)
 
 
 def certificate(
     *,
     names: tuple[str, ...] = ("sns.amazonaws.com",),
-    key: Any = KEYS[0],
+    bits: int | None = None,
     start: timedelta = -DAY,
     end: timedelta = DAY,
 ) -> bytes:
     """A certificate in PEM, valid between two moments from now."""
     now = datetime.now(UTC)
+    key = rsa.generate_private_key(65537, bits) if bits else rsa_key(0)
     subject = x509.Name(
         [x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0] if names else "nobody")]
     )
@@ -103,14 +103,14 @@ def envelope(message: Any, *, kind: str = "Notification", **more: Any) -> dict[s
     return made | more
 
 
-def signed(message: dict[str, Any], *, key: Any = KEYS[0]) -> bytes:
+def signed(message: dict[str, Any], *, key: int = 0) -> bytes:
     """The body, signed as the developer guide says."""
     names = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
     if message["Type"] != "Notification":
         names = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
     text = "".join(f"{name}\n{message[name]}\n" for name in names if message.get(name) is not None)
     algorithm = hashes.SHA1() if message["SignatureVersion"] == "1" else hashes.SHA256()
-    signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
+    signature = rsa_key(key).sign(text.encode(), padding.PKCS1v15(), algorithm)
     return json.dumps({**message, "Signature": base64.b64encode(signature).decode()}).encode()
 
 

@@ -28,14 +28,12 @@ from tests.bot.answer.targets.answers import (
     some_evidence,
 )
 from tests.bot.answer.targets.fake_chats import CHANNEL, FakeChats
-from tests.bot.intake.conftest import serving, store_accept
-from tests.rsa_keys import rsa_pem
+from tests.bot.intake.conftest import PATIENT_S, serving, store_accept
+from tests.rsa_keys import signing_key
 
 HOME = "11111111-1111-1111-1111-111111111111"
 APP, BOT = "an-app", "28:an-app"
 ISSUER = "https://api.botframework.com"
-KEY = RSAKey.import_key(rsa_pem(0), {"kid": "k1"})
-NEXT_KEY = RSAKey.import_key(rsa_pem(1), {"kid": "k2"})
 PEOPLE = {
     "29:ann": {"name": "Ann", "aadObjectId": "ann-id", "userRole": "user", "tenantId": HOME},
     "29:gus": {"name": "Gus", "aadObjectId": "gus-id", "userRole": "guest", "tenantId": HOME},
@@ -48,6 +46,11 @@ PEOPLE = {
     },
     "29:foe": {"name": "Foe", "aadObjectId": "foe-id", "userRole": "user", "tenantId": "other"},
 }
+
+
+def first_key() -> RSAKey:
+    """The key with which the Bot Framework signs until another is published."""
+    return signing_key(0, "k1")
 
 
 def published(key: RSAKey, *endorsements: str) -> dict[str, Any]:
@@ -63,7 +66,8 @@ class Teams:
     settings: Settings
     base: str = ""
 
-    def token(self, key: RSAKey = KEY, **changed: Any) -> str:
+    def token(self, key: RSAKey | None = None, **changed: Any) -> str:
+        key = key or first_key()
         now = int(time.time())
         claims = {
             "iss": ISSUER,
@@ -90,7 +94,8 @@ class Teams:
 
     def send(self, activity: Any, token: str | None = None) -> httpx.Response:
         headers = {"authorization": f"Bearer {token or self.token()}"}
-        return httpx.post(f"{self.base}/webhooks/msteams", json=activity, headers=headers)
+        url = f"{self.base}/webhooks/msteams"
+        return httpx.post(url, json=activity, headers=headers, timeout=PATIENT_S)
 
     def say(self, text: str, who: str = "29:ann", **more: Any) -> str:
         """What the bot says to a mention; "" for nothing."""
@@ -144,7 +149,7 @@ class Teams:
 
 @pytest.fixture
 def chats() -> Iterator[FakeChats]:
-    fake = FakeChats(members=dict(PEOPLE), keys=[published(KEY, "msteams", "webchat")])
+    fake = FakeChats(members=dict(PEOPLE), keys=[published(first_key(), "msteams", "webchat")])
     fake.url, stop = serve_in_thread(fake.app)
     yield fake
     stop()

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 from joserfc import jwt
-from joserfc.jwk import RSAKey
 
 from faultline.analysis.errors import SettingsError
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.signatures import Refused
-from faultline.bot.intake.sources.azure_monitor import ACTION_GROUPS, ALERT_SOURCE, read_azure_alert
+from faultline.bot.intake.sources.azure_monitor import ALERT_SOURCE, read_azure_alert
+from faultline.bot.intake.sources.entra_tokens import ACTION_GROUPS
 from faultline.bot.policy.priority import HIGH, priority_of
 from faultline.bot.policy.values import Arrival
 from faultline.bot.settings import Settings
@@ -25,7 +25,7 @@ from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Store
 from tests.bot.intake.conftest import serving, store_accept
 from tests.connectors.local_http import LocalServer, Reply
-from tests.rsa_keys import rsa_pem
+from tests.rsa_keys import signing_key
 
 FIRED = datetime(2026, 3, 2, 12, 0, 24, tzinfo=UTC)
 NOW = FIRED + timedelta(minutes=1)
@@ -282,12 +282,10 @@ def test_over_http_the_token_stands_in_the_address(sqlite_store: Store) -> None:
 
 TENANT = "22222222-2222-2222-2222-222222222222"
 AUDIENCE = "api://faultline"
-KEY = RSAKey.import_key(rsa_pem(0), {"kid": "first"})
-OTHER = RSAKey.import_key(rsa_pem(1), {"kid": "other"})
 VERSION_1 = f"https://sts.windows.net/{TENANT}/"
 
 
-def entra_token(key: RSAKey = KEY, **changed: Any) -> str:
+def entra_token(number: int = 0, name: str = "first", **changed: Any) -> str:
     """A token of version 1.0, as Entra gives it to action groups."""
     now = int(time.time())
     claims = {
@@ -300,14 +298,15 @@ def entra_token(key: RSAKey = KEY, **changed: Any) -> str:
         "roles": ["ActionGroupsSecureWebhook"],
         "tid": TENANT,
     }
-    return jwt.encode({"alg": "RS256", "kid": key.kid}, claims | changed, key)
+    header = {"alg": "RS256", "kid": name}
+    return jwt.encode(header, claims | changed, signing_key(number, name))
 
 
 @pytest.fixture
 def entra() -> Iterator[LocalServer]:
     """Microsoft Entra, which publishes one key."""
     with LocalServer() as server:
-        keys = {"keys": [{**KEY.as_dict(private=False), "use": "sig"}]}
+        keys = {"keys": [{**signing_key(0, "first").as_dict(private=False), "use": "sig"}]}
         server.on(f"/{TENANT}/discovery/v2.0/keys", Reply(keys))
         yield server
 
@@ -344,8 +343,8 @@ def test_a_token_that_entra_signed_for_us_is_taken(entra: LocalServer, sqlite_st
 def test_any_other_token_is_refused(entra: LocalServer, sqlite_store: Store) -> None:
     now = int(time.time())
     strange = [
-        entra_token(OTHER),
-        entra_token(RSAKey.import_key(rsa_pem(1), {"kid": "first"})),
+        entra_token(1, "other"),
+        entra_token(1, "first"),
         entra_token(iss=VERSION_1.replace("2222", "3333")),
         entra_token(aud="api://another"),
         entra_token(exp=now - 3600),

@@ -25,15 +25,15 @@ from tests.bot.answer.targets.answers import an_alert
 from tests.bot.answer.targets.fake_chats import CHANNEL
 from tests.bot.intake.conftest import serving, store_accept
 from tests.bot.intake.teams_on_loopback import (
-    KEY,
-    NEXT_KEY,
     PEOPLE,
     Teams,
     chats,
+    first_key,
     open_teams,
     published,
     teams,
 )
+from tests.rsa_keys import signing_key
 
 __all__ = ["chats", "open_teams", "teams"]
 
@@ -82,12 +82,13 @@ def test_a_token_that_is_not_for_us_is_refused(teams: Teams, changed: dict[str, 
 
 
 def test_only_keys_that_are_endorsed_for_teams_count_and_they_rotate(teams: Teams) -> None:
-    assert teams.send(teams.activity(), teams.token(NEXT_KEY)).status_code == 401
-    teams.chats.keys = [published(KEY, "msteams"), published(NEXT_KEY, "webchat")]
-    assert teams.send(teams.activity(), teams.token(NEXT_KEY)).status_code == 401
-    teams.chats.keys = [published(NEXT_KEY, "msteams")]
-    assert teams.send(teams.activity(), teams.token(NEXT_KEY)).status_code == 200
-    assert teams.send(teams.activity(), teams.token(KEY)).status_code == 401
+    next_key = signing_key(1, "k2")
+    assert teams.send(teams.activity(), teams.token(next_key)).status_code == 401
+    teams.chats.keys = [published(first_key(), "msteams"), published(next_key, "webchat")]
+    assert teams.send(teams.activity(), teams.token(next_key)).status_code == 401
+    teams.chats.keys = [published(next_key, "msteams")]
+    assert teams.send(teams.activity(), teams.token(next_key)).status_code == 200
+    assert teams.send(teams.activity(), teams.token()).status_code == 401
     headers = {"authorization": "Basic x"}
     url = f"{teams.base}/webhooks/msteams"
     assert httpx.post(url, json={}, headers=headers).status_code == 401

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from faultline.analysis.vocabulary import Alert
-from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.accepting import Ignored, IntakeLimits
 from faultline.bot.intake.signatures import BadSignature
 from faultline.bot.intake.sources.sentry import read_sentry, verify_sentry
 from faultline.bot.settings import Settings
@@ -220,7 +220,7 @@ def test_a_store_that_stands_still_does_not_keep_sentry_waiting(sqlite_store: St
         await asyncio.sleep(60)
         raise AssertionError("it was waited for")
 
-    with serving(SETTINGS, never) as base:
+    with serving(SETTINGS, never, IntakeLimits()) as base:
         senders = Senders(base, sqlite_store)
         with senders.client:
             assert post(senders, issue_webhook()).status_code == 503

@@ -23,6 +23,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations
 from faultline.bot.store.store import Accepted, Arrival, ReplyTo, Store
 from tests.bot.intake.conftest import (
+    PATIENT_S,
     SLACK_SECRETS,
     WATCHED,
     Senders,
@@ -60,7 +61,7 @@ def bot(serve: Serve, sqlite_store: Store, connected: Settings) -> Senders:
     return serve(sqlite_store, connected)
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 5) -> None:
+def eventually(condition: Callable[[], Any], seconds: float = PATIENT_S) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

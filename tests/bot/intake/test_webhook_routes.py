@@ -28,6 +28,7 @@ from faultline.bot.runtime.instrumentation import ARRIVED
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Accepted, Arrival, Store
 from tests.bot.intake.conftest import (
+    PATIENT_S,
     PD_SECRETS,
     Senders,
     alertmanager_alert,
@@ -333,7 +334,7 @@ def test_while_the_store_stands_still_senders_are_told_to_come_back_and_nothing_
         "1",
     )
     assert outcome(bot.pagerduty(pagerduty_event())) in ("started", "duplicate")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENT_S
     while bot.store.count() < 1:
         assert time.monotonic() < deadline, "the alert that was given up on is lost"
         time.sleep(0.01)
@@ -365,11 +366,7 @@ def test_a_group_of_1500_alerts_above_a_megabyte_is_taken_at_once(bot: Senders) 
         one["annotations"]["description"] = "d" * 800
     body = json.dumps(alertmanager_group(*alerts)).encode()
     assert len(body) > 1_048_576
-    # A machine that is busy with other tests may not store all in the time; the sender comes back.
-    for _ in range(5):
-        answer = bot.alertmanager(body)
-        if answer.status_code != 503:
-            break
+    answer = bot.alertmanager(body)
     assert answer.status_code == 202
     assert len(answer.json()["alerts"]) == 1_500
     outcomes = {one["outcome"] for one in answer.json()["alerts"]}
@@ -396,11 +393,12 @@ def test_more_alerts_than_can_be_taken_are_refused_and_not_left_out(bot: Senders
 def test_a_request_that_its_sender_gave_up_is_dropped_before_any_work(
     settings: Settings, sqlite_store: Store
 ) -> None:
-    app = Starlette(routes=intake_routes(settings, store_accept(sqlite_store)))
+    limits = IntakeLimits(accept_within_s=PATIENT_S)
+    app = Starlette(routes=intake_routes(settings, store_accept(sqlite_store), limits=limits))
     body = json.dumps(pagerduty_event()).encode()
     digest = hmac.new(PD_SECRETS[0].encode(), body, hashlib.sha256).hexdigest()
     headers = {"x-pagerduty-signature": f"v1={digest}"}
-    for waited, status in ((0.1, 202), (2.5, 503)):
+    for waited, status in ((0.1, 202), (PATIENT_S + 1, 503)):
 
         async def late(scope: Any, receive: Any, send: Any, waited: float = waited) -> None:
             scope["state"] = {ARRIVED: time.monotonic() - waited}

@@ -18,7 +18,7 @@ from faultline.bot.settings.people import LoginSettings, PeopleSettings
 from faultline.bot.store.conversations import Conversations
 from faultline.bot.store.store import ReplyTo, Store
 from faultline.bot.store.visibility import SlackChannelFacts
-from tests.bot.intake.conftest import Senders, bot_message, mention, serving, slack_event
+from tests.bot.intake.conftest import PATIENT_S, Senders, bot_message, mention, serving, slack_event
 from tests.bot.intake.slack_on_loopback import Slack, slack_on_loopback
 
 Open = Callable[..., Senders]
@@ -57,7 +57,7 @@ def shared(event: dict[str, Any], *, event_id: str = "Ev1", **envelope: Any) -> 
 
 def told(slack: Slack) -> str:
     """The first line that one person alone was shown."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENT_S
     while not slack.calls["chat.postEphemeral"]:
         assert time.monotonic() < deadline, "nobody was notified"
         time.sleep(0.01)
@@ -296,7 +296,7 @@ def test_who_reads_a_private_channel_is_known_once_an_investigation_begins_there
     slack.given["conversations.members"] = {"members": ["U1", "U2"]}
     bot = opened()
     bot.slack(slack_event(mention("investigate checkout")))
-    facts, deadline = SlackChannelFacts(bot.store.engine), time.monotonic() + 5
+    facts, deadline = SlackChannelFacts(bot.store.engine), time.monotonic() + PATIENT_S
     while facts.read()["C9"] is None:
         assert time.monotonic() < deadline, "Slack was not asked"
         time.sleep(0.01)

@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import boto3
 import pytest
 from dbos import DBOS
-from moto.server import ThreadedMotoServer
 
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import BudgetExceeded
-from faultline.analysis.traces.job.trace_records import SUMMARIES, TRACES, record_name, record_of
+from faultline.analysis.traces.job.trace_versions import SUMMARIES, TRACES, record_name, record_of
 from faultline.analysis.traces.job.training import training_findings
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.investigation import reading_traces, trace_queue
@@ -33,6 +31,7 @@ from tests.analysis.traces.written_traces import case_of, document, job, write_t
 from tests.bot.investigation.trace_worker import READS, work
 from tests.databases import store_engine
 from tests.forked import ForkedProcess
+from tests.s3 import open_client
 
 RANKS = 8
 LATE = {(2, step): 6_000.0 for step in range(8)}
@@ -158,20 +157,11 @@ def test_what_a_killed_worker_leaves_another_finishes(
 
 
 def test_cases_in_s3_are_read_one_file_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: list[Workers]
+    tmp_path: Path, s3: str, ended: list[Workers]
 ) -> None:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    for key, value in (
-        ("ACCESS_KEY_ID", "test"),
-        ("SECRET_ACCESS_KEY", "test"),
-        ("DEFAULT_REGION", "us-east-1"),
-    ):
-        monkeypatch.setenv(f"AWS_{key}", value)
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="cases")
-    cases = CaseStore("s3://cases/faultline", endpoint_url=endpoint)
+    with open_client(s3) as client:
+        client.create_bucket(Bucket="cases")
+    cases = CaseStore("s3://cases/faultline", endpoint_url=s3)
     store_url, engine_url = (
         f"sqlite:///{tmp_path}/faultline.sqlite",
         f"sqlite:///{tmp_path}/engine.sqlite",
@@ -183,7 +173,7 @@ def test_cases_in_s3_are_read_one_file_at_a_time(
     cases.put(investigation, "alert.json", folder / "alert.json")
     cases.put_folder(investigation, TRACES, folder / TRACES)
     migrate_engine(engine_url)
-    workers = Workers(engine_url, store_url, tmp_path, "s3://cases/faultline", endpoint)
+    workers = Workers(engine_url, store_url, tmp_path, "s3://cases/faultline", s3)
     ended.append(workers)
     workers.start()
     enqueue(engine_url, investigation)
@@ -196,7 +186,6 @@ def test_cases_in_s3_are_read_one_file_at_a_time(
             path.unlink()
         assert findings(copy) == findings(folder), "the records alone tell what the traces told"
     store.engine.dispose()
-    server.stop()
 
 
 def reading_of(tmp_path: Path, **settings: float) -> tuple[TraceReading, CaseStore]:

@@ -7,10 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from mcp import Client
-from mcp_types import CallToolResult, TextContent
+from typing import TYPE_CHECKING, Any
 
 from faultline.analysis.case.folder import read_case, read_diagnosis, write_json
 from faultline.bot.answer.writer.built_in import word
@@ -18,13 +15,19 @@ from faultline.bot.intake.accepting import store_accept
 from faultline.bot.intake.incident_requests import IncidentRequests
 from faultline.bot.mcp.callers import THIS_MACHINE, Caller, CallLimits
 from faultline.bot.mcp.investigations import Investigations, Shelf
-from faultline.bot.mcp.server import CallerOf, McpServer
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import ReplyTo, Store
 from faultline.connectors.shared.contract.base import Connector
 from tests.bot.investigation.model.cases import diagnosed_case
 from tests.databases import store_engine
 from tests.scenarios.small_case import ALERT
+
+# The mcp package takes a second to load, so that only the tests that speak with a server load it.
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult, ReadResourceResult
+
+    from faultline.bot.mcp.server import CallerOf, McpServer
 
 
 @dataclass
@@ -64,6 +67,7 @@ class Stored:
 
     def server(self, caller_of: CallerOf | None = None) -> McpServer:
         """One over the store."""
+        from faultline.bot.mcp.server import McpServer
 
         async def case_path(given: str) -> Path | None:
             folder = self.cases / given
@@ -89,8 +93,8 @@ class Stored:
     def call(self, tool: str, **arguments: Any) -> CallToolResult:
         """What a tool gives to one call."""
         result = self.told(lambda client: client.call_tool(tool, arguments))
-        assert isinstance(result, CallToolResult)
-        return result
+        answer: CallToolResult = result
+        return answer
 
     def told(self, story: Callable[[Client], Awaitable[Any]]) -> Any:
         """What a story with the official client gives."""
@@ -104,6 +108,8 @@ class Stored:
     @asynccontextmanager
     async def agent(self) -> AsyncIterator[Client]:
         """The official client, in this process."""
+        from mcp import Client
+
         server = self.server()
         try:
             async with Client(server.built()) as client:
@@ -117,10 +123,33 @@ class Stored:
         return self
 
 
+@asynccontextmanager
+async def agent_at(url: str, mode: Any = "auto", **http: Any) -> AsyncIterator[Client]:
+    """The official client of a server that is reached over HTTP."""
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with httpx2.AsyncClient(**http) as connections:
+        transport = streamable_http_client(f"{url}/mcp", http_client=connections)
+        async with Client(transport, mode=mode) as client:
+            yield client
+
+
 def said(result: CallToolResult) -> str:
     """The text of a result."""
-    assert isinstance(result.content[0], TextContent)
-    return result.content[0].text
+    [content, *_] = result.content
+    assert content.type == "text"
+    return content.text
+
+
+def text_of(resource: ReadResourceResult) -> str:
+    """The text of a file."""
+    from mcp_types import TextResourceContents
+
+    [content] = resource.contents
+    assert isinstance(content, TextResourceContents)
+    return content.text
 
 
 def why(result: CallToolResult) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from joserfc.jwk import RSAKey
 from pydantic import SecretStr
 
 from faultline.analysis.errors import ConnectorError
@@ -24,7 +23,7 @@ from faultline.bot.web.access import AccessControl
 from tests.bot.web.login_provider import CLIENT_ID, LoginProvider
 from tests.bot.web.serving import Server
 from tests.databases import store_engine
-from tests.rsa_keys import rsa_pem
+from tests.rsa_keys import signing_key
 
 ADDRESS = "https://faultline.example"
 CLAIMS = {
@@ -143,7 +142,7 @@ def test_a_token_for_something_else_opens_nothing(world: World, changed: dict[st
 
 
 def test_a_token_that_somebody_else_signed_opens_nothing(world: World) -> None:
-    world.provider.signs_with = RSAKey.import_key(rsa_pem(1), {"kid": "first"})
+    world.provider.signs_with = signing_key(1, "first")
     assert world.caller(world.token()) is None
     assert world.caller("a.b.c") is None
 

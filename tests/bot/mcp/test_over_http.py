@@ -7,22 +7,21 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import httpx2
 import pytest
 import uvicorn
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import TextResourceContents
 from starlette.applications import Starlette
 
 from faultline.bot.mcp.callers import Caller
 from faultline.bot.mcp.over_http import MAX_BODY_BYTES, McpOverHttp, Resource, caller_of_request
 from faultline.bot.store.visibility import NOTHING_APART
-from tests.bot.mcp.stored import Stored
-from tests.connectors.conftest import free_port
+from faultline.loopback.bot_process import free_port
+from tests.bot.mcp.stored import Stored, agent_at, text_of
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 TOKENS = {
     "reads": Caller("token r", "reading", "viewer", NOTHING_APART),
@@ -70,10 +69,8 @@ class Served:
     def told(self, token: str, story: Any, mode: Any = "auto") -> Any:
         async def whole() -> Any:
             headers = {"authorization": f"Bearer {token}"}
-            async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
-                transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
-                async with Client(transport, mode=mode) as client:
-                    return await story(client)
+            async with agent_at(self.url, mode, headers=headers, timeout=30) as client:
+                return await story(client)
 
         return asyncio.run(whole())
 
@@ -103,8 +100,7 @@ def test_an_agent_with_a_token_gets_the_answer_and_progress(served: Served, mode
         assert waited.structured_content["status"] == "done"
         answer = await client.call_tool("answer", {"investigation": one})
         report = await client.read_resource(f"faultline://cases/{one}/report.md")
-        assert isinstance(report.contents[0], TextResourceContents)
-        assert "checkout" in report.contents[0].text
+        assert "checkout" in text_of(report)
         return answer.structured_content
 
     assert served.told("reads", story, mode)["verdict"] == "cause_found"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,14 @@ from faultline.bot.runtime.nursery import process_nursery
 from faultline.bot.settings import Settings, load_settings
 from faultline.loopback.bot_process import free_port
 from faultline.loopback.preloaded import run_preloaded
+
+
+@pytest.fixture
+def temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of the test's own: `serve` looks there for what other processes left behind."""
+    with tempfile.TemporaryDirectory(prefix="serve-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 def settings_of(directory: Path, **environ: str) -> Settings:
@@ -71,6 +81,7 @@ def test_every_address_of_the_host_is_listened_on() -> None:
         assert bound.getsockname()[0] == "127.0.0.1"
 
 
+@pytest.mark.usefixtures("temporary_folder")
 @pytest.mark.parametrize(
     ("variable", "key"),
     [("FAULTLINE_STORE__DIRECTORY", "store.directory"), ("FAULTLINE_STORE__CASES", "store.cases")],
@@ -86,6 +97,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, variable: str,
     assert "\n" not in said
 
 
+@pytest.mark.usefixtures("temporary_folder")
 def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path) -> None:
     address = f"postgresql://u:hunter2@127.0.0.1:{free_port()}/x"
     settings = settings_of(
@@ -97,6 +109,7 @@ def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.usefixtures("temporary_folder")
 def test_a_database_address_that_is_none_is_named_without_showing_it(tmp_path: Path) -> None:
     settings = settings_of(
         tmp_path,
@@ -108,12 +121,14 @@ def test_a_database_address_that_is_none_is_named_without_showing_it(tmp_path: P
     assert "hunter2" not in said
 
 
+@pytest.mark.usefixtures("temporary_folder")
 def test_socket_mode_without_the_bot_token_is_refused(tmp_path: Path) -> None:
     assert refused(settings_of(tmp_path, FAULTLINE_SLACK__APP_TOKEN="xapp-1")).startswith(
         "slack.bot_token: is needed"
     )
 
 
+@pytest.mark.usefixtures("temporary_folder")
 def test_a_start_that_fails_leaves_no_nursery_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.processes.server import local_cases
 from faultline.bot.store.case_store import CaseStore
+from tests.s3 import open_client
 
 CASE = "20261121-030000-abcdef"
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """An S3 server on loopback."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture(params=["directory", "s3"])
-def cases(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> CaseStore:
+def cases(request: pytest.FixtureRequest, tmp_path: Path) -> CaseStore:
     """An empty case store of either kind."""
     if request.param == "directory":
         return CaseStore(tmp_path / "cases")
     endpoint: str = request.getfixturevalue("s3")
-    for key, value in (
-        ("ACCESS_KEY_ID", "test"),
-        ("SECRET_ACCESS_KEY", "test"),
-        ("DEFAULT_REGION", "us-east-1"),
-    ):
-        monkeypatch.setenv(f"AWS_{key}", value)
     bucket = f"cases-{abs(hash(str(tmp_path))) % 10**8}"
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=bucket)
+    with open_client(endpoint) as client:
+        client.create_bucket(Bucket=bucket)
     return CaseStore(f"s3://{bucket}/faultline", endpoint_url=endpoint)
 
 

@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, insert, inspect, text
 from sqlalchemy.sql.sqltypes import JSON, Boolean, DateTime, Float, Integer
 
@@ -127,6 +125,8 @@ def shape_of(engine: Engine) -> dict[str, list[str]]:
 
 def upgrade_to(engine: Engine, version: str) -> None:
     """Up to this version, which may not be the newest."""
+    from alembic import command
+
     with engine.begin() as connection:
         command.upgrade(_config(connection), version)
 
@@ -155,11 +155,15 @@ def test_from_nothing_up_to_what_the_models_describe(engine: Engine) -> None:
     assert set(inspect(engine).get_table_names()) <= {"alembic_version"}
     upgrade(engine)
     assert set(rows_of(engine)) == tables
+    from alembic import command
+
     with engine.begin() as connection:
         command.check(_config(connection))
 
 
 def test_the_files_names_and_first_lines_are_what_alembic_reads_in_them(engine: Engine) -> None:
+    from alembic.script import ScriptDirectory
+
     with engine.connect() as connection:
         scripts = ScriptDirectory.from_config(_config(connection))
         assert current_version(connection) == scripts.get_current_head()
@@ -170,7 +174,7 @@ def test_the_files_names_and_first_lines_are_what_alembic_reads_in_them(engine: 
 def test_tables_that_are_up_to_date_are_left_alone_without_alembic(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "upgrade", None)
+    monkeypatch.setattr("alembic.command.upgrade", None)
     upgrade(engine)
     with engine.connect() as connection:
         assert current_version(connection) == NUMBERS[-1]

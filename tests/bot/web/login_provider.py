@@ -8,7 +8,6 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from html import escape
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -20,18 +19,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tests.rsa_keys import rsa_pem
+from tests.rsa_keys import signing_key
 
 CLIENT_ID = "faultline"
 CLIENT_SECRET = "s3cr3t & :more"
 CODE_LASTS_S = 60
 Key = RSAKey | ECKey | OctKey
-
-
-@cache
-def first_key() -> Key:
-    """The one with which a provider begins to sign."""
-    return RSAKey.import_key(rsa_pem(0), {"kid": "first"})
 
 
 @dataclass
@@ -53,7 +46,7 @@ class LoginProvider:
     asks: bool = False
     """Whether a page stands between, as a person meets it."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
-    key: Key = field(default_factory=first_key)
+    key: Key = field(default_factory=lambda: signing_key(0, "first"))
     published: list[Key] = field(default_factory=list)
     token_requests: int = 0
     key_requests: int = 0

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from joserfc.jwk import ECKey, RSAKey
+from joserfc.jwk import ECKey
 from pydantic import SecretStr, ValidationError
 
 from faultline.bot.settings import ServerSettings, Settings
@@ -28,7 +28,7 @@ from faultline.bot.web.oidc.signed_tokens import LOGOUT_EVENT
 from tests.bot.web.browser import Page, browser_page
 from tests.bot.web.login_provider import CLIENT_ID, CLIENT_SECRET, LoginProvider
 from tests.bot.web.serving import PATIENT_S, Server, Site, form_of, serving
-from tests.rsa_keys import rsa_pem
+from tests.rsa_keys import signing_key
 
 ANN = {
     "email": "ann@corp.example",
@@ -36,7 +36,6 @@ ANN = {
     "name": "Ann <b>Ops</b>",
     "groups": ["eng", "sre"],
 }
-OTHER_KEY = RSAKey.import_key(rsa_pem(1), {"kid": "first"})
 
 
 @dataclass
@@ -170,7 +169,7 @@ def _text(data: bytes) -> str:
 
 def test_forged_signatures_open_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = world.provider
-    provider.signs_with = OTHER_KEY
+    provider.signs_with = signing_key(1, "first")
     assert "wrong signature" in world.sign_in().text
     provider.signs_with = ECKey.generate_key("P-256", {"kid": "unknown"})
     provider.alg = "ES256"
@@ -196,7 +195,7 @@ def test_keys_rotate_without_a_restart(world: World, alg: str) -> None:
     world.provider.key = (
         ECKey.generate_key("P-256", {"kid": "second"})
         if alg == "ES256"
-        else RSAKey.import_key(rsa_pem(1), {"kid": "second"})
+        else signing_key(1, "second")
     )
     assert world.sign_in().headers["location"] == "/"
     assert world.sign_in().headers["location"] == "/"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob, job_of
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.doctor.rules import diagnose
 from faultline.analysis.traces.flight_recorder.diagnoses import hang_diagnoses
 from faultline.analysis.traces.reading.job_files import sort_job_files

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import job_of
 from faultline.analysis.traces.doctor.nothing_wrong import NO_DOUBT, doubts, health, nothing_wrong
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.doctor.rules import diagnose
 from faultline.analysis.traces.job.training import training_findings
 from tests.analysis.traces.doctor.written_ranks import job_from

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from faultline.analysis.traces.across_ranks.rank_summary import summarise
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob, job_of
 from faultline.analysis.traces.doctor.nothing_wrong import nothing_wrong
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.doctor.rules import diagnose
 from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.across_ranks.written_jobs import gpu_job

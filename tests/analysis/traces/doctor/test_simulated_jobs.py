@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.rules import diagnose
 from tests.analysis.traces.doctor.simulated_jobs import (
     GB,

@@ -10,8 +10,8 @@ from typing import Any
 
 from faultline.analysis.traces.across_ranks.rank_summary import summarise
 from faultline.analysis.traces.columns.events import TraceColumns
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.doctor.job import TrainingJob, job_of
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
 from faultline.analysis.traces.doctor.rules import diagnose
 from faultline.analysis.traces.reading.kineto import read_trace
 from tests.analysis.traces.device_traces import GEMM, kernel, launch

@@ -13,9 +13,9 @@ import pytest
 
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.traces.columns.events import TraceColumns
-from faultline.analysis.traces.job import trace_records
+from faultline.analysis.traces.job import trace_versions
 from faultline.analysis.traces.job.rank_reading import NO_MEMORY
-from faultline.analysis.traces.job.trace_records import (
+from faultline.analysis.traces.job.trace_versions import (
     SUMMARIES,
     TRACES,
     VERSIONS_FILE,
@@ -193,7 +193,7 @@ def test_records_of_other_code_and_of_other_traces_stand_for_nothing(
     second.write_bytes(first.read_bytes())
     assert findings(tmp_path) == plain
     spoil(tmp_path)
-    monkeypatch.setattr(trace_records, "READER", "of another version")
+    monkeypatch.setattr(trace_versions, "READER", "of another version")
     assert {f.kind for f in training_findings(read_case(tmp_path))} == {"trace_unreadable"}
 
 

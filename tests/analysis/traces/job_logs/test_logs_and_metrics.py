@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.job_logs.diagnoses import log_diagnoses, metrics_diagnoses
 from faultline.analysis.traces.job_logs.metrics import RankMetrics, read_metrics
 from faultline.analysis.traces.job_logs.rank_logs import JobLogs, read_rank_logs

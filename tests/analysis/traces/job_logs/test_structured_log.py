@@ -11,7 +11,7 @@ import pytest
 
 from faultline.analysis.case.folder import read_case
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.job.telemetry import diagnoses_of_files
 from faultline.analysis.traces.job_logs.metrics import read_metrics
 from faultline.analysis.traces.job_logs.structured_log import RankSpans, read_structured_logs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faultline.analysis.traces.doctor.rule import JobDiagnosis
+from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis
 from faultline.analysis.traces.job.telemetry import telemetry_diagnoses
 from faultline.analysis.traces.reading.job_files import sort_job_files
 from tests.analysis.traces.traceml.databases import usual, write_telemetry

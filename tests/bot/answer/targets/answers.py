@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import update
+
 from faultline.analysis.vocabulary import (
     Alert,
     Cause,
@@ -22,12 +24,21 @@ from faultline.analysis.vocabulary import (
 )
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import ReplyTo, Store, StoredInvestigation
+from faultline.bot.store.tables import PostRow
 from tests.databases import store_engine
 
 ALERT_AT = datetime(2026, 9, 14, 10, 21, tzinfo=UTC)
 ONSET = ALERT_AT - timedelta(minutes=7)
 PAGE = "https://faultline.example.com/investigations/20260914-102100-ab12cd"
 GRAPH = "https://app.datadoghq.com/metric/explorer?from=1&to=2"
+
+
+def an_hour_later(store: Store) -> None:
+    """As if every attempt to post had been made an hour ago, so that nobody can be behind it. A
+    short lease would run out under a worker that a busy machine delays."""
+    with store.engine.begin() as connection:
+        hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        connection.execute(update(PostRow).values(attempted_at=hour_ago))
 
 
 def an_alert(**more: Any) -> Alert:

@@ -9,7 +9,6 @@ import hmac
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from faultline.bot.policy.reply_targets import declared_targets
 from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Store
 from faultline.loopback.server import serve_in_thread
-from tests.bot.answer.targets.answers import settings
+from tests.bot.answer.targets.answers import an_hour_later, settings
 from tests.bot.answer.targets.test_chats import accepted, outcome
 
 KEY = b"k" * 32
@@ -61,10 +60,10 @@ def receiver() -> Iterator[Receiver]:
     stop()
 
 
-def opened(receiver: Receiver, store: Store, **more: Any) -> WebhookDeliveries:
+def opened(receiver: Receiver, store: Store) -> WebhookDeliveries:
     given = settings(answer_webhook={"url": receiver.url, "secret": SECRET})
     [target] = [one for one in declared_targets(given) if one.name == "answer_webhook"]
-    return WebhookDeliveries(target, given, store, owner="w", **more)
+    return WebhookDeliveries(target, given, store, owner="w")
 
 
 def test_each_revision_is_delivered_once_with_the_next_number(
@@ -92,13 +91,14 @@ def test_each_revision_is_delivered_once_with_the_next_number(
 
 
 def test_what_is_sent_again_has_the_same_id(receiver: Receiver, store: Store) -> None:
-    deliveries = opened(receiver, store, lease=timedelta(seconds=0.2))
+    deliveries = opened(receiver, store)
     investigation = accepted(store)
     receiver.answer_with = 502
     with pytest.raises(ConnectorError) as failed:
         asyncio.run(deliveries.answer(outcome(investigation)))
     assert failed.value.retryable
     receiver.answer_with = 204
+    an_hour_later(store)
     asyncio.run(deliveries.answer(outcome(investigation)))
     assert receiver.requests == 2
     [once] = receiver.kept.values()

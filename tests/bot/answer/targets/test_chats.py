@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
 from faultline.bot.answer.outcome import Answer, Outcome
-from faultline.bot.answer.targets import posting
 from faultline.bot.answer.targets.chats.target import ChatTarget
 from faultline.bot.answer.targets.message_target import VendorMessage
 from faultline.bot.answer.targets.plain_message import TextParts
@@ -27,6 +25,7 @@ from tests.bot.answer.targets.answers import (
     a_gap,
     a_report,
     an_alert,
+    an_hour_later,
     settings,
     some_evidence,
 )
@@ -34,8 +33,6 @@ from tests.bot.answer.targets.fake_chats import CHANNEL, SERVICE_CHANNEL, FakeCh
 
 CHATS = ("msteams", "mattermost", "discord")
 SECRETS = {"msteams": "client_secret", "mattermost": "token", "discord": "webhook_url"}
-LEASE = timedelta(seconds=0.2)
-"""Where a test waits until an attempt is over."""
 HOSTILE = "@everyone <at>Ann</at> <@U1> [x](http://evil) **b** `a` @channel <!here> ||s|| # h"
 
 
@@ -57,15 +54,13 @@ def opened(
     name: str,
     chats: FakeChats,
     store: Store,
-    *,
-    lease: timedelta = posting.LEASE,
     **more: Any,
 ) -> VendorMessage:
     sections = chats.sections()
     sections[name] |= more
     given = settings(**sections)
     target = declared(name, given)
-    return target._client()(target, given, store, owner="w", lease=lease)
+    return target._client()(target, given, store, owner="w")
 
 
 def accepted(store: Store, **more: Any) -> StoredInvestigation:
@@ -110,12 +105,13 @@ def test_one_message_says_that_it_has_begun_and_then_holds_each_answer(
 def test_a_message_whose_sending_was_not_confirmed_is_found_and_not_sent_again(
     name: str, chats: FakeChats, store: Store
 ) -> None:
-    target = opened(name, chats, store, lease=LEASE)
+    target = opened(name, chats, store)
     investigation = accepted(store)
     chats.lose_answers = 1
     with pytest.raises(ConnectorError) as failed:
         asyncio.run(target.announce(investigation))
     assert failed.value.retryable
+    an_hour_later(store)
     asyncio.run(target.answer(outcome(investigation)))
     [message] = chats.messages
     assert "payments breaks it" in said(message.versions[-1])
@@ -256,11 +252,12 @@ def test_another_host_is_named_in_the_settings() -> None:
 def test_without_leave_to_read_the_channel_nothing_is_looked_for(
     chats: FakeChats, store: Store
 ) -> None:
-    target = opened("msteams", chats, store, lease=LEASE, team=None)
+    target = opened("msteams", chats, store, team=None)
     investigation = accepted(store)
     chats.lose_answers = 1
     with pytest.raises(ConnectorError):
         asyncio.run(target.announce(investigation))
+    an_hour_later(store)
     asyncio.run(target.announce(investigation))
     assert len(chats.messages) == 2, "what the page says of bots without it"
     assert all("graph" not in path for _, path, _ in chats.requests)
@@ -297,11 +294,12 @@ def test_markdown_is_cut_at_a_line_and_keeps_the_link() -> None:
 def test_discord_cannot_be_searched_and_gets_a_lost_message_again(
     chats: FakeChats, store: Store
 ) -> None:
-    target = opened("discord", chats, store, lease=LEASE)
+    target = opened("discord", chats, store)
     investigation = accepted(store, title=HOSTILE * 9)
     chats.lose_answers = 1
     with pytest.raises(ConnectorError):
         asyncio.run(target.announce(investigation))
+    an_hour_later(store)
     asyncio.run(target.announce(investigation))
     asyncio.run(target.answer(outcome(investigation)))
     assert [len(one.versions) for one in chats.messages] == [1, 2], "what the page says"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import email
 import email.policy
-import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from faultline.bot.policy.values import ReplyTo
 from faultline.bot.settings import Settings
 from faultline.bot.settings.loading import settings_of
 from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.loopback.bot_process import free_port
 from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,
@@ -93,13 +93,6 @@ class MailServer:
         return settings_of({"email": own | more, "server": url}, password)
 
 
-def free_port() -> int:
-    """The controller asks its own server before it says where that is."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def started(folder: Path, *, tls: bool = True) -> tuple[MailServer, Controller]:
     authority = OwnAuthority(folder)
     own = authority.issue("server", "127.0.0.1")
@@ -109,6 +102,7 @@ def started(folder: Path, *, tls: bool = True) -> tuple[MailServer, Controller]:
     controller = Controller(
         mailbox,
         hostname="127.0.0.1",
+        # The controller asks its own server before it says where that is.
         port=free_port(),
         tls_context=context if tls else None,
         require_starttls=tls,

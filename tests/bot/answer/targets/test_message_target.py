@@ -24,7 +24,13 @@ from faultline.bot.settings.alerts import AlertSettings, ChannelSettings
 from faultline.bot.store.store import Store, StoredInvestigation
 from faultline.connectors.shared.settings.settings_types import Section
 from faultline.connectors.shared.settings.shared_settings import ServiceSettings
-from tests.bot.answer.targets.answers import a_diagnosis, a_gap, a_report, some_evidence
+from tests.bot.answer.targets.answers import (
+    a_diagnosis,
+    a_gap,
+    a_report,
+    an_hour_later,
+    some_evidence,
+)
 
 NIGHT = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 
@@ -76,7 +82,7 @@ class PigeonPost(ReplyTargetType[PigeonSettings]):
         return reply_to.other_addresses.get(self.name) or (own.loft if own else None)
 
     def build(self, settings: Settings, store: Store, *, owner: str) -> Pigeons:
-        return Pigeons(self, settings, store, owner=owner, lease=timedelta(seconds=0.2))
+        return Pigeons(self, settings, store, owner=owner)
 
     async def check(self, settings: Settings) -> str:
         return "fed"
@@ -156,6 +162,7 @@ def test_a_message_that_arrived_though_its_request_failed_is_found(store: Store)
     with pytest.raises(ConnectorError, match="gave no answer") as refused:
         asyncio.run(pigeons.announce(investigation))
     assert refused.value.retryable
+    an_hour_later(store)
     asyncio.run(pigeons.announce(investigation))
     assert list(pigeons.carried) == [f"{investigation.id}:pigeons"]
 
@@ -188,6 +195,7 @@ def test_its_channel_has_quiet_hours_and_one_digest(store: Store) -> None:
     morning = NIGHT + timedelta(hours=5)
     pigeons.fault = httpx.ReadError("away")
     updates.look(morning)
+    an_hour_later(store)
     updates.look(morning + timedelta(minutes=2))
     updates.look(morning + timedelta(minutes=4))
     assert list(pigeons.carried) == [f"{investigation.id}:pigeons-digest"]

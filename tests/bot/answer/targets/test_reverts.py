@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from tests.bot.answer.targets.answers import (
     a_diagnosis,
     a_gap,
     a_report,
+    an_hour_later,
     settings,
     some_evidence,
 )
@@ -32,7 +32,6 @@ from tests.bot.answer.targets.fake_code_hosts import CONFLICT, MERGED, FakeCodeH
 from tests.bot.answer.targets.test_tickets import HOSTILE, answered, known
 
 HOSTS = ("github_reverts", "gitlab_reverts")
-LEASE = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def opened(name: str, hosts: FakeCodeHosts, store: Store) -> Reverts:
     [target] = [one for one in declared_targets(given) if one.name == name]
     assert isinstance(target, RevertTarget)
     client: Any = target._client()
-    made = client(target, given, store, owner="w", lease=LEASE)
+    made = client(target, given, store, owner="w")
     assert isinstance(made, Reverts)
     return made
 
@@ -128,6 +127,7 @@ def test_a_draft_whose_making_was_not_confirmed_is_found_and_not_made_again(
         with pytest.raises(ConnectorError) as failed:
             asyncio.run(reverts.answer(outcome(investigation, link)))
         assert failed.value.retryable
+        an_hour_later(store)
         if hosts.drafts:
             break
     asyncio.run(reverts.answer(outcome(investigation, link)))

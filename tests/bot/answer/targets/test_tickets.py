@@ -13,7 +13,6 @@ import pytest
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.outcome import Answer, Outcome
-from faultline.bot.answer.targets import posting
 from faultline.bot.answer.targets.plain_message import TextParts
 from faultline.bot.answer.targets.target_type import configured_types
 from faultline.bot.answer.targets.tickets.target import TicketTarget, ticket_offers
@@ -29,13 +28,13 @@ from tests.bot.answer.targets.answers import (
     a_gap,
     a_report,
     an_alert,
+    an_hour_later,
     settings,
     some_evidence,
 )
 from tests.bot.answer.targets.fake_trackers import FakeTrackers
 
 TRACKERS = ("jira_issues", "linear_issues", "github_issues", "gitlab_issues")
-LEASE = timedelta(seconds=0.2)
 
 
 @pytest.fixture
@@ -52,13 +51,11 @@ def declared(name: str, given: Settings) -> TicketTarget[Any]:
     return found
 
 
-def opened(
-    name: str, trackers: FakeTrackers, store: Store, *, lease: timedelta = posting.LEASE
-) -> Tickets:
+def opened(name: str, trackers: FakeTrackers, store: Store) -> Tickets:
     given = settings(**trackers.sections())
     target = declared(name, given)
     client: Any = target._client()
-    made = client(target, given, store, owner="w", lease=lease)
+    made = client(target, given, store, owner="w")
     assert isinstance(made, Tickets)
     return made
 
@@ -121,12 +118,13 @@ def test_a_ticket_is_made_once_and_then_holds_each_new_answer(
 def test_a_ticket_whose_making_was_not_confirmed_is_found_and_not_made_again(
     name: str, trackers: FakeTrackers, store: Store
 ) -> None:
-    tickets = opened(name, trackers, store, lease=LEASE)
+    tickets = opened(name, trackers, store)
     investigation = asked(store, name)
     trackers.lose_answers = 1
     with pytest.raises(ConnectorError) as failed:
         asyncio.run(tickets.answer(outcome(investigation)))
     assert failed.value.retryable
+    an_hour_later(store)
     asyncio.run(tickets.answer(outcome(investigation)))
     assert len(trackers.issues) == 1
     assert len(trackers.issues[0].versions) == 2, "the found one is brought up to date"

@@ -65,7 +65,7 @@ def serving(*script: Answer) -> Iterator[OpenAIServer]:
     process = uvicorn.Server(config)
     thread = threading.Thread(target=process.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not process.started:
         assert time.monotonic() < deadline, "the local server did not start"
         time.sleep(0.005)

@@ -7,7 +7,6 @@ import asyncio
 import gzip
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -20,6 +19,7 @@ import pytest
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.investigation.capture.debug_server import DebugServerClient
+from faultline.loopback.bot_process import free_port
 from tests.torch_python import torch_python
 
 JOB = """
@@ -189,14 +189,9 @@ def test_no_server_is_one_clear_line(tmp_path: Path) -> None:
         asyncio.run(DebugServerClient(["127.0.0.1"]).stacks(url, tmp_path / "s.txt"))
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 @contextmanager
 def _job(folder: Path, port: int) -> Iterator[None]:
-    python, rendezvous = torch_python(), str(_free_port())
+    python, rendezvous = torch_python(), str(free_port())
     script = folder / "job.py"
     script.write_text(JOB)
     base = dict(os.environ) | {

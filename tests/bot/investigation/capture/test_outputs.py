@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from faultline.analysis.errors import ConnectorError
 from faultline.bot.investigation.capture.outputs import (
@@ -20,23 +16,7 @@ from faultline.bot.investigation.capture.outputs import (
     output_place,
     rank_in,
 )
-
-
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of an S3 server, with credentials for it in the environment."""
-    for name, value in {
-        "ACCESS_KEY_ID": "test",
-        "SECRET_ACCESS_KEY": "test",
-        "DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
-    server.start()
-    yield f"http://127.0.0.1:{port}"
-    server.stop()
+from tests.s3 import open_client
 
 
 def collected(
@@ -48,13 +28,13 @@ def collected(
     return collector
 
 
-def test_objects_of_a_bucket_are_collected(tmp_path: Path, endpoint: str) -> None:
-    client = boto3.client("s3", endpoint_url=endpoint)
-    client.create_bucket(Bucket="runs")
-    client.put_object(
-        Bucket="runs", Key="llm/faultline-1-host0_0.json", Body=b'{"traceEvents": []}'
-    )
-    place = output_place("s3://runs/llm/", endpoint)
+def test_objects_of_a_bucket_are_collected(tmp_path: Path, s3: str) -> None:
+    with open_client(s3) as client:
+        client.create_bucket(Bucket="captures")
+        client.put_object(
+            Bucket="captures", Key="llm/faultline-1-host0_0.json", Body=b'{"traceEvents": []}'
+        )
+    place = output_place("s3://captures/llm/", s3)
     done = collected(place, tmp_path, "faultline-1-host0_0.json", "faultline-1-host0_1.json")
     assert [(file.pid, file.path.read_bytes()) for file in done.files] == [
         (0, b'{"traceEvents": []}')
@@ -62,9 +42,9 @@ def test_objects_of_a_bucket_are_collected(tmp_path: Path, endpoint: str) -> Non
     assert "no faultline-1-host0_1.json" in done.gaps[0].why
 
 
-def test_a_bucket_that_is_not_there_is_one_line(endpoint: str) -> None:
+def test_a_bucket_that_is_not_there_is_one_line(s3: str) -> None:
     with pytest.raises(ConnectorError, match=r"s3://absent: cannot be listed \(NoSuchBucket\)"):
-        output_place("s3://absent/llm", endpoint).sizes("x")
+        output_place("s3://absent/llm", s3).sizes("x")
 
 
 def test_a_file_over_the_limit_is_a_gap_and_leaves_nothing(tmp_path: Path) -> None:

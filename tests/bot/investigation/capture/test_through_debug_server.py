@@ -13,10 +13,10 @@ import pytest
 
 from faultline.bot.investigation.capture.debug_server import DebugServerClient
 from faultline.bot.investigation.capture.outputs import KEEP_FREE_BYTES
+from faultline.loopback.bot_process import free_port
 from tests.bot.investigation.capture.recording_job import hosts, job_settings, recording
 from tests.bot.investigation.capture.test_debug_server import (
     _discovered,
-    _free_port,
     _job,
     _server,
     _url,
@@ -93,14 +93,14 @@ def test_files_that_the_disk_has_no_room_for_are_gaps(
 
 def test_without_debug_servers_the_daemons_are_asked(tmp_path: Path) -> None:
     with hosts((10,)) as daemons, recording(daemons):
-        settings = job_settings(tmp_path, daemons, debug_server=f"http://127.0.0.1:{_free_port()}")
+        settings = job_settings(tmp_path, daemons, debug_server=f"http://127.0.0.1:{free_port()}")
         result = captured(settings, tmp_path / "out")
     assert [file.pid for file in result.files] == [10]
     assert "discovery" in gaps(result) or "ConnectError" in gaps(result)
 
 
 def test_no_debug_server_and_no_daemon_is_one_line(tmp_path: Path) -> None:
-    settings = job_settings(tmp_path, [], debug_server=f"http://127.0.0.1:{_free_port()}")
+    settings = job_settings(tmp_path, [], debug_server=f"http://127.0.0.1:{free_port()}")
     result = captured(settings, tmp_path / "out")
     assert (result.status, result.files) == ("refused", ())
     assert result.refusal is not None
@@ -112,7 +112,7 @@ def test_no_debug_server_and_no_daemon_is_one_line(tmp_path: Path) -> None:
 def frontend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the debug server of a real job that hangs, once all of its ranks are known
     there."""
-    folder, port = tmp_path_factory.mktemp("job"), _free_port()
+    folder, port = tmp_path_factory.mktemp("job"), free_port()
     with _job(folder, port):
         _discovered(DebugServerClient(ALLOWED), f"http://127.0.0.1:{port}", folder / "job.log")
         yield f"http://127.0.0.1:{port}"

@@ -58,7 +58,7 @@ def wire_server(answer: Callable[[Asked], Response]) -> Iterator[WireServer]:
     process = uvicorn.Server(config)
     thread = threading.Thread(target=process.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not process.started:
         assert time.monotonic() < deadline, "the local server did not start"
         time.sleep(0.005)

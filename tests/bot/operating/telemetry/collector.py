@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
 
 @dataclass(frozen=True)
 class SeenSpan:
@@ -40,6 +38,10 @@ class Collector:
 
     def take(self, path: str, headers: dict[str, str], body: bytes) -> int:
         """One request; the status to answer with."""
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+            ExportTraceServiceRequest,
+        )
+
         self.headers.append(headers)
         if path != "/v1/traces" or headers.get("content-type") != "application/x-protobuf":
             return 404

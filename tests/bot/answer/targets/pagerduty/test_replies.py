@@ -29,6 +29,7 @@ from tests.bot.answer.targets.answers import (
     a_gap,
     a_report,
     accepted,
+    an_hour_later,
     an_investigation,
     settings,
     some_evidence,
@@ -36,7 +37,6 @@ from tests.bot.answer.targets.answers import (
 from tests.bot.answer.targets.conftest import PagerDutyAt
 
 INCIDENT = "PINC1"
-LEASE = timedelta(seconds=0.3)
 
 
 def replies(
@@ -149,8 +149,11 @@ def test_a_worker_killed_on_either_side_of_the_note_leaves_one_note(
         headers = {"Authorization": "Token token=key", "From": "oncall@example.com"}
         url = f"{pagerduty_at.url}/incidents/{INCIDENT}/notes"
         httpx.post(url, json={"note": {"content": text}}, headers=headers).raise_for_status()
-    store.claim_post(f"{investigation.id}:pagerduty", investigation.id, owner="dead", lease=LEASE)
-    later = replies(pagerduty_at, store, owner="w2", lease=LEASE)
+    store.claim_post(
+        f"{investigation.id}:pagerduty", investigation.id, owner="dead", lease=posting.LEASE
+    )
+    an_hour_later(store)
+    later = replies(pagerduty_at, store, owner="w2")
     asyncio.run(later.answer(Outcome(investigation, an_answer())))
     assert len(pagerduty_at.pagerduty.notes) == 1
     assert pagerduty_at.pagerduty.traffic.calls["create note"] == 1

@@ -28,6 +28,7 @@ from tests.bot.answer.targets.answers import (
     a_gap,
     a_report,
     accepted,
+    an_hour_later,
     settings,
     some_evidence,
 )
@@ -36,8 +37,6 @@ from tests.bot.answer.targets.conftest import SlackAt
 CHANNEL = "C0INCIDENTS"
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 500
 LEASE = timedelta(minutes=1)
-SHORT_LEASE = timedelta(seconds=0.3)
-"""Where a test waits until it is over."""
 
 
 def replies(
@@ -171,7 +170,7 @@ def test_a_worker_killed_on_either_side_of_the_post_leaves_one_message(
 
     async def killed_after() -> None:
         slack_at.slack.traffic.delay_after_s = 0.5
-        dying = replies(slack_at, store, lease=SHORT_LEASE)
+        dying = replies(slack_at, store)
         task = asyncio.create_task(dying.announce(investigation))
         while not slack_at.slack.posts and not task.done():
             await asyncio.sleep(0.01)
@@ -183,8 +182,9 @@ def test_a_worker_killed_on_either_side_of_the_post_leaves_one_message(
         asyncio.run(killed_after())
     else:
         key = f"{investigation.id}:slack"
-        store.claim_post(key, investigation.id, owner="dead", lease=SHORT_LEASE)
-    later = replies(slack_at, store, owner="w2", lease=SHORT_LEASE)
+        store.claim_post(key, investigation.id, owner="dead", lease=LEASE)
+    an_hour_later(store)
+    later = replies(slack_at, store, owner="w2")
     asyncio.run(later.announce(investigation))
     assert len(slack_at.slack.posts) == 1
     assert store.posts(investigation.id) == {

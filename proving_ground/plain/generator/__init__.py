@@ -1,0 +1,1 @@
+"""Systems, incidents and their OpenMetrics. Nothing here knows the product."""

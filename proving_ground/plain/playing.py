@@ -1,0 +1,125 @@
+"""Plays one incident: writes its history, has its alert fire, asks the product, grades the
+answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from faultline.analysis.errors import FaultlineError
+from faultline.bot.store.changes import ReportedChange
+from proving_ground.plain.asking import Asking, ask_product, running_grafana
+from proving_ground.plain.generator.incident import Incident
+from proving_ground.plain.generator.kinds import KINDS
+from proving_ground.plain.generator.rules import AlertRule, NoSignal, make_incident
+from proving_ground.plain.grading import Answer, Truth, grade, truth_of
+from proving_ground.plain.history import (
+    alert_of,
+    question_of,
+    running_history,
+    webhook_of,
+    write_history,
+)
+
+AHEAD_S = 15
+"""The last sample lies a moment ahead, since writing the history takes time."""
+
+
+@dataclass
+class Played:
+    """One incident with its answer and its mark."""
+
+    kind: str
+    seed: int
+    mark: str = "failed"
+    problem: str = ""
+    truth: Truth | None = None
+    answer: Answer | None = None
+    setting: dict[str, str] = field(default_factory=dict)
+    """By what results are broken down."""
+    alert: dict[str, Any] = field(default_factory=dict)
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    causes: list[dict[str, Any]] = field(default_factory=list)
+    series: int = 0
+    made_s: float = 0.0
+    took_s: float = 0.0
+
+
+def play(kind: str, seed: int, door: str, keep: Path | None) -> Played:
+    """Play the incident of a kind and a seed. Raises ToolMissing where there is no Prometheus."""
+    played = Played(kind, seed)
+    with tempfile.TemporaryDirectory(prefix="plain-rig-") as scratch:
+        folder = Path(scratch)
+        try:
+            incident, rule = make_incident(KINDS[kind], seed)
+            play_in(incident, rule, played, door, folder)
+        except (NoSignal, FaultlineError) as error:
+            played.problem = str(error)
+        (folder / "played.json").write_text(json.dumps(asdict(played), indent=1))
+        if keep is not None:
+            name = re.sub("[^a-z0-9]+", "-", f"{kind}-{seed}".lower())
+            shutil.rmtree(keep / name, ignore_errors=True)
+            shutil.copytree(folder, keep / name)
+    return played
+
+
+def play_in(incident: Incident, rule: AlertRule, played: Played, door: str, folder: Path) -> None:
+    """Write, fire, ask and grade. Raises NoSignal and FaultlineError."""
+    began = time.monotonic()
+    system = incident.system
+    end = round(time.time()) + AHEAD_S
+    played.truth, played.setting = truth_of(incident), setting_of(incident)
+    played.changes = [asdict(change) for change in incident.changes]
+    played.series = write_history(incident, end, folder / "history")
+    with ExitStack() as running:
+        url = running.enter_context(running_history(folder / "history"))
+        alert = alert_of(incident, rule, url, end)
+        played.alert = asdict(rule) | asdict(alert)
+        changes = []
+        if system.changes_by != "kube-state-metrics":
+            changes = [reported(change, end) for change in played.changes]
+        grafana = ""
+        if system.changes_by == "annotations":
+            grafana, changes = running.enter_context(running_grafana(changes)), []
+        calls = {}
+        if system.calls_by == "settings":
+            for service in system.of_role("front", "app", "worker"):
+                calls[service.name] = [call.callee for call in system.calls_of(service.name)]
+        asking = Asking(
+            door, url, webhook_of(rule, alert), question_of(rule, alert), calls, changes, grafana
+        )
+        played.made_s = round(time.monotonic() - began, 1)
+        answer = ask_product(asking, folder / "bot")
+    played.answer = Answer.of(answer)
+    played.causes = answer["causes"][:3]
+    played.took_s = answer["took_s"]
+    played.mark = grade(played.truth, played.answer)
+
+
+def reported(change: dict[str, Any], end: int) -> ReportedChange:
+    """A change as whoever made it reports it."""
+    at = datetime.fromtimestamp(end + change["at_s"], UTC)
+    return ReportedChange(change["id"], at, change["service"], change["kind"], change["title"])
+
+
+def setting_of(incident: Incident) -> dict[str, str]:
+    """What may matter for the answer besides the kind."""
+    system = incident.system
+    families = {service.family for service in system.of_role("front", "app")}
+    return {
+        "story": incident.kind.story,
+        "family": families.pop() if len(families) == 1 else "mixed",
+        "scrape": f"{system.scrape_s} s",
+        "day": "flat" if system.swing == 0 else "day curve",
+        "calls": system.calls_by,
+        "changes": system.changes_by,
+        "staging": "beside staging" if system.staging else "alone",
+    }
