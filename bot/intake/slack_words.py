@@ -419,7 +419,7 @@ def state_in(line: str) -> StateName | None:
         states.append("firing" if is_negated else state)
     for state in ("resolved", "acknowledged", "firing"):
         if state in states:
-            return state  # type: ignore[return-value]
+            return state
     return None
 
 
