@@ -101,6 +101,8 @@ class Alert(Frozen):
     service: str | None = None
     service_from: str | None = None
     """What names the service, as an answer says it: "its label deployment"."""
+    host: str | None = None
+    """The machine that it is about or that its object runs on, without a port."""
     signal: str | None = None
     system: str | None = None
     severity: str | None = None

@@ -53,6 +53,18 @@ _EXPORTED_METRIC = re.compile(r"(?:kube|node|probe|container|kubelet_volume_stat
 """Metrics of kube-state-metrics, node-exporter, blackbox-exporter and the kubelet."""
 _EXPORTER_METRIC = re.compile(r"(?:up$|scrape_|kube_pod_|kube_deployment_|container_)")
 """Metrics by which an exporter can be the one that is down."""
+HOST_LABELS = (
+    "node", "kubernetes_node", "kube_node", "nodename", "host", "hostname", "Hostname", "host_name",
+    "host.name", "Computer", "computer", "server", "node_name", "InstanceId",
+    "dimension.InstanceId",
+)  # fmt: skip
+"""Labels that name a machine, the most telling first."""
+_HOST_METRIC = re.compile(r"(?:node|windows|wmi|smartctl|ipmi|hwmon|system|host)_")
+"""Metrics of a machine's own exporter, whose `instance` is that machine."""
+_HOST_JOB = re.compile(
+    r"(?i)(?:.*[-_/])?(?:node|node[-_ ]?exporter|windows[-_]?exporter|wmi[-_]?exporter|unix|hosts?)"
+)
+_PORT = re.compile(r":\d{1,5}\Z")
 SCRAPE_LABELS = ("service", "container", "pod", "job", "endpoint", "instance", "namespace")
 """What Prometheus Operator adds to a series about the target that it scraped."""
 _REPLICA_HASH = r"(?=[a-z]*\d)[a-z0-9]{3,10}"
@@ -192,8 +204,8 @@ def _label_namings(
         source = f"its label {exported if exported in labels else label}"
         if is_exporter(service):
             own_exporters.append(Naming(service, source, is_hint=True))
-        # The job of a probe is called by who set it up.
-        elif label != "job" or not probed:
+        # The job of a probe or of a machine's exporter is called by who set it up.
+        elif label != "job" or not (probed or _HOST_METRIC.match(metric)):
             is_hint = label in _HINTS or (label == "service" and _is_of_scrape(labels, metric))
             yield Naming(service, source, is_hint)
     if probed:
@@ -245,6 +257,23 @@ def place_in(*sources: Mapping[str, str]) -> dict[str, str]:
             if measured.get(label):
                 place.setdefault(label, measured[label])
     return place
+
+
+def host_in(labels: Mapping[str, str], reading: QueryReading | None = None) -> str | None:
+    """The machine that an alert is about: what a label calls one, else the instance of an exporter
+    that measures its own machine."""
+    measured = object_labels(labels)
+    if reading is not None and reading.measured:
+        measured = {**reading.measured[0].equal, **measured}
+    for label in HOST_LABELS:
+        if measured.get(label):
+            return _PORT.sub("", measured[label])
+    metric = reading.measured[0].metric if reading is not None and reading.measured else ""
+    by_job = _HOST_JOB.fullmatch(measured.get("job", "")) is not None
+    instance = measured.get("instance", "")
+    if instance and "://" not in instance and (_HOST_METRIC.match(metric) or by_job):
+        return _PORT.sub("", instance)
+    return None
 
 
 def workload(label: str, labels: Mapping[str, str]) -> str:

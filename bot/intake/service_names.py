@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from faultline.analysis.alert_signal.deriving import alert_namings, with_query
+from faultline.analysis.alert_signal.deriving import alert_namings, reading_of, with_query
 from faultline.analysis.alert_signal.rule_texts import is_exporter
-from faultline.analysis.alert_signal.subjects import Naming
+from faultline.analysis.alert_signal.subjects import Naming, host_in
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.services import catalogue_name
 from faultline.bot.settings import Settings
@@ -52,8 +52,8 @@ def identified(
     named: Sequence[Naming] = (),
     words: str = "",
 ) -> Alert:
-    """The alert with the service that it is about and what names it, and with a start that is not
-    in the future.
+    """The alert with the service that it is about and what names it, the machine, and with a start
+    that is not in the future.
 
     `named` is what the vendor itself says, best first, and `words` are texts beside title and
     summary. A name of the catalogue counts before any other of the same evidence; texts count
@@ -68,9 +68,11 @@ def identified(
     naming = next(
         _ranked(namings, f"{alert.title}\n{alert.summary or ''}\n{words}", settings), None
     )
-    update: dict[str, object] = {"service": None, "service_from": None}
-    if naming is not None:
-        update = {"service": naming.service, "service_from": naming.source}
+    update: dict[str, object] = {
+        "service": naming.service if naming is not None else None,
+        "service_from": naming.source if naming is not None else None,
+        "host": alert.host or host_in(alert.labels, reading_of(with_rule.query)),
+    }
     if alert.started_at > now:
         update["started_at"] = now
         if alert.started_at > now + SKEW:

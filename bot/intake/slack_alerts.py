@@ -16,11 +16,13 @@ from faultline.analysis.alert_signal.rule_texts import query_of_url
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.payload_fields import filled, plain, single_line
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.slack_facts import (
     ALERT_KEYS,
     STATE_KEYS,
     began_at,
-    service_of,
+    namings_of,
+    object_labels,
     severity_of,
     subject_of,
 )
@@ -139,15 +141,14 @@ def _alert(
     # A monitor that is up or down has a name, and messages about it differ in everything else.
     if not identity and subject.is_monitor:
         identity = f"subject:{message.sender}:{subject.name.casefold()}"
-    labels = _object_labels(links, title)
+    labels = {**object_labels(layout), **_vendor_labels(links, title)}
     labels["fingerprint"] = identity or f"title:{title.casefold()}"
-    return Alert(
+    alert = Alert(
         source=SOURCE,
         id=message.ts,
         title=title or "Alert",
         started_at=posted_at if name == "resolved" else began_at(layout, posted_at),
         status="resolved" if name == "resolved" else "firing",
-        service=service_of(settings, layout, title, subject),
         severity=severity_of(layout),
         summary=plain("\n".join(layout.lines), 1_000) or None,
         labels=labels,
@@ -156,6 +157,8 @@ def _alert(
             Link(title=link.vendor, url=link.url) for link in dict.fromkeys(links or objects)
         )[:10],
     )
+    named = list(namings_of(settings, layout, title, subject))
+    return identified(alert, settings, now=posted_at, named=named)
 
 
 def in_thread(alert: Alert, channel: str, thread: str) -> Alert:
@@ -309,7 +312,7 @@ def _tidy(title: str) -> str:
     return single_line(line.replace("*", "").replace("`", "")).rstrip("_ ")
 
 
-def _object_labels(links: list[AlertLink], title: str) -> dict[str, str]:
+def _vendor_labels(links: list[AlertLink], title: str) -> dict[str, str]:
     """Labels by which the connectors find the object that a link names; the first of each
     vendor."""
     parts: dict[str, str] = {}

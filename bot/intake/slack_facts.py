@@ -5,11 +5,13 @@ title and text.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.bot.intake.payload_fields import as_time, in_utc
-from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.service_names import in_catalogue, mentioned
 from faultline.bot.intake.slack_layout import Layout
 from faultline.bot.settings import Settings
 
@@ -123,7 +125,12 @@ _LEADING = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"[A-Za-z][\w-]{1,62}")
-_PARTS = re.compile(r"[\s/:,|=]+")
+LABEL_KEYS = (
+    "pod", "pod_name", "deployment", "statefulset", "daemonset", "cronjob", "job_name", "container",
+    "namespace", "cluster", "node", "host", "hostname", "instance",
+)  # fmt: skip
+"""Fields that are kept as labels: of objects of Kubernetes and of machines."""
+_LABEL_VALUE = re.compile(r"[\w.:/-]{1,253}")
 
 
 @dataclass(frozen=True)
@@ -156,25 +163,33 @@ def subject_of(headline: str, has_prefix: bool) -> Subject:
     return Subject()
 
 
-def service_of(settings: Settings, layout: Layout, title: str, subject: Subject) -> str | None:
-    """The service: of a field, of the title by the catalogue, of a field for the object; then what
-    the text or the subject names."""
-    named = [_service_in(settings, value) for value in layout.values(SERVICE_KEYS)]
-    services = [service for service in named if service]
-    if services:
-        return catalogued(settings, *services)
-    in_title = mentioned(settings, title)
-    if in_title in settings.services:
-        return in_title
-    in_names = (*layout.values(OBJECT_KEYS), subject.name)
-    for value in in_names if in_title else (title, *in_names):
-        service = _catalogue_part(settings, value)
-        if service:
-            return service
-    in_text = mentioned(settings, "\n".join(layout.lines))
+def namings_of(
+    settings: Settings, layout: Layout, title: str, subject: Subject
+) -> Iterator[Naming]:
+    """Who the message may be about: a field for the service, then the catalogue's names in its
+    title and in fields for the object; what the title or the text calls so is only a hint."""
+    for value in layout.values(SERVICE_KEYS):
+        first = re.split(r"[,;|(]| - ", value, maxsplit=1)[0].strip()
+        is_name = len(first) <= 63 and len(first.split()) <= 3
+        service = in_catalogue(settings, value) or (first if is_name else "")
+        yield Naming(service, "its field for the service")
+    yield Naming(in_catalogue(settings, title) or "", "its title")
+    for value in (*layout.values(OBJECT_KEYS), subject.name):
+        yield Naming(in_catalogue(settings, value) or "", "what it watches")
+    for text in (title, "\n".join(layout.lines)):
+        yield Naming(mentioned(settings, text) or "", "its text", is_hint=True)
     # A domain or a sentence is no service's name.
-    is_name = _NAME.fullmatch(subject.name) is not None
-    return in_title or in_text or (subject.name if is_name else None)
+    if _NAME.fullmatch(subject.name):
+        yield Naming(subject.name, "its title", is_hint=True)
+
+
+def object_labels(layout: Layout) -> dict[str, str]:
+    """The fields that name an object of Kubernetes or a machine, as labels call them."""
+    labels: dict[str, str] = {}
+    for key, value in layout.pairs:
+        if key in LABEL_KEYS and _LABEL_VALUE.fullmatch(value):
+            labels.setdefault(key, value)
+    return labels
 
 
 def severity_of(layout: Layout) -> str | None:
@@ -233,29 +248,3 @@ def _length(text: str) -> timedelta | None:
     parts = _DURATION.findall(text[:100])[:4]
     seconds = sum(int(number) * _UNITS[unit[0].lower()] for number, unit in parts)
     return timedelta(seconds=seconds) if seconds else None
-
-
-def _service_in(settings: Settings, value: str) -> str | None:
-    """The service that a field for it names; its first word where it is no single one."""
-    service = _catalogue_part(settings, value)
-    if service:
-        return service
-    first = re.split(r"[,;|(]| - ", value, maxsplit=1)[0].strip()
-    return first if first and len(first) <= 63 and len(first.split()) <= 3 else None
-
-
-def _catalogue_part(settings: Settings, value: str) -> str | None:
-    """The service of the catalogue in a value such as `prod/checkout-7c9f`: one of its parts, or
-    the beginning of one, as pods are called after their workload."""
-    service = catalogued(settings, value)
-    if service in settings.services:
-        return service
-    for part in _PARTS.split(value[:300]):
-        name = part.strip("`'\"()[]")
-        while name:
-            service = catalogued(settings, name)
-            if service in settings.services:
-                return service
-            name = name.rpartition("-")[0]
-    service = mentioned(settings, value)
-    return service if service in settings.services else None

@@ -77,8 +77,10 @@ GRAFANA_ONCALL = {
         "{integration: integration.name, team: integration.team})"
     ),
 }
-# docs.newrelic.com, "Notification message templates": the webhook's default template.
+# docs.newrelic.com, "Notification message templates": the webhook's default template. A test of a
+# workflow fills it with the page's own examples, a test of a channel has a separate body.
 NEW_RELIC = {
+    "test": "current_state == 'test' || contains(title || '', 'Some-Entity')",
     "title": "title",
     "id": "id",
     "state": (

@@ -78,7 +78,7 @@ def word(diagnosis: Diagnosis, alert: Alert, gaps: Sequence[Gap] = ()) -> Report
     return Report(
         headline=headline,
         claims=tuple(_claims(story, diagnosis, alert, headline)),
-        next_steps=(*next_steps(story, diagnosis), *doubts.routing_step(alert)),
+        next_steps=tuple(next_steps(story, diagnosis)),
     )
 
 
@@ -88,7 +88,6 @@ def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> 
         shown = why(story, diagnosis, headline) or _observations(diagnosis)
         claims += without_repeats(shown, headline)
     claims += doubts.unsure(story, diagnosis)
-    claims += doubts.about_the_alert(alert)
     claims += doubts.checked(story, diagnosis)
     # Memory comes last, because it is no evidence: the limit cuts it first.
     return [*claims, *memory_claims(diagnosis)[:MOST_REMEMBERED]][:MAX_CLAIMS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from faultline.analysis.alert_signal.subjects import misrouting_label
 from faultline.analysis.analyzers import fault_of
 from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL, FAN_OUT, TRAFFIC
 from faultline.analysis.kinds.finding_details import (
@@ -25,19 +24,10 @@ from faultline.analysis.kinds.state_faults import OF_NODES
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import DOUBLED, counts_few
 from faultline.analysis.phrasing.statement import Phrase, Slot, listed, name, say
-from faultline.analysis.vocabulary import (
-    Alert,
-    Cause,
-    Claim,
-    Diagnosis,
-    Finding,
-    Section,
-    Verdict,
-)
+from faultline.analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
 from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.headline import CITED, SURE, claim_of
-from faultline.bot.answer.writer.plain_text import quotable
 from faultline.bot.answer.writer.story import (
     Story,
     change_by_title,
@@ -89,32 +79,6 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
             claims.append(_against(finding, cause))
     doubts = claims[:MOST_AGAINST] + candidate
     return doubts or open_question(story, diagnosis)
-
-
-def about_the_alert(alert: Alert) -> list[Claim]:
-    """What is odd about the alert itself, such as a clock that is ahead."""
-    return [claim_of(say("{note}", note=note), Section.UNSURE, ()) for note in alert.notes]
-
-
-def routing_step(alert: Alert) -> list[Claim]:
-    """What to change where a label names the exporter instead of the service, so that the next such
-    alert is routed right."""
-    label = misrouting_label(alert.labels, alert.service)
-    if label is None:
-        return []
-    source = (alert.service_from or "").removeprefix("its label ")
-    if source.startswith("exported_"):
-        change = "set honorLabels: true in the exporter's ServiceMonitor"
-    elif source in alert.labels and alert.labels[source] == alert.service:
-        change = f'add to the rule: labels: {{{label}: "{{{{ $labels.{source} }}}}"}}'
-    else:
-        change = (
-            "add to the exporter's ServiceMonitor: "
-            f"metricRelabelings: [{{action: labeldrop, regex: {label}}}]"
-        )
-    exporter = quotable(alert.labels[label])
-    text = f"The alert's label {label} names the exporter {exporter}. To route it right, {change}"
-    return [Claim(text=text, findings=())]
 
 
 def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:

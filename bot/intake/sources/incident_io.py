@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import Field, SecretStr
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import (
@@ -38,7 +39,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import BadSignature, any_equal, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
@@ -187,19 +188,23 @@ def _alert(
     }
     field_labels = {name: ", ".join(values) for name, values in fields.items()}
     link = (Link(title="incident.io incident", url=incident.permalink),)
-    return Alert(
+    alert = Alert(
         source=SOURCE,
         id=incident.id,
         title=incident.name or f"incident.io {incident.reference or incident.id}",
         started_at=began or now,
         status="resolved" if ended else "firing",
-        service=_service(incident, fields, settings),
         severity=incident.severity.name or None,
         summary=incident.summary or None,
         # The last one wins: a custom field must not replace a label that we rely on.
         labels=filled({**field_labels, **labels}),
         links=link if incident.permalink else (),
     )
+    named: list[Naming] = []
+    for field, values in fields.items():
+        if any(word in field.casefold() for word in NAMES_SERVICE):
+            named += [Naming(value, f"its field {field}") for value in values]
+    return identified(alert, settings, now=now, named=named)
 
 
 def _values(entry: IncidentIoField) -> list[str]:
@@ -213,18 +218,6 @@ def _values(entry: IncidentIoField) -> list[str]:
         if text:
             texts.append(text)
     return texts
-
-
-def _service(
-    incident: IncidentIoIncident, fields: Mapping[str, Sequence[str]], settings: Settings
-) -> str | None:
-    """The value of a field that names services, by the catalogue; else what the incident's name
-    speaks of."""
-    named: list[str] = []
-    for field, values in fields.items():
-        if any(word in field.casefold() for word in NAMES_SERVICE):
-            named += values
-    return catalogued(settings, *named) or mentioned(settings, incident.name)
 
 
 def _ordered_by(incident: IncidentIoIncident, alert: Alert) -> datetime:

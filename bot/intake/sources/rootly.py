@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field, SecretStr, model_validator
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, too_old
 from faultline.bot.intake.alert_source import WebhookSource, signed_body
@@ -31,7 +32,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
@@ -168,32 +169,26 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
     }
     title = about.title or about.summary
     severities = (about.severity.name, about.severity.slug, values_by_key.get("severity"))
-    return Alert(
+    alert = Alert(
         source=SOURCE,
         id=about.id,
         title=title.splitlines()[0][:300] if title else f"Rootly {what}",
         started_at=about.started_at or about.created_at or event.issued_at or now,
         status="resolved" if event.type in ENDS else "firing",
-        service=_service(about, values_by_key, title, settings),
         severity=next(filter(None, severities), None),
         summary=about.description or (about.summary if about.title else "") or None,
         labels=filled(labels),
         links=(Link(title=f"Rootly {what}", url=url),) if url else (),
     )
+    named: list[Naming] = []
+    for service in about.services:
+        for name in (service.slug, service.name):
+            named.append(Naming(name, "its service in Rootly"))
+    return identified(alert, settings, now=now, named=named)
 
 
 def _first(rows: Iterable[RootlyNamed]) -> str:
     return next((row.slug or row.name for row in rows if row.slug or row.name), "")
-
-
-def _service(
-    about: RootlyData, values_by_key: dict[str, str], title: str, settings: Settings
-) -> str | None:
-    named: list[str] = []
-    for service in about.services:
-        named += [service.slug, service.name]
-    named.append(values_by_key.get("service", ""))
-    return catalogued(settings, *named) or mentioned(settings, title)
 
 
 ALERT_SOURCE = WebhookSource(

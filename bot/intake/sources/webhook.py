@@ -33,6 +33,7 @@ from faultline.bot.intake.payload_fields import (
     digest_of,
     filled,
     in_utc,
+    is_test_text,
     plain,
     single_line,
 )
@@ -103,9 +104,11 @@ class MappedItem:
         return [line for line in lines if not unfilled(line)]
 
     def is_test(self) -> bool:
-        """Whether somebody pressed the sender's test button, as its preset knows it."""
+        """Whether somebody pressed the sender's test button, by its preset or by what it wrote."""
         expression = PRESETS.get(self.webhook_settings.preset or "", {}).get("test")
-        return expression is not None and bool(searched(expression, self.value))
+        if expression is not None and searched(expression, self.value):
+            return True
+        return any(is_test_text(plain(self.get(field), LONG)) for field in ("title", "summary"))
 
     def counts(self) -> bool:
         """Whether `only` lets it through: without that, everything counts."""
@@ -274,7 +277,11 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
         labels=labels | {"fingerprint": fingerprint},
         links=(Link(title=sender or "Alert", url=url),) if url else (),
     )
-    named = [Naming(name, "what the sender calls its service") for name in names]
+    named = []
+    for name in names:
+        # A machine stands in for the service where the sender knows no other name.
+        is_machine = name in (labels.get("host"), alert.host)
+        named.append(Naming(name, "what the sender calls its service", is_hint=is_machine))
     alert = identified(alert, settings, now=now, named=named)
     slot = str(int(now.timestamp() // RETRY_SLOT_S))
     occurrence = f"{fingerprint} {began.isoformat()}" if began else None

@@ -14,13 +14,18 @@ from faultline.analysis.alert_signal.deriving import with_watched_signal
 from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
+from faultline.bot.intake.payload_fields import is_test_text
 from faultline.bot.intake.sources.alertmanager import read_alertmanager
 from faultline.bot.intake.sources.azure_monitor import read_azure_alert
 from faultline.bot.intake.sources.cloudwatch_alarms import read_alarm
 from faultline.bot.intake.sources.datadog import read_datadog
+from faultline.bot.intake.sources.incident_io import read_incident_io
 from faultline.bot.intake.sources.pagerduty import read_pagerduty
+from faultline.bot.intake.sources.rootly import read_rootly
 from faultline.bot.intake.sources.sentry import read_sentry
 from faultline.bot.intake.sources.webhook import read_webhook
+from faultline.bot.policy.relation import traits_of
+from faultline.bot.policy.services import ServiceTopology
 from faultline.bot.policy.values import Arrival
 from faultline.bot.settings import Settings
 
@@ -55,6 +60,8 @@ def read_all(
             "azure": read_azure_alert,
             "datadog": read_datadog,
             "pagerduty": read_pagerduty,
+            "incident_io": read_incident_io,
+            "rootly": read_rootly,
             "sentry": read_sentry,
         }
         read = readers[route](text, settings, now=now)
@@ -208,6 +215,104 @@ def test_a_start_in_the_future_is_the_arrival(ahead: int, word: str) -> None:
     assert alertmanager({"service": "checkout"}).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("labels", "expression", "host"),
+    [
+        (
+            {"instance": "web-3:9100", "job": "node-exporter"},
+            "node_filesystem_avail_bytes < 5",
+            "web-3",
+        ),
+        ({"instance": "10.0.0.7:9182", "job": "win"}, "windows_cpu_time_total > 1", "10.0.0.7"),
+        ({"instance": "web-3:9100", "job": "monitoring/node-exporter"}, "", "web-3"),
+        (
+            {"instance": "10.1.2.3:8080", "node": "worker-3"},
+            "kube_node_status_condition == 0",
+            "worker-3",
+        ),
+        ({"instance": "10.1.2.3:8080", "service": "checkout"}, "http_requests_total > 1", None),
+        ({"instance": "https://shop.example.com", "job": "node"}, "probe_success == 0", None),
+    ],
+)
+def test_an_alert_about_a_machine_names_it(
+    labels: dict[str, str], expression: str, host: str | None
+) -> None:
+    alert = alertmanager(labels, expression)
+    assert alert.host == host
+    if host is not None:
+        assert alert.service is None
+
+
+def test_two_alerts_about_one_machine_have_it_in_common() -> None:
+    settings = Settings.model_validate(NO_CATALOGUE)
+    topology = ServiceTopology.of(settings)
+    exporter = alertmanager({"instance": "web-3:9100", "job": "node-exporter"})
+    other = exporter.model_copy(update={"host": None, "labels": {"host": "WEB-3"}})
+    hosts = [traits_of(alert, settings, topology).hosts for alert in (exporter, other)]
+    assert hosts == [frozenset({"web-3"})] * 2
+
+
+FUTURE = (NOW + timedelta(hours=2)).isoformat()
+IN_TWO_HOURS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "sentry": (
+        "sentry",
+        {
+            "action": "critical",
+            "data": {
+                "metric_alert": {"id": "7", "date_detected": FUTURE, "projects": ["checkout"]}
+            },
+        },
+        "its project in Sentry",
+    ),
+    "rootly": (
+        "rootly",
+        {
+            "event": {"id": "1", "type": "incident.created", "issued_at": NOW.isoformat()},
+            "data": {
+                "id": "2",
+                "title": "Errors",
+                "started_at": FUTURE,
+                "services": [{"name": "Checkout", "slug": "checkout"}],
+            },
+        },
+        "its service in Rootly",
+    ),
+    "incident_io": (
+        "incident_io",
+        {
+            "event_type": "public_incident.incident_created_v2",
+            "public_incident.incident_created_v2": {
+                "id": "3",
+                "name": "Errors",
+                "created_at": FUTURE,
+                "incident_status": {"category": "live"},
+                "custom_field_entries": [
+                    {
+                        "custom_field": {"name": "Affected service"},
+                        "values": [{"value_text": "checkout"}],
+                    }
+                ],
+            },
+        },
+        "its field Affected service",
+    ),
+    "zabbix": (
+        "webhook-zabbix",
+        {"name": "Errors", "event_value": "1", "service": "checkout", "timestamp": FUTURE},
+        "what the sender calls its service",
+    ),
+}
+
+
+@pytest.mark.parametrize("sender", IN_TWO_HOURS)
+def test_every_sender_has_a_clock_and_a_reason_for_the_service(sender: str) -> None:
+    route, body, source = IN_TWO_HOURS[sender]
+    (alert,) = read_all(route, body)
+    assert (alert.service, alert.service_from) == ("checkout", source)
+    assert alert.started_at == NOW
+    assert "clock is ahead" in " ".join(alert.notes)
+
+
 def test_grafanas_test_button_starts_nothing() -> None:
     test = {"alerts": [{"labels": {"alertname": "TestAlert", "instance": "Grafana"}}]}
     assert isinstance(read_all("alertmanager", test), Ignored)
@@ -316,6 +421,85 @@ def test_test_buttons_start_nothing() -> None:
     _, azure = payload("45")
     azure["data"]["essentials"]["alertRule"] = "test-metricAlertRule"
     assert isinstance(read_all("azure", azure), Ignored)
+
+
+# Bodies of test buttons as people published them, with invented names.
+TESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "New Relic workflow": (
+        "new_relic",
+        {
+            "id": "d1b1f3fd-995a-4066-88ab-8ce4f6960654",
+            "title": "Memory Used % > 90 for at least 2 minutes on 'Some-Entity'",
+            "priority": "CRITICAL",
+            "impactedEntities": ["logs.itg.cloud", "MonitorTTFB query"],
+            "state": "ACTIVATED",
+            "createdAt": 1617881246260,
+        },
+    ),
+    "New Relic channel": (
+        "new_relic",
+        {
+            "current_state": "test",
+            "details": "New Relic Alert - Channel Test",
+            "event_type": "NOTIFICATION",
+            "incident_id": 0,
+        },
+    ),
+    "Grafana OnCall, webhook": (
+        "grafana_oncall",
+        {
+            "event": {"type": "alert group created"},
+            "alert_group": {"state": "firing", "title": "TestAlert: The whole system is down"},
+            "alert_group_id": "I1",
+            "alert_payload": {},
+        },
+    ),
+    "Grafana OnCall, Alertmanager": (
+        "grafana_oncall",
+        {
+            "event": {"type": "alert group created"},
+            "alert_group": {"state": "firing", "title": "[firing:1] InstanceDown"},
+            "alert_group_id": "I1",
+            "alert_payload": {
+                "commonAnnotations": {
+                    "description": "This alert was sent by user for demonstration purposes"
+                }
+            },
+        },
+    ),
+    "Opsgenie": (
+        "opsgenie",
+        {"action": "Create", "alert": {"alertId": "1", "message": "Test notification"}},
+    ),
+    "Splunk On-Call": (
+        "splunk_oncall",
+        {"entity_id": "test", "title": "This is a test incident.", "phase": "UNACKED"},
+    ),
+    "Dynatrace": (
+        "dynatrace",
+        {
+            "PID": "99999",
+            "ProblemTitle": "Dynatrace problem notification test run",
+            "State": "OPEN",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("button", TESTS)
+def test_the_button_of_a_preset_starts_nothing(button: str) -> None:
+    preset, body = TESTS[button]
+    read = read_all(f"webhook-{preset}", body)
+    assert isinstance(read, Ignored)
+    assert "test" in read.reason
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["Test environment is down", "test alert", "This is a test of the pump", "Testing queue"],
+)
+def test_an_alert_that_speaks_of_tests_is_none(title: str) -> None:
+    assert not is_test_text(title)
 
 
 def test_an_acknowledgement_starts_nothing() -> None:
